@@ -61,7 +61,7 @@ check: $(VENV)/.with-check
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	set -e; for block in headlines $(BLOCKS); do $(BIN)/python results/$$block.py render --check; done
+	$(BIN)/python results/render.py --check headlines $(BLOCKS)
 	$(BIN)/python docs/_commands.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
@@ -81,7 +81,7 @@ figures: $(VENV)/.with-results
 	set -e; for block in $(BLOCKS); do PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python results/$$block.py measure; done
 
 docs: $(VENV)/.plain
-	set -e; for block in headlines $(BLOCKS); do $(BIN)/python results/$$block.py render; done
+	$(BIN)/python results/render.py headlines $(BLOCKS)
 	$(BIN)/python docs/_commands.py
 
 notebooks: $(VENV)/.with-notebooks

@@ -1,7 +1,7 @@
 """What each technique is worth, in docs/results.md: measure it (`measure`), and write its table (`render`).
 
 Each row is one `autotune explain BUNDLE --steps` command on a recorded bundle; its JSON goes to
-results/<machine>/ablations/.
+results/<machine>/ablations.json.
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from blocks import Only, home, keep, read, run, serve, slug, table
+from blocks import Block, Only, home, keep, read, run, slug, table
 
 from autotune.core.console import duration
 
@@ -53,14 +53,14 @@ def measure(only: Only = "") -> None:
         typer.echo(row(ablation, found, names_of([found])))
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's ablations."""
-    found = {ablation: read(folder, ablation.payload) for ablation in ABLATIONS}
+    found = {ablation: read(path, ablation.payload) for ablation in ABLATIONS}
     recorded = {ablation: data for ablation, data in found.items() if data}
     names = names_of(list(recorded.values()))
     rows = [row(ablation, data, names) for ablation, data in recorded.items()]
     return (
-        f"\nIn `results/{folder.parent.name}`: the time of the first program, then what each step more gains, with "
+        f"\nIn `results/{path.parent.name}`: the time of the first program, then what each step more gains, with "
         "its 95 % interval; all programs of a row interleaved, their outputs verified. A dash: the step changes "
         "nothing there.\n\n" + table(("payload", "first", *names, "last"), rows)
     )
@@ -101,5 +101,8 @@ def seconds(step: dict[str, Any]) -> str:
     return duration(float(step["seconds"]["estimate"]))
 
 
+BLOCK = Block("ablations", part, measure)
+
+
 if __name__ == "__main__":
-    serve("ablations", measure, part)
+    BLOCK.serve()

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from blocks import ROOT, Only, home, keep, read, serve, table
+from blocks import ROOT, Block, Only, file_of, keep, read, table
 
 import autotune.tensor as T  # noqa: N812
 from autotune.core.care import FULL
@@ -162,7 +162,7 @@ def measure(
             best = [search.candidate(search.right[0].config) for search in searches]
             raced = race(searches[0], best, RACE_EFFORT, bench, processes=FULL.processes)
         keep(NAME, case.file, {"name": case.name, "trials": trials, **row_of(searches, raced)})
-        typer.echo(row(case, read(home() / NAME, case.file)))
+        typer.echo(row(case, read(file_of(NAME), case.file)))
 
 
 def row_of(searches: list[TaskSearch], raced: list[Samples | None]) -> dict[str, Any]:
@@ -175,14 +175,12 @@ def row_of(searches: list[TaskSearch], raced: list[Samples | None]) -> dict[str,
     return {"best": both, "seconds": seconds, "ratio": ratio, "outcomes": outcomes}
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """The table of a recorded machine."""
-    if not folder.is_dir():
-        return ""
-    found = [(case, data) for case in CASES if (data := read(folder, case.file))]
+    found = [(case, data) for case in CASES if (data := read(path, case.file))]
     trials = max(data["trials"] for _, data in found)
     said = f"{trials} trials of each family a task, the best of both in turn; above 1 `affine` is slower"
-    return f"\nIn `results/{folder.parent.name}`, {said}:\n\n" + table(HEAD, [row(case, data) for case, data in found])
+    return f"\nIn `results/{path.parent.name}`, {said}:\n\n" + table(HEAD, [row(case, data) for case, data in found])
 
 
 def row(case: Case, data: dict[str, Any]) -> str:
@@ -194,5 +192,8 @@ def row(case: Case, data: dict[str, Any]) -> str:
     return f"| {' | '.join([case.name, f'`{usual}`', *times, ratio, f'`{config}`', case.why])} |"
 
 
+BLOCK = Block(NAME, part, measure)
+
+
 if __name__ == "__main__":
-    serve(NAME, measure, part)
+    BLOCK.serve()

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from blocks import Only, keep, read, serve, table
+from blocks import Block, Only, keep, read, table
 
 from autotune.contrib.analysis.analysed import Analysis, analyse_program
 from autotune.contrib.analysis.text import needed
@@ -88,13 +88,13 @@ def facts_of(found: Analysis) -> dict[str, Any]:
     }
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's table."""
-    rows = [row(name, found) for name in PAYLOADS if (found := read(folder, name))]
+    rows = [row(name, found) for name in PAYLOADS if (found := read(path, name))]
     if not rows:
         return ""
     return (
-        f"\nIn `results/{folder.parent.name}`: ops of the text and values between them; how many values could be "
+        f"\nIn `results/{path.parent.name}`: ops of the text and values between them; how many values could be "
         "rounded to a type alone, a dash where that was not tried; the arena of the default schedules. Flop, and bytes "
         "that the plain loops touch and that each cache fetches, are of a call. Misses of small cases, all caches of 8 "
         "lines and up together: in ones that drop what was used longest ago, and with 8 ways; then by how much the "
@@ -128,5 +128,8 @@ def row(name: str, found: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+BLOCK = Block("analysis", part, measure)
+
+
 if __name__ == "__main__":
-    serve("analysis", measure, part)
+    BLOCK.serve()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from blocks import PAGE, ROOT, Check, replace_block, run, table
+from blocks import ROOT, Block, keep_all, load, run, table
 
 from autotune import tensor
 
@@ -37,10 +37,8 @@ NAMES = {
     "has_names": "names",
     "inspection_functions": "what the namespace says of itself",
 }
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.command()
 def measure(
     suite: Annotated[Path | None, typer.Option(help="The suite, a git checkout with its submodule.")] = None,
     examples: Annotated[int, typer.Option(help="Examples of a test; a tenth where elements are read one by one.")] = 20,
@@ -67,7 +65,7 @@ def measure(
             "versions": {name: version(name) for name in ("hypothesis", "numpy", "pytest")},
             "tests": ends(record),
         }
-        TARGET.write_text(json.dumps(found, indent=1) + "\n")
+        keep_all(TARGET, found)
 
 
 def allow_no_complex(helpers: Path) -> None:
@@ -117,14 +115,9 @@ def ends(record: Path) -> dict[str, dict[str, Any]]:
     return dict(sorted(found.items()))
 
 
-@app.command()
-def render(check: Check = False) -> None:
-    """Write the block from what is recorded."""
-    replace_block(PAGE, "array_api", part(json.loads(TARGET.read_text())) if TARGET.exists() else "", check=check)
-
-
-def part(found: dict[str, Any]) -> str:
+def part(path: Path) -> str:
     """The table of a run, and why tests are not run."""
+    found = load(path)
     groups = found["tests"]
     passed, failed = sum(g["passed"] for g in groups.values()), sum(len(g["failed"]) for g in groups.values())
     reasons: Counter[str] = Counter()
@@ -152,5 +145,8 @@ def failures(groups: dict[str, dict[str, Any]]) -> str:
     return f"\nWhat fails: {', '.join(f'`{name}`' for name in names)}.\n" if names else ""
 
 
+BLOCK = Block("array_api", part, measure, TARGET.name)
+
+
 if __name__ == "__main__":
-    app()
+    BLOCK.serve()

@@ -5,7 +5,6 @@ that no search has seen. A payload is a spec, or the file or folder of a model; 
 command goes on where it was stopped. Needs the extra `tvm`.
 """
 
-import json
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +12,7 @@ from statistics import median
 from typing import Annotated, Any
 
 import typer
-from blocks import home, keep, serve, table
+from blocks import Block, file_of, keep, load, table
 
 from autotune.contrib.backends.makers import open_makers
 from autotune.core.console import duration
@@ -70,7 +69,7 @@ def measure(
         kept = {"payload": name, "backend": rivals[0].version, "trials": trials, "floor": floor}
         kept |= {"tasks": [{"name": names[row["tag"]], **row} for row in found], "left_out": list(left_out)}
         keep("backends", name, kept)
-        typer.echo(part(home() / "backends"))
+        typer.echo(part(file_of("backends")))
 
 
 def outcomes(searches: list[TaskSearch]) -> dict[str, int]:
@@ -88,16 +87,13 @@ def row_of(choice: Choice, searches: list[TaskSearch]) -> dict[str, Any]:
     return {"tag": task.tag, "count": task.count, "winner": mine, "seconds": times, "tried": tried, "note": choice.note}
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """The table of a recorded machine."""
-    if not folder.is_dir():
-        return ""
-    return f"\nIn `results/{folder.parent.name}`:\n" + "".join(map(block, sorted(folder.glob("*.json"))))
+    return f"\nIn `results/{path.parent.name}`:\n" + "".join(map(block, load(path).values()))
 
 
-def block(path: Path) -> str:
+def block(data: dict[str, Any]) -> str:
     """The tasks of one payload."""
-    data = json.loads(path.read_text())
     rows = [row(task, data["backend"]) for task in data["tasks"]]
     won = Counter("TVM" if "tvm" in task["winner"] else "schedule" for task in data["tasks"])
     said = f"{data['trials']} trials of each kind a task; schedules win {won['schedule']}, TVM wins {won['TVM']}"
@@ -118,5 +114,8 @@ def row(task: dict[str, Any], backend: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+BLOCK = Block("backends", part, measure)
+
+
 if __name__ == "__main__":
-    serve("backends", measure, part)
+    BLOCK.serve()

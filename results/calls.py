@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import typer
-from blocks import keep, read, serve, table
+from blocks import Block, keep, read, table
 
 import autotune as at
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
@@ -156,12 +156,12 @@ def measure() -> None:
         typer.echo(row(name, seconds))
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A machine's table."""
-    found = [read(folder, name) for name in CASES]
+    found = [read(path, name) for name in CASES]
     rows = [row(each["case"], each["seconds"]) for each in found if each]
     heads = ("a call with", "the program", *NAMES.values())
-    return f"\nIn `results/{folder.parent.name}`, medians:\n\n" + table(heads, rows)
+    return f"\nIn `results/{path.parent.name}`, medians:\n\n" + table(heads, rows)
 
 
 def row(name: str, seconds: Mapping[str, list[float]]) -> str:
@@ -174,5 +174,8 @@ def row(name: str, seconds: Mapping[str, list[float]]) -> str:
     return f"| {' | '.join((name, *cells))} |"
 
 
+BLOCK = Block("calls", part, measure)
+
+
 if __name__ == "__main__":
-    serve("calls", measure, part)
+    BLOCK.serve()

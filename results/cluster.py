@@ -19,7 +19,7 @@ from statistics import fmean, median
 from typing import Annotated, Any
 
 import typer
-from blocks import home, serve, table
+from blocks import Block, file_of, keep_all, load, table
 from own_cluster import COMMAND, Processes, kill, measuring_process, processes, wait_until
 
 from autotune.core.host.machine import this_machine
@@ -44,8 +44,8 @@ def measure(
     kills: Annotated[int, typer.Option(help="Kills of this call.")] = KILLS,
 ) -> None:
     """Measure times (some ten minutes, alone on the machine), or kill something again and again."""
-    target = home() / NAME
-    found: dict[str, Any] = json.loads(target.read_text()) if target.exists() else {"kills": []}
+    target = file_of(NAME)
+    found: dict[str, Any] = load(target) or {"kills": []}
     with tempfile.TemporaryDirectory() as folder:
         if what == TIMES:
             found[TIMES] = measure_times(Path(folder), seeds, trials)
@@ -54,8 +54,7 @@ def measure(
         else:
             raise typer.BadParameter(f"--what must be {TIMES} or one of {', '.join(KINDS)}; got {what!r}")
     found["machine"] = asdict(this_machine())
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(found) + "\n")
+    keep_all(target, found)
     typer.echo(part(target))
 
 
@@ -164,7 +163,7 @@ class KilledSweep:
 
 def part(path: Path) -> str:
     """A machine's tables."""
-    found = json.loads(path.read_text())
+    found = load(path)
     machine = found["machine"]
     said = f"\nIn `results/{path.parent.name}`: {machine['cpu']}, {machine['cores']} cores.\n\n"
     return said + (times_part(found[TIMES]) if TIMES in found else "") + kills_part(found["kills"])
@@ -205,5 +204,8 @@ def kills_part(sessions: list[dict[str, Any]]) -> str:
     return table(HEAD_KILLS, rows) if rows else ""
 
 
+BLOCK = Block("cluster", part, measure)
+
+
 if __name__ == "__main__":
-    serve("cluster", measure, part, NAME)
+    BLOCK.serve()

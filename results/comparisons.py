@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from blocks import Only, home, keep, read, run, serve, slug, table
+from blocks import Block, Only, home, load, run, slug, table
 
 from autotune.core.console import duration
 
@@ -35,6 +35,7 @@ class Contest:
     baseline: str = "passes"
 
 
+FOLDER = "comparisons"
 CONTESTS = (
     Contest("matmul,m=512,n=512,k=512,constant_b=1", "1"),
     Contest("matmul,m=256,n=512,k=512,constant_b=1", "1"),
@@ -81,8 +82,14 @@ def measure(only: Only = "") -> None:
                 run(["autotune", "compare", contest.payload, "--bundle", str(bundle), *options(contest)])
             )
             del found["notes"]  # they name places on this machine
-            keep("comparisons", contest.payload, found)
+            path_of(home(), contest).parent.mkdir(parents=True, exist_ok=True)
+            path_of(home(), contest).write_text(json.dumps(found) + "\n")
             typer.echo(row(contest, found))
+
+
+def path_of(folder: Path, contest: Contest) -> Path:
+    """Where a machine's comparison lies: a file of its own, as `report` reads what `compare --json` printed."""
+    return folder / FOLDER / f"{slug(contest.payload)}.json"
 
 
 def options(contest: Contest) -> list[str]:
@@ -90,14 +97,14 @@ def options(contest: Contest) -> list[str]:
     return ["--baseline", "none" if contest.baseline == "loops" else contest.baseline, "--rivals", "best", "--json"]
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's comparisons."""
-    found = {contest: read(folder, contest.payload) for contest in CONTESTS}
+    found = {contest: load(path_of(path.parent, contest)) for contest in CONTESTS}
     rows = [row(contest, data) for contest, data in found.items() if data]
     versions = sorted({version for data in found.values() if data for version in versions_of(data)})
     head = ("payload", "default", "best", "of the roof", *LIBRARIES, "over ONNX Runtime", "target")
     return (
-        f"\nIn `results/{folder.parent.name}`, one thread; {', '.join(versions)}. Over ONNX Runtime is best, "
+        f"\nIn `results/{path.parent.name}`, one thread; {', '.join(versions)}. Over ONNX Runtime is best, "
         "with a 95 % interval. The roof is that of fused multiply-adds, or, without "
         "contractions, the bandwidth of copying as many bytes.\n\n" + table(head, rows)
     )
@@ -133,5 +140,8 @@ def advantage(rows: dict[str, dict[str, Any]]) -> str:
     return f"{ratio:.2f} x [{interval[0]:.2f}, {interval[1]:.2f}]" if ratio and interval else "-"
 
 
+BLOCK = Block(FOLDER, part, measure, f"*/{FOLDER}")
+
+
 if __name__ == "__main__":
-    serve("comparisons", measure, part)
+    BLOCK.serve()

@@ -5,7 +5,6 @@ is recorded. A trial's cost is all that a search asks of the store for it: news,
 given back. It is measured in an empty store and in one of so many trials; then `autotune inspect` shows all of these.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from statistics import median
 from typing import Annotated, Any
 
 import typer
-from blocks import ROOT, home, serve, table
+from blocks import ROOT, Block, file_of, keep_all, load, table
 from own_postgres import OwnPostgres, own_postgres
 from sqlalchemy import create_engine, text
 
@@ -170,15 +169,14 @@ def measure(
         "load": os.getloadavg()[0],
         "rows": rows,
     }
-    target = home() / NAME
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(found) + "\n")
+    target = file_of(NAME)
+    keep_all(target, found)
     typer.echo(part(target))
 
 
 def part(path: Path) -> str:
     """A machine's rows."""
-    found = json.loads(path.read_text())
+    found = load(path)
     machine = found["machine"]
     return (
         f"\nIn `{path.parent.relative_to(ROOT.parent)}`: {machine['cpu']}, {found['server']}, trials of "
@@ -200,5 +198,8 @@ def row(data: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+BLOCK = Block("database", part, measure)
+
+
 if __name__ == "__main__":
-    serve("database", measure, part, NAME)
+    BLOCK.serve()

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from blocks import Only, home, keep, read, serve, table
+from blocks import Block, Only, file_of, keep, read, table
 
 NAME, FILES = "dynamic", Path(__file__).resolve().parent.parent / "build" / "dynamic"
 DIMS = ("batch=1..8", "tokens=1..512")
@@ -72,7 +72,7 @@ def measure(only: Only = "", again: Again = False) -> None:
     import autotune as at
 
     for name in (each for each in MODELS if only in each):
-        folder, found = imported(name, again=again), {} if again else read(home() / NAME, name)
+        folder, found = imported(name, again=again), {} if again else read(file_of(NAME), name)
         begun = time.perf_counter()
         function = at.sizes.open(folder)
         opened = time.perf_counter() - begun
@@ -139,10 +139,10 @@ def ratio_of(size: dict[str, Any]) -> float:
     return median(a / b for a, b in zip(size["seconds"]["any"], size["seconds"]["own"], strict=True))
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """The table of a machine."""
-    rows = [row(found) for name in MODELS if (found := read(folder, name))]
-    return f"\nIn `results/{folder.parent.name}`:\n\n" + table(HEAD, rows) if rows else ""
+    rows = [row(found) for name in MODELS if (found := read(path, name))]
+    return f"\nIn `results/{path.parent.name}`:\n\n" + table(HEAD, rows) if rows else ""
 
 
 def row(found: dict[str, Any]) -> str:
@@ -160,5 +160,8 @@ def row(found: dict[str, Any]) -> str:
     )
 
 
+BLOCK = Block(NAME, part, measure)
+
+
 if __name__ == "__main__":
-    serve(NAME, measure, part)
+    BLOCK.serve()

@@ -2,7 +2,7 @@
 
 Expected is the summary of chapter 14 of the tutorial that this project grew out of (`TUTORIAL`). A technique of the
 forward pass is measured twice: added to plain loops, as the tutorial adds its pass, and taken out of our own program.
-Both programs of a ratio are verified, and run in turn in one session; samples go to results/<machine>/expected/.
+Both programs of a ratio are verified, and run in turn in one session; samples go to results/<machine>/expected.json.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from blocks import Only, home, keep, read, run, serve, slug, table
+from blocks import Block, Only, file_of, home, keep, read, run, slug, table
 
 from autotune.contrib.explain.ablation import Variant, drop, load_techniques, run_variants, winner_of
 from autotune.contrib.generate.gpt import PRESETS
@@ -157,17 +157,17 @@ def measure(
     for model in MODELS:
         if only not in model:
             continue
-        found = read(home() / "expected", model)
+        found = read(file_of("expected"), model)
         for name, take in PARTS.items():
             if part in name:
                 found[name] = take(model)
         keep("expected", model, found)
-    typer.echo(part_of_page(home() / "expected"))
+    typer.echo(part_of_page(file_of("expected")))
 
 
-def part_of_page(folder: Path) -> str:
+def part_of_page(path: Path) -> str:
     """A machine's table."""
-    found = {model: data for model in MODELS if (data := read(folder, model))}
+    found = {model: data for model in MODELS if (data := read(path, model))}
     if not found:
         return ""
     heads = ["technique", "expected"]
@@ -181,7 +181,7 @@ def part_of_page(folder: Path) -> str:
     tuned = [model for model, data in found.items() if data.get("forward", {}).get("tuned")]
     ours = f"ours is the winner of a search for {', '.join(tuned)}" if tuned else "ours is what no search chose"
     return (
-        f"\nIn `results/{folder.parent.name}`, one thread; {ours}. A forward pass: {first}. How many times as fast a "
+        f"\nIn `results/{path.parent.name}`, one thread; {ours}. A forward pass: {first}. How many times as fast a "
         f"program is with the technique, 95 % interval.{parts_of_calls(found)}\n\n" + table(heads, rows)
     )
 
@@ -248,5 +248,8 @@ def paces(one: dict[str, Any]) -> tuple[Pace, ...]:
     return tuple(Pace(run["cached"], tuple(run["tokens"]), tuple(run["seconds"])) for run in one["runs"])
 
 
+BLOCK = Block("expected", part_of_page, measure)
+
+
 if __name__ == "__main__":
-    serve("expected", measure, part_of_page)
+    BLOCK.serve()

@@ -4,7 +4,6 @@ A fault is a test: what somebody or something does wrong, and what must become o
 pytest for each core, so that what they share is made once.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
-from blocks import ROOT, home, serve, table
+from blocks import ROOT, Block, file_of, keep_all, load, table
 
 from autotune.core.host.machine import this_machine
 from autotune.tuning.stages.record import versions
@@ -71,9 +70,8 @@ def measure() -> None:
         "seconds": time.perf_counter() - begun,
         "groups": groups,
     }
-    target = home() / NAME
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(found, indent=1) + "\n")
+    target = file_of(NAME)
+    keep_all(target, found)
 
 
 def run_tests(report: Path) -> Path:
@@ -118,7 +116,7 @@ def count(cases: Counter[tuple[str, str]], files: list[str]) -> dict[str, int]:
 
 def part(path: Path) -> str:
     """A machine's faults."""
-    found = json.loads(path.read_text())
+    found = load(path)
     machine, walls = found["machine"], " and ".join(found["walls"]) or "no wall"
     rows = [
         f"| {name} | {each['injected']} | {each['kept']} | {each['skipped']} | {each['promise']} |"
@@ -131,5 +129,8 @@ def part(path: Path) -> str:
     )
 
 
+BLOCK = Block("faults", part, measure)
+
+
 if __name__ == "__main__":
-    serve("faults", measure, part, NAME)
+    BLOCK.serve()

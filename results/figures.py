@@ -1,6 +1,6 @@
 """What tuning reaches, in docs/results.md: measure it (`measure`), and write its table (`render`).
 
-Each figure is one `autotune tune` command; its JSON goes to results/<machine>/figures/, its bundle beside it.
+Each figure is one `autotune tune` command; its JSON goes to results/<machine>/figures.json, its bundle beside it.
 """
 
 import json
@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from blocks import Only, home, keep, read, run, serve, slug, table
+from blocks import Block, Only, home, keep, read, run, slug, table
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def measure(only: Only = "") -> None:
         typer.echo(row(figure, found))
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's figures."""
-    found = {figure: read(folder, figure.payload) for figure in FIGURES}
+    found = {figure: read(path, figure.payload) for figure in FIGURES}
     rows = [row(figure, data) for figure, data in found.items() if data]
     first = next(data for data in found.values() if data)
     machine, roofs = first["machine"], first["roofs"]
@@ -82,5 +82,8 @@ def row(figure: Figure, data: dict[str, Any]) -> str:
     )
 
 
+BLOCK = Block("figures", part, measure)
+
+
 if __name__ == "__main__":
-    serve("figures", measure, part)
+    BLOCK.serve()

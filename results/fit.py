@@ -18,7 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import typer
-from blocks import PAGE, ROOT, Check, replace_block, table
+from blocks import ROOT, Block, keep_all, load, table
 
 from autotune.contrib.spaces.rerun import Ground
 from autotune.core.host.machine import Machine
@@ -47,7 +47,6 @@ WITHIN = 1.10  # of the best
 WORST = 10.0  # times as long: what failed
 
 Factors = Mapping[str, float]
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,6 @@ class RecordedTask:
     chosen: Callable[[], float]
 
 
-@app.command()
 def measure(seed: int = 0) -> None:
     """Leave each machine out in turn."""
     machines = {name: tasks for name, tasks in recorded().items() if tasks}
@@ -81,13 +79,7 @@ def measure(seed: int = 0) -> None:
     everyone = [task for tasks in machines.values() for task in tasks]
     factors = fitted(everyone, seed)
     found["all"] = {"factors": factors, "by_hand": loss(everyone, {}), "fitted": loss(everyone, factors)}
-    TARGET.write_text(json.dumps({"left_out": found, "compared": dict(compared())}, indent=1) + "\n")
-
-
-@app.command()
-def render(check: Check = False) -> None:
-    """Write the block from what is recorded."""
-    replace_block(PAGE, "fit", part(json.loads(TARGET.read_text())), check=check)
+    keep_all(TARGET, {"left_out": found, "compared": dict(compared())})
 
 
 def recorded() -> dict[str, list[RecordedTask]]:
@@ -95,7 +87,7 @@ def recorded() -> dict[str, list[RecordedTask]]:
     found: dict[str, list[RecordedTask]] = {}
     for folder in sorted(path for path in ROOT.iterdir() if path.is_dir()):
         tasks = [space_task(path) for path in sorted(folder.glob("spaces/*.xz"))]
-        tasks += [drawn_task(path) for path in sorted(folder.glob("targets/*matmul*.json"))]
+        tasks += [drawn_task(name, each) for name, each in load(folder / "targets.json").items() if "matmul" in name]
         found[folder.name] = [task for task in tasks if task is not None]
     return found
 
@@ -120,11 +112,10 @@ def space_task(path: Path) -> RecordedTask | None:
     return RecordedTask(path.stem.replace("_", " "), chosen)
 
 
-def drawn_task(path: Path) -> RecordedTask:
+def drawn_task(name: str, data: Mapping[str, Any]) -> RecordedTask:
     """Configs of a product that were drawn at random: the choice is that with the highest score, a mean of equals."""
-    data = json.loads(path.read_text())
     machine = Machine(**data["machine"])
-    (task,) = partition(open_payload(spec_of(path.stem))).tasks
+    (task,) = partition(open_payload(spec_of(name))).tasks
     c: Contraction = contraction_of(task)
     best = min(row["seconds"] for row in data["rows"])
 
@@ -133,7 +124,7 @@ def drawn_task(path: Path) -> RecordedTask:
         most = max(rating for rating, _ in rated)
         return fmean(seconds for rating, seconds in rated if rating >= most * (1 - 1e-9)) / best
 
-    return RecordedTask(path.stem.replace("_", " "), chosen)
+    return RecordedTask(name.replace("_", " "), chosen)
 
 
 def spec_of(stem: str) -> str:
@@ -201,7 +192,7 @@ def compared() -> Iterator[tuple[str, list[float]]]:
             rows = {row["name"]: row["seconds"] for row in json.loads(path.read_text())["rows"]}
             if rows.get("default") and rows.get("best"):
                 found.append(round(rows["default"] / rows["best"], 4))
-        yield folder.parent.name, found
+        yield path.parent.name, found
 
 
 def share(found: Sequence[float]) -> float:
@@ -209,8 +200,9 @@ def share(found: Sequence[float]) -> float:
     return sum(time <= WITHIN for time in found) / len(found)
 
 
-def part(data: dict[str, Any]) -> str:
+def part(path: Path) -> str:
     """The table."""
+    data = load(path)
     rows, changed = [], []
     for name, each in data["left_out"].items():
         if name == "all":
@@ -237,5 +229,8 @@ def part(data: dict[str, Any]) -> str:
     return "\n" + table(head, rows) + "\n" + " ".join(changed) + "\n"
 
 
+BLOCK = Block("fit", part, measure, TARGET.name)
+
+
 if __name__ == "__main__":
-    app()
+    BLOCK.serve()

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from blocks import Only, home, keep, read, serve, slug, table
+from blocks import Block, Only, file_of, keep, read, slug, table
 from foreign_zoo import FULL, SEEDS, ZOO
 
 from autotune.core.console import duration
@@ -52,7 +52,7 @@ def measure(
     files.mkdir(parents=True, exist_ok=True)
     for name in (name for name in ZOO if only in name):
         for suffix in (each for each in ROUTES if route in each):
-            found = read(home() / NAME, name)
+            found = read(file_of(NAME), name)
             if again or suffix not in found.get("files", {}):
                 facts = check_one(name, files / f"{slug(name)}.{suffix}")
                 found = {"model": name, "files": {**found.get("files", {}), suffix: facts}}
@@ -151,14 +151,14 @@ def in_turns(function: Any, path: Path, inputs: list[Any]) -> dict[str, list[flo
     return samples
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's models: how many are right, each of them, and times."""
-    found = {name: data for name in ZOO if (data := read(folder, name))}
+    found = {name: data for name in ZOO if (data := read(path, name))}
     outcomes = [facts["outcome"] for data in found.values() for facts in data["files"].values()]
     counts = ", ".join(f"{outcomes.count(each)} {each}" for each in dict.fromkeys(sorted(outcomes)))
     times = [timed_row(name, found[name]) for name in FULL if samples_of(found.get(name, {}))]
     rows = [line for data in found.values() for line in rows_of(data)]
-    head = f"\nIn `results/{folder.parent.name}`, {len(found)} models, a row a file: {counts}.\n\n"
+    head = f"\nIn `results/{path.parent.name}`, {len(found)} models, a row a file: {counts}.\n\n"
     timed = f"\nOne thread, default configs, called from Python in turns:\n\n{table(TIMED, times)}" if times else ""
     return head + table(HEAD, rows) + timed
 
@@ -189,8 +189,11 @@ def timed_row(name: str, found: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+BLOCK = Block(NAME, part, measure)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["one"]:
         one(Path(sys.argv[2]), Path(sys.argv[3]), timed="--timed" in sys.argv)
     else:
-        serve(NAME, measure, part)
+        BLOCK.serve()

@@ -1,7 +1,7 @@
 """The table of stateful inference in docs/results.md: measure it (`measure`), and write it (`render`).
 
 Prefill and decode are tuned from empty stores, their bundles go to results/<machine>/bundles/; then each contest is one
-`autotune compare` or `autotune generate --both` command, whose JSON goes to results/<machine>/generation/.
+`autotune compare` or `autotune generate --both` command, whose JSON goes to results/<machine>/generation.json.
 """
 
 import json
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
-from blocks import home, keep, read, run, serve, slug, table
+from blocks import Block, home, keep, read, run, slug, table
 
 from autotune.contrib.generate.gpt import PRESETS
 from autotune.contrib.generate.pace import Pace, cache_gain
@@ -106,14 +106,14 @@ def measure(
             step.measure()
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A machine's contests of the model that is shown."""
-    found = {name: read(folder, f"{SHOWN}-{name}") for name in ROWS}
+    found = {name: read(path, f"{SHOWN}-{name}") for name in ROWS}
     rows = [line for name, data in found.items() if data for line in ROWS[name](data)]
     if not rows:
         return ""
     return (
-        f"\nIn `results/{folder.parent.name}`, {SHOWN}, one thread; ratios are of one run, programs in turn, with 95 % "
+        f"\nIn `results/{path.parent.name}`, {SHOWN}, one thread; ratios are of one run, programs in turn, with 95 % "
         "intervals. The memory roof is a read of as many bytes as the weights take. Without a cache, a whole forward "
         "pass computes every token.\n\n" + table(("work", "time", "beside", "ratio", "at least"), rows)
     )
@@ -219,5 +219,8 @@ def line(work: str, seconds: float | None, beside: str, ratio: str, target: str)
     return f"| {work} | {duration(seconds)} | {beside} | {ratio} | {target} |"
 
 
+BLOCK = Block("generation", part, measure)
+
+
 if __name__ == "__main__":
-    serve("generation", measure, part)
+    BLOCK.serve()

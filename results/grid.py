@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import typer
-from blocks import home, serve, table
+from blocks import Block, home, table
 from grid_tasks import grid
 
 NAME = "grid"
@@ -151,10 +151,10 @@ def share(ratios: Sequence[float], least: float = 1.0) -> str:
     return f"{sum(each >= least for each in ratios) / len(ratios):.0%}"
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """What is recorded of a machine, seed by seed."""
-    paths = sorted(folder.glob("seed*.json"))
-    return f"\nIn `results/{folder.parent.name}`, one thread, f32.\n" + "".join(map(part_of_seed, paths))
+    paths = sorted(path.glob("seed*.json"))
+    return f"\nIn `results/{path.parent.name}`, one thread, f32.\n" + "".join(map(part_of_seed, paths))
 
 
 def part_of_seed(path: Path) -> str:
@@ -225,5 +225,8 @@ def gains(timed: Sequence[Found]) -> str:
     return text
 
 
+BLOCK = Block(NAME, part, measure, f"*/{NAME}")
+
+
 if __name__ == "__main__":
-    serve(NAME, measure, part)
+    BLOCK.serve()

@@ -6,14 +6,13 @@ threads need to read its weights; every parallel loop adds what gathering thread
 threads double. Memory is taken to read as fast with more threads as with those measured. Needs what `threads.py` needs.
 """
 
-import json
 from math import ceil, inf, log2, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from blocks import home, read, serve, table
+from blocks import Block, file_of, keep_all, load, read, table
 from threads import WORKS, efficiency
 
 import autotune as at
@@ -38,7 +37,7 @@ def measure() -> None:
         one, two = worker.roofs(this_machine(1)), worker.roofs(this_machine(2))
         gather = worker.call(fork_seconds, this_machine(2))
     for work in WORKS:
-        data = read(home() / "threads", work.payload)
+        data = read(file_of("threads"), work.payload)
         if data:
             with TemporaryDirectory() as folder:
                 payload = at.payload(work.spec(Path(folder)))
@@ -58,8 +57,8 @@ def measure() -> None:
                     for count in (1, *COUNTS)
                 },
             }
-    (home() / NAME).write_text(json.dumps({"gather_seconds": gather, "payloads": found}, indent=1) + "\n")
-    typer.echo(part(home() / NAME))
+    keep_all(file_of(NAME), {"gather_seconds": gather, "payloads": found})
+    typer.echo(part(file_of(NAME)))
 
 
 def seconds_of(task: Task, machine: Machine, roofs: Roofs, reads: float) -> float:
@@ -83,10 +82,10 @@ def waiting(task: Task, threads: int, gather: float) -> float:
 
 def part(path: Path) -> str:
     """A machine's predictions beside its measurements."""
-    recorded = json.loads(path.read_text())
+    recorded = load(path)
     rows = []
     for payload, found in recorded["payloads"].items():
-        best = next(row for row in read(path.parent / "threads", payload)["rows"] if row["name"] == "best")
+        best = next(row for row in read(path.with_name("threads.json"), payload)["rows"] if row["name"] == "best")
         seconds = {int(count): value for count, value in found["seconds"].items()}
         cells = [f"`{payload}`", str(found["loops"]), f"{duration(best['seconds'])}, {efficiency(best)}"]
         cells.append(duration(seconds[2]))
@@ -96,5 +95,8 @@ def part(path: Path) -> str:
     return f"\nIn `results/{path.parent.name}`; gathering two threads takes {gather:.1f} us.\n\n" + table(HEAD, rows)
 
 
+BLOCK = Block("growth", part, measure)
+
+
 if __name__ == "__main__":
-    serve("growth", measure, part, NAME)
+    BLOCK.serve()

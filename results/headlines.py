@@ -3,13 +3,11 @@
 Models first, then the kernels in them.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-from blocks import ROOT, Check, replace_block, table
+from blocks import ROOT, Block, load, table
 from comparisons import advantage, share
 
 from autotune.core.console import duration
@@ -26,16 +24,23 @@ class Headline:
 
     Attributes:
         name: Name that readers know the payload by.
-        file: Recorded comparison, below the machine's folder.
+        file: File that holds the comparison, below the machine's folder.
+        entry: Entry of the file; empty where it is the comparison itself.
     """
 
     name: str
     file: str
+    entry: str = ""
+
+    def read(self, folder: Path) -> dict[str, Any]:
+        """The comparison that a machine recorded."""
+        found = load(folder / self.file)
+        return dict(found[self.entry]) if self.entry else found
 
 
 HEADLINES = (
     Headline("GPT-2, 128 tokens", "comparisons/gpt2.json"),
-    Headline("GPT-2, the token after 127", "generation/gpt2-decode.json"),
+    Headline("GPT-2, the token after 127", "generation.json", "gpt2-decode"),
     Headline("nano GPT, 32 tokens", "comparisons/nano.json"),
     Headline("matmul 512 x 512 x 512, constant B", "comparisons/matmul_m512_n512_k512_constant_b1.json"),
     Headline("matmul 128 x 3072 x 768, constant B", "comparisons/matmul_m128_n3072_k768_constant_b1.json"),
@@ -48,7 +53,7 @@ HEADLINES = (
 
 def block(folder: Path) -> str:
     """The table, and what it was measured on."""
-    found = {headline: json.loads((folder / headline.file).read_text()) for headline in HEADLINES}
+    found = {headline: headline.read(folder) for headline in HEADLINES}
     first = next(iter(found.values()))
     machine, roofs = first["machine"], first["roofs"]
     return (
@@ -67,19 +72,8 @@ def row(headline: Headline, data: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def command() -> None:
-    """Write the README's table."""
-
-
-@app.command()
-def render(check: Check = False) -> None:
-    """Write the table from what is recorded."""
-    replace_block(README, "headlines", block(ROOT / MACHINE), check=check)
+BLOCK = Block("headlines", block, places=MACHINE, page=README)
 
 
 if __name__ == "__main__":
-    app()
+    BLOCK.serve()

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from blocks import Only, home, keep, read, serve, table
+from blocks import Block, Only, file_of, keep, read, table
 
 from autotune.core.bench import Bench
 from autotune.core.evaluator import Effort, Slots
@@ -58,7 +58,7 @@ def measure(only: Only = "", seeds: int = SEEDS, begin: int = 0) -> None:
         if only not in spec:
             continue
         found: dict[str, Any] = {"trials": trials, "jobs": JOBS, "rates": {"1": [], str(JOBS): []}, "floors": []}
-        found |= {"winners": [], "again": {}} | (read(home() / "jobs", spec) if begin else {})
+        found |= {"winners": [], "again": {}} | (read(file_of("jobs"), spec) if begin else {})
         for seed in range(begin, seeds):
             swept = {jobs: sweep(spec, trials, seed, jobs, found) for jobs in alternate((1, JOBS), seed)}
             found["winners"].append(race(swept[1], swept[JOBS]))
@@ -117,10 +117,10 @@ def race_task(mine: TaskSearch, theirs: TaskSearch, worker: Bench) -> tuple[floa
     return mine.task.count * min(times[: len(sides[0])]), mine.task.count * min(times[len(sides[0]) :])
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """What several jobs do on a recorded machine."""
-    rows = [row(spec, data) for spec in PAYLOADS if (data := read(folder, spec))]
-    return f"\nIn `results/{folder.parent.name}`:\n\n" + table(HEAD, rows)
+    rows = [row(spec, data) for spec in PAYLOADS if (data := read(path, spec))]
+    return f"\nIn `results/{path.parent.name}`:\n\n" + table(HEAD, rows)
 
 
 def row(spec: str, data: dict[str, Any]) -> str:
@@ -146,5 +146,8 @@ def apart(times: Sequence[float]) -> float:
     return found[int(0.95 * len(found))]
 
 
+BLOCK = Block("jobs", part, measure)
+
+
 if __name__ == "__main__":
-    serve("jobs", measure, part)
+    BLOCK.serve()

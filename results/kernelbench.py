@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import typer
-from blocks import home, keep, read, serve, table
+from blocks import Block, file_of, keep, load, read, table
 
 NAME = "kernelbench"
 WAYS = ("program", "called")
@@ -50,7 +50,7 @@ def measure(
         raise typer.BadParameter(f"FOLDER must hold level1/*.py, level2/*.py .., {folder} holds none")
     for number, path in there:
         name = f"level{number}-{path.stem}"
-        known = read(home() / NAME, name)
+        known = read(file_of(NAME), name)
         left = not known or again in ("all", known["outcome"]) or (times and lacks_times(known))
         if only in name and left:
             found = run_one(path, times=times, limit=limit)
@@ -115,9 +115,9 @@ def geometric_mean(ratios: Iterable[float]) -> str:
     return f"{exp(fmean(logs)):.2f} x" if logs else "-"
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's table: by level and kind, then all, then whatever is not right."""
-    found = [dict(json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+    found = list(load(path).values())
     kinds = sorted({(each["level"], kind_of(each)) for each in found})
     rows = [row(f"level {a}: {b}", [f for f in found if (f["level"], kind_of(f)) == (a, b)]) for a, b in kinds]
     levels = sorted({each["level"] for each in found})
@@ -127,7 +127,7 @@ def part(folder: Path) -> str:
     bad = [f"- {line(title(each), each)}\n" for each in others]
     worst = max((each.get("error", 0.0) for each in found), default=0.0)
     note = f"Largest error on finite inputs, as a share of the largest value: {worst:.0e}.\n"
-    return f"\nIn `results/{folder.parent.name}`, one thread, default configs.\n\n{table(HEAD, rows)}\n{note}" + (
+    return f"\nIn `results/{path.parent.name}`, one thread, default configs.\n\n{table(HEAD, rows)}\n{note}" + (
         "\n" + "".join(bad) if bad else ""
     )
 
@@ -151,5 +151,8 @@ def row(name: str, found: list[Found]) -> str:
     return f"| {' | '.join((name, *map(str, counts), *means))} |"
 
 
+BLOCK = Block(NAME, part, measure)
+
+
 if __name__ == "__main__":
-    serve(NAME, measure, part)
+    BLOCK.serve()

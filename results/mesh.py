@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from blocks import Only, keep, read, serve, table
+from blocks import Block, Only, keep, read, table
 
 from autotune.contrib.costs.cost_function import CostFunction, open_cost
 from autotune.contrib.costs.mesh.cost import amount
@@ -73,16 +73,16 @@ def examine(spec: str, grid: str) -> dict[str, Any]:
     return found.to_json() | {"search_seconds": time.perf_counter() - begin}
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """The table, and the prediction beside what is published."""
     rows = []
     for spec, name in PAYLOADS.items():
         for grid in GRIDS:
-            if data := read(folder, place(spec, grid)):
+            if data := read(path, place(spec, grid)):
                 rows.append(row(name, grid, data))
     said = "\n" + table(HEAD, rows) if rows else ""
     for spec, (grid, name, rate) in PUBLISHED.items():
-        if data := read(folder, place(spec, grid)):
+        if data := read(path, place(spec, grid)):
             mine = 1 / data["best"]["seconds"]
             said += (
                 f"\n{name}, on `{grid}`: predicted {duration(data['best']['seconds'])}, {mine:.0f} tokens a second; "
@@ -107,5 +107,8 @@ def row(name: str, grid: str, data: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+BLOCK = Block("mesh", part, measure)
+
+
 if __name__ == "__main__":
-    serve("mesh", measure, part)
+    BLOCK.serve()

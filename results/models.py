@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 import typer
-from blocks import Only, keep, read, serve, table
+from blocks import Block, Only, keep, read, table
 
 import autotune as at
 from autotune.core.console import duration
@@ -112,12 +112,12 @@ def run_measured(command: list[str]) -> Finished:
         return Finished(out.read(), failed, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's models, then its single ops."""
-    found = {name: data for name in ZOO if (data := read(folder, name))}
+    found = {name: data for name in ZOO if (data := read(path, name))}
     kinds = [[row(name, found[name]) for name in names if name in found] for names in (MODELS, OPS)]
     blocks = [table(HEAD, rows) for rows in kinds if rows]
-    return f"\nIn `results/{folder.parent.name}`, one thread, default configs.\n\n" + "\n".join(blocks)
+    return f"\nIn `results/{path.parent.name}`, one thread, default configs.\n\n" + "\n".join(blocks)
 
 
 def row(name: str, found: dict[str, Any]) -> str:
@@ -156,5 +156,8 @@ def advantage(rows: dict[str, dict[str, Any]], library: str) -> str:
     return f"{theirs / mine:.2f} x" if theirs and mine else "-"
 
 
+BLOCK = Block("models", part, measure)
+
+
 if __name__ == "__main__":
-    serve("models", measure, part)
+    BLOCK.serve()

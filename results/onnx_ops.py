@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from blocks import PAGE, ROOT, Check, replace_block, table
+from blocks import ROOT, Block, keep_all, load, table
 
 TARGET = ROOT / "onnx_ops.json"
 FILES = ROOT.parent / "build" / "onnx_ops"  # a folder a case: model, arrays, what the steps wrote
@@ -35,10 +35,8 @@ HEADS = ("ops of", "domain", "right", "right where held", "refused", "wrong")
 
 Only = Annotated[str, typer.Option(help="Only cases whose names contain this.")]
 Again = Annotated[bool, typer.Option(help="Also what is recorded.")]
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-@app.command()
 def measure(only: Only = "", again: Again = False) -> None:
     """Check every case that is not yet recorded."""
     if again:
@@ -52,18 +50,16 @@ def measure(only: Only = "", again: Again = False) -> None:
     record()
 
 
-@app.command()
 def record() -> None:
     """Write down what is known of every case, also before all are done."""
     folders = [each for each in sorted(FILES.iterdir()) if not each.name.startswith(".")]
     found = {each.name: outcome_of(each) for each in folders if is_done(each)}
     versions = {each: version(each) for each in ("onnx", "numpy")}
-    TARGET.write_text(json.dumps({"versions": versions, "of": len(folders), "cases": found}, indent=1) + "\n")
+    keep_all(TARGET, {"versions": versions, "of": len(folders), "cases": found})
     counts = Counter(one["outcome"] for one in found.values())
     typer.echo(f"{len(found)} of {len(folders)}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
 
 
-@app.command()
 def write_cases(only: Only = "") -> None:
     """Write the cases of a single node."""
     import onnx  # each step has what it needs
@@ -108,7 +104,6 @@ def hold(model: Any, arrays: list[Any]) -> Any:  # noqa: ANN401 - models of ONNX
     return held
 
 
-@app.command()
 def import_cases(way: str, only: Only = "") -> None:
     """Import the cases that no other way has right, by torch-mlir and its MLIR."""
     from payload.importers.linalg import UnsupportedError  # each step has what it needs
@@ -126,7 +121,6 @@ def import_cases(way: str, only: Only = "") -> None:
             run_step(folder, way, "imported", step)
 
 
-@app.command()
 def call_cases(way: str, only: Only = "") -> None:
     """Compile what was imported, call it and compare."""
     import autotune as at  # each step has what it needs
@@ -266,14 +260,9 @@ def outcome_of(folder: Path) -> dict[str, str]:
     return {**told, "outcome": "right, held" if ends[1]["outcome"] == "right" else "refused", "why": why}
 
 
-@app.command()
-def render(check: Check = False) -> None:
-    """Write the block from what is recorded."""
-    replace_block(PAGE, "onnx_ops", part(read(TARGET)) if TARGET.exists() else "", check=check)
-
-
-def part(found: dict[str, Any]) -> str:
+def part(path: Path) -> str:
     """The table of a walk, and the ops that are refused."""
+    found = load(path)
     every = found["cases"].values()
     groups = sorted({(one["class"], one["domain"]) for one in every})
     counts = Counter((one["class"], one["domain"], one["outcome"]) for one in every)
@@ -289,5 +278,8 @@ def part(found: dict[str, Any]) -> str:
     return head + table(HEADS, rows) + f"\nRefused, by op: {listed}.\n"
 
 
+BLOCK = Block("onnx_ops", part, measure, TARGET.name)
+
+
 if __name__ == "__main__":
-    app()
+    BLOCK.serve(record, write_cases, import_cases, call_cases)

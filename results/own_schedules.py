@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import pandas as pd
-from blocks import ROOT, Only, keep, read, run, serve, table
+from blocks import ROOT, Block, Only, keep, read, run, table
 
 import autotune as at
 from autotune.compiler.lowering.pipeline import TAIL
@@ -143,12 +143,12 @@ def milliseconds(bound: TaskFamily, family: Family, config: Config, worker: Work
     return 1e3 * (written + evaluation.phases["transform"])
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's figures."""
-    rows = [row(name, data) for name in EXAMPLES if (data := read(folder, name))]
+    rows = [row(name, data) for name in EXAMPLES if (data := read(path, name))]
     gallery = f"\nOne thread, the scripts of `schedules/examples/`:\n\n{table(HEAD, rows)}" if rows else ""
-    rest = said(read(folder, THREE_WAYS)) + weighed(read(folder, COST))
-    return f"\nIn `results/{folder.parent.name}`:\n{gallery}{rest}"
+    rest = said(read(path, THREE_WAYS)) + weighed(read(path, COST))
+    return f"\nIn `results/{path.parent.name}`:\n{gallery}{rest}"
 
 
 def row(name: str, data: dict[str, Any]) -> str:
@@ -186,5 +186,8 @@ def weighed(data: dict[str, Any]) -> str:
     )
 
 
+BLOCK = Block("own_schedules", part, measure)
+
+
 if __name__ == "__main__":
-    serve("own_schedules", measure, part)
+    BLOCK.serve()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from blocks import ROOT, Only, keep, read, run, serve, table
+from blocks import ROOT, Block, Only, keep, read, run, table
 
 import autotune as at
 from autotune.bundles.call import PayloadFunction
@@ -188,19 +188,19 @@ def agreements(
     return found
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's figures."""
-    products = {spec: data["ways"] for spec in PRODUCTS if (data := read(folder, spec))}
+    products = {spec: data["ways"] for spec in PRODUCTS if (data := read(path, spec))}
     names = list(next(iter(products.values()), {}))
     rows = [f"| `{spec}` | {' | '.join(cell(ways, name) for name in names)} |" for spec, ways in products.items()]
-    said = f"\nIn `results/{folder.parent.name}`, default configs, one thread:\n\n{table(('product', *names), rows)}"
-    said += said_of_errors(folder, names) + said_of_rivals(folder) + said_of_model(read(folder, MODEL))
-    return said + "".join(said_of_budget(spec, read(folder, f"{spec}_error")) for spec in BUDGETED)
+    said = f"\nIn `results/{path.parent.name}`, default configs, one thread:\n\n{table(('product', *names), rows)}"
+    said += said_of_errors(path, names) + said_of_rivals(path) + said_of_model(read(path, MODEL))
+    return said + "".join(said_of_budget(spec, read(path, f"{spec}_error")) for spec in BUDGETED)
 
 
-def said_of_errors(folder: Path, names: list[str]) -> str:
+def said_of_errors(path: Path, names: list[str]) -> str:
     """Largest errors over the largest value, and shares of the roof of the instruction that a precision uses."""
-    known = {spec: data for spec in PRODUCTS if "roofs" in (data := read(folder, spec))}
+    known = {spec: data for spec in PRODUCTS if "roofs" in (data := read(path, spec))}
     rows = []
     for spec, data in known.items():
         cells = []
@@ -224,12 +224,12 @@ def product_flops(spec: str) -> int:
     return 2 * m * n * k
 
 
-def said_of_rivals(folder: Path) -> str:
+def said_of_rivals(path: Path) -> str:
     """Libraries that round, each as fast as so many times our f32 beside it, and its error."""
     rows = []
     for spec in PRODUCTS:
-        if found := read(folder, spec).get("rivals", {}):
-            size, exact = read(folder, spec)["magnitude"], found["default"]["seconds"]
+        if found := read(path, spec).get("rivals", {}):
+            size, exact = read(path, spec)["magnitude"], found["default"]["seconds"]
             cells = [
                 f"{duration(row['seconds'])}, {exact / row['seconds']:.2f} x, off {row['max_error'] / size:.1e}"
                 if row["seconds"]
@@ -282,5 +282,8 @@ def said_of_model(data: dict[str, Any]) -> str:
     return f"\n`{MODEL}`, random weights, {data['places']} places of real text. {tuned}\n\n{table(head, rows)}"
 
 
+BLOCK = Block("precision", part, measure)
+
+
 if __name__ == "__main__":
-    serve("precision", measure, part)
+    BLOCK.serve()

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import typer
-from blocks import keep, read, serve, table
+from blocks import Block, keep, read, table
 
 import autotune as at
 from autotune.bundles.call import compile_candidate
@@ -136,11 +136,11 @@ def measure() -> None:
     measure_decode()
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """The table of a machine."""
     rows = []
     for short in SIZES:
-        if not (found := read(folder, short)):
+        if not (found := read(path, short)):
             continue
         seconds, plain = found["seconds"], found["seconds"]["f32"]
         for name in ("f32", *FORMATS):
@@ -149,13 +149,13 @@ def part(folder: Path) -> str:
             gain = "" if name == "f32" else f"{ratio.estimate:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
             size = f"{found['bytes'][name] / 1e6:.3g} MB"
             rows.append(f"| {short} | `{name}` | {size} | {duration(median(seconds[name]))} | {gain} | {share:.0%} |")
-    told = f"\nIn `results/{folder.parent.name}`:\n\n{table(HEAD, rows)}\n" if rows else ""
-    return told + decode_part(folder)
+    told = f"\nIn `results/{path.parent.name}`:\n\n{table(HEAD, rows)}\n" if rows else ""
+    return told + decode_part(path)
 
 
-def decode_part(folder: Path) -> str:
+def decode_part(path: Path) -> str:
     """The table of whole models; empty where none was measured."""
-    if not (found := read(folder, MODEL)):
+    if not (found := read(path, MODEL)):
         return ""
     rows = []
     for kind in KINDS:
@@ -166,5 +166,8 @@ def decode_part(folder: Path) -> str:
     return f"Decode of an imported model of random weights, at position {POSITION}:\n\n{table(DECODE_HEAD, rows)}\n"
 
 
+BLOCK = Block(NAME, part, measure)
+
+
 if __name__ == "__main__":
-    serve(NAME, measure, part)
+    BLOCK.serve()

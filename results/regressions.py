@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-from blocks import Only, home, keep, read, serve, slug, table
+from blocks import Block, Only, file_of, home, keep, read, slug, table
 
 from autotune.bundles.regress import QUICK_SESSIONS
 from autotune.bundles.verdict import is_settled, judge
@@ -58,7 +58,7 @@ def measure(
                 found["unchanged"].append(check(fresh))
                 found["slower"].append(check(spoilt))
         keep("regressions", payload, summarize(found))
-        typer.echo(row(payload, read(home() / "regressions", payload)))
+        typer.echo(row(payload, read(file_of("regressions"), payload)))
 
 
 def check(bundle: Path, *options: str) -> dict[str, object]:
@@ -112,11 +112,11 @@ def simulate(sessions: Sequence[ProcessTimes], slowdown: float, seed: int = 0) -
     return verdicts
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's checks."""
-    rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder, payload))]
+    rows = [row(payload, data) for payload in PAYLOADS if (data := read(path, payload))]
     return (
-        f"\nIn `results/{folder.parent.name}`, `autotune regress --quick`, {FACTOR - 1:.0%} slowdown injected; "
+        f"\nIn `results/{path.parent.name}`, `autotune regress --quick`, {FACTOR - 1:.0%} slowdown injected; "
         f"{SIMULATIONS} simulations draw from the sessions of the live runs:\n\n" + table(HEAD, rows)
     )
 
@@ -136,5 +136,8 @@ def row(payload: str, data: dict[str, dict[str, dict[str, int]]]) -> str:
     )
 
 
+BLOCK = Block("regressions", part, measure)
+
+
 if __name__ == "__main__":
-    serve("regressions", measure, part)
+    BLOCK.serve()

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import typer
-from blocks import Only, home, keep, read, serve, table
+from blocks import Block, Only, file_of, keep, read, table
 
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
 from autotune.contrib.explain.ablation import Variant, run_variants
@@ -45,7 +45,7 @@ PLACE = "payloads"
 
 def measure(only: Only = "") -> None:
     """Time every payload with the rules and without them."""
-    found = read(home() / "rules", PLACE)
+    found = read(file_of("rules"), PLACE)
     for name, function in FUNCTIONS.items():
         if only in name:
             found[name] = measure_one(T.payload(function, X, Y))
@@ -82,11 +82,11 @@ def measure_one(payload: Payload) -> dict[str, Any]:
     return {"fired": fired, "programs": found, "machine": asdict(machine)}
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A machine's table."""
-    found = read(folder, PLACE)
+    found = read(path, PLACE)
     heads = ("payload", "rules that fire, how often", "tasks without", "with", "without", "with", "times as fast")
-    return f"\nIn `results/{folder.parent.name}`, one thread:\n\n" + table(
+    return f"\nIn `results/{path.parent.name}`, one thread:\n\n" + table(
         heads, [row(name, found[name]) for name in (*FUNCTIONS, *ZOO) if name in found]
     )
 
@@ -107,5 +107,8 @@ def row(name: str, data: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+BLOCK = Block("rules", part, measure)
+
+
 if __name__ == "__main__":
-    serve("rules", measure, part)
+    BLOCK.serve()

@@ -8,7 +8,6 @@ random draws need for 95 % of the way from the median (Willemsen et al., A Metho
 Algorithms for Auto-Tuning, FGCS 2024). Twelve minutes of one core; `--only` measures some spaces.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ for each in ("OPENBLAS", "OMP", "MKL"):  # before NumPy is loaded: its threads w
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402
 import typer  # noqa: E402
-from blocks import ROOT, Only, serve, table  # noqa: E402
+from blocks import ROOT, Block, Only, keep_all, load, read, table  # noqa: E402
 
 from autotune.contrib.spaces.lessons import lessons_for  # noqa: E402
 from autotune.contrib.spaces.rerun import Ground, Rerun  # noqa: E402
@@ -115,11 +114,10 @@ def measure(
         for name, recording in recordings.items():
             if only in name:
                 others = [other for key, other in recordings.items() if key != name]
-                target = folder.parent / "samplers" / f"{name}.json"
-                target.parent.mkdir(exist_ok=True)
-                before = json.loads(target.read_text())["settings"] if target.exists() else {}
+                target = folder.parent / "samplers.json"
+                before = read(target, name).get("settings", {})
                 found = replay(recording, lessons_for(load_family(recording.family), others), wanted, seeds)
-                target.write_text(json.dumps({**found, "settings": {**before, **found["settings"]}}) + "\n")
+                keep_all(target, {**load(target), name: {**found, "settings": {**before, **found["settings"]}}})
                 said = (f"{key} {fmean(each['trials']):.1f}" for key, each in found["settings"].items())
                 typer.echo(f"{name}: {', '.join(said)}")
 
@@ -160,9 +158,9 @@ def describe(ground: Ground, runs: Sequence[Rerun], asking: float) -> dict[str, 
     }
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """The tables of a machine: trials to 95 % of the best by space, then each setting on all of them."""
-    spaces = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    spaces = load(path)
     names = list(next(iter(spaces.values()))["settings"])
     rows = [
         f"| {name.replace('_', ' ')} | {found['near']} of {found['configs']} | "
@@ -172,7 +170,7 @@ def part(folder: Path) -> str:
     ]
     seeds = {len(space["settings"][each]["trials"]) for space in spaces.values() for each in names}
     fewer = f" ({min(seeds)} of what is slow to ask)" if len(seeds) > 1 else ""
-    where = f"`results/{folder.parent.name}`, {len(spaces)} spaces, {max(seeds)} seeds{fewer}"
+    where = f"`results/{path.parent.name}`, {len(spaces)} spaces, {max(seeds)} seeds{fewer}"
     said = f"In {where}, at most {TRIALS} trials.\n\n"
     by_space = table(("trials to 95 %: median [p90]", "configs within 5 %", *names), rows)
     head = ("all spaces", "trials, mean", "seconds, mean", "over random", "score", "asking", *VERSUS)
@@ -251,5 +249,8 @@ def verdict(mine: Sequence[float], theirs: Sequence[float], key: str) -> str:
     return "alike" if abs(apart.mean()) <= noise else "better" if apart.mean() > 0 else "worse"
 
 
+BLOCK = Block("samplers", part, measure)
+
+
 if __name__ == "__main__":
-    serve("samplers", measure, part)
+    BLOCK.serve()

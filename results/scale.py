@@ -6,7 +6,6 @@ own, and a scheduler with a worker that does nothing. Searches of several trials
 spaces. A simulation (`fleet.py`) puts this together; what `cluster.py` measured with one and two slots checks it.
 """
 
-import json
 import os
 import random
 from dataclasses import asdict, replace
@@ -18,7 +17,7 @@ for each in ("OPENBLAS", "OMP", "MKL"):  # before NumPy is loaded: its threads w
     os.environ.setdefault(f"{each}_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
-from blocks import ROOT, home, serve, table  # noqa: E402
+from blocks import ROOT, Block, file_of, home, keep_all, load, table  # noqa: E402
 from fleet import Fleet, Parts, Run  # noqa: E402
 from large_models import large_models  # noqa: E402
 from scale_parts import SHARE, costs_of, measure_parts, search_again  # noqa: E402
@@ -71,9 +70,8 @@ def measure(seeds: int = SEEDS) -> None:
         "checks": check(parts),
         "plans": [plan(name, recordings, parts, *model) for name, model in large_models().items()],
     }
-    target = home() / NAME
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(found) + "\n")
+    target = file_of(NAME)
+    keep_all(target, found)
     print(part(target))
 
 
@@ -86,8 +84,7 @@ def simulate(slots: int, costs: list[float], parts: Parts, trials: int = 0) -> R
 
 def check(parts: Parts) -> list[dict[str, Any]]:
     """What was measured with one and two slots, simulated: its own costs, its own time of the tuner."""
-    path, found = home() / "cluster.json", []
-    times = json.loads(path.read_text()).get("times") if path.exists() else None
+    times, found = load(file_of("cluster")).get("times"), []
     for slots, way in ((1, "one"), (2, "two")) if times else ():
         runs = [pair[way] for pair in times["pairs"]]
         simulated = []
@@ -133,7 +130,7 @@ def rate_of(recording: Recording, *, flops: bool) -> float:
 
 def part(path: Path) -> str:
     """A machine's tables."""
-    found = json.loads(path.read_text())
+    found = load(path)
     machine, parts = found["machine"], found["parts"]
     beside = ", ".join(f"{name} {milli(parts[key])}" for name, key in BESIDE)
     said = (
@@ -186,5 +183,8 @@ def plan_part(found: dict[str, Any]) -> str:
     return f"\nPlanned, {PLANNED:,} trials a task, on machines like this one:\n\n" + table(HEAD_PLAN, rows)
 
 
+BLOCK = Block("scale", part, measure)
+
+
 if __name__ == "__main__":
-    serve("scale", measure, part, NAME)
+    BLOCK.serve()

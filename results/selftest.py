@@ -3,13 +3,11 @@
 The command keeps its report below tuned/; `measure` records it as results/<machine>/selftest.json.
 """
 
-import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from blocks import ROOT, home, serve, table
+from blocks import ROOT, Block, file_of, keep_all, load, table
 
 from autotune.contrib.selftest.figures import Figure
 from autotune.store.places import home as written
@@ -25,13 +23,12 @@ def measure() -> None:
     done = subprocess.run(["autotune", "doctor", "--self"], check=False, cwd=ROOT.parent)
     if done.returncode not in (0, BROKEN):
         sys.exit(done.returncode)
-    home().mkdir(parents=True, exist_ok=True)
-    shutil.copy(ROOT.parent / written() / "selftest.json", home())
+    keep_all(file_of("selftest"), load(ROOT.parent / written() / "selftest.json"))
 
 
 def part(path: Path) -> str:
     """A machine's promises."""
-    found = json.loads(path.read_text())
+    found = load(path)
     machine = found["machine"]
     rows = [row(Figure(**figure)) for figure in found["figures"]]
     return (
@@ -46,5 +43,8 @@ def row(figure: Figure) -> str:
     return f"| {figure.name} | {figure.shown} | {figure.law} | {kept} | {figure.detail} |"
 
 
+BLOCK = Block("selftest", part, measure)
+
+
 if __name__ == "__main__":
-    serve("selftest", measure, part, "selftest.json")
+    BLOCK.serve()

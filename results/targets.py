@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from blocks import Only, keep, read, serve, table
+from blocks import Block, Only, keep, read, table
 from scipy.stats import spearmanr
 
 from autotune.compiler.codegen.this_target import this_target
@@ -136,15 +136,15 @@ def examine(target: Target) -> dict[str, Any]:
     }
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """What was found of every machine."""
-    found = {name: data for name in shipped_targets() if (data := read(folder, name))}
+    found = {name: data for name in shipped_targets() if (data := read(path, name))}
     versions = sorted({data["version"] for data in found.values()})
     rows = [row(name, data) for name, data in found.items()]
     said = f"\n{len(CORPUS)} kernels and models; {', '.join(versions)}:\n\n" + table(HEAD, rows)
-    judged = {spec: data for spec in MODELLED if (data := read(folder, spec))}
+    judged = {spec: data for spec in MODELLED if (data := read(path, spec))}
     if judged:
-        said += f"\nModels beside measurements, in `results/{folder.parent.name}`:\n\n"
+        said += f"\nModels beside measurements, in `results/{path.parent.name}`:\n\n"
         said += table(MODEL_HEAD, [model_row(spec, data["rows"]) for spec, data in judged.items()])
     return said
 
@@ -170,5 +170,8 @@ def row(name: str, data: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+BLOCK = Block("targets", part, measure)
+
+
 if __name__ == "__main__":
-    serve("targets", measure, part)
+    BLOCK.serve()

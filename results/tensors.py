@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import typer
-from blocks import keep, read, run, serve, table
+from blocks import Block, keep, read, run, table
 
 import autotune.tensor as T  # noqa: N812 - as everybody writes it
 from autotune.contrib.explain.ablation import Variant, run_variants
@@ -74,11 +74,11 @@ def measure() -> None:
     typer.echo("\n".join(map(row, found)))
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A machine's table."""
     heads = ("function", "a call", "its code alone", "beyond", "first call of another process")
-    rows = [row(each) for each in read(folder, "calls").get("functions", [])]
-    return f"\nIn `results/{folder.parent.name}`, one thread, medians:\n\n" + table(heads, rows)
+    rows = [row(each) for each in read(path, "calls").get("functions", [])]
+    return f"\nIn `results/{path.parent.name}`, one thread, medians:\n\n" + table(heads, rows)
 
 
 def row(data: dict[str, Any]) -> str:
@@ -88,5 +88,8 @@ def row(data: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+BLOCK = Block("tensors", part, measure)
+
+
 if __name__ == "__main__":
-    serve("tensors", measure, part)
+    BLOCK.serve()

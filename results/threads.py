@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
-from blocks import Only, keep, read, run, serve, table
+from blocks import Block, Only, keep, read, run, table
 from comparisons import advantage
 
 from autotune.core.console import duration
@@ -96,11 +96,11 @@ def measure(only: Only = "") -> None:
             typer.echo(row(work, found))
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """What a recorded machine's cores do together."""
-    found = {work: read(folder, work.payload) for work in WORKS}
+    found = {work: read(path, work.payload) for work in WORKS}
     rows = [row(work, data) for work, data in found.items() if data]
-    return f"\nIn `results/{folder.parent.name}`:\n\n" + table(HEAD, rows)
+    return f"\nIn `results/{path.parent.name}`:\n\n" + table(HEAD, rows)
 
 
 def row(work: Work, data: dict[str, Any]) -> str:
@@ -119,5 +119,8 @@ def efficiency(row: dict[str, Any]) -> str:
     return f"{row['efficiency']:.2f}" if row.get("efficiency") is not None else "-"
 
 
+BLOCK = Block("threads", part, measure)
+
+
 if __name__ == "__main__":
-    serve("threads", measure, part)
+    BLOCK.serve()

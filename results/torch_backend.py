@@ -20,7 +20,7 @@ from statistics import geometric_mean, median
 from typing import Annotated, Any
 
 import typer
-from blocks import Only, home, keep, read, serve, table
+from blocks import Block, Only, file_of, keep, read, table
 
 MODELS = {
     "FULL": ("convnext-tiny", "regnety-008", "swin-tiny", "t5-small encoder", "clip text", "pythia-70m"),
@@ -126,7 +126,7 @@ def measure(only: Only = "", first: First = False) -> None:
     for name in (TINY, *MODELS["FULL"], *MODELS["SMALL"]):
         if only not in name:
             continue
-        found = read(home() / "torch_backend", name.replace(" ", "_")) if first else {}
+        found = read(file_of("torch_backend"), name.replace(" ", "_")) if first else {}
         if first and not found:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -144,10 +144,10 @@ def with_bytecode() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """The table of a machine."""
     names = (TINY, *MODELS["FULL"], *MODELS["SMALL"])
-    found = [each for name in names if (each := read(folder, name.replace(" ", "_")))]
+    found = [each for name in names if (each := read(path, name.replace(" ", "_")))]
     models = [each for each in found if each["model"] != TINY]
     if not models:
         return ""
@@ -160,7 +160,7 @@ def part(folder: Path) -> str:
         for each in models
     ]
     lines = [
-        f"\nIn `results/{folder.parent.name}`: {right} of {len(models)} right; geometric mean "
+        f"\nIn `results/{path.parent.name}`: {right} of {len(models)} right; geometric mean "
         f"{geometric_mean(ratios['inductor']):.2f} x Inductor (worst {min(ratios['inductor']):.2f}), "
         f"{geometric_mean(ratios['eager']):.2f} x eager (worst {min(ratios['eager']):.2f})."
     ]
@@ -174,8 +174,11 @@ def part(folder: Path) -> str:
     return "\n".join(lines) + "\n\n" + table(head, rows)
 
 
+BLOCK = Block("torch_backend", part, measure)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["one"]:
         run_model(sys.argv[2], Path(sys.argv[3]), timed=sys.argv[4:] == ["timed"])
     else:
-        serve("torch_backend", measure, part)
+        BLOCK.serve()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 import typer
-from blocks import ROOT, Only, keep, read, serve, table
+from blocks import ROOT, Block, Only, keep, read, table
 
 from autotune.store.store import trials
 
@@ -70,11 +70,11 @@ def first_share(frame: pd.DataFrame, best: "pd.Series[float]") -> float:
     return float((best / first).mean())
 
 
-def part(folder: Path) -> str:
+def part(path: Path) -> str:
     """A recorded machine's sweeps."""
-    rows = [row(payload, data) for payload in PAYLOADS if (data := read(folder, payload))]
+    rows = [row(payload, data) for payload in PAYLOADS if (data := read(path, payload))]
     return (
-        f"\nIn `results/{folder.parent.name}`, mean of {SEEDS} seeds; the first trial of each task, and trials "
+        f"\nIn `results/{path.parent.name}`, mean of {SEEDS} seeds; the first trial of each task, and trials "
         f"until every task is within {SHARE:.0%} of the best of all sweeps:\n\n" + table(HEAD, rows)
     )
 
@@ -87,5 +87,8 @@ def row(payload: str, data: dict[str, Any]) -> str:
     return f"| `{payload}` | {' | '.join(cells)} |"
 
 
+BLOCK = Block("warmth", part, measure)
+
+
 if __name__ == "__main__":
-    serve("warmth", measure, part)
+    BLOCK.serve()

@@ -50,8 +50,8 @@ def of_noise(name):
     return same, list(joined(found["slower_5_percent"]))
 
 
-def of_checks(name):
-    found = json.loads((ROOT / "results" / name).read_text())
+def of_checks(machine, name):
+    found = json.loads((ROOT / "results" / machine / "regressions.json").read_text())[name]
     same = [ProcessTimes(*(tuple(times) for times in each.values())) for each in found["sessions"]]
     return same, [scaled(each, FACTOR) for each in same]
 
@@ -63,7 +63,7 @@ def scaled(session, factor):
 NOISE = {
     "busy": of_noise("busy_core.json.gz"),
     "quiet": of_noise("icelake-3c3bf114.json.gz"),
-    "live": of_checks("icelake-3c3bf114/regressions/nano.json"),
+    "live": of_checks("icelake-3c3bf114", "nano"),
 }
 
 

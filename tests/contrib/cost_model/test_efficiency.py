@@ -17,7 +17,9 @@ from autotune.tuning.samplers import search
 
 RESULTS = Path(__file__).parents[3] / "results"
 SPACES = {path.stem: path for path in sorted(RESULTS.glob("*/spaces/*.xz"))}
-RECORDED = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*/samplers/*.json"))}
+RECORDED = {
+    name: found for path in RESULTS.glob("*/samplers.json") for name, found in json.loads(path.read_text()).items()
+}
 SEEDS = 6
 TRIALS = 40  # as recorded
 SHARE = 0.95
