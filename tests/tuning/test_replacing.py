@@ -4,7 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bundle_support import no_care
 
+import autotune as at
 from autotune.core.console import duration
 from autotune.store.bundle import PAYLOAD
 from autotune.store.manifest import MANIFEST_FILE, parse_manifest, write_manifest
@@ -90,3 +92,24 @@ def test_nothing_is_said_of_a_new_folder_or_of_what_cannot_be_read(folder, recor
     assert target(folder.with_name("none"), recorded).note == ""
     (folder / MANIFEST_FILE).write_text("{}")
     assert target(folder, recorded) == choose_target(folder, recorded, unsteady="x", floor=0.0, anew=False)
+
+
+def test_the_first_bundle_beside_a_faster_one_is_written_to_a_folder_that_is_not_there_yet(tmp_path):
+    folder, store = tmp_path / "bundle", tmp_path / "store.journal"
+
+    def tune(trials):
+        with no_care():
+            return at.tune("matmul,m=16,n=32,k=24", trials=trials, store=store, bundle=folder, cold=True)
+
+    tune(1)
+    path = folder / MANIFEST_FILE
+    first = parse_manifest(path.read_bytes(), str(path))
+    beside = min(seconds for s in first.samples for seconds in s.reference_seconds)
+    still = tuple(
+        replace(s, best_seconds=(1e-9,) * 9, baseline_seconds=(1e-6,) * 9, reference_seconds=(beside,) * 9)
+        for s in first.samples
+    )
+    path.write_text(write_manifest(replace(first, samples=still)))
+    assert tune(2).bundle == str(tmp_path / "slower" / "bundle")
+    assert parse_manifest(path.read_bytes(), str(path)).samples == still
+    assert at.Bundle.read(tmp_path / "slower" / "bundle").replay().outcome == "ok"
