@@ -1,7 +1,7 @@
 """Explore and autotune MLIR transform-dialect schedules.
 
-The front door. Types and verbs come when they are first used, so that importing this package is fast, works without
-MLIR, and costs a program that is about to become another nothing::
+The public interface. Types and functions are loaded when they are first used, so that importing this package is
+fast and works without MLIR::
 
     import autotune as at
 

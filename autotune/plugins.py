@@ -1,4 +1,4 @@
-"""The door of plug-ins: what their authors import. Features of this distribution come in by it too.
+"""The interface of plug-ins. Features of this distribution use it, too.
 
 A plug-in is a Python package that registers entry points. Each group wants one type:
 
@@ -10,7 +10,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.readers`` | function, called ``dialect``, that reads payload files in a `Dialect` |
 | ``autotune.schedules`` | `Family` of schedules |
 | ``autotune.samplers`` | `autotune.tuning.samplers.sampler.SamplerKind`, chosen by ``--sampler`` |
-| ``autotune.lessons`` | function, called ``spaces``, from folders to what they teach samplers of a family |
+| ``autotune.lessons`` | function, called ``spaces``, from folders to transfer data for samplers of a family |
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |
 | ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |

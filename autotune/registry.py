@@ -44,7 +44,7 @@ PRECISIONS = "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
-GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)  # whose members people name
+GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)  # whose entries people name
 
 
 @cache
@@ -189,7 +189,7 @@ def rounding_families() -> tuple[Family, ...]:
 
 
 def is_ours(point: EntryPoint) -> bool:
-    """Tell whether this distribution brings an entry point."""
+    """Return whether this distribution brings an entry point."""
     return point.dist is None or point.dist.name == DISTRIBUTION
 
 
@@ -221,7 +221,7 @@ def family_for(task: Task) -> Family | None:
 
 
 def load_family(spec: str) -> Family:
-    """The family that somebody names: an installed one, or one of a file, ``mine.py:FAMILY``.
+    """The family of a name: an installed one, or one of a file, ``mine.py:FAMILY``.
 
     Raises:
         ScheduleError: The family is not installed, or not in the file.
@@ -279,17 +279,17 @@ def load_comparator(name: str) -> Comparator:
 
 
 def plugged_verbs(on_fault: Callable[[str], None]) -> dict[str, Verb]:
-    """Verbs that plug-ins add to the command line, by name; those that do not load are told of and left out."""
+    """Verbs that plug-ins add to the command line, by name; those that do not load are reported and left out."""
     return {point.name: verb for point, verb in loaded_points(VERBS, Verb, on_fault)}
 
 
 def plugged_options(on_fault: Callable[[str], None]) -> tuple[VerbOption, ...]:
-    """Options that plug-ins add to verbs; those that do not load are told of and left out."""
+    """Options that plug-ins add to verbs; those that do not load are reported and left out."""
     return tuple(option for _, option in loaded_points(OPTIONS, VerbOption, on_fault))
 
 
 def plugged_sections(on_fault: Callable[[str], None]) -> dict[str, PageSection]:
-    """Sections that plug-ins add to the page of a bundle, by name; those that do not load are told of and left out."""
+    """Sections that plug-ins add to the page of a bundle, by name; those that do not load are reported and left out."""
     return {point.name: section for point, section in loaded_points(SECTIONS, PageSection, on_fault)}
 
 

@@ -60,7 +60,7 @@ class Builder:
         self._indent = "    "
 
     def fresh(self, name: str) -> str:
-        """A name nobody has: ``%scores``, then ``%scores_2``, and so on."""
+        """A name that is not in use: ``%scores``, then ``%scores_2``, and so on."""
         self._uses[name] = self._uses.get(name, 0) + 1
         return f"%{name}" if self._uses[name] == 1 else self.fresh(f"{name}_{self._uses[name]}")
 
@@ -147,7 +147,7 @@ def write_function(
         arguments: Memrefs of the function; all but the outputs are read as tensors.
         body: Emits the computation, given the tensors by argument name; gives what states and outputs hold
             afterwards, in the order of the arguments. A state must be given as its tensor with slices inserted.
-        ranged: Names of whole-numbered arguments whose range the text says, for those who read it alone.
+        ranged: Names of whole-numbered arguments whose range the text says, for uses of it alone.
     """
     f = Builder()
     memrefs = {argument.name: f.fresh(f"{argument.name}_memref") for argument in arguments}

@@ -17,11 +17,11 @@ class WindowSteps:
     """How the windows of a convolution lie.
 
     Attributes:
-        stride: Places from one window to the next.
+        stride: Positions from one window to the next.
         padding: Zeros on every side.
-        dilation: Places from one element of a window to the next.
+        dilation: Positions from one element of a window to the next.
         groups: Parts that channels are split into; each filter reads one.
-        channels_last: Whether the channels of a place lie side by side.
+        channels_last: Whether the channels of a position are contiguous.
     """
 
     stride: int = 1
@@ -31,7 +31,7 @@ class WindowSteps:
     channels_last: bool = False
 
     def windows(self, count: int, kernel: int) -> int:
-        """Windows along one dimension, of so many places and the zeros around them; less than 1 where none fits."""
+        """Windows along one dimension, of so many positions and the zeros around them; less than 1 where none fits."""
         return (count + 2 * self.padding - self.dilation * (kernel - 1) - 1) // self.stride + 1
 
     @property
@@ -146,5 +146,5 @@ def relu(f: Builder, x: Value, name: str = "relu") -> Value:
 
 
 def add_channel_bias(f: Builder, x: Value, bias: Value, *, channels_last: bool, name: str = "biased") -> Value:
-    """A number for each channel, added to every place."""
+    """A number for each channel, added at every position."""
     return ops.elementwise(f, name, x, ["%y = arith.addf %e0, %e1 : f32"], (bias, [3 if channels_last else 1]))

@@ -72,7 +72,7 @@ def resnet_block(parameters: dict[str, str]) -> Payload:
 
 @dataclass
 class ConvNetwork:
-    """A payload of convolutions in the making.
+    """A payload of convolutions under construction.
 
     Attributes:
         batch: Images.

@@ -96,7 +96,7 @@ def decode(g: OpWriter, config: GPTConfig) -> list[Ref]:
 
 
 def embed_text(g: OpWriter, config: GPTConfig) -> Ref:
-    """Tokens from position 0 on, as vectors that know their place unless heads turn them."""
+    """Tokens from position 0 on, as vectors with a position embedding, unless heads rotate them."""
     x = g.one(EmbeddingOp(), matrix(g, g.given, "wte"), g.given["tokens"], name="token")  # T x C, from (V, C) at (T)
     if config.rope:
         return x

@@ -37,7 +37,7 @@ READABLE = ("F16", "F32", "F64")
 
 
 def belongs_to_block(name: str) -> bool:
-    """Tell whether a weight, or its scale, is stacked by layer."""
+    """Return whether a weight, or its scale, is stacked by layer."""
     return name.removesuffix("_scale") in BLOCK
 
 

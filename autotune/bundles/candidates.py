@@ -94,7 +94,7 @@ def differences_now(
 
 
 def lacks_reference(bundle: BundleFiles) -> bool:
-    """Tell whether a bundle was verified against a reference that is not known here."""
+    """Return whether a bundle was verified against a reference that is not known here."""
     return bundle.manifest.numerics.oracle == REFERENCE and bundle.payload.reference is None
 
 
@@ -118,7 +118,7 @@ def default_alone(task: Task, machine: Machine) -> Candidate | None:
 
 
 def choose_candidate(payload: Payload, bundles: Path, machine: Machine, listener: Listener = SILENT) -> Candidate:
-    """How a payload is compiled best: by its newest bundle, or else by default schedules; `listener` is told which."""
+    """The best known way to compile a payload: its newest bundle, else default schedules; `listener` gets which."""
     bundle = newest_bundle(payload, bundles, listener, machine.threads)
     if bundle is None:
         listener.note(f"{payload.name}: default schedules, no bundle of it is in {bundles}")

@@ -1,6 +1,6 @@
 """Calls of a compiled payload on NumPy arrays: programs read what they are given where it lies, and write new arrays.
 
-A program's intermediates lie in one arena. So a call takes a context nobody else uses; where there is none, another is
+A program's intermediates lie in one arena. So a call takes an unused context; where there is none, another is
 made, up to one a core, and then callers wait for each other. Weights that are held lie once, for all contexts.
 
 A large array of results lies on memory that an earlier result of the same call gave back when it was dropped: fresh
@@ -65,7 +65,7 @@ class ContextPool(Generic[C]):
 
     def put(self, context: C) -> None:
         """Give a context back."""
-        self._free.append(context)  # before it looks for who waits, as who waits looks here last
+        self._free.append(context)  # before it looks for waiting threads, as those look here last
         if self._waiting:
             with self._changed:
                 self._changed.notify()
@@ -286,7 +286,7 @@ class Caller:
                 f"only weights are kept, {self._payload.name} has {', '.join(taken) or 'none'}; "
                 f"got {', '.join(sorted(unknown))}"
             )
-        with self._contexts.take() as context:  # what does not compile is told now
+        with self._contexts.take() as context:  # what does not compile raises now
             packed = context.weights
         fresh = {name: self._copy(taken[name], self._seen[name].convert(array)) for name, array in weights.items()}
         with self._changing:
@@ -325,7 +325,7 @@ MOST_KEPT = 2  # one is computed while the caller still has the one before
 class Results:
     """Makes the arrays of one result; from any number of threads.
 
-    Memory of an array lies in an owner, which whatever sees the memory refers to. Where nobody but this object refers
+    Memory of an array lies in an owner, which whatever sees the memory refers to. Where only this object refers
     to it any more, it is used again.
 
     Args:
@@ -340,11 +340,11 @@ class Results:
         self._kept: deque[tuple[Array, object, int]] = deque(maxlen=MOST_KEPT)
 
     def maker(self) -> Callable[[], Array]:
-        """What makes arrays of undefined elements that nobody else has."""
+        """A function that allocates uninitialised arrays."""
         return self.empty if self._bytes >= LEAST_BYTES else partial(np.empty, self._shape, self._dtype)
 
     def empty(self) -> Array:
-        """An array of undefined elements that nobody else has, on memory that is kept."""
+        """An uninitialised array, on memory that is kept."""
         for _ in range(MOST_KEPT):
             try:
                 kept = self._kept.popleft()

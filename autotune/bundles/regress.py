@@ -110,7 +110,7 @@ def left_out(bundle: BundleFiles) -> RegressionFinding:
 
 
 def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, until: float = inf) -> RegressionFinding:
-    """Look at a bundle; where it seems slower or cannot be told, wait and look again, as long as patience lasts.
+    """Look at a bundle; where it seems slower or is inconclusive, wait and look again, as long as patience lasts.
 
     Args:
         bundle: The bundle.

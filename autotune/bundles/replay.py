@@ -139,7 +139,7 @@ def replay(
 
 
 def is_open(sessions: Sequence[ProcessTimes], manifest: Manifest, seconds: float, error: float | None = None) -> bool:
-    """Tell whether another process should be asked: a speed-up is weaker, or not known well enough yet.
+    """Return whether another process should be asked: a speed-up is weaker, or not known well enough yet.
 
     What is not known because a part of the baseline is timed, no other process knows either.
 
@@ -231,7 +231,7 @@ def compare(now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
 
 
 def is_wide(speedup: Interval) -> bool:
-    """Tell whether an interval is so wide that it says nothing."""
+    """Return whether an interval is so wide that it says nothing."""
     return speedup.high > WIDE * speedup.low
 
 

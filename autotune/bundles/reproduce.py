@@ -44,7 +44,7 @@ ENOUGH = 12  # characters of a key
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A trial, and what became of it now.
+    """A trial, and its outcome now.
 
     Attributes:
         trial: Trial as it was recorded.
@@ -62,7 +62,7 @@ class Reproduction:
 
     @property
     def is_same(self) -> bool:
-        """Whether the outcome is the recorded one. Noise is the machine's; a duplicate is what its twin is."""
+        """Whether the outcome is the recorded one. Noise is the machine's; a duplicate is as its original."""
         both_right = {self.trial.outcome, self.found.outcome} <= set(RIGHT)
         return both_right or self.trial.outcome in (self.found.outcome, "duplicate")
 

@@ -144,7 +144,7 @@ def moderated_variance(groups: Sequence[Times]) -> tuple[float, int]:
 
 
 def is_settled(verdict: RegressionVerdict, sessions: int, most: int) -> bool:
-    """Tell whether no further process is needed: all is well, or it has been asked as often as it may.
+    """Return whether no further process is needed: all is well, or it has been asked as often as it may.
 
     An alarm needs as many sessions as there may be.
     """
@@ -183,7 +183,7 @@ def yardstick_seconds(session: ProcessTimes, by: Yardstick) -> tuple[float, ...]
 
 
 def has(session: ProcessTimes, by: Yardstick) -> bool:
-    """Tell whether a session has times of a yardstick in every round; the baseline is what regress is about."""
+    """Return whether a session has times of a yardstick in every round; the baseline is what regress is about."""
     return by == BASELINE or len(session.reference_seconds) == len(session.best_seconds)
 
 

@@ -43,7 +43,7 @@ class GroupedOptions(TyperCommand):
             if record is not None:
                 name, text = record
                 is_argument = heading_of(param) == ARGUMENTS
-                row = (name.partition(" <")[0] if is_argument else name, text)  # its kind in Python helps nobody
+                row = (name.partition(" <")[0] if is_argument else name, text)  # its kind in Python is no help
                 sections.setdefault(heading_of(param), []).append(row)
         help_line = [row for row in sections[FIRST] if "--help" in row[0]]
         sections[FIRST] = [row for row in sections[FIRST] if row not in help_line] + help_line

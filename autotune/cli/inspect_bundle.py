@@ -60,7 +60,7 @@ def show_winner(winner: Winner, tasks: Sequence[TaskLine], *, full: bool = False
 
 
 def show_budget(console: Console, winner: Winner) -> None:
-    """Print what became of the error budget, task by task."""
+    """Print the outcome of the error budget, task by task."""
     rows = []
     for task in winner.rounded:
         others = ", ".join(f"{name} {duration(seconds)}" for name, seconds in task.seconds_in.items())

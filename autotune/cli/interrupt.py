@@ -1,7 +1,7 @@
 """Ctrl-C: one line and exit code 130, at whatever moment it comes.
 
 Python's own handler raises KeyboardInterrupt wherever the program is. An import then leaves half-made modules behind,
-of which libraries make other errors, and Python prints a traceback where nobody catches it: while the command line
+of which libraries make other errors, and Python prints a traceback where it is not caught: while the command line
 itself is loaded, in callbacks, at exit. Nothing is imported here that the interpreter has not loaded anyway.
 """
 
@@ -34,7 +34,7 @@ class Interrupts:
         self.code: int | None = None
 
     def install(self) -> None:
-        """Handle Ctrl-C in this process from now on, unless whoever started it had it ignored."""
+        """Handle Ctrl-C in this process from now on, unless it was started with it ignored."""
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             return
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the first is the last to run: what is left

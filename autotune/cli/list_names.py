@@ -51,7 +51,7 @@ def chosen(shown: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Mapp
     """Members of kinds, or of any kind by their names; all where none is named.
 
     Raises:
-        BadParameter: A name is neither a kind nor of a member.
+        BadParameter: A name is neither that of a kind nor of an entry.
     """
     there = {*shown, *(member for each in shown.values() for member in each)}
     for name in names:

@@ -53,7 +53,7 @@ def replay(
 ) -> None:
     """Build a bundle again, verify it, and time it against its baseline; or run a trial of a store again.
 
-    On a machine like the recorded one, exit 1 if it is weaker than recorded, or if that cannot be told for noise.
+    On a machine like the recorded one, exit 1 if it is weaker than recorded, or if noise does not allow a verdict.
     Anywhere, exit 1 if it is wrong, 2 if the bundle is refused.
 
     With --store and the beginning of a trial's key, write its payload and schedule as files, and run it again in

@@ -48,7 +48,7 @@ def reproduce(
 
 
 def show_reproduction(found: "Reproduction") -> None:
-    """Print what became of a trial, then and now."""
+    """Print the outcome of a trial, then and now."""
     from autotune.cli.layout import show_sentence
     from autotune.core.payload import UNPROVED
     from autotune.reports.format import out

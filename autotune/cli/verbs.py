@@ -138,7 +138,7 @@ app.add_typer(before, name="store", hidden=True)
 
 @cache
 def command() -> Callable[..., object]:
-    """All verbs as the command that typer makes of them: read from their signatures once, whoever calls it again."""
+    """All verbs as the command that typer makes of them; their signatures are read once in a process."""
     return typer.main.get_command(app)
 
 

@@ -30,7 +30,7 @@ class Lifetime:
         return -(-self.bytes // ALIGNMENT) * ALIGNMENT
 
     def meets(self, other: "Lifetime") -> bool:
-        """Tell whether there is a step at which both live."""
+        """Return whether there is a step at which both live."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -39,7 +39,7 @@ class BufferPlan:
     """Buffers with their offsets in the arena.
 
     Attributes:
-        buffers: Buffers that have a place.
+        buffers: Buffers that are placed.
         offsets: Byte in the arena at which each begins, a multiple of `ALIGNMENT`; in the order of `buffers`.
         peak_bytes: Size of the arena.
         others: Number of operations outside the plan that allocate memory in every call.
@@ -74,7 +74,7 @@ class BufferPlan:
 def place(buffers: Sequence[Lifetime]) -> BufferPlan:
     """Give every buffer an offset, the largest first, each in the smallest gap that takes it.
 
-    Buffers that live at a common step get places that do not overlap.
+    Buffers that live at a common step get offsets that do not overlap.
 
     Example:
         >>> place([Lifetime(100, 0, 1), Lifetime(64, 1, 2), Lifetime(128, 2, 3)]).offsets

@@ -111,7 +111,7 @@ def as_array(name: str, value: object, error: type[AutotuneError]) -> Array:
 
 
 def lie_within(array: Array, low: int, high: int) -> bool:
-    """Tell whether all whole numbers of an array, which has some, are from `low` to below `high`."""
+    """Return whether all whole numbers of an array, which has some, are from `low` to below `high`."""
     if array.size <= FEW:
         held: list[int] = array.ravel().tolist()
         return low <= min(held) and max(held) < high
@@ -121,7 +121,7 @@ def lie_within(array: Array, low: int, high: int) -> bool:
 
 
 def is_frozen(array: Array) -> bool:
-    """Tell whether nothing writes an array: it is read-only, and so is whatever it is a view of."""
+    """Return whether nothing writes an array: it is read-only, and so is whatever it is a view of."""
     if array.flags.writeable:
         return False
     base = array.base

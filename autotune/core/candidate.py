@@ -1,4 +1,4 @@
-"""One way to compile a payload, and a program that somebody claims something of."""
+"""One way to compile a payload, and a program with a claim about it."""
 
 from dataclasses import dataclass
 

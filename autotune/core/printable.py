@@ -1,4 +1,4 @@
-"""Untrusted text made safe where it is shown: a terminal obeys control characters, a C compiler ends comments."""
+"""Untrusted text made safe where it is shown: a terminal executes control characters, a C compiler ends comments."""
 
 import re
 from collections.abc import Iterable

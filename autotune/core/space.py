@@ -34,7 +34,7 @@ class Constraint:
 
     Attributes:
         sentence: The sentence that is true of every valid config.
-        holds: Tells whether a config satisfies it.
+        holds: Returns whether a config satisfies it.
     """
 
     sentence: str
@@ -47,7 +47,7 @@ class Condition:
 
     Attributes:
         knob: Name of the knob.
-        places: Places where the knob counts: each is a list of knobs that must have the value beside them.
+        places: Conditions under which the knob counts: each is a list of knobs that must have the value beside them.
         otherwise: Value of the knob where it does not count.
     """
 
@@ -56,7 +56,7 @@ class Condition:
     otherwise: Value
 
     def counts(self, config: Config) -> bool:
-        """Tell whether the knob counts in a config."""
+        """Return whether the knob counts in a config."""
         return any(all(config[name] == value for name, value in place) for place in self.places)
 
     @property

@@ -187,10 +187,10 @@ def relative_difference(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def is_different(a: Sequence[float], b: Sequence[float], *, floor: float, alpha: float = 0.01) -> bool:
-    """Tell whether two samples of times really differ: by more than the machine's noise, and not by chance.
+    """Return whether two samples of times really differ: by more than the machine's noise, and not by chance.
 
     Equally many samples are taken as interleaved pairs, each pair in random order, so that equal programs could as well
-    have changed places in any of them: a permutation test on the ratio of lower quartiles (exact, whatever the noise).
+    have been exchanged in any of them: a permutation test on the ratio of lower quartiles (exact, whatever the noise).
     Otherwise Mann-Whitney's U. At the default `alpha` no answer is yes with fewer than 8 pairs, or 5 against 5 or so
     unpaired: take more samples rather than a larger `alpha`.
 

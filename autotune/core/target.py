@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
 
-# architecture -> vector extensions, widest first, and what they are to LLVM; nobody built AVX2 without FMA
+# architecture -> vector extensions, widest first, and what they are to LLVM; no processor has AVX2 without FMA
 EXTENSIONS = {
     "x86_64": {"avx512f": "+avx512f,+fma", "avx2": "+avx2,+fma", "avx": "+avx", "sse2": "+sse2"},
     "aarch64": {"sve": "+sve", "asimd": "+neon", "neon": "+neon"},

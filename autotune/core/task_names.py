@@ -41,7 +41,7 @@ def readable_name(tag: str, ops: Sequence[Op] = ()) -> str:
 
     Args:
         tag: The task's tag; one of another form is its own name.
-        ops: The task's ops in program order; without them, what is fused is not told.
+        ops: The task's ops in program order; without them, what is fused is left out.
 
     Example:
         >>> readable_name("matmul_128x50257x768_f32_tb_w")
@@ -101,7 +101,7 @@ def fused_words(ops: Sequence[Op]) -> list[str]:
 
 
 def reduces(op: Op) -> bool:
-    """Tell whether a loop is a reduction."""
+    """Return whether a loop is a reduction."""
     return "reduction" in op.nest.iterators
 
 
@@ -111,7 +111,7 @@ def window_of(op: Op) -> int:
 
 
 def slides(index: Index) -> bool:
-    """Tell whether an index is a sum of several summands."""
+    """Return whether an index is a sum of several summands."""
     return len(index.terms) + len(index.parts) + (index.constant > 0) > 1
 
 
@@ -169,12 +169,12 @@ def constants_of(op: Op) -> Iterator[float]:
 
 
 def is_gelu_factor(number: float) -> bool:
-    """Tell whether a number is `GELU`, as whatever element type holds it."""
+    """Return whether a number is `GELU`, as whatever element type holds it."""
     return abs(number - GELU) < 1e-2 * GELU
 
 
 def is_causal(op: Op) -> bool:
-    """Tell whether a body compares the indices of its own loops."""
+    """Return whether a body compares the indices of its own loops."""
     makers = [[op.maker(value) for value in step.operands] for step in op.body if step.name == "arith.cmpi"]
     loops = [[by.value for by in each if by is not None and by.name == "linalg.index"] for each in makers]
     return any(len(found) == len(each) and len(set(found)) > 1 for found, each in zip(loops, makers, strict=True))

@@ -233,7 +233,7 @@ def roof_contenders(
 
 
 def flops_of(contender: Contender, payload: Payload, flops: float) -> float:
-    """Operations of what a contestant computes, which may be another payload; 0 for a roof."""
+    """Operations of what an entry computes, which may be another payload; 0 for a roof."""
     if contender.entry is None or contender.entry.payload is payload:
         return flops
     return contender.entry.payload.flops
@@ -248,7 +248,7 @@ def make_row(
     *,
     quiet: float | None = None,
 ) -> Row:
-    """What is shown of a contestant; the FMA kernel's best beside all of them is `quiet`."""
+    """What is shown of an entry; the FMA kernel's best beside all of them is `quiet`."""
     samples = times.samples if times is not None else None
     anchor = times.anchor if times is not None else None
     timed = winner_time(samples.seconds, samples.reference_seconds, quiet) if samples else None

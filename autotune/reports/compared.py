@@ -19,7 +19,7 @@ Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class RecordedRow:
-    """One contestant of a recorded comparison.
+    """One entry of a recorded comparison.
 
     Attributes:
         name: ``baseline``, ``default``, ``best``, or name of a library.
@@ -69,7 +69,7 @@ class RecordedComparison:
         payload: Name of the payload.
         machine: The host.
         ratio_to: Name of the row that ratios are to; `None` if it has no time.
-        rows: The contestants.
+        rows: The entries.
         unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
     """
 

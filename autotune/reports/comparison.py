@@ -15,7 +15,7 @@ FINE = ("ok", "missing", "unsupported")
 
 @dataclass(frozen=True)
 class Row:
-    """One contestant.
+    """One entry.
 
     Attributes:
         name: ``baseline``, ``default``, ``best``, or a library's.

@@ -1,4 +1,4 @@
-"""A contest: everybody enters in a process, those who are right race; of several ways of a library the fastest does."""
+"""A comparison run: each entry has a process, verified ones are timed; of several ways of a library the fastest is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ from autotune.worker.isolation.environment import only_threads
 from autotune.worker.race import Contestant, library, program, race
 from autotune.worker.worker import Worker
 
-SLOW = 3.0  # seconds a call; who takes longer runs afterwards, so that the others get their samples
+SLOW = 3.0  # seconds a call; what takes longer runs afterwards, so that the others get their samples
 ENTRY_SECONDS = 900.0  # the baseline of a large model takes minutes, and so do compilers of others
 TRIAL = Effort(samples=7, seconds=2.0, sample_seconds=3e-3)  # of two ways of a library
 
 
 @dataclass(frozen=True)
 class EntryTimes:
-    """Samples of a contestant, and those of the row it is measured against, taken in the same rounds."""
+    """Samples of an entry, and those of the row it is measured against, taken in the same rounds."""
 
     samples: Samples
     anchor: Samples | None
@@ -41,15 +41,15 @@ class Prospect:
 
 
 class Contest(Closing):
-    """Processes of everybody who takes part; use as a context manager.
+    """Processes of all entries; use as a context manager.
 
     Attributes:
         contenders: The rows, in order: those that were given, and ways of libraries that failed.
-        standings: What became of each, by name.
+        standings: The outcome of each, by name.
     """
 
     def __init__(self, machine: Machine, ours: Worker, listener: Listener, *, thorough: bool = False) -> None:
-        """Begin with nobody; where it is thorough, libraries run in the ways that take minutes to prepare, too."""
+        """Begin without entries; where it is thorough, libraries run in the ways that take minutes to prepare, too."""
         self._thorough, self._progress = thorough, ""
         self.contenders: list[Contender] = []
         self.standings: dict[str, Standing] = {}
@@ -63,7 +63,7 @@ class Contest(Closing):
             worker.close()
 
     def enter(self, contenders: Sequence[Contender]) -> None:
-        """Let everybody who is there enter."""
+        """Let all that are there enter."""
         for number, contender in enumerate(contenders, 1):
             entry = contender.entry
             self._progress = f"{number} of {len(contenders)}"
@@ -77,11 +77,11 @@ class Contest(Closing):
                 self._enter_library(contender, entry, entry.contender)
 
     def _tell(self, name: str) -> None:
-        """Say who enters now."""
+        """Report which entry is prepared now."""
         self._listener.stage(f"preparing and verifying {name}, {self._progress}")
 
     def _note(self, contender: Contender, standing: Standing, contestant: Contestant | None = None) -> None:
-        """Make a row, and tell of it; its contestant races if it is right."""
+        """Make a row, and report it; it is timed if it is verified."""
         said = f"verified, first call {duration(standing.seconds)}" if standing.status == "ok" else standing.status
         self._listener.interim(f"{contender.name}: {said}")
         self.contenders.append(contender)
@@ -144,11 +144,11 @@ class Contest(Closing):
         prospect.contestant.worker.close()
 
     def race_all(self, anchors: Sequence[str], effort: Effort) -> dict[str, EntryTimes]:
-        """Times of everybody who is right, by row. Who falls gets another standing.
+        """Times of all verified entries, by row. One that fails gets another status.
 
         Args:
-            anchors: Rows that ratios may be to; the first of them that is right takes part in every heat.
-            effort: How long each heat is measured.
+            anchors: Rows that ratios may be to; the first of them that is right takes part in every round.
+            effort: How long each round is measured.
         """
         anchor = next((name for name in anchors if name in self._racing), None)
         times: dict[str, EntryTimes] = {}

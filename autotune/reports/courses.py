@@ -25,7 +25,7 @@ class Course:
     seconds: tuple[float, ...]
 
     def at(self, places: npt.NDArray[np.int64]) -> Curve:
-        """Seconds a call of the best after the trials at some places; NaN before the first success."""
+        """Seconds a call of the best after the trials at some positions; NaN before the first success."""
         found = np.searchsorted(np.array(self.places, dtype=np.int64), places, side="right")
         return np.concatenate(([np.nan], self.seconds))[found]
 
@@ -59,7 +59,7 @@ def speed_shares(courses: Sequence[Course], columns: int) -> Curve:
 
     Args:
         courses: Searches; none if nothing succeeded.
-        columns: Places from the first trial of the longest search to its last; a shorter one is stretched.
+        columns: Positions from the first trial of the longest search to its last; a shorter one is stretched.
     """
     known = [course for course in courses if course.places]
     if not known:

@@ -27,7 +27,7 @@ from autotune.worker.bench.entry import Entry
 from autotune.worker.bench.kernels import copy_payload, on_threads, read_payload
 from autotune.worker.loading.resolve import is_same
 
-ON_ONE = " on one"  # behind the name of who runs on one thread, where others run on several
+ON_ONE = " on one"  # behind the name of what runs on one thread, where others run on several
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The front door's verbs that look: at trials, pictures, stages of a compilation, other libraries, the machine."""
+"""Public functions that inspect: trials, pictures, stages of a compilation, other libraries, the machine."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

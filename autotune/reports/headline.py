@@ -70,7 +70,7 @@ def beside_rival(folder: str, payload: str, fingerprint: str) -> str:
     """What the best library takes beside a bundle's winner, as `compare` recorded it; or how to see that."""
     try:
         rival = best_rival(compared_beside(Path(folder), payload, fingerprint)) if folder else None
-    except StoreError:  # spoilt by somebody: the headline stands without it
+    except StoreError:  # disturbed: the headline stands without it
         rival = None
     if rival is None:
         return f"compare with libraries: autotune compare {payload}"

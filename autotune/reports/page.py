@@ -142,7 +142,7 @@ class Drawings:
         self._count = 0
 
     def svg(self, picture: Picture) -> Markup:
-        """The ``<svg>`` element of a picture, with its caption for those who do not see it."""
+        """The ``<svg>`` element of a picture, with its caption for those who cannot see it."""
         self._count += 1
         text = to_svg(picture.figure, f"p{self._count}-")
         return Markup('<svg role="img" aria-label="{}"').format(picture.caption) + Markup(text.removeprefix("<svg"))

@@ -1,4 +1,4 @@
-"""Tasks with the family and config they are compiled with: as a bundle records it, by default, or as somebody asks."""
+"""Tasks with the family and config they are compiled with: as a bundle records it, by default, or as requested."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ class TaskLine:
     """One task of a bundle, or of a store's sweeps.
 
     Attributes:
-        number: Place among the lines of the bundle or the store, from 1.
+        number: Position among the lines of the bundle or the store, from 1.
         payload: Name of the payload.
         tag: Key of the task.
         name: Name for people; where a store holds several sweeps of the task, it tells which.

@@ -125,7 +125,7 @@ def compare_payloads(held: list[Tried], here: str, there: str) -> Versus:
 
 
 def partner(names: list[str], other: str) -> str:
-    """What is compared with a payload where nobody says."""
+    """What is compared with a payload by default."""
     left = [name for name in names if name != other] or [other]
     if len(left) > 1:
         raise StoreError(f"--payload must name what to compare with {other}, one of {', '.join(left)}; it is missing")

@@ -1,4 +1,4 @@
-"""Why a search went where it went: who asked for each config, what a model let expect beside what was measured."""
+"""Why a search chose its configs: which sampler proposed each, what its model predicted, what was measured."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ from autotune.reports.overview import changed_config
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 
-FEWEST_RANKED = 3  # trials of which a rank correlation is told
+FEWEST_RANKED = 3  # trials of which a rank correlation is shown
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class TrialReason:
 
     Attributes:
         number: Position in the search, from 0.
-        by: Name of who asked for it; empty where that is not recorded.
+        by: Name of the sampler that proposed it; empty where that is not recorded.
         expected: Seconds a call that a model let expect; `None` if none did.
         low: Seconds a standard deviation below that.
         high: Seconds a standard deviation above that.
         drafted: Configs that it was chosen from; 0 if there was no choice.
-        seconds: Seconds a call, drift divided out; of a duplicate those of its twin; `None` if it failed.
+        seconds: Seconds a call, drift divided out; of a duplicate those of its original; `None` if it failed.
         outcome: Outcome of the trial.
         changed: Knobs that are not as in the best config before it; as by default at first.
     """

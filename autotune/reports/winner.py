@@ -88,7 +88,7 @@ class Winner:
         error: Error that outputs may have for that; 0 where none is allowed.
         spent: Error that they have, on inputs that the search had not seen.
         uncovered: What no schedule changes, with its part of a call.
-        agreement: Share of rows whose largest element keeps its place, the least that was asked for, and their number.
+        agreement: Share of rows whose argmax stays the same, the least that was asked for, and their number.
         clock: Seconds of one call as the clock gave them.
         unsteady: Why times say nothing, a sentence; empty where they do.
     """
@@ -125,7 +125,7 @@ class Winner:
 
 
 def is_bundle(location: str | Path) -> bool:
-    """Tell whether a place holds a bundle."""
+    """Return whether a folder holds a bundle."""
     return (Path(location) / MANIFEST_FILE).exists()
 
 

@@ -10,7 +10,7 @@ SECRETS = ("password", "sslpassword", "oauth_client_secret")  # what a URL may a
 
 
 def is_postgres(location: object) -> bool:
-    """Tell whether a location is a database on a PostgreSQL server.
+    """Return whether a location is a database on a PostgreSQL server.
 
     Example:
         >>> is_postgres("postgresql://me@host/db"), is_postgres("sqlite:///store.db"), is_postgres("store.journal")

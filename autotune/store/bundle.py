@@ -64,7 +64,7 @@ class BundleFiles:
 
 
 def write_bundle(folder: Path, files: Mapping[str, str | bytes], manifest: Manifest) -> Path:
-    """Write a bundle; an older one at the same place is replaced only when the new one is complete.
+    """Write a bundle; an older one in the same folder is replaced only when the new one is complete.
 
     Raises:
         BundleError: The folder cannot be written, or holds something that is no bundle.
@@ -78,7 +78,7 @@ def write_bundle(folder: Path, files: Mapping[str, str | bytes], manifest: Manif
 
 
 def check_target(folder: Path) -> None:
-    """Refuse a place that cannot take a bundle, before any work is done for it.
+    """Refuse a folder that cannot take a bundle, before any work is done for it.
 
     Raises:
         BundleError: The folder cannot be written, or holds something that is no bundle.

@@ -72,7 +72,7 @@ def copy_store(
 
 
 class Progress:
-    """How far a copy is, told now and then."""
+    """Progress of a copy, reported now and then."""
 
     def __init__(self, listener: Listener, total: int) -> None:
         self._listener = listener
@@ -86,7 +86,7 @@ class Progress:
 
 
 def same_place(source: str | Path, target: str | Path) -> bool:
-    """Tell whether two locations are one, as far as their texts say."""
+    """Return whether two locations are one, as far as their texts say."""
     texts = (str(source), str(target))
     if any("://" in text for text in texts):
         return texts[0] == texts[1]
@@ -115,7 +115,7 @@ def check_beginning(here: Store, there: Store, names: list[str]) -> None:
 
 
 def begins(here: Store, there: Store, name: str) -> bool:
-    """Tell whether the records of a study that is in two stores are the first of the other's."""
+    """Return whether the records of a study that is in two stores are the first of the other's."""
     mine, theirs = values(here.log(name, kept_for(name))), values(there.log(name, kept_for(name)))
     return theirs == mine[: len(theirs)]
 

@@ -132,7 +132,7 @@ def check_first_line(path: Path) -> None:
 
 
 def mend(path: Path) -> None:
-    """Repair a file that does not end with a line's end; the caller has its lock, so that nobody is writing."""
+    """Repair a file that does not end with a line's end; the caller has its lock, so that no process is writing."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))

@@ -1,6 +1,6 @@
 """Locks: several tuners on one store claim the trials they are working on.
 
-A lock is on one byte of ``<store>.claims``, an empty file, at the place that the
+A lock is on one byte of ``<store>.claims``, an empty file, at the offset that the
 trial's key says. Nothing is written, and the system drops the locks of a process that ends, however it ends.
 """
 
@@ -17,7 +17,7 @@ class Locks(Protocol):
     """Locks on trials that a tuner works on."""
 
     def take(self, key: str) -> bool:
-        """Lock a trial; false if somebody else has it."""
+        """Lock a trial; false if it is locked."""
         ...
 
     def release(self, key: str) -> None:

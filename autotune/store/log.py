@@ -39,7 +39,7 @@ class Log(Protocol):
         ...
 
     def news(self) -> list[LogEntry]:
-        """What was recorded since the last call, by whomever; at first all."""
+        """What was recorded since the last call, by any process; at first all."""
         ...
 
     def add(self, record: FrozenTrial, is_known: Callable[[Sequence[LogEntry]], bool]) -> None:
@@ -48,12 +48,12 @@ class Log(Protocol):
         Args:
             record: The trial.
             is_known: Whether it needs no recording, being among the entries since `news`; asked where a write may have
-                to be made again without knowing what became of it.
+                to be made again without knowing its outcome.
         """
         ...
 
     def extend(self, records: Sequence[FrozenTrial]) -> None:
-        """Record trials as they are, in their order; nobody else may be recording any."""
+        """Record trials as they are, in their order; no other process may record any."""
         ...
 
 

@@ -127,5 +127,5 @@ def broken_constraints_of_samples(manifest: Manifest) -> Iterator[str]:
 
 
 def is_close(a: Interval, b: Interval) -> bool:
-    """Tell whether two intervals are one, but for rounding."""
+    """Return whether two intervals are one, but for rounding."""
     return all(isclose(x, y, rel_tol=1e-6) for x, y in zip(vars(a).values(), vars(b).values(), strict=True))

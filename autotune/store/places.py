@@ -1,7 +1,7 @@
 """Where things go by default, and what files are called: one rule for stores, bundles and histories.
 
 All lies below `OUTPUT` in the current folder, which is the user's own. The bundles and spaces that this project
-recorded lie below ``results/`` of its repository: no verb reads or writes there unless it is told to by name, so that a
+recorded lie below ``results/`` of its repository: no verb reads or writes there unless it is named, so that a
 clone and an installed package behave alike.
 """
 

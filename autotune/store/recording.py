@@ -80,7 +80,7 @@ class Recording:
 
     @cached_property
     def found(self) -> dict[tuple[Value, ...], Trial]:
-        """What became of every config, by the values of its knobs in order: of a duplicate, what became of its twin."""
+        """The outcome of every config, by the values of its knobs in order: of a duplicate, that of its original."""
         keyed = {trial.key: trial for trial in self.trials}
         return {self.values_of(trial.config): keyed.get(trial.twin, trial) for trial in self.trials}
 

@@ -99,7 +99,7 @@ class WeightRecord:
 
 @dataclass(frozen=True)
 class BudgetRecord:
-    """The error that tasks may bring by rounding operands, and what became of it.
+    """The error that tasks may bring by rounding operands, and its outcome.
 
     Attributes:
         error, spent: What outputs may be off, relative to the largest of each; what they are, on inputs of their own.
@@ -160,7 +160,7 @@ class KernelRecord:
         symbol: Name of the function.
         types: Types of the operands that it takes the addresses of, in order; the last is written.
         sizes: Numbers that it takes after those.
-        maker: What made it.
+        maker: Generator of the code.
     """
 
     backend: Name

@@ -1,4 +1,4 @@
-"""Room on the disk: what needs it and finds none waits, if there is somebody to tell, and does it again."""
+"""Space on the disk: writes that fail for want of space (ENOSPC) are retried, as long as a pause is given."""
 
 import errno
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import TypeVar
 from autotune.core.errors import AutotuneError
 
 T = TypeVar("T")
-Pause = Callable[[str], None]  # waits a while, having told somebody why
+Pause = Callable[[str], None]  # waits a while, after a message
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -30,5 +30,5 @@ def with_room(action: Callable[[], T], path: Path, pause: Pause | None) -> T:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Tell whether an error, or the one behind it, is that the disk is full."""
+    """Return whether an error, or the one behind it, is that the disk is full."""
     return error is not None and ((isinstance(error, OSError) and error.errno in FULL) or is_full(error.__cause__))

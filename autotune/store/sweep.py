@@ -43,7 +43,7 @@ class Sweep:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what was recorded meanwhile, by whomever."""
+        """Read what was recorded meanwhile, by any process."""
         with plain_errors(self.where):
             fresh = self._log.news()
         for entry in fresh:
@@ -79,7 +79,7 @@ class Sweep:
         """Record a finished trial, in one write.
 
         Args:
-            trial: Whatever became of it: COMPLETE with its seconds a call, or FAIL.
+            trial: The outcome of it: COMPLETE with its seconds a call, or FAIL.
             space: Space that the config comes from.
 
         Raises:

@@ -60,7 +60,7 @@ def row_sums(writer: Writer, node: Node, a: View, b: View, element: str) -> View
 
 
 def zero_is_real(node: Node) -> bool:
-    """Tell whether a node computes with real numbers."""
+    """Return whether a node computes with real numbers."""
     return node.dtype.kind not in "iu"
 
 

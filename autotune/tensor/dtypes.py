@@ -54,12 +54,12 @@ def storage_of(dtype: DType) -> str:
 
 
 def is_float(dtype: DType) -> builtins.bool:
-    """Tell whether elements are real numbers."""
+    """Return whether elements are real numbers."""
     return dtype in FLOATS
 
 
 def is_integer(dtype: DType) -> builtins.bool:
-    """Tell whether elements are whole numbers; booleans are none."""
+    """Return whether elements are whole numbers; booleans are none."""
     return dtype in INTEGERS
 
 

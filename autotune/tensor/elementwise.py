@@ -20,17 +20,17 @@ BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
 
 
 def is_number(dtype: DType) -> Flag:
-    """Tell whether elements are numbers."""
+    """Return whether elements are numbers."""
     return dtype != bool
 
 
 def is_bool(dtype: DType) -> Flag:
-    """Tell whether elements are booleans."""
+    """Return whether elements are booleans."""
     return dtype == bool
 
 
 def is_whole(dtype: DType) -> Flag:
-    """Tell whether elements are bits: whole numbers or booleans."""
+    """Return whether elements are bits: whole numbers or booleans."""
     return not is_float(dtype)
 
 

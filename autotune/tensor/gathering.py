@@ -55,7 +55,7 @@ def whole(what: str, indices: object) -> Tensor:
 
 
 def is_checked(places: Tensor) -> bool:
-    """Tell whether indices are an argument of a function: each call checks that it holds indices that are there."""
+    """Return whether indices are an argument of a function: each call checks that it holds indices that are there."""
     return places.node.op == INPUT
 
 

@@ -89,7 +89,7 @@ def stand_ins(constants: Sequence[Node]) -> dict[Node, Node]:
 
 
 def have_same_bytes(node: Node, other: Node) -> bool:
-    """Tell whether two known arrays of one shape and dtype hold the same, signs of zeros and NaNs too."""
+    """Return whether two known arrays of one shape and dtype hold the same, signs of zeros and NaNs too."""
     mine, others = (np.ascontiguousarray(cast(Array, each.array)).reshape(-1).view(np.uint8) for each in (node, other))
     return np.array_equal(mine, others)
 

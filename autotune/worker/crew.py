@@ -85,7 +85,7 @@ class Crew(Closing):
         """Start a worker for each core.
 
         Args:
-            cores: CPUs that nobody else uses, two at least; the last is measured on.
+            cores: CPUs of its own, two at least; the last is measured on.
             seconds: Seconds that a job may take before it is stopped.
         """
         self.core = MeasuringCore(cores)
@@ -131,7 +131,7 @@ class Crew(Closing):
         return self._submitted
 
     def wait(self) -> tuple[int, list[Evaluation]]:
-        """The number of a job that is done, and what became of its candidates.
+        """The number of a job that is done, and the outcome of its candidates.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
@@ -148,6 +148,6 @@ class Crew(Closing):
             answer: list[Evaluation] | BaseException
             try:
                 answer = worker.evaluate(job)
-            except BaseException as error:  # raised again by whoever waits
+            except BaseException as error:  # raised again in the waiting thread
                 answer = error
             self._done.put((number, answer))

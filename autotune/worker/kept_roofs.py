@@ -64,7 +64,7 @@ def sample_rate(machine: Machine) -> float:
 
 
 def is_valid(kept: float, now: object) -> bool:
-    """Tell whether a kept rate stands beside what a sample says now.
+    """Return whether a kept rate stands beside what a sample says now.
 
     Example:
         >>> [is_valid(100e9, now) for now in (99e9, 120e9, 80e9, 40e9)]

@@ -1,4 +1,4 @@
-"""Probe of the sandbox: what a program tries that means harm, in an isolated process, and what becomes of it."""
+"""Probe of the sandbox: what a program tries that means harm, in an isolated process, and its outcome."""
 
 import ctypes
 import errno

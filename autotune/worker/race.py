@@ -51,11 +51,11 @@ class Contestant:
         return standing_of(self.admit(self.worker))
 
     def calibrate(self, seconds: float) -> Batch | Standing:
-        """How to take its samples, so that each lasts so many seconds; a standing if its process fails over it."""
+        """How to take its samples, so that each lasts so many seconds; a status if its process fails over it."""
         return self._ask(calibrate_entry, FirstTurn(self.name, seconds))
 
     def sample(self, batch: Batch) -> float | Standing:
-        """Seconds a call; a standing if its process fails over it, or says what is no time."""
+        """Seconds a call; a status if its process fails over it, or says what is no time."""
         found = self._ask(take_sample, Turn(self.name, batch))
         if isinstance(found, Standing) or SHORTEST <= found <= LONGEST:
             return found
@@ -80,8 +80,8 @@ class Finish:
     """What came of a race.
 
     Attributes:
-        samples: Times of all who came through, by name, with those of the reference kernel.
-        fallen: Standing of all who did not.
+        samples: Times of all that finished, by name, with those of the reference kernel.
+        fallen: Status of all that did not.
     """
 
     samples: dict[str, Samples] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Finish:
 
 
 def standing_of(found: Standing | Evaluation) -> Standing:
-    """A standing; also of somebody over whom the process died."""
+    """A status; also of an entry whose process died."""
     return found if isinstance(found, Standing) else Standing(found.outcome, diagnostic=found.diagnostic)
 
 
@@ -179,7 +179,7 @@ def race(contestants: Sequence[Contestant], ours: Worker, machine: Machine, effo
 def run_rounds(
     contestants: Sequence[Contestant], batches: dict[str, Batch], finish: Finish, effort: Effort
 ) -> dict[str, list[float]]:
-    """Samples of everybody by rounds; who falls is noted in `finish`."""
+    """Samples of all entries by rounds; one that fails is noted in `finish`."""
     order = list(contestants)
     shuffle = random.Random(0).shuffle
     times: dict[str, list[float]] = {each.name: [] for each in contestants}

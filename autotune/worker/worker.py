@@ -50,7 +50,7 @@ SECONDS = 60.0
 ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 TRIES = 2  # of a call whose process was killed from outside
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
-MOST_SAID = 200  # characters of an error that nobody expected
+MOST_SAID = 200  # characters of an unexpected error
 PRELOAD = ("autotune.worker.bench.evaluate",)
 LIBRARY_PRELOAD = ("autotune.worker.bench.libraries",)
 
@@ -63,7 +63,7 @@ class Worker(Closing):
         memory_bytes: Most address space of the process; by default `MEMORY_SHARE` of the machine's memory.
         sandboxed: Raise the walls of `sandbox` around the process. Without them it may start programs and write files,
             and its answers are believed.
-        library: Library of somebody else, which the user installed, is run: no sandbox, no limit of memory, nothing of
+        library: External library, which the user installed, is run: no sandbox, no limit of memory, nothing of
             MLIR in the process, whose LLVM may not be that of the library.
         threads: Threads that may compute at once, of a core each.
         cores: CPUs that the process stays on, as many as threads; by default the highest that no other tuner claims.
@@ -231,7 +231,7 @@ class Worker(Closing):
         return None
 
     def _judge(self, error: Exception) -> Evaluation:
-        """An outcome for what a candidate raised, or nobody should; raise what is no candidate's fault."""
+        """An outcome for what a candidate raised; raise what is no candidate's fault."""
         if isinstance(error, MemoryError):
             return Evaluation(
                 "out-of-memory", diagnostic="the worker's memory limit was reached", phases=self._phases()

@@ -55,7 +55,7 @@ class BoundOp:
         rule: Gives its outputs; one alone, or a sequence.
         inputs: Names of what it reads.
         outputs: Names of what it gives.
-        dead: Names of what nobody reads behind it: its memory is for the next op.
+        dead: Names of values that are unused after it: its memory is for the next op.
     """
 
     rule: Callable[..., Array]

@@ -24,7 +24,7 @@ class OnnxNode:
 
 @dataclass
 class OnnxGraph:
-    """A graph in the making; values are known by their names.
+    """A graph under construction; values are known by their names.
 
     Attributes:
         arguments: What the payload's arguments hold, by name, for what is a constant to the model.
@@ -78,7 +78,7 @@ class OnnxGraph:
         return value
 
     def finish(self, results: Mapping[str, str]) -> None:
-        """Give the payload's outputs their names, and drop operators whose outputs nobody reads.
+        """Give the payload's outputs their names, and drop operators whose outputs are unused.
 
         Args:
             results: New names of values.

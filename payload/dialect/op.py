@@ -92,7 +92,7 @@ class DialectOp(Protocol):
 
     Attributes:
         name: Name of the op in its dialect.
-        gives: Names that its results have where nobody gives them others.
+        gives: Names that its results have by default.
     """
 
     name: ClassVar[str]

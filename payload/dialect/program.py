@@ -52,7 +52,7 @@ class OpCall:
         operands: Values that it reads.
         results: Values that it gives.
         body: Body of the op; `None` where it has none.
-        place: Place in a file, for messages; empty for what no file has.
+        place: Location in a file, for messages; empty for what no file has.
     """
 
     name: str
@@ -86,7 +86,7 @@ class OpWriter:
     Attributes:
         dialect: Name of the dialect, for messages.
         given: Values of the arguments by name, but for outputs.
-        place: Place of the next op in a file, as messages begin with it; empty for what no file has.
+        place: Location of the next op in a file, as messages begin with it; empty for what no file has.
     """
 
     def __init__(self, arguments: Sequence[Argument], dialect: str = "gpt") -> None:
@@ -111,7 +111,7 @@ class OpWriter:
             names: Names of its results; by default those that the op has for them.
 
         Raises:
-            PayloadError: The op breaks a constraint; the message has its place and shapes.
+            PayloadError: The op breaks a constraint; the message has its location and shapes.
         """
         kinds = self._infer(op, *(operand.kind for operand in operands))
         results = tuple(map(self._ref, names or op.gives, kinds))
@@ -168,7 +168,7 @@ class OpWriter:
         return Ref(self._names.fresh(hint), hint, kind)
 
     def _infer(self, op: DialectOp, *operands: object) -> tuple[Kind, ...]:
-        """Shapes of an op's results; what it raises begins with its place and name."""
+        """Shapes of an op's results; what it raises begins with its location and name."""
         try:
             return op.infer(*operands)
         except PayloadError as error:

@@ -86,7 +86,7 @@ def lower(program: OpProgram) -> list[str]:
     """The lines of the function that a program is: linalg on tensors, memrefs outside.
 
     Raises:
-        PayloadError: An op has no lowering, or cannot be lowered with what it reads; the error has its place.
+        PayloadError: An op has no lowering, or cannot be lowered with what it reads; the error has its location.
     """
 
     def emit(f: Builder, tensors: dict[str, Value]) -> list[Value]:

@@ -88,8 +88,8 @@ def run_module(module: str, arguments: Sequence[str], said: IO[bytes]) -> int:
 
 
 def pass_on(said: IO[bytes], told: int) -> int:
-    """Tell whoever listens of the stages that a converter wrote into its file behind so many bytes; bytes told of."""
-    fresh = os.pread(said.fileno(), MOST_BYTES, told)  # at a place: the converter writes where the file's own one is
+    """Report the stages that a converter wrote into its file behind so many bytes; bytes told of."""
+    fresh = os.pread(said.fileno(), MOST_BYTES, told)  # at an offset: the converter writes where the file's own one is
     whole = fresh[: fresh.rfind(b"\n") + 1]
     for line in whole.decode(errors="replace").splitlines():
         if line.startswith(STAGE):

@@ -165,9 +165,9 @@ def rewrite_extremum(select: "Operation") -> None:
 
 
 def place_nan(module: "Operation") -> None:
-    """Let the place of a window's largest element be that of the last NaN, where there is one, in place.
+    """Let the argmax of a window be the index of the last NaN, where there is one, in place.
 
-    torch-mlir looks for an element that equals the largest, which no NaN does, and the place was left at -1.
+    torch-mlir looks for an element that equals the largest, which no NaN does, and the index was left at -1.
     """
     from torch_mlir.ir import WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
 
@@ -184,7 +184,7 @@ def place_nan(module: "Operation") -> None:
 
 
 def choose_nan(compared: "Operation") -> None:
-    """Choose the place of an element that is NaN, where the element is compared with a window's largest; in place."""
+    """Choose the index of an element that is NaN, where the element is compared with a window's largest; in place."""
     from torch_mlir.ir import Attribute, InsertionPoint, Operation  # noqa: PLC0415
 
     element = compared.operands[0]
@@ -210,7 +210,7 @@ def only_user(value: "Value") -> "Operation | None":
 
 
 def is_number(value: "Value") -> bool:
-    """Tell whether an element is a constant other than NaN, as far as can be seen."""
+    """Return whether an element is a constant other than NaN, as far as can be seen."""
     from torch_mlir.ir import Block, DenseElementsAttr, FloatAttr  # noqa: PLC0415
 
     if isinstance(value.owner, Block):

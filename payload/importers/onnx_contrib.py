@@ -1,6 +1,6 @@
 """Contrib ops of ONNX Runtime, which models that it optimised hold, each by its definition in standard ops.
 
-A definition writes the nodes that compute what a node does, and tells whether it did: it does not where the shape or
+A definition writes the nodes that compute what a node does, and returns whether it did: it does not where the shape or
 type of what the node reads is not known yet, or where it has no standard ops for what the node's attributes ask. It is
 asked again when more shapes are known. Nodes that no definition writes are refused by their names.
 """

@@ -29,11 +29,11 @@ BOUNDS_ARE_INPUTS, AXES_ARE_INPUTS = 10, 13  # the first version of Slice, and o
 def write_steps(
     model: "ModelProto", weights: dict[str, Array], arguments: Collection[str] = (), *, both: bool = False
 ) -> bool:
-    """Write out what control flow of a model is known, in place; constants are folded behind. Tells whether any is.
+    """Write out what control flow of a model is known, in place; constants are folded behind. Returns whether any is.
 
     Args:
         model: The model.
-        weights: Weights that were taken out of it; those that nobody reads any more go.
+        weights: Weights that were taken out of it; unused ones are removed.
         arguments: Names of more of its inputs that are weights.
         both: Whether both branches of an If are computed where it is not known which of them is taken.
     """
@@ -76,7 +76,7 @@ class StepWriter(NodeWriter):
     known: dict[str, Array] = field(default_factory=dict)
 
     def write(self, node: "NodeProto") -> bool:
-        """Write the steps of a node; tells whether they are known."""
+        """Write the steps of a node; returns whether they are known."""
         self.known = dict(self.facts.constants)
         write = {"Loop": self.write_loop, "Scan": self.write_scan, "If": self.write_branch}[node.op_type]
         count = len(self.graph.initializer)

@@ -146,7 +146,7 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> "tuple[ModelProto, dict[
 
 
 def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:
-    """Write a model to another place, its weights in the file, at the sizes it was imported at."""
+    """Write a model to another file, its weights in the file, at the sizes it was imported at."""
     import onnx  # noqa: PLC0415
 
     model = onnx.load(path, load_external_data=False)
@@ -186,7 +186,7 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
 
 
 def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int]) -> ModelArgument:
-    """An input: whole numbers are places of a tensor where they are taken as such, else 0 and 1."""
+    """An input: integers are indices where they are used as such, else 0 and 1."""
     _, dtype = shape_and_dtype(tensor)
     if dtype.kind in "iub":
         return ModelArgument(tensor.name, "input", 0, places.get(tensor.name, 2))
@@ -194,7 +194,7 @@ def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int]) -> ModelArg
 
 
 def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> None:
-    """Let weights that are stored otherwise be inputs of that shape, and their readers read them from there, in place.
+    """Let weights that are stored otherwise be inputs of that shape, and their uses read them from there, in place.
 
     The graph gets the name of the payload's function.
     """

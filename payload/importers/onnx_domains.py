@@ -150,7 +150,7 @@ def graphs_of(node: "NodeProto") -> "list[GraphProto]":
 
 
 def is_standard(node: "NodeProto", version: int) -> bool:
-    """Tell whether a node's op is one of ONNX's own at a version of them."""
+    """Return whether a node's op is one of ONNX's own at a version of them."""
     from onnx import defs  # noqa: PLC0415
 
     if node.domain not in OWN or not defs.has(node.op_type):
@@ -163,7 +163,7 @@ def is_standard(node: "NodeProto", version: int) -> bool:
 
 
 def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
-    """Write those nodes as standard ops whose definition knows what it needs, in place; tells whether any was."""
+    """Write those nodes as standard ops whose definition knows what it needs, in place; returns whether any was."""
     nodes: list[NodeProto] = []
     is_changed = False
     for number, node in enumerate(graph.node):

@@ -11,7 +11,7 @@ PAIR = 2
 
 
 def multiply_in_pairs(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
-    """An Einsum of many tensors, a pair after the other; tells whether it is written."""
+    """An Einsum of many tensors, a pair after the other; returns whether it is written."""
     equation = of(node, "equation", "").replace(" ", "")
     if len(node.input) <= PAIR or "." in equation:
         return False

@@ -32,7 +32,7 @@ def external_files(path: Path) -> tuple[Path, ...]:
 
 
 def names_files(path: Path) -> bool:
-    """Tell whether a file may name others: a look at its bytes, as most name none."""
+    """Return whether a file may name others: a look at its bytes, as most name none."""
     with path.open("rb") as file:
         if not file.seek(0, 2):
             return False

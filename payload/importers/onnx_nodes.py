@@ -89,7 +89,7 @@ class NodeWriter:
         return self.add("Reshape", x, self.numbers(*shape), into=into)
 
 
-Rewrite = Callable[[NodeWriter, "NodeProto", KnownTensors], bool]  # writes a node as others; tells whether it did
+Rewrite = Callable[[NodeWriter, "NodeProto", KnownTensors], bool]  # writes a node as others; returns whether it did
 
 
 def facts_of(graph: "GraphProto") -> KnownTensors:

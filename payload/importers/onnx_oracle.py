@@ -1,4 +1,4 @@
-"""What an ONNX model computes, as ONNX's own reference says: in float64, where that can be told."""
+"""What an ONNX model computes, as ONNX's own reference says: in float64, where that is known."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec

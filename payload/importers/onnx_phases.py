@@ -1,8 +1,8 @@
 """Transposed convolutions of ONNX models, written as dense ones: one for the phases of the stride, all in one.
 
-    y[s q + r] = sum over j of x[q - j] w[s j + r]   ->   a convolution by s channels a channel, spread over places
+    y[s q + r] = sum over j of x[q - j] w[s j + r]   ->   a convolution by s channels a channel, spread over positions
 
-torch-mlir puts zeros between the places of what is read and turns the kernel around in every call; here nothing is
+torch-mlir puts zeros between the elements that are read and flips the kernel in every call; here nothing is
 multiplied by a zero, and kernels, which must be weights, lie as they are read. Where the stride does not divide the
 kernel, each phase is a convolution of its own.
 """
@@ -21,11 +21,11 @@ from payload.importers.phases import Dense, Phases, dense_convolutions, phases_o
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-KERNEL, BIAS = 1, 2  # places among the inputs
+KERNEL, BIAS = 1, 2  # positions among the inputs
 
 
 def write_phases(model: "ModelProto", weights: dict[str, Array]) -> None:
-    """Write transposed convolutions by weights as dense ones, in place; weights that nobody reads then are given up.
+    """Write transposed convolutions by weights as dense ones, in place; unused weights are removed.
 
     Args:
         model: Model whose shapes are inferred.
@@ -35,7 +35,7 @@ def write_phases(model: "ModelProto", weights: dict[str, Array]) -> None:
 
 
 def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weights: dict[str, Array]) -> bool:
-    """Write one as a dense convolution; tells whether it could be."""
+    """Write one as a dense convolution; returns whether it could be."""
     x, kernel = node.input[0], weights.get(node.input[KERNEL])
     bias = weights.get(node.input[BIAS]) if len(node.input) > BIAS else None
     is_odd = of(node, "auto_pad", "NOTSET") != "NOTSET" or of(node, "output_shape", None) is not None
@@ -60,7 +60,7 @@ def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weig
 def write_spread(  # noqa: PLR0917 - each is of another kind
     writer: NodeWriter, node: "NodeProto", n: int, parts: Sequence[Dense], bias: Array | None, axes: Sequence[Phases]
 ) -> None:
-    """Dense convolutions, whose channels are then spread over the places of a group, and what is too much cut off."""
+    """Dense convolutions, whose channels are then spread over the positions of a group; the excess is cut off."""
     rank, strides, groups = len(axes), [axis.stride for axis in axes], [axis.groups for axis in axes]
     is_whole = all(axis.skipped == 0 and axis.groups * axis.stride == axis.size for axis in axes)
     into = node.output[0]

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 PLANES = 4  # dimensions of images
 FLOAT = 1  # ONNX's number of f32
-AXES = 3  # place of a pad's axes among its inputs
+AXES = 3  # position of a pad's axes among its inputs
 PADDED: dict[str, Callable[[int, int, int], tuple[Sequence[int], Sequence[int]]]] = {
     "reflect": lambda size, low, high: (range(low, 0, -1), range(size - 2, size - 2 - high, -1)),
     "edge": lambda size, low, high: ([0] * low, [size - 1] * high),
     "wrap": lambda size, low, high: (range(size - low, size), range(high)),
-}  # by mode: the places that are put in front of so many, and behind
+}  # by mode: the elements that are put in front of so many, and behind
 
 
 def write_plainly(model: "ModelProto") -> None:
@@ -53,7 +53,7 @@ def copy_given(graph: "GraphProto", output: "ValueInfoProto") -> None:
 
 
 def define(model: "ModelProto", op: str) -> bool:
-    """Write all nodes of an op as ONNX itself defines it by others, in place; tells whether it does."""
+    """Write all nodes of an op as ONNX itself defines it by others, in place; returns whether it does."""
     from onnx import inliner  # noqa: PLC0415 - comes with an extra
 
     nodes, origins = [node for node in model.graph.node if node.op_type == op], origins_of(model.graph)
@@ -134,14 +134,14 @@ def pad_by_copies(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
 
 
 def copies(writer: NodeWriter, x: str, axis: int, indices: Sequence[int]) -> list[str]:
-    """Slices along an axis that have its elements of some places, in order."""
+    """Slices along an axis that have its elements at some indices, in order."""
     runs = [[place for _, place in run] for _, run in groupby(enumerate(indices), lambda each: each[1] - each[0])]
     bounds = [writer.numbers(*each) for run in runs for each in ([run[0]], [run[-1] + 1], [axis])]
     return [writer.add("Slice", x, *bounds[at : at + 3]) for at in range(0, len(bounds), 3)]
 
 
 def count_places_in_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """A max pool that says where each maximum is: torch-mlir counts places in each plane, ONNX in all of them."""
+    """A max pool that says where each maximum is: torch-mlir counts indices in each plane, ONNX in all of them."""
     from onnx import NodeProto  # noqa: PLC0415
 
     shape = facts.shapes[node.input[0]]
@@ -224,7 +224,7 @@ def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
     least = writer.add("GreaterOrEqual", amount, zero)
     inside = writer.add("And", least, writer.add("Less", amount, writer.number(bits, kind)))
     held = writer.add("Where", inside, amount, writer.number(bits - 1, kind))
-    if direction == "RIGHT":  # the last place that there is holds the sign
+    if direction == "RIGHT":  # the last element holds the sign
         writer.add("BitShift", x, held, into=node.output[0], direction=direction)
         return True
     writer.add("Where", inside, writer.add("BitShift", x, held, direction=direction), zero, into=node.output[0])

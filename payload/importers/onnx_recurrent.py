@@ -29,7 +29,7 @@ NOT_PLAIN = {"P", "sequence_lens", *PARAMETERS}  # inputs and attributes of thos
 
 
 def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """Write a recurrent op as plain ones, or as its steps; tells whether it had to be."""
+    """Write a recurrent op as plain ones, or as its steps; returns whether it had to be."""
     inputs = {name: given for name, given in zip(INPUTS, node.input, strict=False) if given}
     if any(name not in known.shapes for name in inputs.values()):
         return False

@@ -103,6 +103,6 @@ def ask_runtime(
 
 
 def is_rounded(model: "ModelProto", arrays: Sequence[Array]) -> bool:
-    """Tell whether a model rounds values on the way: to 8 bits, or to 16 as its arrays are."""
+    """Return whether a model rounds values on the way: to 8 bits, or to 16 as its arrays are."""
     quantised = any("Quantize" in node.op_type or node.op_type == "Round" for node in every_node(model.graph))
     return quantised or any(array.dtype.name in ("float16", "bfloat16") for array in arrays)

@@ -43,7 +43,7 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
 
 
 def has_fixed_shape(tensor: "ValueInfoProto") -> bool:
-    """Tell whether the file has a shape for a tensor, and no size of it is open."""
+    """Return whether the file has a shape for a tensor, and no size of it is open."""
     kind = tensor.type.tensor_type
     return kind.HasField("shape") and all(dim.dim_value > 0 for dim in kind.shape.dim)
 

@@ -14,7 +14,7 @@ BY_ROWS = 12  # the last version where they are
 
 
 def write_rows(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
-    """Write such an op in rows, by ops that mean the same in every version; tells whether it is one."""
+    """Write such an op in rows, by ops that mean the same in every version; returns whether it is one."""
     x = node.input[0]
     if known.version > BY_ROWS or x not in known.shapes:
         return False

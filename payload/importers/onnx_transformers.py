@@ -25,7 +25,7 @@ def asked(node: "NodeProto", index: int) -> str:
 
 
 def are_known(node: "NodeProto", known: KnownTensors) -> bool:
-    """Tell whether shapes and types of all that a node reads are known."""
+    """Return whether shapes and types of all that a node reads are known."""
     return all(name in known.shapes and name in known.kinds for name in node.input if name)
 
 

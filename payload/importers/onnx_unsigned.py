@@ -151,7 +151,7 @@ def check_kind(what: str, kind: int) -> None:
 
 
 def reads_unsigned_inside(node: "NodeProto") -> bool:
-    """Tell whether graphs inside a node have unsigned integers of their own."""
+    """Return whether graphs inside a node have unsigned integers of their own."""
     kinds = BITS.keys() | REFUSED.keys()
     for graph in graphs_of(node):
         if any(tensor.data_type in kinds for tensor in graph.initializer) or kinds & set(
@@ -184,7 +184,7 @@ def widen(tensor: "ValueInfoProto") -> None:
 
 
 def write_node(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Write an op on unsigned integers as ones on wider integers; tells whether that is known."""
+    """Write an op on unsigned integers as ones on wider integers; returns whether that is known."""
     own = WRITTEN.get(node.op_type)
     if own is not None:
         return own(writer, node, facts)
@@ -260,7 +260,7 @@ def spread(writer: NodeWriter, name: str, facts: KnownTensors, rank: int, axis: 
 
 
 def are_simple(facts: KnownTensors, *names: str) -> bool:
-    """Tell whether scales and zero points are one for all, or one for each index of an axis."""
+    """Return whether scales and zero points are one for all, or one for each index of an axis."""
     return all(len(facts.shapes.get(name, [0, 0])) <= 1 for name in names if name)
 
 

@@ -43,7 +43,7 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> None:
 
     Args:
         model: The model.
-        weights: Weights that were taken out of it; those that nobody reads any more go.
+        weights: Weights that were taken out of it; unused ones are removed.
     """
     from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
 
@@ -76,14 +76,14 @@ def replace_all(field: Any, values: Iterable[Any]) -> None:  # noqa: ANN401 - a 
 
 
 def is_foldable(node: "NodeProto", known: Mapping[str, Array]) -> bool:
-    """Tell whether a node has known inputs alone, and always gives the same."""
+    """Return whether a node has known inputs alone, and always gives the same."""
     random = node.op_type.startswith(("Random", "Multinomial", "Bernoulli"))
     nested = any(attribute.HasField("g") or len(attribute.graphs) for attribute in node.attribute)
     return not random and not nested and all(not name or name in known for name in node.input)
 
 
 def fold(model: "ModelProto", node: "NodeProto", known: Mapping[str, Array]) -> list[Array] | None:
-    """What a node with known inputs gives; `None` if that cannot be told, or is large."""
+    """What a node with known inputs gives; `None` if that is unknown, or large."""
     try:
         values = compute_node(model, node, {name: known[name] for name in node.input if name})
     except Exception:  # the reference may lack an op, or refuse a dtype: then the node stays
@@ -138,7 +138,7 @@ def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> set[str]:
 
 
 def is_plain(node: "NodeProto") -> bool:
-    """Tell whether a convolution has one group."""
+    """Return whether a convolution has one group."""
     return all(attribute.i == 1 for attribute in node.attribute if attribute.name == "group")
 
 

@@ -3,8 +3,8 @@
     y[o, d] = sum over e of conv(x[s d + e], w[o, e])   ->   conv of what has the planes s d + e of x as channels
 
 Those with steps, of which neighbours are not read side by side, have no schedules as volumes, and torch-mlir knows none
-of one channel a group; all others stay. Planes of what is read are copied once for each place of the kernel that reads
-them.
+of one channel a group; all others stay. Planes of the input are copied once for each element of the kernel that
+reads them.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from payload.importers.onnx_weighted import rewrite_weighted
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-KERNEL, VOLUME = 1, 3  # its place among the inputs; dimensions of a volume
+KERNEL, VOLUME = 1, 3  # its position among the inputs; dimensions of a volume
 
 
 def write_planes(model: "ModelProto", weights: dict[str, Array]) -> None:
-    """Write convolutions over volumes by weights as ones over planes, in place; weights nobody reads then are given up.
+    """Write convolutions over volumes by weights as ones over planes, in place; unused weights are removed.
 
     Args:
         model: Model whose shapes are inferred.
@@ -34,7 +34,7 @@ def write_planes(model: "ModelProto", weights: dict[str, Array]) -> None:
 
 
 def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weights: dict[str, Array]) -> bool:
-    """Write one over planes; tells whether it is one over volumes by a weight, with steps or of one channel a group."""
+    """Write a 2-D convolution; returns whether it was 3-D by a weight, with strides or of one channel a group."""
     kernel, shape = weights.get(node.input[KERNEL]), facts.shapes.get(node.input[0])
     is_padded = of(node, "auto_pad", "NOTSET") != "NOTSET"
     if kernel is None or shape is None or kernel.ndim != VOLUME + 2 or is_padded:
@@ -69,13 +69,13 @@ def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weigh
 
 
 def planes_of(writer: NodeWriter, x: str, shape: Sequence[int], along: Sequence[int], pads: tuple[int, int]) -> str:
-    """Planes ``(n d, c e, h, w)`` of volumes ``(n, c, depth, h, w)``: plane e of those that place d reads.
+    """Planes ``(n d, c e, h, w)`` of volumes ``(n, c, depth, h, w)``: plane e of those that position d reads.
 
     Args:
         writer: Writer of the nodes.
         x: Name of the volumes.
         shape: Shape of the volumes.
-        along: Stride, dilation, taps and places of the result, along the depth.
+        along: Stride, dilation, taps and size of the result, along the depth.
         pads: Planes of zeros before and behind.
     """
     n, channels, _, high, wide = shape

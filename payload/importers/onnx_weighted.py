@@ -11,14 +11,14 @@ from payload.importers.onnx_values import replace_all
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-# Writes a node as others, given the weights by name; tells whether it did.
+# Writes a node as others, given the weights by name; returns whether it did.
 WeightedRewrite = Callable[[NodeWriter, "NodeProto", KnownTensors, dict[str, Array]], bool]
 
 
 def rewrite_weighted(
     model: "ModelProto", weights: dict[str, Array], op: str, stem: str, rewrite: WeightedRewrite
 ) -> None:
-    """Write nodes of an op as others, in place; weights that nobody reads then are given up.
+    """Write nodes of an op as others, in place; unused weights are removed.
 
     Args:
         model: Model whose shapes are inferred.

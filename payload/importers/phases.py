@@ -14,12 +14,12 @@ class Phases:
     """One dimension of a transposed convolution.
 
     Attributes:
-        stride: Places of the result for one of what is read.
+        stride: Positions of the result for one of what is read.
         kernel: Elements of the kernel.
-        first: First group of a place for each phase that the result has a part of.
+        first: First group of a position for each phase that the result has a part of.
         pads: Zeros before and behind what is read, for the phases that multiply by most elements.
-        skipped: Places of the first group that are no part of the result.
-        size: Places of the result.
+        skipped: Positions of the first group that are no part of the result.
+        size: Positions of the result.
     """
 
     stride: int
@@ -31,7 +31,7 @@ class Phases:
 
     @property
     def groups(self) -> int:
-        """Groups of places."""
+        """Groups of positions."""
         return -(-(self.skipped + self.size) // self.stride)
 
 
@@ -39,11 +39,11 @@ def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: i
     """The phases of a dimension; `None` where dense convolutions would not read all of its input.
 
     Args:
-        given: Places of what is read.
+        given: Positions of what is read.
         kernel: Elements of the kernel.
-        stride: Places of the result for one of what is read.
-        pads: Places that are cut off before and behind.
-        more: Places that are added behind.
+        stride: Positions of the result for one of what is read.
+        pads: Positions that are cut off before and behind.
+        more: Positions that are added behind.
 
     Example:
         >>> phases_of(5, 3, 2, (0, 0), 0)

@@ -106,7 +106,7 @@ def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
     """What a program gives for random inputs.
 
     Raises:
-        UnsupportedError: PyTorch cannot compute it, such as where an input is a place that is not there.
+        UnsupportedError: PyTorch cannot compute it, such as where an index is out of range.
     """
     try:
         return compute(graph, values)
@@ -202,7 +202,7 @@ def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401
 
 
 def argument_of(node: Any, places: Mapping[str, int]) -> ModelArgument:  # noqa: ANN401
-    """An input: whole numbers are places of a tensor where they are taken as such, else 0 and 1."""
+    """An input: integers are indices where they are used as such, else 0 and 1."""
     if dtype_of(node.meta["val"]).kind in "iub":
         return ModelArgument(node.name, "input", 0, places.get(node.name, 2))
     return ModelArgument(node.name, "input")

@@ -12,11 +12,11 @@ from payload.importers.phases import Phases, dense_convolutions, phases_of, spre
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
-TRANSPOSED = 6  # its place among the arguments of a convolution
+TRANSPOSED = 6  # its position among the arguments of a convolution
 
 
 def write_phases(graph: "Graph", weights: dict[str, Array]) -> None:
-    """Write transposed convolutions by weights as dense ones, in place; weights that nobody reads then are given up.
+    """Write transposed convolutions by weights as dense ones, in place; unused weights are removed.
 
     Args:
         graph: Graph of a program, whose sizes are fixed.
@@ -110,7 +110,7 @@ def convolution(  # noqa: PLR0917 - each is of another kind
 
 
 def spread(writer: ProgramWriter, dense: "list[Node]", axes: Sequence[Phases]) -> "Node":
-    """The channels of dense convolutions spread over the places of a group, and what is too much cut off."""
+    """The channels of dense convolutions spread over the positions of a group, and what is too much cut off."""
     import torch  # noqa: PLC0415 - comes with an extra
 
     aten, rank, strides = torch.ops.aten, len(axes), [axis.stride for axis in axes]

@@ -37,7 +37,7 @@ def name_of(node: Any) -> str:  # noqa: ANN401 - an argument of a node
 
 
 def is_guarded(node: "Node") -> bool:
-    """Tell whether a node is a softmax, and 0 in rows that are -inf all over."""
+    """Return whether a node is a softmax, and 0 in rows that are -inf all over."""
     if name_of(node) != "where" or name_of(node.args[2]) != "_softmax" or not is_zero(node.args[1]):
         return False
     (guarded, dim, widened), rank = node.args[2].args, node.meta["val"].dim()
@@ -52,7 +52,7 @@ def is_guarded(node: "Node") -> bool:
 
 
 def is_zero(node: Any) -> bool:  # noqa: ANN401
-    """Tell whether an argument is 0 everywhere."""
+    """Return whether an argument is 0 everywhere."""
     return name_of(node) in ("full", "full_like", "scalar_tensor") and next(
         value == 0 for value in reversed(node.args) if isinstance(value, int | float)
     )

@@ -1,4 +1,4 @@
-"""What an exported program computes: before any input is known, of recorded inputs, and where integers are places."""
+"""What an exported program computes: before any input is known, of recorded inputs, and which integers are indices."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -51,7 +51,7 @@ def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tupl
 
 
 def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[str, Array]) -> None:
-    """Let those who read a constant read a new placeholder; or a filled tensor, where it is one number."""
+    """Replace uses of a constant by a new placeholder; or a filled tensor, where it is one number."""
     import torch  # noqa: PLC0415
 
     value = value.contiguous()
@@ -132,13 +132,13 @@ def places_of(graph: "Graph") -> dict[str, int]:
 
 
 def is_integer(node: "Node") -> bool:
-    """Tell whether a node gives whole numbers; truth values are none."""
+    """Return whether a node gives whole numbers; truth values are none."""
     kind = getattr(node.meta.get("val"), "dtype", None)
     return kind is not None and not kind.is_floating_point and not kind.is_complex and str(kind) != "torch.bool"
 
 
 def note(bounds: dict[str, int], node: "Node", size: int) -> None:
-    """Note that a tensor holds places of so many."""
+    """Note that a tensor holds indices of so many."""
     bounds[node.name] = min(size, bounds.get(node.name, size))
 
 
@@ -149,7 +149,7 @@ def kernels_of(graph: "Graph") -> "list[Node]":
 
 
 def is_kernel(node: "Node", user: "Node") -> bool:
-    """Tell whether a node is the kernel of a convolution with one group."""
+    """Return whether a node is the kernel of a convolution with one group."""
     if "convolution" not in str(user.target) or len(node.meta["val"].shape) not in KERNEL:
         return False
     transposed, groups = user.args[6], user.args[8]
@@ -157,7 +157,7 @@ def is_kernel(node: "Node", user: "Node") -> bool:
 
 
 def arrange_kernel(graph: "Graph", node: "Node", shape: tuple[int, ...]) -> None:
-    """Let a kernel's placeholder be of another shape, (i j c, f), and those who read it read (f, c, i, j) of it."""
+    """Let a kernel's placeholder be of another shape, (i j c, f), and its users read (f, c, i, j) of it."""
     import torch  # noqa: PLC0415
 
     value = node.meta["val"]

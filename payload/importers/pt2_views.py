@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 def as_strided(x: "Tensor", size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:  # noqa: ANN401 - a tensor, or `NotImplemented`
     """What ``aten.as_strided`` gives where elements stay in their order; else it is left to the converter.
 
-    That takes every element from a place of its own, of tables as large as the result: what group norms multiply with
+    That takes every element at an index of its own, of tables as large as the result: what group norms multiply with
     would be no operand of element-wise ops.
     """
     import torch  # noqa: PLC0415 - comes with an extra

@@ -104,7 +104,7 @@ def index(value: int) -> "Value":
 
 
 def moved(place: "Value", by: int) -> "Value":
-    """A place so many further."""
+    """An index so many further."""
     from torch_mlir.dialects import arith  # noqa: PLC0415
 
     return arith.addi(place, index(by)) if by else place

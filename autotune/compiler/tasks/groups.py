@@ -56,7 +56,7 @@ class Group:
 
 
 def can_join(op: ir.Operation, read: Op) -> bool:
-    """Tell whether an op may be in a group: no call, one result in order of its loops, and vectors or windows.
+    """Return whether an op may be in a group: no call, one result in order of its loops, and vectors or windows.
 
     One that moves elements about or gathers may not, nor one that computes nothing: a loop around it simplified, it is
     gone, and a script's handle with it.
@@ -68,7 +68,7 @@ def can_join(op: ir.Operation, read: Op) -> bool:
 
 
 def moves_alone(op: ir.Operation) -> bool:
-    """Tell whether an op computes nothing: its body only yields."""
+    """Return whether an op computes nothing: its body only yields."""
     return len(op.regions[0].blocks[0].operations) == 1 and op.name != "linalg.fill"
 
 
@@ -78,13 +78,13 @@ def rows_in(op: Op) -> int:
 
 
 def contracts(op: Op) -> bool:
-    """Tell whether an op is a matmul of some kind, read without windows."""
+    """Return whether an op is a matmul of some kind, read without windows."""
     one_sum = op.nest.iterators.count("reduction") == 1 and len(op.operands[-1].indices) > 1
     return one_sum and op.lanes is None and is_matrix_product(op)
 
 
 def is_elementwise(op: Op) -> bool:
-    """Tell whether every loop is parallel."""
+    """Return whether every loop is parallel."""
     return "reduction" not in op.nest.iterators
 
 
@@ -120,7 +120,7 @@ def grow(group: Group, candidates: set[ir.Operation]) -> None:
 
 
 def sums_over_planes(op: Op) -> bool:
-    """Tell whether an op reduces more than the columns of its rows, as a pool over all pixels does."""
+    """Return whether an op reduces more than the columns of its rows, as a pool over all pixels does."""
     return not (contracts(op) or op.lanes) and len(op.nest.iterators) > rows_in(op) + 1
 
 
@@ -139,7 +139,7 @@ def next_member(group: Group, root: Op, candidates: set[ir.Operation]) -> tuple[
 
 
 def fits(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, number: int) -> bool:
-    """Tell whether a producer can be computed block of rows by block of rows, where its reader is."""
+    """Return whether a producer can be computed block of rows by block of rows, where its reader is."""
     return next(objections(group, root, op, reader, number), None) is None
 
 
@@ -182,5 +182,5 @@ def objections(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, n
 
 
 def follows_windows(op: Op | None) -> bool:
-    """Tell whether an op may be in one group with such that read windows: it is one itself, or element-wise."""
+    """Return whether an op may be in one group with such that read windows: it is one itself, or element-wise."""
     return op is not None and (op.lanes is not None or is_elementwise(op))

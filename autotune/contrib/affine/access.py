@@ -19,7 +19,7 @@ class LoopAccess:
         op: The op.
         memory: Buffer that it reads or writes.
         indices: What each index depends on.
-        spelled: The indices as they are written: equal for equal places.
+        spelled: The indices as they are written: equal for equal elements.
     """
 
     op: ir.Operation
@@ -121,33 +121,33 @@ def step_of(loop: ir.Operation) -> int:
 
 
 def carries(loop: ir.Operation) -> bool:
-    """Tell whether a loop carries values."""
+    """Return whether a loop carries values."""
     return len(loop.results) > 0
 
 
 def is_affine(loop: ir.Operation) -> bool:
-    """Tell whether every access inside a loop is one of affine places."""
+    """Return whether every access inside a loop is one with affine indices."""
     return not any(op.name.startswith("memref.") for op in every_op(loop))
 
 
 def goes_on(loop: ir.Operation) -> bool:
-    """Tell whether every access of a loop stays or goes on to the next element, and one does."""
+    """Return whether every access of a loop stays or goes on to the next element, and one does."""
     counter = counter_of(loop)
     going = [access for access in accesses(loop) if not access.stays(counter)]
     return bool(going) and is_affine(loop) and all(access.follows(counter) for access in going)
 
 
 def is_taken(loop: ir.Operation) -> bool:
-    """Tell whether upstream takes a loop for one whose accesses go on: none but a last index has its counter."""
+    """Return whether upstream takes a loop for one whose accesses go on: none but a last index has its counter."""
     counter = counter_of(loop)
     return all(value != counter for access in accesses(loop) for index in access.indices[:-1] for value, _ in index)
 
 
 def is_right_in_vectors(loop: ir.Operation, lanes: int) -> bool:
-    """Tell whether vectors of so many lanes compute what a loop does, which upstream takes for granted.
+    """Return whether vectors of so many lanes compute what a loop does, which upstream takes for granted.
 
     Lanes behind a loop's last step are masked where the buffer ends, not where the loop does. A store that stays would
-    write all lanes to one place, and what is computed from the counter itself upstream has no vectors of.
+    write all lanes to one element, and what is computed from the counter itself upstream has no vectors of.
     """
     counter, ends = counter_of(loop), bounds(loop)
     stores = [access for access in accesses(loop) if access.writes]
@@ -158,7 +158,7 @@ def is_right_in_vectors(loop: ir.Operation, lanes: int) -> bool:
 
 
 def can_be_jammed(loop: ir.Operation) -> bool:
-    """Tell whether steps of a loop may be taken beside each other: what one writes, no other reads or writes.
+    """Return whether steps of a loop may be taken beside each other: what one writes, no other reads or writes.
 
     That is so where every access to a buffer that is written has an index that is equal in all of them, and depends on
     this loop and on none inside of it.

@@ -39,7 +39,7 @@ class Affine(Family):
     asked: bool = True
 
     def covers(self, task: Task) -> bool:
-        """Every task whose loops are known, and whose places loops decide."""
+        """Every task whose loops are known, and whose indices are affine."""
         return len(task.nest.sizes) > 0 and not task.grows and not task.root.gathers
 
     def space(self, task: Task, machine: Machine) -> Space:
@@ -133,7 +133,7 @@ def row_of(nest: LoopNest, *, summed: bool) -> int:
 
 
 def sums(task: Task) -> bool:
-    """Tell whether an op of the task reduces."""
+    """Return whether an op of the task reduces."""
     return any(op.nest.reduced for op in task.ops)
 
 

@@ -3,7 +3,7 @@
     x, m, e, s, y of a softmax   ->   for row: (for k: m = max(m, x);  for k: s += (e = exp(x - m));  for k: y = e / s)
 
 A schedule marks ops with what the passes shall do (`plan`). Ops that follow each other are taken out
-into a function of their own, so that nothing else becomes part of their loops, and what they have become is put back.
+into a function of their own, so that nothing else becomes part of their loops, and the result is inlined again.
 Two steps are ours, as upstream has none: sums that loops carry (`sums`), and a loop's last steps split off,
 so that only those are masked. And loops of which upstream would make wrong vectors are kept from it.
 """

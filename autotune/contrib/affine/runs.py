@@ -1,4 +1,4 @@
-"""Ops on buffers that follow each other, taken out of a program into a function of their own, and put back as loops."""
+"""Ops on buffers that follow each other, outlined into a function of their own, and inlined as loops."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ def runs_of(ops: list[ir.Operation]) -> Iterator[OpRun]:
 
 
 def is_last(op: ir.Operation) -> bool:
-    """Tell whether a marked op is the last of its task."""
+    """Return whether a marked op is the last of its task."""
     said = op.attributes[MARK]
     return isinstance(said, ir.DictAttr) and LAST in said
 
@@ -177,7 +177,7 @@ def with_makers(values: list[ir.Value]) -> tuple[list[ir.Operation], list[ir.Val
 
 
 def is_own(value: ir.Value, ops: list[ir.Operation]) -> bool:
-    """Tell whether a value is a buffer that only these ops use."""
+    """Return whether a value is a buffer that only these ops use."""
     made_by = maker(value)
     if made_by is None or made_by.name != ALLOC or len(made_by.operands):
         return False

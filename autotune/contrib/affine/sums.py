@@ -1,4 +1,4 @@
-"""Sums of affine loops in registers: what a loop reads from one place, and writes there again, it carries.
+"""Sums of affine loops in registers: what a loop reads from one element, and writes there again, it carries.
 
     for k:  c[i, j] = c[i, j] + f(k)   ->   s = c[i, j];  for k carrying s:  s = s + f(k);  c[i, j] = s
 
@@ -15,7 +15,7 @@ from autotune.contrib.affine.access import LOAD, LoopAccess, accesses, counter_o
 
 @dataclass(frozen=True)
 class Sum:
-    """A load and the store to the same place, in every step of a loop."""
+    """A load and the store to the same element, in every step of a loop."""
 
     load: ir.Operation
     store: ir.Operation
@@ -29,7 +29,7 @@ def carry_sums(function: ir.Operation) -> None:
 
 
 def sums_of(loop: ir.Operation) -> list[Sum]:
-    """Loads and stores directly in a loop of one place, which no other access in it concerns."""
+    """Loads and stores directly in a loop of one element, which no other access in it concerns."""
     if not is_affine(loop):
         return []
     body, found = loop.regions[0].blocks[0], list(accesses(loop))
@@ -42,7 +42,7 @@ def sums_of(loop: ir.Operation) -> list[Sum]:
 
 
 def is_sum(load: LoopAccess, store: LoopAccess, loop: ir.Operation) -> bool:
-    """Tell whether a loop reads a place first and writes it later, the same place in every step."""
+    """Return whether a loop reads an element first and writes it later, the same in every step."""
     body = loop.regions[0].blocks[0]
     return (
         load.op.name == LOAD
@@ -54,7 +54,7 @@ def is_sum(load: LoopAccess, store: LoopAccess, loop: ir.Operation) -> bool:
 
 
 def is_outside(value: ir.Value, loop: ir.Operation) -> bool:
-    """Tell whether a value is not made by a loop's body."""
+    """Return whether a value is not made by a loop's body."""
     owner = value.owner
     block = owner if isinstance(owner, ir.Block) else owner.operation.block
     return bool(block != loop.regions[0].blocks[0])

@@ -10,7 +10,7 @@ FREE, SHARED = ".", "+"
 def draw_map(plan: BufferPlan, width: int, height: int) -> list[str]:
     """The arena as lines of text: bytes from bottom to top, steps from left to right.
 
-    A letter is a buffer, the first in the text ``a``; `FREE` is room that nobody uses, `SHARED` a cell that several
+    A letter is a buffer, the first in the text ``a``; `FREE` is unused space, `SHARED` a cell that several
     buffers lie in, since a cell stands for many bytes and steps.
 
     Example:

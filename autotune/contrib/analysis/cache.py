@@ -27,7 +27,7 @@ class Agreement:
         caches: Lines of every cache that was tried.
         predicted: Misses of each by arithmetic.
         simulated: Misses of each in a cache that drops what was used longest ago.
-        in_ways: Misses of each in a cache whose lines may lie in eight places each.
+        in_ways: Misses of each in a cache whose lines may lie in eight ways each.
     """
 
     op: int

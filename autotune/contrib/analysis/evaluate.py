@@ -21,7 +21,7 @@ class Evaluation64:
         function: Entry function on memrefs, tensors inside.
         arguments: What its arguments are.
         arrays: Arrays of the arguments, in order; they stay as they are.
-        see: Called with every structured op and what it gives; gives what its readers see.
+        see: Called with every structured op and what it gives; gives what its consumers see.
     """
 
     def __init__(self, function: ir.OpView, arguments: Sequence[Argument], arrays: Sequence[Array], see: See) -> None:

@@ -97,7 +97,7 @@ def fetched(ops: Sequence[ProgramOp], lines: float) -> list[float]:
 
 
 def order(ops: Sequence[ProgramOp]) -> list[tuple[int, int]]:
-    """Executions in order, as places and iterations: ops in a row that are executed equally often share a loop."""
+    """Executions in order, as positions and iterations: ops in a row that are executed equally often share a loop."""
     found, start = [], 0
     while start < len(ops):
         end = start

@@ -57,7 +57,7 @@ def loop_sizes(arrays: list[Any], maps: list[ir.AffineMap]) -> list[int]:
     """Trip count of every loop, from the sizes of the arrays.
 
     Raises:
-        UnknownOpError: One cannot be told.
+        UnknownOpError: One is unknown.
     """
     sizes: dict[int, int] = {}
     for array, amap in zip(arrays, maps, strict=True):
@@ -70,7 +70,7 @@ def loop_sizes(arrays: list[Any], maps: list[ir.AffineMap]) -> list[int]:
 
 
 class WindowStep:
-    """One op with the loops of its windows at one place: what is left are products, sums and element-wise ops."""
+    """One op with the loops of its windows at one position: what is left are products, sums and element-wise ops."""
 
     def __init__(self, op: ir.Operation, sizes: list[int], fixed: dict[int, int], known: Known) -> None:
         self._op, self._maps, self._fixed, self._known = op, indexing_maps(op), fixed, known

@@ -94,7 +94,7 @@ class BackendFamily(Family):
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Tell whether it has code for a task."""
+        """Return whether it has code for a task."""
         return task.tag in self.offers and not self.offers[task.tag].refusal
 
     def space(self, task: Task, machine: Machine) -> Space:

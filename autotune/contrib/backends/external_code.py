@@ -96,7 +96,7 @@ def ask_offers(question: Question) -> Offers:
         return Offers(backend.name, backend.version(), tuple(offer_of(backend, t, machine) for t in question.tasks))
     except AutotuneError:
         raise
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # external code
         raise ScheduleError(f"back end {question.spec} must not fail, it raised {told(error)}") from error
 
 
@@ -120,17 +120,17 @@ def make(order: Order) -> ForeignKernel | Evaluation:
         return Evaluation(FAILED_AT.get(error.stage, "transform-failed"), diagnostic=str(error))
     except AutotuneError:
         raise
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # external code
         return Evaluation("transform-failed", diagnostic=told(error))
 
 
 def told(error: Exception) -> str:
-    """What somebody else's code raised, in a line."""
+    """What external code raised, in a line."""
     return first_lines(f"{type(error).__name__}: {error}")
 
 
 def symbol_of(backend: str, tag: str) -> str:
-    """The name that a kernel has in a program: one that nobody else's code has."""
+    """The name that a kernel has in a program: one that no other code has."""
     return f"autotune_kernel_{identifier(backend)}_{identifier(tag)}"
 
 

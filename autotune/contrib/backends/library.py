@@ -211,7 +211,7 @@ def broken_constraints_of_task(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_size(bound: object) -> bool:
-    """Tell whether a bound is a whole number from 1 on."""
+    """Return whether a bound is a whole number from 1 on."""
     return type(bound) is int and bound > 0
 
 

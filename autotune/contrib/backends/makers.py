@@ -27,7 +27,7 @@ def open_makers(specs: Sequence[str], seconds: float) -> Iterator["Makers"]:
 
     Args:
         specs: The back ends, each ``NAME`` or ``NAME:ARGUMENT``.
-        seconds: Seconds that making one task's code may take.
+        seconds: Seconds that generating one task's code may take.
 
     Yields:
         The back ends.
@@ -43,7 +43,7 @@ class Makers:
     Attributes:
         specs: The back ends.
         worker: Process that they run in; `None` where there are none.
-        seconds: Seconds that making one task's code may take.
+        seconds: Seconds that generating one task's code may take.
         made: Code so far, by back end, task and config.
     """
 

@@ -15,7 +15,7 @@ DTYPES = {
     **{"i1": "bool", "i8": "int8", "i32": "int32", "i64": "int64", "index": "int64"},
 }
 PREDICATES = {  # in the order of the predicates' numbers
-    "arith.cmpi": ("EQ", "NE", *("LT", "LE", "GT", "GE") * 2),  # unsigned ones are asked of places alone
+    "arith.cmpi": ("EQ", "NE", *("LT", "LE", "GT", "GE") * 2),  # unsigned ones are of indices alone
     "arith.cmpf": ("", "EQ", "GT", "GE", "LT", "LE", "NE"),
 }
 CASTS = (
@@ -126,7 +126,7 @@ class Point:
         return self._start(*place)
 
     def values(self, place: Sequence[Expr], wanted: int) -> Expr:
-        """The value of a number, where the op writes an element at a place."""
+        """The value of a number, where the op writes an element at an index."""
         op, loops = self._op, [*range(len(self._op.sizes))]
         points: list[Expr] = [self._axes[loop].var if loop in self._axes else None for loop in loops]
         for loop, here in zip(op.operands[-1].loops, place, strict=True):
@@ -162,7 +162,7 @@ class Point:
 
 
 def is_neutral(start: float | str | None, neutral: float) -> bool:
-    """Tell whether a sum, maximum or minimum starts from what changes nothing."""
+    """Return whether a sum, maximum or minimum starts from what changes nothing."""
     if not isinstance(start, int | float):
         return False
     return start == neutral or (abs(neutral) == inf and start * neutral > 0 and abs(start) >= FAR)

@@ -100,7 +100,7 @@ class Workshop:
     def _design(self, module: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
         """MetaSchedule's context for a module, and a trace a sketch.
 
-        Where a place that rules draw for a block does not suit a block before it, rules are left out.
+        Where a position that rules draw for a block does not suit a block before it, rules are left out.
         """
         for wanted in WHOLE:
             try:

@@ -1,7 +1,7 @@
 """A cluster: machines that wait for work behind a Dask scheduler, as a tuner sees them.
 
 Dask does what engines do: it carries jobs and answers, keeps at most one job on a slot, gives the jobs of a worker that
-died to another one, and shows it all on its dashboard. Here is only who is in it, and what is wrong with them.
+died to another one, and shows it all on its dashboard. Here is only the list of machines, and what is wrong with them.
 """
 
 import json
@@ -80,7 +80,7 @@ class Cluster(Closing):
         Args:
             where: Address of the scheduler, as it was given.
             client: Dask's client.
-            local: Dask's cluster on this machine; `None` where somebody else started one.
+            local: Dask's cluster on this machine; `None` where another process started it.
         """
         self.where = where
         self.grows = local is None
@@ -97,7 +97,7 @@ class Cluster(Closing):
 
         Raises:
             OptionError: The text is no address.
-            MachineError: Dask is not installed, nobody answers, or this machine has not as many cores.
+            MachineError: Dask is not installed, there is no answer, or this machine has not as many cores.
         """
         local = LOCAL.fullmatch(where)
         if local is None:
@@ -229,7 +229,7 @@ class Cluster(Closing):
 def silence_logs() -> None:
     """Print nothing of what Dask logs here: what is lost is one line, and ours.
 
-    Dask gives levels to some loggers of its own below ``distributed``, and leaves tasks to asyncio that nobody awaits.
+    Dask gives levels to some loggers of its own below ``distributed``, and leaves asyncio tasks that are not awaited.
     """
     for name in ("distributed", "tornado", "asyncio", *logging.root.manager.loggerDict):
         if name.partition(".")[0] in {"distributed", "tornado", "asyncio"}:

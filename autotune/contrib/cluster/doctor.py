@@ -99,7 +99,7 @@ def measure_roofs(cluster: Cluster, members: list[ClusterMember], told: dict[str
     for place, future in asked.items():
         try:
             answer = read_delivery(future.result(timeout=ROOFS_SECONDS), SlotRequest("roofs")).answer
-        except Exception:  # whatever became of it: the others are listed
+        except Exception:  # whatever it is: the others are listed
             future.cancel()
             continue
         if isinstance(answer, Returned):

@@ -19,7 +19,7 @@ from typing import IO, NoReturn
 
 from autotune.worker.isolation.process import DIE_WITH_PARENT
 
-END_SECONDS = 10.0  # what it measures then counts for nobody
+END_SECONDS = 10.0  # what it measures then counts for no run
 
 
 def run_slots(arguments: Sequence[str], variables: Mapping[str, str]) -> int:

@@ -22,7 +22,7 @@ def open_team(cluster: Cluster, wanted: str, threads: int, seconds: float, note:
         wanted: Beginning of the machines' fingerprint; empty where all machines are of one kind.
         threads: Threads that programs may use.
         seconds: Seconds that one candidate may take.
-        note: Called with what a reader must know, a sentence each.
+        note: Called with notes, a sentence each.
 
     Raises:
         OptionError: Machines of several kinds are there, and none is named, or none of that name is there.

@@ -1,4 +1,4 @@
-"""Opening a slot: cores that nobody else measures on, a worker on them, and what its machine is worth now."""
+"""Opening a slot: cores that no other run measures on, a worker on them, and what its machine is worth now."""
 
 import os
 import socket

@@ -12,7 +12,7 @@ from autotune.contrib.cluster.open_slot import open_slot
 from autotune.contrib.cluster.slot import HERE, THREADS_SETTING, Untyped
 from autotune.core.errors import AutotuneError
 
-LOG = logging.getLogger("distributed.worker")  # where whoever started the worker looks
+LOG = logging.getLogger("distributed.worker")  # where its messages are looked for
 
 
 async def dask_setup(worker: Untyped) -> None:

@@ -1,6 +1,6 @@
 """A team: the slots of a cluster whose machines are of one kind. They search together; finalists race on one of them.
 
-Machines of a kind differ: by their clocks, and by who else works there. Times are divided by what the reference kernel
+Machines of a kind differ: by their clocks, and by what else runs there. Times are divided by what the reference kernel
 takes beside them, as on one machine, and multiplied by what it takes on the fastest machine of the team. A machine that
 is too slow or too noisy for that is left out, with a sentence.
 """
@@ -18,7 +18,7 @@ from autotune.core.evaluator import Evaluation, Job
 from autotune.core.host.machine import Machine
 from autotune.worker.isolation.answers import Raised, evaluations, no_evaluation
 
-LOOK_SECONDS = 2.0  # between looks at who is there
+LOOK_SECONDS = 2.0  # between checks for machines
 LONELY_SECONDS = 120.0  # without any machine, before a sweep ends: a worker that is started anew takes some ten
 SLOW = 1.25  # times what a kernel takes on the fastest machine of the kind: more is no matter of clocks
 NOISY = 0.15  # noise floor beyond which a machine is left out, where another one is calmer
@@ -62,13 +62,13 @@ class Team:
             slot: A slot of the kind.
             machine: Machine that candidates are tuned for.
             seconds: Seconds that a job may take before it is stopped.
-            note: Called with what a reader must know, a sentence each.
+            note: Called with notes, a sentence each.
         """
         self.cluster, self.slot, self.machine, self.seconds = cluster, slot, machine, seconds
         self._note = note
         self._noted: set[str] = set()
         self._seen: list[ClusterMember] = []
-        self._is_whole = True  # nobody of the kind is left out
+        self._is_whole = True  # no machine of the kind is left out
         self._looked = -inf
         self._under_way: dict[int, UnderWay] = {}
         self._done: SimpleQueue[int] = SimpleQueue()
@@ -126,7 +126,7 @@ class Team:
         future.add_done_callback(lambda _: self._done.put(number))
 
     def wait(self) -> tuple[int, list[Evaluation]]:
-        """The number of a job that is done, and what became of its candidates.
+        """The number of a job that is done, and the outcome of its candidates.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
@@ -151,7 +151,7 @@ class Team:
                 self._begin(number, mine.job)
 
     def evaluations(self, mine: UnderWay) -> list[Evaluation]:
-        """What became of a job's candidates, with times as the fastest machine of the team would have them."""
+        """The outcome of a job's candidates, with times as the fastest machine of the team would have them."""
         delivery = self.delivered(mine.future, SlotRequest("evaluate"))
         if delivery is None:
             said = "the Dask worker that ran it ended, again and again: it was killed, or its machine is gone"

@@ -34,7 +34,7 @@ def join(
     check_scheduler("ADDRESS", cluster)
     if find_spec("distributed") is None:
         raise MachineError(f"join needs the package distributed, which is missing; {install_command('cluster')}")
-    Cluster.open(cluster).close()  # where nobody answers Dask's worker says so in thirty lines
+    Cluster.open(cluster).close()  # where there is no answer Dask's worker says so in thirty lines
     place = [cluster] if "://" in cluster else ["--scheduler-file", cluster]
     options = ["--nworkers", str(slots), "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
     if code := run_slots([*place, *options, "--preload", PRELOAD], environment(threads)):

@@ -1,4 +1,4 @@
-"""A sampler that learns a cost model: many configs are drafted, and the one that promises most a second is tried.
+"""A sampler that learns a cost model: of many drafts, that with the largest expected improvement a second is tried.
 
 The model is a Gaussian process over what a family knows of a config: footprints against caches, loads an FMA, leftovers
 (`gaussian_process`). It learns what is wrong with what was believed beforehand: that recorded spaces of other
@@ -17,16 +17,16 @@ from autotune.contrib.cost_model.gaussian_process import Numbers, Process
 from autotune.core.trial import Reason
 from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Terrain
 
-STARTUP = 2  # random configs before anything is modelled, where nothing is believed
-POOL, MOST_DRAFTS = 256, 400  # drafts; when they are more than most, those that promise the most are kept
+STARTUP = 2  # random configs before anything is modelled, where there is no prior
+POOL, MOST_DRAFTS = 256, 400  # drafts; of more than most, those with the largest expected improvement stay
 FIRST, FRESH = 2000, 32  # combinations drawn for them, at first and for every proposal; most break a constraint
 PARENTS = 4  # best configs whose neighbours are drafted
 POWER = 3.0  # of a rate, of which `regret` is a share
 FAILED = 1.2  # regret where there is no time
-MOST_REGRET = 0.999  # that is told as a time
+MOST_REGRET = 0.999  # that is recorded as a time
 MOST_TRIALS = 300  # learnt from: the best and the latest
 REWEIGHED = 1.1  # times as many trials as when weights were learnt last: they are learnt again
-CHANCES = ((1.0,), (0.8, 0.2), (0.6, 0.3, 0.1))  # that each belief is right, by how many there are
+CHANCES = ((1.0,), (0.8, 0.2), (0.6, 0.3, 0.1))  # that each prior is right, by how many there are
 LEAST_CHANCE = 0.01  # that a config works
 LEAST_COST = 0.02  # seconds of a trial: looking one up takes hardly any
 
@@ -38,7 +38,7 @@ class CostModel:
         """Sample a space.
 
         Args:
-            terrain: The space.
+            terrain: View of the space.
             seed: Seed of every random choice.
         """
         self.terrain = terrain
@@ -53,13 +53,13 @@ class CostModel:
         self.place = terrain.names.index(DELAY) if DELAY in terrain.names else None
         self.least: float | None = None  # of what arithmetic says of the first drafts
         self.believed: dict[Index, Numbers] = {}
-        self.order = np.arange(1 + (self.place is not None) + (self.before is not None))  # of beliefs, likeliest first
+        self.order = np.arange(1 + (self.place is not None) + (self.before is not None))  # of priors, likeliest first
         self.theta: Numbers | None = None
         self.weighed = 0.0  # trials that weights were learnt from
-        self.failing: Numbers | None = None  # weights by which failures are told
+        self.failing: Numbers | None = None  # weights by which failures are recognised
 
     def propose(self, under_way: Sequence[Index] = ()) -> Index:
-        """The draft that promises most; a random one at first, where nothing is believed."""
+        """The draft with the largest expected improvement; a random one at first, where there is no prior."""
         self.under_way = under_way
         self.draft()
         drafts = list(self.pool)
@@ -172,7 +172,7 @@ class CostModel:
         return np.array([self.terrain.describe(index) for index in indices])
 
     def beliefs(self, indices: Sequence[Index]) -> Numbers:
-        """What configs should lose, before anything was measured of this task: a column for each belief.
+        """Regret of configs that is expected before anything was measured of this task: a column for each prior.
 
         Recorded spaces, which say what arithmetic gets wrong; arithmetic; and that there is nothing to tell them apart.
         """
@@ -208,7 +208,7 @@ class CostModel:
 def regret(excess: Numbers) -> Numbers:
     """Regret: share of the best's rate, to the power of `POWER`, by logarithms of times over the best's.
 
-    What is near the best is told apart, and all that is far from it is alike.
+    Times near the best are distinguished, and all far from it are alike.
     """
     return np.asarray(1 - np.exp(-POWER * excess), dtype=np.float64)
 
@@ -230,7 +230,7 @@ def log_improvement(far: Numbers) -> Numbers:
 
 
 def learnt(names: Sequence[str], lessons: Sequence[Lesson]) -> Process | None:
-    """A process of what arithmetic gets wrong of lessons; `None` without any."""
+    """A Gaussian process of the analytical model's error on transfer data; `None` without any."""
     if not lessons:
         return None
     rows = np.array([[lesson.features.get(name, 0.0) for name in names] for lesson in lessons])

@@ -1,4 +1,4 @@
-"""Cost functions: whoever says what a choice costs; the `CostFunction` that plug-ins are.
+"""Cost functions: what a choice costs; the `CostFunction` that plug-ins are.
 
     payload --tasks, facts--> CostedProgram --CostFunction.open--> ProgramCost: knobs, and what each config costs
 
@@ -20,7 +20,7 @@ COSTS = "autotune.costs"
 
 @dataclass(frozen=True)
 class CostedProgram:
-    """What a cost function is told of a program.
+    """A program as a cost function gets it.
 
     Attributes:
         payload: The payload, without data.
@@ -50,7 +50,7 @@ class ProgramCost(Protocol):
         ...
 
     def seconds(self, config: Config) -> float | None:
-        """Seconds of a call under a config that obeys all constraints; `None` where the machine cannot do it."""
+        """Seconds of a call under a config that satisfies all constraints; `None` where the machine cannot do it."""
         ...
 
     def explain(self, config: Config) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class CostFunction(Protocol):
 
 
 def open_cost(spec: str) -> CostFunction:
-    """The cost function that somebody names, ``NAME`` or ``NAME:ARGUMENT``.
+    """The cost function of a name, ``NAME`` or ``NAME:ARGUMENT``.
 
     Raises:
         MachineError: There is none of that name, or it refuses its argument.

@@ -45,7 +45,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Measured:
-    """What became of a variant.
+    """The outcome of a variant.
 
     Attributes:
         name: Name of the variant.
@@ -208,7 +208,7 @@ def without(config: Config, space: Space, techniques: Sequence[Technique]) -> di
     """The config nearest to one that does without techniques.
 
     Knobs of the techniques become plain; where that breaks a constraint, as few others as can be change, three at most.
-    `None` where no such config obeys the constraints.
+    `None` where no such config satisfies the constraints.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     plain = {
@@ -222,7 +222,7 @@ def without(config: Config, space: Space, techniques: Sequence[Technique]) -> di
 
 
 def is_knob(name: str, knob: str) -> bool:
-    """Tell whether a knob goes by a name, numbered or not."""
+    """Return whether a knob goes by a name, numbered or not."""
     return name == knob or (name.startswith(f"{knob}_") and name.removeprefix(f"{knob}_").isdigit())
 
 
@@ -254,7 +254,7 @@ def against_first(
 
     Args:
         variants: What was measured.
-        found: What became of each.
+        found: The outcome of each.
         quiet: Best seconds a call of the FMA kernel on this machine, where that is known of other samples, too.
     """
     return [measured(variant, one, found[0], one, quiet) for variant, one in zip(variants, found, strict=True)]

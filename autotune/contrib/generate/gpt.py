@@ -182,7 +182,7 @@ def soften(logits: Array, temperature: float) -> Array:
 
 
 def nucleus(weights: Array, share: float) -> Array:
-    """Places of the largest weights, falling, as few as reach a share of the sum."""
+    """Positions of the largest weights, falling, as few as reach a share of the sum."""
     needed, places = share * float(weights.sum()), largest(weights, FIRST_LOOK)
     if weights[places].sum() < needed:
         places = largest(weights, len(weights))
@@ -191,7 +191,7 @@ def nucleus(weights: Array, share: float) -> Array:
 
 
 def largest(values: Array, count: int) -> Array:
-    """Places of the `count` largest, falling. Nothing else is sorted: that would take milliseconds a token."""
+    """Positions of the `count` largest, falling. Nothing else is sorted: that would take milliseconds a token."""
     places = np.argpartition(values, -count)[-count:] if count < len(values) else np.arange(len(values))
     return np.asarray(places[np.argsort(-values[places])])
 

@@ -3,7 +3,7 @@
 The family is asked, not rewritten. It builds the script of a config, and those of configs near it. Where only numbers
 differ, and each is a multiple of knobs, knobs can stand in the place of numbers; where ops differ, a knob is a choice
 of structure, and stays as it is. What knobs may not be together is found by asking as well: a config is allowed if it
-obeys the family's constraints and the family writes for it what the open script becomes.
+satisfies the family's constraints and the family writes for it what the open script becomes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -95,7 +95,7 @@ class Author:
         return tuple(number for line in lines for number in line.numbers)
 
     def is_valid(self, changed: Config) -> bool:
-        """Tell whether a config obeys the family's constraints."""
+        """Return whether a config satisfies the family's constraints."""
         return self.space.broken_constraint({**self.shown, **changed}) is None
 
 
@@ -121,7 +121,7 @@ class Opening:
         return {**self.author.shown, **chosen, **turned}
 
     def allows(self, chosen: Config) -> bool:
-        """Tell whether a config is valid, and the family writes for it what the open script becomes."""
+        """Return whether a config is valid, and the family writes for it what the open script becomes."""
         config = self.config(chosen)
         if not self.author.is_valid(config):
             return False
@@ -231,7 +231,7 @@ def fit(
 
 
 def fits(sizes: list[Size], numbers: Numbers, config: Config) -> bool:
-    """Tell whether the numbers of a script are the sizes for its config."""
+    """Return whether the numbers of a script are the sizes for its config."""
     return all(size.of(config) == number for size, number in zip(sizes, numbers, strict=True))
 
 

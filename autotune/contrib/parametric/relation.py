@@ -1,4 +1,4 @@
-"""Relations between knobs, which are known by their members alone, as the constraints that people write."""
+"""Relations between knobs, which are known by their tuples alone, as the constraints that people write."""
 
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -10,7 +10,7 @@ Members = frozenset[tuple[int, ...]]
 
 
 def constraints_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
-    """Terms that are all true of the members of a relation, and of no others; as few as there are to be found.
+    """Terms that are all true of the tuples of a relation, and of no others; as few as there are to be found.
 
     Args:
         knobs: Knobs whose values are numbers.

@@ -45,7 +45,7 @@ def write_open(opening: Opening, tied: TiedKnobs) -> str:
 
 
 def preface(opening: Opening, tied: TiedKnobs) -> str:
-    """What the script is, and what is not open in it, for a reader."""
+    """What the script is, and what is not open in it, for people."""
     author = opening.author
     opened = {knob.name for knob in tied.knobs if len(knob.values) > 1}
     fixed = ", ".join(f"{name} = {value}" for name, value in author.shown.items() if name not in opened)

@@ -11,7 +11,7 @@ INT, BOOL = "!smt.int", "!smt.bool"
 
 @dataclass
 class Region:
-    """The ops of a constraint in the making.
+    """The ops of a constraint under construction.
 
     Attributes:
         handles: Handles of what is given, by name.

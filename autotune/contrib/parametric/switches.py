@@ -13,7 +13,7 @@ HANDLES = re.compile(r"%\w+")
 
 @dataclass(frozen=True)
 class Hunk:
-    """A place where two scripts differ.
+    """A position where two scripts differ.
 
     Attributes:
         at: Position among the ops of the script that is shown.
@@ -33,7 +33,7 @@ class Switch:
     Attributes:
         knob: Name of the knob.
         values: Both values.
-        hunks: Places where the scripts of the two differ, in order.
+        hunks: Positions where the scripts of the two differ, in order.
     """
 
     knob: str
@@ -47,7 +47,7 @@ class Switch:
 
 
 def hunks_between(shown: Sequence[ScriptLine], other: Sequence[ScriptLine]) -> tuple[Hunk, ...] | None:
-    """Places where two scripts differ; `None` where ops are replaced, or what is there is used elsewhere."""
+    """Positions where two scripts differ; `None` where ops are replaced, or what is there is used elsewhere."""
     hunks = []
     for kind, begin, end, from_, to in SequenceMatcher(None, shown, other, autojunk=False).get_opcodes():
         if kind == "equal":
@@ -61,7 +61,7 @@ def hunks_between(shown: Sequence[ScriptLine], other: Sequence[ScriptLine]) -> t
 
 
 def is_whole(lines: Sequence[ScriptLine]) -> bool:
-    """Tell whether lines hold whole ops: every bracket that is opened is closed."""
+    """Return whether lines hold whole ops: every bracket that is opened is closed."""
     depth = 0
     for letter in "".join(part for line in lines for part in line.parts):
         depth += (letter == "{") - (letter == "}")

@@ -1,4 +1,4 @@
-"""Ties between open knobs: what they may be together, found by asking about configs, and told in few constraints."""
+"""Ties between open knobs: what they may be together, found by asking about configs, and written as few constraints."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ class Tie:
     members: Members
 
     def allows(self, config: Numbers) -> bool:
-        """Tell whether a config, as values in the order of the knobs, is among them."""
+        """Return whether a config, as values in the order of the knobs, is among them."""
         return tuple(config[place] for place in self.places) in self.members
 
 

@@ -38,5 +38,5 @@ def read_address(location: str) -> URL:
 
 
 def libpq_options(url: URL) -> dict[str, object]:
-    """What the driver is told besides a URL."""
+    """Arguments of the driver besides a URL."""
     return {name: value for name, value in PATIENCE.items() if name not in url.query}

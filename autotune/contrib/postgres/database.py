@@ -24,7 +24,7 @@ from autotune.store.room import Pause
 
 T = TypeVar("T")
 BATCH = 500  # trials of one transaction of a copy
-OPENING = place("autotune opens a store")  # lock of whoever makes tables
+OPENING = place("autotune opens a store")  # lock for creating tables
 
 
 class Database:
@@ -76,7 +76,7 @@ class Database:
         return TableLog(self, name, self.ids([name])[name], key)
 
     def _create(self, name: str) -> None:
-        with suppress(DuplicatedStudyError):  # somebody was quicker
+        with suppress(DuplicatedStudyError):  # another process was faster
             self.server.patiently(lambda: self.storage.create_new_study([StudyDirection.MINIMIZE], name))
 
 
@@ -111,7 +111,7 @@ class TableLog:
         return read_entries(connection, self.study, self._key, self._last)
 
     def add(self, record: FrozenTrial, is_known: Callable[[Sequence[LogEntry]], bool]) -> None:
-        """Record a finished trial, unless it is there: where a connection was lost nobody knows what the server did."""
+        """Record a finished trial, unless it is there: after a lost connection that is unknown."""
 
         def write(connection: Connection) -> None:
             lock_study(connection, self.study)

@@ -1,4 +1,4 @@
-"""A server that is away or full: who needs it waits, if there is somebody to tell, and asks again."""
+"""A server that is away or full: calls are retried, as long as a pause is given."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -44,7 +44,7 @@ def state_of(error: DBAPIError) -> str | None:
 
 
 def is_away(error: DBAPIError) -> bool:
-    """Tell whether an error goes away when the server comes back or has room again."""
+    """Return whether an error goes away when the server comes back or has room again."""
     state = state_of(error)
     if state is None:
         return error.connection_invalidated or isinstance(error, OperationalError)

@@ -83,7 +83,7 @@ class Server:
                 raise
 
     def _connect(self) -> Connection:
-        """The connection; a new one takes the claims again, those that nobody else took meanwhile."""
+        """The connection; a new one takes the claims again, those that were not taken meanwhile."""
         if self._connection is None:
             connection = self._engine.connect().execution_options(**self._options)
             self._connection = connection

@@ -76,7 +76,7 @@ ATTRIBUTES, SYSTEM_ATTRIBUTES = (
 OPTUNA = frozenset({"studies", "trials", "version_info", "alembic_version"})  # that Optuna's databases have
 
 # Statements of every trial, made once: that is half of the time of one. Id, number and an attribute of trials, those
-# without it too; those of a study behind an id; the row of a study, for nobody else to lock.
+# without it too; those of a study behind an id; the row of a study, exclusively.
 ATTRIBUTE = select(TRIALS.c.trial_id, TRIALS.c.number, ATTRIBUTES.c.value_json).select_from(
     TRIALS.outerjoin(ATTRIBUTES, and_(ATTRIBUTES.c.trial_id == TRIALS.c.trial_id, ATTRIBUTES.c.key == bindparam("key")))
 )
@@ -94,7 +94,7 @@ def study_ids(connection: Connection) -> dict[str, int]:
 
 
 def lock_study(connection: Connection, study: int) -> None:
-    """Let nobody else add to a study before this transaction ends, as Optuna does; so ids grow as trials appear."""
+    """Keep others from adding to a study before this transaction ends, as Optuna does; so ids grow as trials appear."""
     connection.execute(LOCK, {"study": study})
 
 

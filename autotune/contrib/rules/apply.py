@@ -60,7 +60,7 @@ def rewrite(module: ir.Module, rules: Rules) -> tuple[ir.Module, Rewriting]:
 
 
 def may_fire(book: RuleBook, module: ir.Module) -> bool:
-    """Tell whether a module has all ops that some pattern asks for."""
+    """Return whether a module has all ops that some pattern asks for."""
     there = every_name(module)
     return any(there.issuperset(names_in(pattern)) for pattern in book.patterns)
 
@@ -121,7 +121,7 @@ class Driver:
                 raise RuleError(f"rules must end after {self.most} firings, the last were {last}; drop one")
 
     def _step(self, pattern: Pattern) -> bool:
-        """Let a pattern fire once; tells whether it did."""
+        """Let a pattern fire once; returns whether it did."""
         count = len(self.firings)
         try:
             apply_greedily(self.module, pattern.compiled(), self._config)

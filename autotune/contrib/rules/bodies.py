@@ -37,14 +37,14 @@ def read_by_place(op: ir.Operation, value: ir.Value) -> int | None:
 
 
 def is_whole(op: ir.Operation, number: int) -> bool:
-    """Tell whether an operand of a structured op is read element by element as the result is written."""
+    """Return whether an operand of a structured op is read element by element as the result is written."""
     maps = indexing_maps(op)
     rank = maps[-1].n_dims
     return dimensions(maps[number]) == dimensions(maps[-1]) == list(range(rank))
 
 
 def computes_by_element(op: ir.Operation, name: ir.Attribute) -> bool:
-    """Tell whether an op on tensors is one operation on elements of its inputs, in their order, all of one shape."""
+    """Return whether an op on tensors is one operation on elements of its inputs, in their order, all of one shape."""
     wanted = ir.StringAttr(name).value
     if op.name in NAMED:
         return NAMED[op.name] == wanted and isinstance(op.results[0].type, ir.RankedTensorType)
@@ -74,7 +74,7 @@ def known_number(value: ir.Value) -> float | None:
 
 
 def same_number(found: float | None, wanted: float) -> bool:
-    """Tell whether a number is another, to the sign of a zero."""
+    """Return whether a number is another, to the sign of a zero."""
     return found is not None and found == wanted and str(found) == str(wanted)
 
 
@@ -137,7 +137,7 @@ def undoes(op: ir.Operation, other: ir.Operation) -> ir.Value | None:
 
 
 def is_same_along_rows(op: ir.Operation, value: ir.Value) -> bool:
-    """Tell whether a value of an element-wise body is the same for all elements along the last dimension."""
+    """Return whether a value of an element-wise body is the same for all elements along the last dimension."""
     place = read_by_place(op, value)
     if place is None:
         return maker(value) is not None and known_number(value) is not None
@@ -165,7 +165,7 @@ def shifted(op: ir.Operation) -> ir.Value | None:
 
 
 def takes_off_rows(op: ir.Operation) -> bool:
-    """Tell whether an op takes from every row of its first input the row's own number in its second one."""
+    """Return whether an op takes from every row of its first input the row's own number in its second one."""
     inner = single(op)
     if inner is None or inner.name != "arith.subf" or len(op.operands) != TWO + 1:
         return False
@@ -175,7 +175,7 @@ def takes_off_rows(op: ir.Operation) -> bool:
 
 
 def is_row_maximum(op: ir.Operation) -> bool:
-    """Tell whether an op gives the maximum of every row of its input, starting from minus infinity."""
+    """Return whether an op gives the maximum of every row of its input, starting from minus infinity."""
     inner = single(op)
     if inner is None or inner.name not in ("arith.maximumf", "arith.maxnumf") or len(op.operands) != TWO:
         return False
@@ -188,7 +188,7 @@ def is_row_maximum(op: ir.Operation) -> bool:
 
 
 def compares_places(op: ir.Operation) -> bool:
-    """Tell whether a generic op without inputs writes, as a number, whether the two places of an element are equal."""
+    """Return whether a generic op without inputs writes an identity matrix, by comparing its two indices."""
     if len(op.operands) != 1 or [dimensions(amap) for amap in indexing_maps(op)] != [[0, 1]]:
         return False
     shape = op.results[0].type.shape
@@ -205,5 +205,5 @@ def compares_places(op: ir.Operation) -> bool:
 
 
 def is_used_once(op: ir.Operation) -> bool:
-    """Tell whether one op alone reads what an op gives."""
+    """Return whether one op alone reads what an op gives."""
     return sum(1 for result in op.results for _ in result.uses) == 1

@@ -63,7 +63,7 @@ def choose_rules(
 def race(
     payload: Payload, variants: Sequence[Partition], machine: Machine, seed: int, worker: Bench
 ) -> list[Samples | None]:
-    """Interleaved times of partitions of a payload, in some processes; `None` for who failed."""
+    """Interleaved times of partitions of a payload, in some processes; `None` for one that failed."""
     programs = tuple(default_candidate(parts, machine) for parts in variants)
     job = Job(payload, programs, machine, seed + 1, EFFORT)
     races = []

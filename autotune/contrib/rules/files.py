@@ -68,7 +68,7 @@ def rewriting_of(payload: Payload) -> Rewriting:
 
 
 def stands(payload: Payload) -> bool:
-    """Tell whether the process survives a payload's rules."""
+    """Return whether the process survives a payload's rules."""
     try:
         return not isinstance(reader().call(rewrite_here, bare(payload), READ_SECONDS), Evaluation)
     except AutotuneError:

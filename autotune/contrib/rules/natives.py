@@ -30,17 +30,17 @@ MOST_ELEMENTS = 1 << 24  # of a constant that is looked through
 
 
 def is_number(said: ir.Attribute, number: ir.Attribute) -> bool:
-    """Tell whether a constant is a number, or a tensor of it."""
+    """Return whether a constant is a number, or a tensor of it."""
     return number_of(said) == float(ir.FloatAttr(number).value)
 
 
 def is_zeros(value: ir.Value) -> bool:
-    """Tell whether a tensor is filled with zeros."""
+    """Return whether a tensor is filled with zeros."""
     return known_number(value) == 0.0
 
 
 def is_identity(value: ir.Value) -> bool:
-    """Tell whether a value is a matrix of ones on the diagonal and zeros beside it: a constant, or made of indices."""
+    """Return whether a value is an identity matrix: a constant, or computed from indices."""
     made_by = maker(value)
     if made_by is not None and made_by.name == "linalg.generic":
         return compares_places(made_by)
@@ -55,14 +55,14 @@ def is_identity(value: ir.Value) -> bool:
 
 
 def is_read_by_rows(op: ir.Operation, number: ir.Attribute) -> bool:
-    """Tell whether a product reads an operand as it is stored, (m, k) or (k, n), and writes (m, n)."""
+    """Return whether a product reads an operand as it is stored, (m, k) or (k, n), and writes (m, n)."""
     place = ir.IntegerAttr(number).value
     maps = [dimensions(amap) for amap in indexing_maps(op)]
     return place in (0, 1) and maps[2] == [0, 1] and maps[place] == ([0, 2], [2, 1])[place]
 
 
 def are_alike(op: ir.Operation, other: ir.Operation) -> bool:
-    """Tell whether two products differ in their operands alone."""
+    """Return whether two products differ in their operands alone."""
     product = all(each.name.startswith("linalg.") and linalg.isa_contraction_op(each) for each in (op, other))
     maps, others = map(str, indexing_maps(op)), map(str, indexing_maps(other))
     types = [v.type for v in op.operands] == [v.type for v in other.operands]

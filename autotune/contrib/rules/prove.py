@@ -62,7 +62,7 @@ def guilty(payload: Payload, rewriting: Rewriting, machine: Machine, seed: int, 
 
 
 def run_plain(payload: Payload, text: str, machine: Machine, seed: int, worker: Bench) -> Evaluation:
-    """What becomes of the plain lowering of a text beside a payload's oracle."""
+    """The outcome of the plain lowering of a text beside a payload's oracle."""
     job = Job(payload, (Candidate(None, PLAIN, text),), machine, seed, ONCE)
     (found,) = worker.evaluate(job, BUDGET_SECONDS)
     return found

@@ -139,7 +139,7 @@ def fault_of(op: ir.Operation) -> str | None:
 
 
 def is_written(op: ir.Operation) -> bool:
-    """Tell whether an op of a pattern is in the part that writes."""
+    """Return whether an op of a pattern is in the part that writes."""
     return op.parent is not None and op.parent.operation.name == REWRITE
 
 

@@ -61,7 +61,7 @@ def check_regress(checks: int, listener: Listener = SILENT) -> list[Figure]:
 
 
 def judge_checks(same: Counter[str], slower: Counter[str], much: Counter[str]) -> list[Figure]:
-    """What became of checks, by verdict: of the same program, of one 5 % and of one 10 % slower."""
+    """The outcome of checks, by verdict: of the same program, of one 5 % and of one 10 % slower."""
     alarms, passed = sum(same[verdict] for verdict in ALARMS), slower["ok"] + slower["faster"]
     beside = f"{verdicts_of(same)}; beside other work"
     return [

@@ -43,7 +43,7 @@ class Emulator:
 
 @dataclass(frozen=True)
 class EmulatedRun:
-    """What became of a program.
+    """The outcome of a program.
 
     Attributes:
         output: Bytes it wrote.

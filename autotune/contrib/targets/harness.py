@@ -13,7 +13,7 @@ def c_harness(name: str, arguments: Sequence[Argument], layout: ImageLayout) -> 
     Args:
         name: Name of the function, and of its header.
         arguments: Arguments of the function.
-        layout: Places of their arrays.
+        layout: Positions of their arrays.
     """
     pointers = ",\n       ".join(
         f"({'' if a.role in WRITTEN else 'const '}{C_TYPES[a.dtype]} *)(image + {offset})"

@@ -56,14 +56,14 @@ class ImageLayout:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of the images of a call, one for each case, in order."""
+    """The outcome of the images of a call, one for each case, in order."""
 
     call: EmulatedCall
     images: tuple[bytes, ...]
 
 
 def lay_out(arguments: Sequence[Argument]) -> ImageLayout:
-    """Give every array its place: aligned, a fence before and after it."""
+    """Give every array an offset: aligned, a fence before and after it."""
     offsets, end = [], 0
     for argument in arguments:
         offsets.append(end + FENCE_BYTES)

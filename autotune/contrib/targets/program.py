@@ -55,7 +55,7 @@ class TargetProgram:
 
 @dataclass(frozen=True)
 class TargetCheck:
-    """What became of a program under an emulator.
+    """The outcome of a program under an emulator.
 
     Attributes:
         payload: Name of the payload.

@@ -44,7 +44,7 @@ class TargetReport:
 
     Attributes:
         target: The machine.
-        check: What became of it under the emulator.
+        check: Outcome under the emulator.
         loops: The hot loop of every task.
     """
 

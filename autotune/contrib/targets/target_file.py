@@ -137,7 +137,7 @@ def target_of(found: Mapping[str, Any]) -> Target:
 
 
 def check_keys(found: Mapping[str, Any]) -> None:
-    """Refuse another format, a key that is missing, and one that nobody reads.
+    """Refuse another format, a key that is missing, and one that is unknown.
 
     Raises:
         ValueError: A key is wrong.

@@ -130,7 +130,7 @@ def tune_for(
 
 
 def is_predicted(task: Task, family: Family, machine: Machine) -> bool:
-    """Tell whether a family's model knows something of a task."""
+    """Return whether a family's model knows something of a task."""
     return family.predicted_cycles(task, family.default(task, machine), machine, 1.0) > 0
 
 
@@ -189,7 +189,7 @@ class ModelSearch:
 
 
 def notes_of(tasks: Sequence[TaskPrediction]) -> list[str]:
-    """What a reader must know of a search by models, a sentence each."""
+    """Notes on a search by models, a sentence each."""
     silent = [task.task for task in tasks if task.best is None]
     said = ["nothing was measured: these are predictions of llvm-mca and of the model of caches, for data in order"]
     if silent:

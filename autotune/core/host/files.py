@@ -1,4 +1,4 @@
-"""Files that somebody else may have made: regular, of bounded size, opened without waiting for anybody.
+"""Files that others may have made: regular, of bounded size, opened without waiting for anybody.
 
 A FIFO would wait for ever, a device such as ``/dev/zero`` would never end. What is wrong is an `OSError` whose
 ``strerror`` says it, as for a file that is not there.
@@ -59,7 +59,7 @@ def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[A
 
 
 def open_at_once(path: str, flags: int) -> int:
-    """Open as `open` does, but wait for nobody to write."""
+    """Open as `open` does, but do not wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -39,7 +39,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def has_unit() -> bool:
-    """Tell whether this processor has a matrix unit for bf16 and int8."""
+    """Return whether this processor has a matrix unit for bf16 and int8."""
     return cpu_flags().issuperset(FLAGS)
 
 
@@ -56,7 +56,7 @@ def ask_for_tiles() -> bool:
 
 
 def are_emulated() -> bool:
-    """Tell whether the environment asks for emulated tiles.
+    """Return whether the environment asks for emulated tiles.
 
     Raises:
         MachineError: The environment asks for something else.

@@ -1,6 +1,6 @@
 """Pages that large arrays lie on: of 2 MiB where the kernel gives such on request and the run does not want small ones.
 
-A choice of the run, the same for every contender: `AUTOTUNE_PAGES=small` in the environment.
+A choice of the run, the same for every entry: `AUTOTUNE_PAGES=small` in the environment.
 """
 
 import mmap
@@ -36,7 +36,7 @@ def pages_of_run(enabled: Path = ENABLED) -> Pages:
 
 
 def gives_huge_pages(enabled: Path = ENABLED) -> bool:
-    """Tell whether the kernel backs memory by huge pages where it is asked to."""
+    """Return whether the kernel backs memory by huge pages where it is asked to."""
     try:
         return "[never]" not in enabled.read_text()
     except OSError:

@@ -67,12 +67,12 @@ def allow_reading(*paths: str | Path) -> None:
 
 
 def named_paths() -> tuple[str, ...]:
-    """The files and folders that `allow_reading` was told."""
+    """The files and folders given to `allow_reading`."""
     return tuple(_named)
 
 
 def readable() -> Readable:
-    """What a process in the sandbox may read, by what this process has imported and was told."""
+    """What a process in the sandbox may read, by what this process has imported and allowed."""
     code = code_of(tuple(sys.path), len(sys.modules))
     return Readable((*code.paths, *named_paths()), code.listed)
 
@@ -137,7 +137,7 @@ def loaded_paths() -> Iterator[str]:
             continue
         try:
             around, file = [str(path) for path in getattr(module, "__path__", ())], getattr(module, "__file__", None)
-        except Exception:  # somebody else's module, which may answer anything
+        except Exception:  # another module, which may answer anything
             continue
         if isinstance(file, str):
             around = [*around, os.path.dirname(os.path.realpath(file))] if around else [file]
@@ -145,11 +145,11 @@ def loaded_paths() -> Iterator[str]:
 
 
 def is_below(path: str, folders: dict[str, None]) -> bool:
-    """Tell whether a path is one of some folders, or lies in one."""
+    """Return whether a path is one of some folders, or lies in one."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def is_shared(folder: str) -> bool:
-    """Tell whether a folder holds all that a user, or everybody, has: no rule may be about such a one."""
+    """Return whether a folder holds all that a user, or everybody, has: no rule may be about such a one."""
     path, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
     return path in ("/", home, os.path.realpath(tempfile.gettempdir())) or home.startswith(f"{path}/")

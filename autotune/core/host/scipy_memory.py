@@ -8,7 +8,7 @@ SCIPY_BYTES = 400 << 20  # of address space that scipy.stats and its OpenBLAS ta
 
 @cache
 def check_room() -> None:
-    """Raise unless scipy can be loaded; whoever is about to use a part of it asks first.
+    """Raise unless scipy can be loaded; called before a part of it is used.
 
     Raises:
         MemoryError: The limit of this process is too near.

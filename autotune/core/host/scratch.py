@@ -1,7 +1,7 @@
 """Temporary folders: gone when they close, or, after their process was killed, when the next one is made there.
 
 A process that is killed cannot clean up. It holds a lock on its folder while it lives, which the system drops with it:
-a folder that nobody holds is swept away.
+a folder without a lock is removed.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Files of tensors (safetensors) as memory: mapped where they lie, so that what nobody reads takes none."""
+"""Files of tensors (safetensors) as memory: mapped where they lie, so that what is not read takes none."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Facts of a program, as plain data: its ops and what they touch, its producers and readers, the values it takes."""
+"""Facts of a program, as plain data: its ops and what they touch, its producers and consumers, the values it takes."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ class Edge:
 
     Attributes:
         producer: Number of the op that makes it.
-        reader: Number of the op that reads it.
+        reader: Number of the consumer.
         why_apart: Why the two are not computed together; empty where they are.
     """
 

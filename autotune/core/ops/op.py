@@ -249,7 +249,7 @@ class Op:
 
     Attributes:
         nest: Loops of the op.
-        reader: Position, among the task's ops, of one that reads its result.
+        reader: Position, among the task's ops, of a consumer of its result.
         operand: Number of the operand it is there.
         contraction: Sizes and layout, if the op is a contraction with loops in the order (batch,) m, n, k.
         filled: Number of the operand that is filled with a constant first, its destination; `None` if there is none.
@@ -367,7 +367,7 @@ class Op:
         return tuple(step for step in self.body for _ in step.dtypes)
 
     def does(self, *names: str) -> bool:
-        """Tell whether the body holds all of these steps."""
+        """Return whether the body holds all of these steps."""
         return set(names) <= {step.name for step in self.body}
 
 
@@ -401,7 +401,7 @@ class ProgramOp(Op):
 
 
 def is_floating(step: BodyOp) -> bool:
-    """Tell whether a step is one floating-point operation an element."""
+    """Return whether a step is one floating-point operation an element."""
     known = step.name.startswith(("arith.", "math.")) and step.name not in UNCOUNTED and not step.nested
     return known and any(kind.startswith(("f", "bf")) for kind in step.dtypes)
 

@@ -62,7 +62,7 @@ def product_loops(op: Op) -> tuple[list[int], list[int], list[int], list[int]]:
 
 
 def is_matrix_product(op: Op) -> bool:
-    """Tell whether an op is a product of two matrices, perhaps of a batch of them; no matrix with a vector."""
+    """Return whether an op is a product of two matrices, perhaps of a batch of them; no matrix with a vector."""
     if not op.multiplies:
         return False
     batch, m, n, _ = product_loops(op)
@@ -70,7 +70,7 @@ def is_matrix_product(op: Op) -> bool:
 
 
 def vectorizes(op: Op) -> bool:
-    """Tell whether an op's operands are read along its loops alone, and what it reduces is combined by one operation.
+    """Return whether an op's operands are read along its loops alone, and what it reduces is combined by one operation.
 
     Windows (``i + k``), strides (``2 * i``), the first element of several, and reductions of several values at once,
     such as argmax, are not.
@@ -102,14 +102,14 @@ def lanes_of(op: Op) -> Lanes | None:
 
 
 def stores_columns(kernel: Operand, lane: int, rows: Sequence[int]) -> bool:
-    """Tell whether a kernel is a weight of rows that are summed, and of columns along the lane."""
+    """Return whether a kernel is a weight of rows that are summed, and of columns along the lane."""
     loops = kernel.loops
     along = len(loops) > 1 and loops[-1] == lane and loops[-2] != (rows[-1] if rows else None)
     return along and kernel.held == "weight"
 
 
 def sums_columns(op: Op, lane: int) -> bool:
-    """Tell whether an op reduces what lies side by side along a loop that is written: a pool, a row times a matrix."""
+    """Return whether an op reduces along a loop while its vectors lie along another: a pool, a row times a matrix."""
     if any(each.growing for each in op.operands) or op.outputs[0].shape[-1] < FEWEST_COLUMNS:
         return False
     whole = [each.loops for each in op.operands[:-1] if len(each.indices) == len(op.nest.iterators)]
@@ -129,7 +129,7 @@ def turned_loop(op: Op) -> int | None:
 
 
 def sums_products(op: Op) -> bool:
-    """Tell whether an op multiplies its two inputs, and adds that to what was there."""
+    """Return whether an op multiplies its two inputs, and adds that to what was there."""
     if [step.name for step in op.body] != ["arith.mulf", "arith.addf"]:
         return False
     product, total = op.body
@@ -155,7 +155,7 @@ def lane_of(op: Op) -> int | None:
 
 
 def computes_simply(op: Op) -> bool:
-    """Tell whether an op's body is scalar ops, and what it reduces is combined by one of them."""
+    """Return whether an op's body is scalar ops, and what it reduces is combined by one of them."""
     if not op.gives or not all(step.name.startswith(SCALAR) and not step.nested for step in op.body):
         return False
     loops = len(op.nest.iterators)
@@ -165,25 +165,25 @@ def computes_simply(op: Op) -> bool:
 
 
 def runs_along(operand: Operand, lane: int) -> bool:
-    """Tell whether an operand's last dimension, and no other, goes with a loop, by ones; or none does."""
+    """Return whether an operand's last dimension, and no other, goes with a loop, by ones; or none does."""
     factors = [index.factor(lane) for index in operand.indices]
     return all(factor == 0 for factor in factors[:-1]) and (not factors or factors[-1] in (0, 1))
 
 
 def reads_along_loops(operand: Operand) -> bool:
-    """Tell whether each dimension of an operand is one loop of its own, or always its first element."""
+    """Return whether each dimension of an operand is one loop of its own, or always its first element."""
     loops = [loop for loop in operand.loops if loop is not None]
     others = [index for index in operand.indices if index.loop is None]
     return len(set(loops)) == len(loops) and all(index.is_constant and not index.constant for index in others)
 
 
 def reads_whole(operand: Operand) -> bool:
-    """Tell whether an operand is read at its first element only along dimensions that have no other."""
+    """Return whether an operand is read at its first element only along dimensions that have no other."""
     return all(size == 1 for size, index in zip(operand.shape, operand.indices, strict=False) if index.is_constant)
 
 
 def combines(op: Op, number: int) -> bool:
-    """Tell whether a result of a reduction is what was there, combined with something by one operation."""
+    """Return whether a result of a reduction is what was there, combined with something by one operation."""
     there = len(op.inputs) + number
     by = op.maker(op.gives[number])
     if by is None or by.name not in COMBINES or there not in by.operands:
@@ -193,7 +193,7 @@ def combines(op: Op, number: int) -> bool:
 
 
 def reads_tensor(op: Op, value: int) -> bool:
-    """Tell whether a value in a body comes from an element of an input.
+    """Return whether a value in a body comes from an element of an input.
 
     Upstream's vectorizer makes vectors of all loops of those alone: a constant that is summed it adds once a tile.
     """
@@ -210,19 +210,19 @@ def reads_tensor(op: Op, value: int) -> bool:
 
 
 def counts_reduced(op: Op) -> bool:
-    """Tell whether an op computes with the count of a loop that it reduces."""
+    """Return whether an op computes with the count of a loop that it reduces."""
     counted = (int(step.value or 0) for step in op.body if step.name == "linalg.index")
     return any(op.nest.iterators[loop] == "reduction" for loop in counted)
 
 
 def gathers(op: Op) -> bool:
-    """Tell whether an op reads elements of tensors, at indices that are all loops' or such elements themselves."""
+    """Return whether an op reads elements of tensors, at indices that are all loops' or such elements themselves."""
     reads = [step for step in op.body if is_gathering(op, step)]
     return bool(reads) and all(is_known_place(op, value) for step in reads for value in step.operands[1:])
 
 
 def is_gathering(op: Op, step: BodyOp) -> bool:
-    """Tell whether a step reads an element of a tensor that is no constant."""
+    """Return whether a step reads an element of a tensor that is no constant."""
     if step.name != "tensor.extract" or step.nested:
         return False
     source = step.operands[0] - len(op.operands)
@@ -230,7 +230,7 @@ def is_gathering(op: Op, step: BodyOp) -> bool:
 
 
 def is_known_place(op: Op, value: int) -> bool:
-    """Tell whether a value is a constant, a loop's index, or an element of a tensor cast to an index."""
+    """Return whether a value is a constant, a loop's index, or an element of a tensor cast to an index."""
     by = op.maker(value)
     if by is not None and by.name in CASTS:
         by = op.maker(by.operands[0])
@@ -256,7 +256,7 @@ def periods_of(op: Op) -> tuple[int, ...]:
 
 
 def is_stencil(op: Op) -> bool:
-    """Tell whether an op computes each element from some that others read too, and is no vector as it is."""
+    """Return whether an op computes each element from some that others read too, and is no vector as it is."""
     if op.results != 1 or not computes_simply(op) or vectorizes(op):
         return False
     there = len(op.operands) - 1
@@ -268,7 +268,7 @@ def is_stencil(op: Op) -> bool:
 
 
 def uses_indices_well(op: Op, step: BodyOp) -> bool:
-    """Tell whether what a step takes of indices alone are conditions of selections, or makes more of it."""
+    """Return whether what a step takes of indices alone are conditions of selections, or makes more of it."""
     if step.name in INDICES and all(is_known(op, value) or is_number(op, value) for value in step.operands):
         return True
     known = [number for number, value in enumerate(step.operands) if is_known(op, value)]
@@ -276,7 +276,7 @@ def uses_indices_well(op: Op, step: BodyOp) -> bool:
 
 
 def is_known(op: Op, value: int) -> bool:
-    """Tell whether a value follows from the index of an element, by whole numbers alone."""
+    """Return whether a value follows from the index of an element, by whole numbers alone."""
     by = op.maker(value)
     if by is None or by.name not in INDICES:
         return False
@@ -284,13 +284,13 @@ def is_known(op: Op, value: int) -> bool:
 
 
 def is_number(op: Op, value: int) -> bool:
-    """Tell whether a value is a constant whole number."""
+    """Return whether a value is a constant whole number."""
     by = op.maker(value)
     return by is not None and by.name == "arith.constant" and not by.dtypes[0].startswith(("f", "bf"))
 
 
 def is_regular(index: Index) -> bool:
-    """Tell whether an index is a sum of loops, of such parts of them, and of what is left of such parts.
+    """Return whether an index is a sum of loops, of such parts of them, and of what is left of such parts.
 
     None of them goes backward: upstream cuts no such op into tiles.
     """
@@ -301,12 +301,12 @@ def is_regular(index: Index) -> bool:
 
 
 def is_linear(index: Index) -> bool:
-    """Tell whether an index is a sum of multiples of loops, none below zero."""
+    """Return whether an index is a sum of multiples of loops, none below zero."""
     return not index.parts and not goes_back(index)
 
 
 def goes_back(index: Index) -> bool:
-    """Tell whether a loop or a part counts less than none."""
+    """Return whether a loop or a part counts less than none."""
     return any(c < 0 for _, c in index.terms) or any(part.factor < 0 for part in index.parts)
 
 

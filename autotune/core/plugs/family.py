@@ -30,7 +30,7 @@ class Family(Protocol):
         ...
 
     def covers(self, task: Task) -> bool:
-        """Tell whether this family can schedule the task."""
+        """Return whether this family can schedule the task."""
         ...
 
     def space(self, task: Task, machine: Machine) -> Space:
@@ -53,7 +53,7 @@ class Family(Protocol):
         ...
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Tell what `build` takes for granted of the op: by default nothing, operands are as they are."""
+        """Return what `build` takes for granted of the op: by default nothing, operands are as they are."""
         return Rewrites()
 
     @property

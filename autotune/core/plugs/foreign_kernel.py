@@ -17,8 +17,8 @@ class MadeObject:
         symbol: Name of the function.
         code: Bytes of a relocatable object file of this host; of LLVM IR as text, where that is what it makes.
         sizes: Numbers that the function takes after its pointers, each an ``int64_t``.
-        maker: What made it, in a line.
-        source: Text that it was made of, for a reader.
+        maker: Generator of the code, in a line.
+        source: Text that it was made of, for people.
     """
 
     symbol: str

@@ -21,7 +21,7 @@ class GuardedFamily(Family):
     """A family of a plug-in, or of a file.
 
     Attributes:
-        family: The family as its author wrote it.
+        family: The family as it was written.
     """
 
     family: Family
@@ -47,7 +47,7 @@ class GuardedFamily(Family):
         return bool(self._given("asked", False))
 
     def covers(self, task: Task) -> bool:
-        """Tell whether it can schedule the task."""
+        """Return whether it can schedule the task."""
         return self._ask("covers", lambda: self.family.covers(task))
 
     def space(self, task: Task, machine: Machine) -> Space:
@@ -92,7 +92,7 @@ class GuardedFamily(Family):
         return self._ask("predicted_cycles", lambda: own(task, config, machine, in_l1))
 
     def _given(self, member: str, default: V) -> V:
-        """A member that may be left out by a family that does not inherit from `Family`."""
+        """A method that may be left out by a family that does not inherit from `Family`."""
         return cast(V, getattr(self.family, member, default))
 
     def _ask(self, method: str, call: Callable[[], T]) -> T:

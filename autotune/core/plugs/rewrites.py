@@ -30,7 +30,7 @@ class NeededRewrite:
     Attributes:
         name: Name of the rewrite.
         version: Version of the rewrite: it decides, with the script, which program a config becomes.
-        why: Purpose, for a reader.
+        why: Purpose, for people.
     """
 
     name: str

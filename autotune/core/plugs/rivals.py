@@ -42,7 +42,7 @@ class Rivals(Protocol):
 
         Args:
             names: Values of ``--backend``.
-            seconds: Seconds that making one task's code may take.
+            seconds: Seconds that generating one task's code may take.
         """
         ...
 

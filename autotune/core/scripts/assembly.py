@@ -89,7 +89,7 @@ class Step:
         tag: Tag of the ops that the step applies to.
         ops: Number of ops of the module that carry the tag.
         body: Transform ops on ``%op``, as `Family.build` gave them.
-        note: Family and config, for a reader.
+        note: Family and config, for people.
         rewrites: Rewrites of ours that are applied to the ops first.
         config: Value of every knob; an attribute of the task's sequence. Those that are tile sizes are ops in `body`.
         chosen: A user's own script, which is still to be written with what is chosen; `body` only tells it from others.
@@ -127,7 +127,7 @@ def write_step(
         config: Value of every knob of the family.
         machine: Host that the script is written for.
         alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
-        note: Note for a reader, such as `origin`.
+        note: Note for people, such as `origin`.
     """
     body, rewrites, ops = (
         family.build(task, config, machine),

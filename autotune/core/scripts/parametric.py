@@ -19,18 +19,18 @@ from autotune.core.space import Condition, Config, Constraint, Knob, Space, Valu
 
 FACT = "autotune."  # what the names of facts about the machine begin with
 FACTS = ("vector_registers", "lanes", "l1_bytes", "l2_bytes", "l3_bytes")
-MOST_TRIED = 200_000  # configs, before it is said that none obeys the constraints
-Taken = tuple[tuple[str, Value], ...]  # choices with the value that leads to a place in a script
+MOST_TRIED = 200_000  # configs, before it is said that none satisfies the constraints
+Taken = tuple[tuple[str, Value], ...]  # choices with the value that leads to a position in a script
 
 
 @dataclass(frozen=True)
 class Site:
-    """A place in a script.
+    """A position in a script.
 
     Attributes:
         line: Line in the user's file, from 1.
         column: Column there, from 1.
-        taken: Choices that must be made so for the place to be reached, the outermost first.
+        taken: Choices that must be made so for the position to be reached, the outermost first.
     """
 
     line: int
@@ -47,8 +47,8 @@ class OpenKnob:
         values: Values it may take; what is no number, truth value or string is spelled as in MLIR.
         attributes: The same as MLIR's text of the attribute that is selected.
         selected: Value that the script selects; `None` if it selects none.
-        sites: Places that it is declared at.
-        used: Choices that lead to a place where its value is read.
+        sites: Positions of its declarations.
+        used: Choices that lead to a use of its value.
         regions: Whether it chooses between regions of ``transform.tune.alternatives``, which are numbered from 0.
     """
 
@@ -79,7 +79,7 @@ class ScriptConstraint:
         number: Position among those of the script, in the order of the text.
         asserted: What must hold.
         results: What the op gives to the script.
-        site: Place of the op.
+        site: Position of the op.
     """
 
     number: int
@@ -164,7 +164,7 @@ class OpenScript:
         """What the script selects, and the first value of every other knob; others if a constraint wants it.
 
         Raises:
-            SpaceError: No config with what is selected obeys the constraints.
+            SpaceError: No config with what is selected satisfies the constraints.
         """
         space = self.space(machine)
         first = space.settled({knob.name: knob.first for knob in self.knobs})
@@ -212,12 +212,12 @@ def facts_of(machine: Machine) -> dict[str, Value]:
 
 
 def is_taken(taken: Taken, config: Config) -> bool:
-    """Tell whether a config leads to a place."""
+    """Return whether a config leads to a position."""
     return all(config[name] == value for name, value in taken)
 
 
 def obeys(constraint: ScriptConstraint, facts: Mapping[str, Value], config: Config) -> bool:
-    """Tell whether a config satisfies a constraint, or does not reach it. Division by zero breaks any."""
+    """Return whether a config satisfies a constraint, or does not reach it. Division by zero breaks any."""
     if not is_taken(constraint.site.taken, config):
         return True
     given = {**config, **facts}

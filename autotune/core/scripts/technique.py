@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 from autotune.core.space import Space, Value
 
-MOST_REPAIRS = 3  # knobs that may change besides, for a config without a technique to obey the constraints
+MOST_REPAIRS = 3  # knobs that may change besides, for a config without a technique to satisfy the constraints
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from math import prod
 from autotune.core.errors import SpaceError
 from autotune.core.space import Value
 
-GIVEN, CONSTANT, CHOOSE = "given", "constant", "choose"  # a name that somebody gives a value, a number, a choice
+GIVEN, CONSTANT, CHOOSE = "given", "constant", "choose"  # a name of a value, a number, a choice
 
 
 @dataclass(frozen=True)

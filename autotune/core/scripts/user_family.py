@@ -26,7 +26,7 @@ class OwnFamily(Family):
         tasks: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
         name: How records name it.
         fallback: No other family comes first.
-        matches: Tells whether the script's own matcher takes the op of a task; `None` where it has none.
+        matches: Returns whether the script's own matcher takes the op of a task; `None` where it has none.
     """
 
     opened: OpenScript
@@ -41,7 +41,7 @@ class OwnFamily(Family):
         return self.opened
 
     def covers(self, task: Task) -> bool:
-        """Tell whether the script is for the task."""
+        """Return whether the script is for the task."""
         if (task.tag == WHOLE) != self.script.whole or not fnmatchcase(task.tag, self.tasks):
             return False
         return self.matches is None or self.matches(task)

@@ -1,4 +1,4 @@
-"""How a search went: best so far, what became of the trials, what they cost."""
+"""How a search went: best so far, the outcome of the trials, what they cost."""
 
 from collections.abc import Callable
 from typing import Any

@@ -37,7 +37,7 @@ class Picture:
 
     Attributes:
         name: Name of its file, without an ending.
-        caption: Sentence on what a reader should see in it; stands for it where it cannot be seen.
+        caption: Sentence on what it shows; stands for it where it cannot be seen.
         figure: The figure, of the one size that all have.
     """
 

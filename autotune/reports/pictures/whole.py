@@ -69,7 +69,7 @@ def speedups(payload: str, tasks: Sequence[tuple[str, float]], baseline: str) ->
 
 
 def rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -> Figure:
-    """A call of each contestant, the fastest on top.
+    """A call of each entry, the fastest on top.
 
     Args:
         payload: Name of the payload.

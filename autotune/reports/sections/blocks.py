@@ -18,7 +18,7 @@ class TableCell:
         text: Text of the cell.
         value: Number that a column is sorted by; `None` sorts by the text.
         anchor: Id in the page that the text leads to; empty for none.
-        title: What a pointer that rests on the cell is told; empty for nothing.
+        title: Text that is shown when the pointer rests on the cell; empty for nothing.
     """
 
     text: str
@@ -112,7 +112,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Notes:
-    """Sentences that a reader must know."""
+    """Sentences of a note."""
 
     kind: ClassVar[str] = "notes"
     notes: Sequence[str]

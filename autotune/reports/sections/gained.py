@@ -136,7 +136,7 @@ def named(text: str, names: dict[str, str]) -> str:
 
 
 def rival_table(compared: RecordedComparison) -> DataTable:
-    """A row a contestant, the fastest first."""
+    """A row an entry, the fastest first."""
     rows = sorted(compared.rows, key=lambda row: row.seconds or float("inf"))
     heads = ("program", "time of a call", f"over {compared.ratio_to or 'nothing'}", "of the roof", "largest error")
     caption = "As autotune compare recorded it on this machine; brackets are 95 % intervals."
@@ -146,7 +146,7 @@ def rival_table(compared: RecordedComparison) -> DataTable:
 
 
 def rival_row(row: RecordedRow) -> TableRow:
-    """The cells of a contestant."""
+    """The cells of an entry."""
     cells = [
         TableCell(row.name, title=row.version),
         time_cell(row.seconds, span_of(row)) if row.seconds else TableCell(row.outcome),
@@ -158,12 +158,12 @@ def rival_row(row: RecordedRow) -> TableRow:
 
 
 def above(row: RecordedRow) -> str:
-    """What is written above a contestant: how much longer it takes, or its time where it is what others are over."""
+    """What is written above an entry: how much longer it takes, or its time where it is what others are over."""
     return duration(row.seconds) if row.name == OURS or row.ratio is None else times(row.ratio)
 
 
 def span_of(row: RecordedRow) -> str:
-    """A contestant's time with its interval; empty without one."""
+    """An entry's time with its interval; empty without one."""
     return f"{time_span(row.time)}, 95 % interval" if row.time is not None else ""
 
 

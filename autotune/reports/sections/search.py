@@ -33,8 +33,8 @@ def search_of(holdings: Holdings, names: Mapping[str, Mapping[str, str]], note: 
 
     Args:
         holdings: The trials.
-        names: Names of tasks for people, by payload and tag; a tag without one is told as well as it can be.
-        note: What a reader must know of these trials.
+        names: Names of tasks for people, by payload and tag; a tag without one is described as far as possible.
+        note: What must be known of these trials.
     """
     groups = [(str(payload), rows) for payload, rows in holdings.frame.groupby("payload", sort=False)]
     blocks: list[Block] = [Paragraph(note)] if note else []

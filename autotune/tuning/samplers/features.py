@@ -39,5 +39,5 @@ def feature_names(space: Space, features: Features, default: Config) -> tuple[st
 
 
 def is_ordered(knob: Knob) -> bool:
-    """Tell whether a knob's values lie on a line: integers, at least three."""
+    """Return whether a knob's values lie on a line: integers, at least three."""
     return len(knob.values) > 2 and all(type(value) is int for value in knob.values)

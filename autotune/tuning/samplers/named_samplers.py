@@ -4,7 +4,7 @@
     optunahub:samplers/auto_sampler             a package, whose one sampler is meant
     optunahub:samplers/auto_sampler:AutoSampler
 
-A package is fetched once, into OptunaHub's own cache, and its code runs here: it is for who names it to trust.
+A package is fetched once, into OptunaHub's own cache, and its code runs here: the user who names it must trust it.
 """
 
 import inspect
@@ -32,18 +32,18 @@ MOST_SAID = 200  # characters of what went wrong with a package
 
 
 def is_named(name: str) -> bool:
-    """Tell whether a name is that of a sampler of Optuna's, or of a package."""
+    """Return whether a name is that of a sampler of Optuna's, or of a package."""
     return is_optunas(name) or name.startswith(HUB)
 
 
 def is_optunas(name: str) -> bool:
-    """Tell whether a name is that of a sampler of Optuna that needs nothing but a seed, such as ``NSGAIISampler``."""
+    """Return whether a name is that of a sampler of Optuna that needs nothing but a seed, such as ``NSGAIISampler``."""
     found = getattr(optuna.samplers, name, None) if name in optuna.samplers.__all__ else None
     return is_sampler(found) and not needed_by(found) and "seed" in inspect.signature(found).parameters
 
 
 def is_sampler(thing: object) -> TypeGuard[type[BaseSampler]]:
-    """Tell whether a thing is a class of samplers."""
+    """Return whether a thing is a class of samplers."""
     return isinstance(thing, type) and issubclass(thing, BaseSampler)
 
 
@@ -122,7 +122,7 @@ def fetch(package: str) -> ModuleType:
         raise MachineError(
             f"package {package} of OptunaHub needs {error.name or error}, which is missing; install it"
         ) from error
-    except Exception as error:  # git, the network, and code of somebody else
+    except Exception as error:  # git, the network, and external code
         said = next((line for line in str(error).splitlines()[::-1] if line.strip()), type(error).__name__)
         why = one_line(said.strip())[:MOST_SAID]
         raise MachineError(f"package {package} of OptunaHub must be there to be fetched; {why}") from error

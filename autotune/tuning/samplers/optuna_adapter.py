@@ -1,4 +1,4 @@
-"""Samplers of Optuna as they are, asked for trials and told of them: CMA-ES, and any other that is given."""
+"""Samplers of Optuna as they are, which propose trials and learn from them: CMA-ES, and any other that is given."""
 
 import importlib.util
 import math
@@ -17,7 +17,7 @@ from autotune.tuning.samplers.sampler import Index
 
 
 class Asking:
-    """A sampler of Optuna that is asked for trials and told of them: each knob's position is a number on a line."""
+    """A sampler of Optuna behind our interface: the position of each knob's value is a number."""
 
     def __init__(self, counts: Sequence[int], sampler: BaseSampler, space: Mapping[str, BaseDistribution]) -> None:
         """Sample a space.
@@ -25,7 +25,7 @@ class Asking:
         Args:
             counts: Number of values of each knob.
             sampler: Optuna's sampler.
-            space: Distribution of the position of each knob with a choice, by the knob's place.
+            space: Distribution of the position of each knob with a choice, by the knob's position.
         """
         self.counts, self.space = tuple(counts), dict(space)
         self.study = optuna.create_study(sampler=sampler)

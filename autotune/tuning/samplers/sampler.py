@@ -1,6 +1,6 @@
 """Samplers: what to try next, before constraints and repeats are looked at. Optuna's, on studies in memory.
 
-A config is an `Index`: the position of every knob's value. Failures are told as a time beyond every real one.
+A config is an `Index`: the position of every knob's value. Failures are recorded as a time above every real one.
 """
 
 import random
@@ -18,7 +18,7 @@ from autotune.core.plugs.family import Family
 
 Index = tuple[int, ...]
 
-# Seconds a call told for a config that failed. TPE and CMA-ES only rank, so that any time beyond every real one
+# Seconds a call recorded for a config that failed. TPE and CMA-ES only rank, so that any time beyond every real one
 # means "worse than the worst"; Optuna's own FAIL state would be ignored, and the same corner proposed again.
 FAILED_SECONDS = 1e9
 
@@ -62,7 +62,7 @@ class Terrain:
 
     Attributes:
         counts: Number of values of each knob.
-        is_open: Whether a config obeys all constraints and was not asked for yet.
+        is_open: Whether a config satisfies all constraints and was not proposed yet.
         names: Names of the features.
         describe: Features of a config, in the order of `names`.
         lessons: Configs that were measured before, of other tasks.
@@ -144,7 +144,7 @@ class Uniform:
 
 
 class KnownSpaceTpe(TPESampler):
-    """TPE that is told its space, where Optuna's compares the distributions of all trials each time."""
+    """TPE that knows its space, where Optuna's compares the distributions of all trials each time."""
 
     space: dict[str, BaseDistribution]
 
@@ -157,7 +157,7 @@ class Tpe:
     """Multivariate tree-structured Parzen estimators (Bergstra et al., NeurIPS 2011), as Optuna has them.
 
     Every knob is a list of categories: that costs least; lines or integers were no better (docs/decisions/tuning.md).
-    A proposal is read from the sampler alone and what was told is added as finished trials: giving each parameter to
+    A proposal is read from the sampler alone and results are added as finished trials: giving each parameter to
     Optuna's trial costs as much as half of the sampling.
     """
 
@@ -179,7 +179,7 @@ class Tpe:
         lies = [self.begin(index) for index in under_way]
         trial = self.study.ask()
         wanted = trial.relative_params or {name: self.random.randrange(self.counts[int(name)]) for name in self.space}
-        for number in (trial.number, *lies):  # a proposal; what is told is what is remembered
+        for number in (trial.number, *lies):  # a proposal
             self.study.tell(number, state=TrialState.FAIL)
         return tuple(wanted.get(str(position), 0) for position in range(len(self.counts)))
 
@@ -202,7 +202,7 @@ class Tpe:
             self.forget()
 
     def forget(self) -> None:
-        """Start a new study with the best and the latest of what was told, so that asking stays cheap."""
+        """Start a new study with the best and the latest results, so that proposing stays cheap."""
         latest, earlier = self.told[-LATEST_KEPT:], self.told[:-LATEST_KEPT]
         best = sorted(earlier, key=lambda trial: trial.value or 0.0)[:BEST_KEPT]
         self.told = best + latest

@@ -1,8 +1,8 @@
-"""Which task gets the next trial: the one whose improvement promises most for the whole model.
+"""Which task gets the next trial: the one with the largest expected improvement of the whole model.
 
-A task promises count x (expected gain in seconds a call), the gain being guessed from its own results as in Ansor's
+The acquisition value of a task is count x (expected gain in seconds a call), estimated from its results as in Ansor's
 task scheduler (Zheng et al., OSDI 2020, section 6): what its best time fell by lately, and an optimistic bound that
-fades with the trials it has had. Two things differ: a time cannot fall below the task's roof, and the promise is
+fades with the trials it has had. Two things differ: a time cannot fall below the task's roof, and the value is
 divided by the square root of what a trial costs, between most gain a trial and most gain a second.
 
 Nothing is read but the results, in their order: a search that resumes from a store decides as it did before.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 # Weight of the recent past against the optimistic bound; Ansor's.
 RECENT = 0.2
-# Share of trials that go to the task with the fewest, whatever it promises.
+# Share of trials that go to the task with the fewest, whatever its acquisition value.
 EPSILON = 0.05
 # However near its roof a task seems, this part of its time may still be gained: roofs and times are measured.
 LEAST_ROOM = 0.02

@@ -62,7 +62,7 @@ def takes_lessons(name: str) -> bool:
 
 
 def lessons_from(folders: Sequence[Path], sampler: str) -> Lessons | None:
-    """What recorded spaces in some folders teach a sampler; `None` where it takes no lessons, or nothing reads them."""
+    """Transfer data for a sampler, from recorded spaces in folders; `None` where it uses none."""
     points = registered(LESSONS)
     if not takes_lessons(sampler) or SPACES not in points:
         return None
@@ -110,7 +110,7 @@ class Search:
     Attributes:
         rejected: Proposals that were turned down, by reason: ``duplicate``, ``constraint``.
         reason: Why the last config was asked for.
-        lessons: Number of configs of other tasks that the sampler learnt from beforehand.
+        lessons: Number of configs of other tasks that the sampler learned from beforehand.
         is_reckoned: Whether the family's arithmetic tells the sampler something beforehand.
     """
 
@@ -167,10 +167,10 @@ class Search:
         self._exhausted = False
 
     def ask(self, under_way: Sequence[Config] = ()) -> dict[str, Value] | None:
-        """The next config, never asked or told before; `None` when there is none left.
+        """The next config, never proposed or recorded before; `None` when there is none left.
 
         Args:
-            under_way: Configs that were asked for and will be told of later: others than near them are worth more.
+            under_way: Configs under evaluation: configs far from them are preferred.
         """
         for position, index in enumerate(self._first):
             if index not in self._seen:
@@ -191,7 +191,7 @@ class Search:
         return self._give(found) if found is not None else None
 
     def tell(self, config: Config, seconds: float | None, cost: float = 0.0, joules: float | None = None) -> None:
-        """Teach the sampler what became of a config, also one it never asked for, as when a search is resumed.
+        """Teach the sampler the outcome of a config, also one it never proposed, as when a search is resumed.
 
         Args:
             config: Value of every knob.
@@ -290,7 +290,7 @@ class Search:
         return tuple(knob.values.index(config[knob.name]) for knob in self._space.knobs)
 
     def _unravel(self, number: int) -> Index:
-        """The config at a place in the enumeration of all combinations, last knob fastest."""
+        """The config at a position in the enumeration of all combinations, last knob fastest."""
         index = []
         for knob in reversed(self._space.knobs):
             number, i = divmod(number, len(knob.values))

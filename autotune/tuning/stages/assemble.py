@@ -57,7 +57,7 @@ class Assembly:
         return Candidate(self.script, tail(self.threads), tagged, self.panels, kernels=self.kernels)
 
     def uses(self, choice: Choice) -> bool:
-        """Tell whether the script schedules the choice's task."""
+        """Return whether the script schedules the choice's task."""
         return choice.search.task.tag in self.tags
 
 
@@ -163,7 +163,7 @@ class WholeModel:
         return self.run.worker.evaluate(job, seconds=MODEL_SECONDS)
 
     def probe(self, choices: Sequence[Choice]) -> Evaluation:
-        """What becomes of the whole with these schedules."""
+        """The outcome of the whole with these schedules."""
         (ours,) = self.evaluate((self.candidate(choices),), PROBE_EFFORT)
         return ours
 
@@ -174,7 +174,7 @@ class WholeModel:
 
         Args:
             choices: Tasks with which the whole is not right.
-            ours: What became of it.
+            ours: Outcome of our program.
         """
         right: list[Choice] = []
         rest, notes = list(choices), list[str]()

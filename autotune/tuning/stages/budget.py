@@ -80,7 +80,7 @@ def fewest_steps(plan: "GreedyRelaxation", measured: Callable[[], Spent | None])
 
 
 def spent_by(plan: "GreedyRelaxation", allowed: Allowed, errors: Errors, seed: int) -> Spent | None:
-    """What the whole spends on inputs that nobody has seen; `None` where that is more than is allowed."""
+    """What the whole spends on unseen inputs; `None` where that is more than is allowed."""
     spent = max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH))
     if spent > allowed.room:
         return None
@@ -97,7 +97,7 @@ def rounding(choice: Choice) -> float:
 
 
 def is_rounded(choice: Choice) -> bool:
-    """Tell whether a choice rounds operands."""
+    """Return whether a choice rounds operands."""
     return rounding(choice) > 0
 
 

@@ -196,7 +196,7 @@ def pick_finalists(search: TaskSearch, default: Config, most: int) -> list[Trial
 def race(
     search: TaskSearch, candidates: list[Candidate], effort: Effort, worker: Bench, *, processes: int = 1
 ) -> list[Samples | None]:
-    """Interleaved times of candidates on data of another seed than the search's; `None` for who failed.
+    """Interleaved times of candidates on data of another seed than the search's; `None` for one that failed.
 
     Args:
         search: Search that the candidates are from.

@@ -33,11 +33,11 @@ class Forecast:
     raced: int = field(default=0)
 
     def search(self, left: float, searches: Sequence[TaskSearch]) -> None:
-        """Tell what is left of a search that still takes `left` seconds."""
+        """Return what is left of a search that still takes `left` seconds."""
         self.listener.forecast(left + self.tasks * FINALISTS_SECONDS + sum(PROOF), whole_seconds(searches))
 
     def race(self) -> None:
-        """Tell what is left when the finalists of another task begin to race."""
+        """Return what is left when the finalists of another task begin to race."""
         now = perf_counter()
         self.begun = self.begun or now
         each = (now - self.begun) / self.raced if self.raced else FINALISTS_SECONDS
@@ -45,7 +45,7 @@ class Forecast:
         self.raced += 1
 
     def prove(self, stage: int) -> None:
-        """Tell what is left when a stage of `PROOF` begins."""
+        """Return what is left when a stage of `PROOF` begins."""
         self.listener.forecast(sum(PROOF[stage:]), None)
 
 

@@ -24,7 +24,7 @@ class Start:
 
     Attributes:
         known: Recorded configs; each task starts from the nearest.
-        lessons: What recorded spaces teach samplers that model; `None` for nothing.
+        lessons: Transfer data for samplers with a model; `None` for nothing.
         least_floor: Relative differences below it are ties, however quiet the machine seems; `doctor --noise` keeps it.
         script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
     """

@@ -19,7 +19,7 @@ class BundleTarget:
 
     Attributes:
         folder: Folder to write to.
-        note: What becomes of the bundle that the folder asked for holds, a sentence; empty where it holds none.
+        note: The outcome of the bundle that the folder asked for holds, a sentence; empty where it holds none.
     """
 
     folder: Path
@@ -70,7 +70,7 @@ def samples_of(manifest: Manifest) -> tuple[list[float], list[float]]:
 
 
 def is_same_work(old: Manifest, new: Manifest) -> bool:
-    """Tell whether two bundles compute the same, as exactly, on the same machine."""
+    """Return whether two bundles compute the same, as exactly, on the same machine."""
     return (
         old.sha256[PAYLOAD] == new.sha256[PAYLOAD]
         and old.cases == new.cases
@@ -80,5 +80,5 @@ def is_same_work(old: Manifest, new: Manifest) -> bool:
 
 
 def is_faster(then: WinnerTime, now: WinnerTime, unsteady: str, floor: float) -> bool:
-    """Tell whether a recorded time is better by more than noise; always where the new one says nothing."""
+    """Return whether a recorded time is better by more than noise; always where the new one says nothing."""
     return bool(unsteady) or then.seconds.high * (1 + floor) < now.seconds.low

@@ -37,10 +37,10 @@ class Asked:
     reason: Reason | None = None
 
     def trial(self, found: Evaluation, *, task: str, number: int, family: str, twin: Trial | None) -> Trial:
-        """The trial of what became of it.
+        """The trial with an outcome.
 
         Args:
-            found: What became of it.
+            found: Outcome of the candidate.
             task: Tag of the task.
             number: Position in the task's search.
             family: Name of the family.
@@ -90,5 +90,5 @@ def identity_of(task: Task, family: Family, machine: Machine, space: Space, comp
 
 
 def unmade(error: KernelError) -> Evaluation:
-    """What becomes of a config whose code cannot be made."""
+    """The outcome of a config whose code cannot be made."""
     return Evaluation(cast(Outcome, error.outcome), diagnostic=str(error))

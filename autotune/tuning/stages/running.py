@@ -1,6 +1,6 @@
 """Searching all tasks of a payload: trials go where most time is to be gained, as many at once as there are slots.
 
-With one slot a trial is asked for when the last one is recorded, so that the same seed asks the same whoever resumes.
+With one slot a trial is proposed when the last one is recorded, so that a resumed run proposes the same configs.
 With several, results come in the order they come in: a sweep that is resumed learns all that is in the store first.
 """
 
@@ -77,7 +77,7 @@ class SearchRun:
         counted: Trials of the budget that are used up.
         evaluated: Trials that were compiled and run now.
         begun: Time when it began, in seconds of the performance counter.
-        under_way: Place of the search, and config, by the number of its job.
+        under_way: Position of the search, and config, by the number of its job.
         held: Trials that each search's sweep held when it began.
     """
 
@@ -119,7 +119,7 @@ class SearchRun:
         """Ask for as many configs as there are free slots."""
         while self.has_room() and (place := self.scheduler.choose()) is not None:
             search = self.searches[place]
-            if is_named(search.search.sampler_name):  # somebody else's, which may take a while
+            if is_named(search.search.sampler_name):  # external code, which may take a while
                 self.listener.stage(f"asking {search.search.sampler_name} for the next config of {search.task.tag}")
             asked = search.ask()
             if asked is None:
@@ -166,7 +166,7 @@ class SearchRun:
         )
 
     def learn_from_others(self) -> None:
-        """Learn what other tuners of the store ran meanwhile, so that whoever was fastest may be chosen."""
+        """Learn what other tuners of the store ran meanwhile, so that the fastest of all may be chosen."""
         for search, held in zip(self.searches, self.held, strict=True):
             search.learn_since(held)
 

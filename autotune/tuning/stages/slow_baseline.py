@@ -50,7 +50,7 @@ class TimedBaseline:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of its times must know, a sentence each."""
+        """Notes on its times, a sentence each."""
         if self.why_not:
             return (f"baseline {self.baseline.name} did not run ({self.why_not})",)
         if self.part == 1:

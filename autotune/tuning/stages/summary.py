@@ -214,14 +214,14 @@ def knobs_without_effect(trials: Sequence[Trial]) -> list[str]:
     """Knobs that made no difference to the code wherever trials differ in them alone.
 
     Args:
-        trials: Trials of one task; what they became is told by their fingerprints, and by those of duplicates' twins.
+        trials: Trials of one task; fingerprints say which are the same program.
     """
     names = sorted({name for trial in trials for name in trial.config})
     return [name for name in names if is_dead(name, trials)]
 
 
 def is_dead(knob: str, trials: Sequence[Trial]) -> bool:
-    """Tell whether every value of a knob led to the same code, in at least `ENOUGH` surroundings."""
+    """Return whether every value of a knob led to the same code, in at least `ENOUGH` surroundings."""
     became: dict[object, set[str]] = defaultdict(set)
     values: dict[object, set[Value]] = defaultdict(set)
     by_key = {trial.key: trial for trial in trials}
@@ -234,5 +234,5 @@ def is_dead(knob: str, trials: Sequence[Trial]) -> bool:
 
 
 def code_of(trial: Trial, by_key: Mapping[str, Trial]) -> str:
-    """What a trial became: the key of the one it is a duplicate of, or its own."""
+    """The program of a trial: the key of the one it is a duplicate of, or its own."""
     return by_key[trial.twin].key if trial.twin in by_key else trial.key

@@ -46,7 +46,7 @@ class TaskSearch:
         best_seconds: The fastest trial's seconds; `None` before the first success.
         watch: Time that the tuner itself spent.
         objective: What is minimised.
-        under_way: Configs that were asked for and not told of yet, by their keys.
+        under_way: Configs under evaluation, by their keys.
     """
 
     task: Task
@@ -146,9 +146,9 @@ class TaskSearch:
         return sum(self.watch.phases.values())
 
     def ask(self) -> Asked | Trial | None:
-        """The next config, to be evaluated and told of; or its trial, where there is one; `None` when none is left.
+        """The next config, to be evaluated and recorded; or its trial, where there is one; `None` when none is left.
 
-        Several may be asked for before any is told of: the search knows which are under way.
+        Several may be proposed before any is recorded: the search knows which are under way.
         """
         with self.watch.phase("ask"):
             self._catch_up()
@@ -180,7 +180,7 @@ class TaskSearch:
             return None
 
     def tell(self, asked: Asked, found: Evaluation) -> list[Trial]:
-        """Record what became of a config that was asked for.
+        """Record the outcome of a proposed config.
 
         Returns:
             The trial, and those of configs that write the same script and waited for it.
@@ -197,7 +197,7 @@ class TaskSearch:
             return trials
 
     def drop(self, asked: Asked) -> None:
-        """Give up a config that was asked for: whoever resumes will ask for it again."""
+        """Give up a proposed config: a resumed run will ask for it again."""
         if self.under_way.pop(asked.key, None) is not None:
             self.sweep.release(asked.key)
 
@@ -224,13 +224,13 @@ class TaskSearch:
             self._learn(trial, self.script_step(trial.config, alone=True).identity)
 
     def _catch_up(self) -> None:
-        """Learn what became of trials that other tuners worked on."""
+        """Learn the outcome of trials that other tuners worked on."""
         self.sweep.refresh()
         for key in [key for key in self._elsewhere if key in self.sweep.records]:
             self._learn(self.sweep.records[key], self._elsewhere.pop(key))
 
     def _learn(self, trial: Trial, body: str) -> None:
-        """Remember a trial, and tell the search what became of its config: what became of its twin, if it has one."""
+        """Remember a trial, and give the search its outcome, or that of its original where it is a duplicate."""
         self.trials.append(trial)
         self._learnt.add(trial.key)
         twin = self.sweep.records.get(trial.twin, trial)

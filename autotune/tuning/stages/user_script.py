@@ -31,7 +31,7 @@ from autotune.worker.loading.reading import (
 
 
 def own_script(payload: Payload, given: ScriptFile | None) -> ScriptFile | None:
-    """The script to tune: what somebody gives, else what the payload's own file holds; `None` for families."""
+    """The script to tune: the one given, else what the payload's own file holds; `None` for families."""
     return given or (ScriptFile(payload.name, payload.schedule) if payload.schedule else None)
 
 
@@ -67,7 +67,7 @@ def open_own(file: ScriptFile, tasks: str = "*") -> OwnFamily:
 
 @cache
 def matched_by(script: OpenScript, task: Task) -> bool:
-    """Tell whether a script's own matcher takes the op of a task."""
+    """Return whether a script's own matcher takes the op of a task."""
     match = Match(script.source, script.text, script.matcher, task.payload.text, task.tag)
     return script_apart(matches, match, script.source)
 

@@ -32,7 +32,7 @@ class KnownConfig:
         sizes: Trip counts of the task's loops.
         machine: Machine that the config won on.
         config: The config.
-        source: The bundle, for whoever wants to know.
+        source: The bundle that it is from.
     """
 
     family: str
@@ -44,7 +44,7 @@ class KnownConfig:
 
 
 def structure_of(task: Task, family: Family | None = None) -> str:
-    """What a task computes, but for its sizes: loops, operand layouts, dtypes, and how its members feed each other.
+    """What a task computes, without sizes: loops, operand layouts, dtypes, and how its ops use each other's results.
 
     Configs of a user's own script are compared with those of the same script alone: its hash is part of it.
     """
@@ -71,7 +71,7 @@ def describe_contraction(contraction: Contraction | None) -> str:
 
 
 def sizes_of(task: Task) -> tuple[int, ...]:
-    """Trip counts of all loops of a task, its members' included."""
+    """Trip counts of all loops of a task, those of all its ops included."""
     return (*task.nest.sizes, *(size for op in task.ops * task.is_group for size in op.nest.sizes))
 
 

@@ -19,11 +19,11 @@ from autotune.worker.worker import Worker
 
 @dataclass(frozen=True)
 class Workplace:
-    """Machine that is tuned for, and who measures on it.
+    """Machine that is tuned for, and what measures on it.
 
     Attributes:
         machine: Machine that candidates are tuned for.
-        searchers: Function that opens whoever evaluates candidates in the search, for as long as it takes.
+        searchers: Function that opens the evaluator of candidates in the search, for as long as it takes.
         benches: A bench a slot, the calmest first: a race is run on one of them, races of several tasks on all.
         another: Function that gives a bench on the same machine with a fresh process, for so many seconds a job.
         notes: Sentences on what is not as it was asked for.

@@ -35,7 +35,7 @@ class CoreClaim(Closing):
 
         Args:
             threads: Number of cores.
-            cores: Those that somebody has allotted, if so; then none is claimed.
+            cores: Those that were allotted, if any; then none is claimed.
         """
         global _claims  # noqa: PLW0603 - cores belong to the process
         self._is_closed = bool(cores)
@@ -72,7 +72,7 @@ def claim(threads: int) -> tuple[int, ...]:
 
 
 def own_folder() -> Path | None:
-    """This user's folder of locks; `None` where it cannot be made, or is somebody else's."""
+    """This user's folder of locks; `None` where it cannot be made, or is another user's."""
     folder = Path(tempfile.gettempdir()) / f"{PREFIX}{os.geteuid()}"
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""How quiet the machine is: who else uses it, and what to change for steadier times."""
+"""How quiet the machine is: what else uses it, and what to change for steadier times."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What enters a race, and its standing: plain data, told between the tuner and the processes that run it."""
+"""Entries of an interleaved measurement and their status: data between the tuner and the processes that run them."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -24,7 +24,7 @@ from autotune.worker.bench.verify import Verdict
 
 NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
 FAR = 4.0  # times the best so far; the call that is verified begins with cold caches, but is not four times as slow
-MOST_SAID = 200  # characters of an error that nobody expected
+MOST_SAID = 200  # characters of an unexpected error
 FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
 
@@ -36,7 +36,7 @@ class ReadyJob:
     Attributes:
         job: The job.
         bench: Testbench of its payload.
-        found: What became of each candidate so far.
+        found: The outcome of each candidate so far.
         right: Number of each candidate that is right, and its program.
     """
 
@@ -108,7 +108,7 @@ def multiplied(samples: Samples, scale: float) -> Samples:
 
 
 def is_hopeless(first_call: float, job: Job) -> bool:
-    """Tell whether the call that was verified took so long that no other need be made to know its place."""
+    """Return whether the call that was verified took so long that no other is needed to rank it."""
     return job.best_seconds is not None and first_call > max(FAR * job.best_seconds, LONG_CALL)
 
 

@@ -1,7 +1,7 @@
 """Fences: guard bytes around an array show whether a candidate wrote outside of it.
 
 An output that is verified lies between two fences of known bytes, in memory of its own; a sum over the words of every
-input tells whether one was written.
+input returns whether one was written.
 """
 
 from dataclasses import dataclass

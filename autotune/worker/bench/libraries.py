@@ -26,7 +26,7 @@ _expected: dict[tuple[int, int], Array] = {}  # by case and output
 
 
 def take_expected(part: ExpectedPart) -> None:
-    """Keep a stretch of an expected output; of one whose beginning another process was told, nothing."""
+    """Keep a stretch of an expected output; of one whose beginning went to another process, nothing."""
     key = (part.case, part.output)
     if part.start == 0:
         _expected[key] = np.empty(part.shape, part.values.dtype)
@@ -35,17 +35,17 @@ def take_expected(part: ExpectedPart) -> None:
 
 
 def enter_library(entry: Entry) -> Standing | None:
-    """Prepare a library, call it and verify what it gives; the process remembers it for its turns.
+    """Prepare a library, call it and verify what it gives; the process keeps it for its samples.
 
     Returns:
-        Outcome of the library; `None` if this process was not told all that is expected.
+        Outcome of the library; `None` if this process has not received all that is expected.
 
     Raises:
         TypeError: The entry is a program of ours.
     """
     if isinstance(entry.contender, Candidate):
         raise TypeError(f"{entry.name} must be a library")
-    warnings.simplefilter("ignore")  # nobody reads them but who asks why the process died
+    warnings.simplefilter("ignore")  # read only when the process died
     data = PayloadArrays(entry.payload, entry.seed, this_machine().pages)
     outputs = range(len(entry.payload.outputs))
     if any((case, output) not in _expected for case in range(len(data.cases)) for output in outputs):
@@ -57,7 +57,7 @@ def enter_library(entry: Entry) -> Standing | None:
 
 
 def admit(library: Comparator, data: PayloadArrays, expected: Sequence[Sequence[Array]]) -> tuple[Standing, Run | None]:
-    """A library's standing, and how to run it if it is right. Whatever it raises is its standing.
+    """A library's status, and how to run it if it is right. What it raises is its status.
 
     Args:
         library: The library.
@@ -75,7 +75,7 @@ def admit(library: Comparator, data: PayloadArrays, expected: Sequence[Sequence[
         return Standing("unsupported", diagnostic=str(error), version=version), None
     except MemoryError:
         raise  # the worker knows what to make of it
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # external code
         return Standing("failed", diagnostic=first_lines(f"{type(error).__name__}: {error}"), version=version), None
     standing = Standing(verdict.outcome, verdict.max_error, verdict.diagnostic, version, watch.phases["verify"])
     return standing, run_all(ready, data.cases) if verdict.outcome == "ok" else None

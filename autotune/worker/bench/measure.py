@@ -1,4 +1,4 @@
-"""Measuring: the only place that reads a clock for results.
+"""Measuring: the only module that reads a clock for results.
 
 A sample is the mean of enough calls, looped inside compiled code, to last about a millisecond. A reference kernel (or
 another candidate) runs between samples, so that drift of the machine shows and can be divided out. Low quantiles
@@ -129,7 +129,7 @@ def is_hopeless(times: Sequence[float], best_seconds: float) -> bool:
 
 
 def is_spent(effort: Effort, done: int, since: float) -> bool:
-    """Tell whether `done` samples, begun at time `since`, are enough.
+    """Return whether `done` samples, begun at time `since`, are enough.
 
     They are after `effort.seconds`, but not before `LEAST_SAMPLES` of them: one, if that took `SLOW_FACTOR` times as
     long.

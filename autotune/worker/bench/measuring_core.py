@@ -4,7 +4,7 @@ r"""The core that processes of a crew measure on, one at a time, and that nothin
     core 1   2 compiles | 1 measures            | 2 measures ...
                          \_ 2 moves to core 0    \_ 1 moves to core 0
 
-While nobody measures, all compile wherever there is room: a trial mostly compiles, and a core that waited for
+While nothing is measured, all compile wherever there is room: a trial mostly compiles, and a core that waited for
 measurements alone would be idle most of the time.
 """
 
@@ -41,7 +41,7 @@ class MeasuringCore:
 
     @property
     def others(self) -> tuple[int, ...]:
-        """CPUs that are left to all others while somebody measures."""
+        """CPUs that are left to all others while something is measured."""
         return self.cores[:-1]
 
     def enter(self, process: int) -> None:
@@ -58,7 +58,7 @@ class MeasuringCore:
 
     @contextmanager
     def hold(self, process: int) -> Iterator[None]:
-        """Give the core to a process alone, once nobody else has it, until the block ends."""
+        """Give the core to a process alone, once it is free, until the block ends."""
         with self._turn:
             self._give(process)
             try:

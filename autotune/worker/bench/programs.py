@@ -29,7 +29,7 @@ class OracleQuestion:
 
 
 def enter_program(entry: Entry) -> Standing:
-    """Compile one of our programs, call it once and verify what it gives; the process remembers it for its turns.
+    """Compile one of our programs, call it once and verify what it gives; the process keeps it for its samples.
 
     Raises:
         TypeError: The entry is a library's.

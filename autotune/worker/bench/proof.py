@@ -174,7 +174,7 @@ def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]
 
 
 def has_rows(argument: Argument) -> bool:
-    """Tell whether an argument is an output that has rows of several floating-point numbers."""
+    """Return whether an argument is an output that has rows of several floating-point numbers."""
     of_several = len(argument.shape) > 0 and argument.shape[-1] > 1
     return argument.role == "output" and of_several and argument.dtype in ("f16", "bf16", "f32", "f64")
 

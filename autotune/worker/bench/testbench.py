@@ -108,7 +108,7 @@ class Testbench(PayloadArrays):
 
     @property
     def hides_parts(self) -> str:
-        """Why results of a part of a program cannot be told from those it did not compute; empty if they can."""
+        """Why results of a part of a program look like those it did not compute; empty if they do not."""
         kept = [argument.name for argument in self.payload.written if argument.role == "state"]
         counted = [argument.name for argument in self.payload.written if argument.dtype.startswith("i")]
         said = [(kept, "keeps what was there before"), (counted, "holds whole numbers")]

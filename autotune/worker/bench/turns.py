@@ -34,7 +34,7 @@ class FirstTurn:
 
 
 def remember(name: str, run: Run | None, scale: float = 1.0) -> None:
-    """Keep how an entry is run, for its turns; `None` if it may not race. Its times are multiplied by `scale`."""
+    """Keep how an entry is run, for its samples; `None` if it may not race. Its times are multiplied by `scale`."""
     _entered.pop(name, None)
     if run is not None:
         _entered[name] = run, scale

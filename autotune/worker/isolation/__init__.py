@@ -1,1 +1,1 @@
-"""Isolated processes: started, talked to in data, limited, sandboxed, and told why they ended."""
+"""Isolated processes: started, talked to in data, limited, sandboxed, and explained when they end."""

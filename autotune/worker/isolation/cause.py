@@ -68,7 +68,7 @@ def name_of(exit_code: int) -> str:
 
 
 def ran_out(report: FaultReport | None) -> bool:
-    """Tell whether a process faulted on a null pointer that an allocation gave it.
+    """Return whether a process faulted on a null pointer that an allocation gave it.
 
     One of all the memory at once fails while most is free: the C library's last error tells.
     """

@@ -121,8 +121,8 @@ def start_keeping(handle: int, preload: Sequence[str]) -> "Popen[bytes]":
     """Start a process that keeps, a new Python: its memory lies elsewhere than that of the one before.
 
     Args:
-        handle: Descriptor that it is told over.
-        preload: Modules that it will be told to load.
+        handle: Descriptor of its requests.
+        preload: Modules that it will be asked to load.
     """
     # No process of `multiprocessing`: that would run the caller's script once more, to have its functions.
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import keep; keep({handle})"
@@ -131,7 +131,7 @@ def start_keeping(handle: int, preload: Sequence[str]) -> "Popen[bytes]":
 
 
 def keep(handle: int) -> None:
-    """Start and end processes as told over a descriptor, until the tuner is gone."""
+    """Start and end processes as requested over a descriptor, until the tuner is gone."""
     ask_for_tiles()  # first of all: what is granted here all its forks have
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)

@@ -10,8 +10,8 @@ the process goes on.
 
 Sources: Landlock, https://docs.kernel.org/userspace-api/landlock.html; capset(2).
 
-A list of what is allowed stays right when a kernel brings new calls: those are refused until somebody puts them here. A
-call that Linux had before 5.1 fails with ``EPERM``, a later one with ``ENOSYS``: who makes it then falls back, as on an
+A list of what is allowed stays right when a kernel brings new calls: those are refused until they are added here. A
+call that Linux had before 5.1 fails with ``EPERM``, a later one with ``ENOSYS``: its caller then falls back, as on an
 older kernel. Calls of the 32-bit and x32 interfaces, where numbers mean something else, fail too. The kernel cuts an
 ``int`` argument to 32 bits, so a condition on one compares these alone.
 
@@ -65,7 +65,7 @@ def raise_walls_around_programs(programs: tuple[str, ...]) -> tuple[Wall, ...]:
 
 
 def walls_that_stand(landlock: bool, seccomp: bool) -> tuple[Wall, ...]:
-    """The walls by name, of which it is told whether they stand."""
+    """The walls by name, whose state is reported."""
     raised: tuple[tuple[Wall, bool], ...] = (("landlock", landlock), ("seccomp", seccomp))
     return tuple(wall for wall, stands in raised if stands)
 
@@ -222,7 +222,7 @@ def argument_rules(process: int) -> tuple[ArgumentRule, ...]:
         ArgumentRule("tgkill", 0, (process,)),
         ArgumentRule("prlimit64", 0, (0,)),
         ArgumentRule("sched_setaffinity", 0, (0,)),
-        ArgumentRule("sendto", 4, (0,), (1 << 64) - 1),  # an address: only to who holds the other end
+        ArgumentRule("sendto", 4, (0,), (1 << 64) - 1),  # an address: only to the holder of the other end
         ArgumentRule("personality", 0, (INT,)),  # asks what it is
         ArgumentRule("madvise", 2, MADVISE),
         ArgumentRule("fcntl", 1, FCNTL),

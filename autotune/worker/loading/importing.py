@@ -30,7 +30,7 @@ def import_model(spec: str, folder: Path) -> None:
 
 
 def check_empty(folder: Path) -> None:
-    """Refuse a place that holds something else, before any work is done for it.
+    """Refuse a folder that holds something else, before any work is done for it.
 
     Raises:
         PayloadError: A file is there, or a folder that no importer wrote.

@@ -1,4 +1,4 @@
-"""Machine code in bundles: what was made on this account is told from untrusted code."""
+"""Machine code in bundles: what was made on this account is distinguished from untrusted code."""
 
 from collections.abc import Sequence
 from contextlib import suppress

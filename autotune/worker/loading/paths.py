@@ -1,7 +1,7 @@
 """Named: where payloads lie that the user named to a verb, by the hash of their text.
 
 A record, a bundle or a store, says what its payload was read from, and may be anybody's: that path is never opened.
-What is opened is a place that the user named before, on this account.
+What is opened is a path that the user named before, on this account.
 
     open_payload --remember--> file of lines "hash spec" --places_of, is_named--> known
 """
@@ -34,17 +34,17 @@ def remember(spec: str, sha256: str) -> None:
 
 
 def places_of(sha256: str) -> list[str]:
-    """Places of payloads that have a text of this hash, the one that was named last first."""
+    """Paths of payloads that have a text of this hash, the one that was named last first."""
     return list(dict.fromkeys(place for text, place in reversed(read_names()) if text == sha256))
 
 
 def is_named(spec: str) -> bool:
-    """Tell whether the user named this very file or folder."""
+    """Return whether the user named this very file or folder."""
     return os.path.abspath(spec) in (place for _, place in read_names())
 
 
 def read_names() -> list[tuple[str, str]]:
-    """Hash and place of every payload that was named, in order."""
+    """Hash and path of every payload that was named, in order."""
     try:
         text = read_file(names(), 2 * MOST_BYTES).decode(errors="replace")
     except OSError:

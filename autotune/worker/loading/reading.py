@@ -92,7 +92,7 @@ def read_apart(
         argument: Argument of the call.
         what: What is read, for the message.
         error: Class of the error where the process does not survive the text.
-        requirement: What it must, and what became of the process instead.
+        requirement: What it must, and the outcome of the process instead.
         seconds: Seconds that the call may take.
 
     Raises:
@@ -148,7 +148,7 @@ def open_place(spec: str) -> Payload:
 
 
 def is_folder(spec: str) -> bool:
-    """Tell whether an importer wrote a folder."""
+    """Return whether an importer wrote a folder."""
     return os.path.isfile(os.path.join(spec, DESCRIPTION))
 
 

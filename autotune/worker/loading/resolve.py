@@ -53,5 +53,5 @@ def as_recorded(payload: Payload, recorded: Payload) -> Payload:
 
 
 def is_same(payload: Payload, other: Payload) -> bool:
-    """Tell whether two payloads compute the same from the same arguments."""
+    """Return whether two payloads compute the same from the same arguments."""
     return payload.text == other.text and payload.arguments == other.arguments

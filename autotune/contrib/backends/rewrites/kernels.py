@@ -1,6 +1,6 @@
 """Tasks computed by code of others: on tensors an op stands for the call, on buffers it becomes the call.
 
-Before the script an op stands for the kernel (`stand_ins`). When buffers have their places it becomes a call of a
+Before the script an op stands for the kernel (`stand_ins`). When buffers are assigned it becomes a call of a
 function, which hands addresses on:
 
     %c = linalg.generic {autotune.kernel = "tag"} ins(%a, %b) outs(%empty)   ->   func.call @call_0(%a, %b, %c)
@@ -24,7 +24,7 @@ CALL = "__autotune_call_"
 
 
 def call_kernels(module: ir.Module, kernels: Sequence[ForeignKernel]) -> None:
-    """Make calls of the ops that stand for kernels, once every buffer has its place.
+    """Make calls of the ops that stand for kernels, once every buffer is assigned.
 
     The address of a buffer is taken in a function of its own, so that the buffer lives until the kernel returns.
 

@@ -72,7 +72,7 @@ def gather(grid: Grid, cores: int, size: float) -> float:
 
 
 def exchange(grid: Grid, cores: int, size: float) -> float:
-    """Give every core of a line another part of what they hold a part each of: at worst halves change places."""
+    """Give every core of a line another part of what they hold a part each of: at worst halves are swapped."""
     if cores < 2 or size <= 0:
         return 0.0
     return words(grid, size / 2) + (cores - 1) * grid.hop_cycles + grid.core_cycles

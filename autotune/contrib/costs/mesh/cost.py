@@ -76,7 +76,7 @@ class MeshProgramCost:
 
     @cached_property
     def space(self) -> Space:
-        """Stages, their places, and the loops that cores share."""
+        """Stages, their positions, and the loops that cores share."""
         return space_of(self.program, self.grid)
 
     def simulation(self, config: Config) -> Simulation:
@@ -141,7 +141,7 @@ class MeshProgramCost:
         return tuple(said)
 
     def to_json(self, config: Config) -> dict[str, Any]:
-        """The grid, and what became of the program on it."""
+        """The grid, and the outcome of the program on it."""
         simulation = self.simulation(config)
         return {
             "grid": asdict(self.grid),

@@ -78,7 +78,7 @@ def regions_for(program: MeshProgram, grid: Grid) -> list[tuple[int, int]]:
 
 
 def fits_grid(grid: Grid, rows: int, columns: int) -> bool:
-    """Tell whether so many regions have a core each."""
+    """Return whether so many regions have a core each."""
     return rows <= grid.rows and columns <= grid.columns
 
 

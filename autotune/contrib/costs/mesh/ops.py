@@ -152,7 +152,7 @@ def cost_of(
             cycles = way(grid, cores, size)
             phases.append(Phase(op.facts.number, move.kind, cycles, move.axis, cores, lines[1 - move.axis], size))
     for access in op.kept:
-        if access.gathered:  # rows that somebody holds are copied to whoever computes with them
+        if access.gathered:  # rows are copied from the core that holds them to those that compute with them
             for axis in AXES:
                 size = op.size(access) / parts[1 - axis]
                 cycles = broadcast(grid, lines[axis], size)

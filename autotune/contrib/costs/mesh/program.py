@@ -29,7 +29,7 @@ class MeshOp:
 
     @property
     def name(self) -> str:
-        """Name for people: kind, loops and place."""
+        """Name for people: kind, loops and position."""
         return f"{self.facts.kind}_{'x'.join(map(str, self.facts.sizes))}@{self.facts.number}"
 
     @property
@@ -91,7 +91,7 @@ class MeshUnit:
     """Ops that are not cut apart: an op with those that follow from it, or a layer.
 
     Attributes:
-        ops: Places of the ops in the program.
+        ops: Positions of the ops in the program.
         iteration: Which time this is, of ops that are run several times.
     """
 

@@ -69,7 +69,7 @@ class Simulation:
 
     @cached_property
     def stages(self) -> tuple[tuple[int, ...], ...]:
-        """Units of every stage, by their places in the program."""
+        """Units of every stage, by their positions in the program."""
         if self.mapping.balance == "time":
             weights = [self.body_cycles[unit.ops] for unit in self.program.units]
         else:
