@@ -16,6 +16,7 @@ from autotune.core.precision import (
     BF16,
     BF16X2,
     BF16X3,
+    BYTES,
     DOTS,
     INT8,
     INT16,
@@ -49,6 +50,11 @@ class Narrow(Family):
         return self.precision.name
 
     @property
+    def specific(self) -> int:
+        """Exact, it is before the families that multiply anything."""
+        return int(self.precision.exact)
+
+    @property
     def error(self) -> float:
         """How coarsely operands are rounded: ways to compute a task are compared by it."""
         return self.precision.error
@@ -66,7 +72,7 @@ class Narrow(Family):
     def covers(self, task: Task) -> bool:
         """A product of f32 with a weight, alone or the only one of a group that the families for f32 cover."""
         whole = task.contractions
-        if len(whole) != 1 or not self.takes(whole[0]) or task.grows:
+        if len(whole) != 1 or not self.takes(whole[0]) or task.grows or (self.precision.exact and self.lacking):
             return False
         index = next(number for number, op in enumerate(task.ops) if op.contraction)
         feeds = any(op.reader == index for number, op in enumerate(task.ops) if number and number != index)
@@ -75,7 +81,7 @@ class Narrow(Family):
     def takes(self, c: Contraction) -> bool:
         """Whether a contraction has the operands that can be rounded."""
         plain = c.constant_b and c.zeroed and not (c.batched or c.transposed_a or c.stored_b)
-        return plain and c.dtype == "f32" and c.k <= self.precision.most_k
+        return plain and c.dtype == ("i8" if self.precision.exact else "f32") and c.k <= self.precision.most_k
 
     def space(self, task: Task, machine: Machine) -> Space:
         """The knobs of the family for f32, those fixed that words leave no choice."""
@@ -155,3 +161,4 @@ NARROW_INT16, NARROW_BF16, NARROW_INT8 = Narrow(INT16), Narrow(BF16), Narrow(INT
 NARROW_BF16X2, NARROW_BF16X3 = Narrow(BF16X2), Narrow(BF16X3)
 TILED_BF16, TILED_BF16X2, TILED_BF16X3 = Narrow(TILE_BF16), Narrow(TILE_BF16X2), Narrow(TILE_BF16X3)
 TILED_INT8 = Narrow(TILE_INT8)
+NARROW_BYTES = Narrow(BYTES)

@@ -44,6 +44,7 @@ class Precision:
         chunk: Words whose products 32 bits can hold the sum of, whatever they are; sums then go on in f32. 0: all.
         parts: Values that an element is split into, each what those before leave of it.
         step: Words of a part come in multiples of so many, the last filled up with zeros.
+        exact: Operands are bytes as they are, and sums stay whole numbers.
     """
 
     name: str
@@ -57,6 +58,12 @@ class Precision:
     chunk: int = 0
     parts: int = 1
     step: int = 1
+    exact: bool = False
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether a row of A and a column of B have a step that values were rounded in."""
+        return self.most > 0 and not self.exact
 
     @property
     def element(self) -> str:
@@ -89,12 +96,16 @@ class Precision:
     def pack(self, b: Array) -> Array:
         """B (..., k, n) as words (..., words, n), each column rounded by itself."""
         *lead, k, n = b.shape
-        filled = np.zeros((*lead, self.part_words(k) * self.values, n), np.float32)
+        filled = np.zeros((*lead, self.part_words(k) * self.values, n), np.int8 if self.exact else np.float32)
         filled[..., :k, :] = b
         if not self.most:
             return np.concatenate([as_words(part, self.values) for part in self.split(filled)], axis=-2)
-        scale, rounded = self.quantise(filled)
-        words = [as_words(rounded, self.values), scale.view(np.int32)]
+        if self.exact:
+            words = [as_words(filled, self.values)]
+            rounded = filled
+        else:
+            scale, rounded = self.quantise(filled)
+            words = [as_words(rounded, self.values), scale.view(np.int32)]
         if self.shift:
             words.append((-self.shift * rounded.astype(np.int32).sum(axis=-2, keepdims=True)).astype(np.int32))
         unused = self.words(k) - sum(part.shape[-2] for part in words)
@@ -131,6 +142,8 @@ BF16 = Precision("bf16", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16)
 BF16X2 = Precision("bf16x2", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16**2, parts=2)
 BF16X3 = Precision("bf16x3", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16**3, parts=3)
 INT8 = Precision("int8", 4, 2, (1 << 31) // (256 * 127), "avx512_vnni", 0.5 / 127, most=127, shift=128)
+# Bytes as they are, all sums exact.
+BYTES = Precision("bytes", 4, 1, (1 << 31) // (256 * 128), "avx512_vnni", 0.0, most=127, shift=128, exact=True)
 # By the matrix unit: words in steps of a tile's, int8 with a sign in both operands, the scale in a step of its own.
 TILE_BF16 = Precision("tile_bf16", 2, 0, 1 << 30, "amx_bf16", BF16.error, step=ROWS)
 TILE_BF16X2 = Precision("tile_bf16x2", 2, 0, 1 << 30, "amx_bf16", BF16X2.error, parts=2, step=ROWS)
@@ -138,7 +151,7 @@ TILE_BF16X3 = Precision("tile_bf16x3", 2, 0, 1 << 30, "amx_bf16", BF16X3.error, 
 TILE_INT8 = Precision("tile_int8", 4, ROWS, (1 << 31) // (128 * 127), "amx_int8", INT8.error, most=127, step=ROWS)
 VECTORS = (BF16X3, BF16X2, INT16, BF16, INT8)  # the nearest to f32 first
 TILES = (TILE_BF16X3, TILE_BF16X2, TILE_BF16, TILE_INT8)
-PRECISIONS = {precision.name: precision for precision in (*VECTORS, *TILES)}
+PRECISIONS = {precision.name: precision for precision in (*VECTORS, *TILES, BYTES)}
 
 
 def precision_named(name: str) -> Precision:

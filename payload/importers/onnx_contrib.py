@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
+from payload.importers.onnx_qlinear import QUANTISED
 from payload.importers.onnx_transformers import (
     attention,
     embed_norm,
@@ -184,6 +185,7 @@ CONTRIB: dict[tuple[str, str], Rewrite] = {
     (MICROSOFT, "Attention"): attention,
     (MICROSOFT, "MultiHeadAttention"): multi_head_attention,
     (MICROSOFT, "RotaryEmbedding"): rotary,
+    **{(MICROSOFT, op): rewrite for op, rewrite in QUANTISED.items()},
     ("", "SimplifiedLayerNormalization"): simple_norm,
     ("", "SkipLayerNormalization"): skip_norm,
 }

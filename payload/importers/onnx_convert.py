@@ -33,6 +33,7 @@ from payload.importers.onnx_nodes import facts_of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_phases import write_phases
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
+from payload.importers.onnx_quantised import is_quantised, write_in_integers
 from payload.importers.onnx_runtime import ask_runtime
 from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
@@ -67,6 +68,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: reading it")
     model, weights = read_model(path, sizes)
     graph = model.graph
+    quantised = is_quantised(graph)
+    in_real = write_in_integers(model, weights) if quantised else []
     fold_constants(model, weights)
     write_steps(model, weights)
     weights |= take_weights(graph)
@@ -78,7 +81,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
     say_stage(f"importing {path.name}: computing what it gives, by ONNX's own reference")
-    recorded = ask_reference(model, weights, inputs)
+    recorded = ask_reference(model, weights, inputs, wide=not quantised)
     say_stage(f"importing {path.name}: computing what it gives, by ONNX Runtime where that is installed")
     results, oracle = ask_runtime(path, model, weights, inputs, recorded)
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
@@ -100,6 +103,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         importer="onnx",
         oracle=oracle,
         versions=versions_of("torch-mlir", "onnx", "onnxruntime", "numpy"),
+        notes=tuple(f"{node} is computed in real numbers between its roundings" for node in in_real),
     )
     described = with_outputs(described, [output.name for output in graph.output])
     keep = partial(keep_model, path, sizes)

@@ -14,6 +14,7 @@ from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_contrib import CONTRIB
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
 from payload.importers.onnx_origins import OWN, mark_origins, origins_of, qualified, take_origin, take_origins
+from payload.importers.onnx_qlinear import LINEAR
 from payload.importers.onnx_recurrent import RECURRENT
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_softmax import ROWS
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-OTHERWISE = {**RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
+OTHERWISE = {**LINEAR, **RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
 OLDEST = 15  # version of operators that torch-mlir lowers, and that the reference computes rightly
 NEWEST = 20  # version of ONNX's operators where a model imports none of them
 

@@ -69,4 +69,5 @@ def start_value(op: ir.Operation) -> float:
     fill = fill_of(op.operands[-1])
     if fill is None or not is_constant(fill.operands[0]):
         return 0.0
-    return float(ir.FloatAttr(fill.operands[0].owner.attributes["value"]).value)
+    value = fill.operands[0].owner.attributes["value"]
+    return float(value.value if isinstance(value, ir.IntegerAttr) else ir.FloatAttr(value).value)

@@ -97,7 +97,8 @@ class Dots:
         """The sums over words from the first one on, up to the last."""
         parts = tile[: sum(row == 0 for row, _, _ in tile)]
         zero = splat(0, "f32" if not self.precision.most else "i32")
-        starts = [self.load_b(index(values + 1), part) if self.precision.shift else zero for part in parts]
+        first_sums = index(values + self.precision.is_scaled)
+        starts = [self.load_b(first_sums, part) if self.precision.shift else zero for part in parts]
         loop = scf.ForOp(first, last, index(1), starts * (len(tile) // len(parts)))
         with ir.InsertionPoint(loop.body):
             found = list(loop.inner_iter_args)
@@ -115,7 +116,7 @@ class Dots:
     def store(self, tile: list[Part], totals: list[ir.Value], values: int, *, added: bool = False) -> None:
         """Write the results that sums give, or add them to what is there."""
         parts = tile[: sum(row == 0 for row, _, _ in tile)]
-        is_scaled = self.precision.most > 0
+        is_scaled = self.precision.is_scaled
         scales = {part[1]: self.as_numbers(self.load_b(index(values), part)) for part in parts} if is_scaled else {}
         for (row, start, count), total in zip(tile, totals, strict=True):
             place = [index(row), index(start)]

@@ -55,6 +55,11 @@ def first_of(whole: ir.Value, count: int) -> ir.Value:
     return vector.extract_strided_slice(vector_of(count, str(kind.element_type)), whole, [0], [count], [1])
 
 
+def signed_byte(value: int) -> ir.Attribute:
+    """The bits of a byte."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(8), value - 256 if value > 127 else value)
+
+
 def call_intrinsic(name: str, results: list[ir.Type], *operands: ir.Value) -> list[ir.Value]:
     """The results of one of LLVM's intrinsics."""
     attributes = {
@@ -83,6 +88,9 @@ class Rounding:
     def write(self) -> None:
         """All of it, at the insertion point."""
         (rows, k), (_, words) = shape_of(self.source), shape_of(self.words)
+        if self.precision.exact:
+            self.copy_bytes(rows, k)
+            return
         loop = scf.ForOp(index(0), index(rows), index(1))
         with ir.InsertionPoint(loop.body):
             row, values = loop.induction_variable, words - self.precision.extra
@@ -98,6 +106,34 @@ class Rounding:
                 inverse = arith.divf(self.number(self.precision.most), largest)
                 steps = vector.broadcast(vector_of(LANES, "f32"), arith.select(is_zero, self.number(0.0), inverse))
             self.round_row(row, k, steps)
+            scf.yield_([])
+
+    def copy_bytes(self, rows: int, k: int) -> None:
+        """The rows of bytes as words of bytes without a sign."""
+        count = LANES * self.precision.values
+        shift = arith.constant(
+            kind := vector_of(count, "i8"), ir.DenseElementsAttr.get_splat(kind, signed_byte(self.precision.shift))
+        )
+
+        def copied(row: ir.Value, column: ir.Value, part: int) -> None:
+            source = vector.load(vector_of(part, "i8"), self.source, [row, column])
+            if part < count:
+                zeros = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, signed_byte(0)))
+                source = vector.insert_strided_slice(source, zeros, [0], [1])
+            words = vector.bitcast(vector_of(LANES, "i32"), arith.addi(source, shift))
+            place = arith.divui(column, index(self.precision.values))
+            vector.store(first_of(words, -(-part // self.precision.values)), self.words, [row, place])
+
+        outer = scf.ForOp(index(0), index(rows), index(1))
+        with ir.InsertionPoint(outer.body):
+            row, whole = outer.induction_variable, k // count * count
+            if whole:
+                inner = scf.ForOp(index(0), index(whole), index(count))
+                with ir.InsertionPoint(inner.body):
+                    copied(row, inner.induction_variable, count)
+                    scf.yield_([])
+            if whole < k:
+                copied(row, index(whole), k - whole)
             scf.yield_([])
 
     def number(self, value: float) -> ir.Value:

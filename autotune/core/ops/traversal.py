@@ -36,7 +36,8 @@ def contraction_of(op: Op) -> Contraction | None:
     if a_loops not in (plain_a, turned_a) or b_loops not in (plain_b, turned_b):
         return None
     a, stored, c = op.operands
-    if c_loops != [*b, *m, *n] or not (a.dtype == c.dtype == "f32" and stored.dtype in WIDENED):
+    is_real = a.dtype == c.dtype == "f32" and stored.dtype in WIDENED
+    if c_loops != [*b, *m, *n] or not (is_real or is_of_bytes(op)):
         return None
     return Contraction(
         m=op.sizes[m[0]],
@@ -46,10 +47,17 @@ def contraction_of(op: Op) -> Contraction | None:
         transposed_a=a_loops == turned_a,
         transposed_b=b_loops == turned_b,
         batched=bool(b),
+        dtype=a.dtype,
         constant_b=stored.held == "weight" and not b,
         zeroed=c.is_filled and c.start == 0.0 and c.is_own,
-        stored_b=stored.dtype if stored.dtype != "f32" else "",
+        stored_b=stored.dtype if stored.dtype != a.dtype else "",
     )
+
+
+def is_of_bytes(op: Op) -> bool:
+    """Tell whether a contraction is one of signed bytes, summed in 32 bits."""
+    steps = [step.name.removeprefix("arith.") for step in op.body]
+    return [each.dtype for each in op.operands] == ["i8", "i8", "i32"] and steps == ["extsi", "extsi", "muli", "addi"]
 
 
 def product_loops(op: Op) -> tuple[list[int], list[int], list[int], list[int]]:

@@ -1,0 +1,366 @@
+"""Products of quantised ONNX models: sums of whole numbers, and what is done to each in the end.
+
+    (x - zx) (w - zw)   ->   x w' + c r - zx sums(w') ..     w' bytes without zero points, c = 0 where they fit
+
+Sums of columns and the bias are one number a column, known before any call. Products whose weight is known are summed
+in 32 bits, which hold all of them; others, and convolutions by groups, in f32, where it holds every sum exactly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.onnx_integer_windows import Image, as_rows, padded, window_of
+from payload.importers.onnx_integers import FLOAT, HIGH, INT32, LOW, Bytes, Ending, FixedWeight, Scaled, rounded
+from payload.importers.onnx_nodes import NodeWriter, of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+    from payload.importers.onnx_quantised import IntegerWriter
+
+EXACT = 2**24  # f32 holds every whole number up to here
+SUMS = 2**31 - 1  # 32 bits hold every whole number up to here
+PLANES = 4  # dimensions of an image
+CLOSE = 1e-5  # how far the scale of a bias may be from that of the product, relative
+
+
+@dataclass(frozen=True)
+class ProductWriter:
+    """Writes the nodes of one product.
+
+    Attributes:
+        held: The model.
+        writer: Takes the nodes.
+    """
+
+    held: "IntegerWriter"
+    writer: NodeWriter
+
+    def give(
+        self,
+        found: str,
+        ending: Ending,
+        shape: Sequence[int],
+        image: Image | None = None,
+    ) -> None:
+        """Hold a result (rows, n) in its shape; with channels last if it has an image's."""
+        y = ending.output
+        self.held.done.update(node.output[0] for node in ending.nodes)
+        if image is not None:
+            placed = replace(image, name=self.writer.reshape(found, *image.shape))
+            if ending.scale is None:
+                self.held.images[y] = placed
+            else:
+                self.held.bytes[y] = Bytes(f"{y}_bytes", ending.shift, placed)
+            return
+        if ending.scale is None:
+            self.writer.reshape(found, *shape, into=y)
+        else:
+            self.held.bytes[y] = Bytes(self.writer.reshape(found, *shape, into=f"{y}_bytes"), ending.shift)
+
+    def sums(self, rows: str, whole: Array, zero: int, bias: Array) -> str:
+        """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias."""
+        k = whole.shape[0]
+        middle = np.zeros(whole.shape[1], np.int64)
+        if whole.min(initial=0) < LOW or whole.max(initial=0) > HIGH:
+            middle = whole.min(axis=0) - LOW
+        stored = whole - middle
+        name = self.held.add_weight(f"{self.writer.stem}_weight", stored.astype(np.int8))
+        total = self.writer.add("MatMulInteger", rows, name)
+        fixed = bias - zero * stored.sum(axis=0) - middle * zero * k
+        if middle.any():
+            ones = self.held.add_weight(f"{self.writer.stem}_ones", np.ones((k, 1), np.int8))
+            of_rows = self.writer.add("MatMulInteger", rows, ones)
+            columns = self.held.add_weight(f"{self.writer.stem}_middle", middle.astype(np.int32)[None])
+            total = self.writer.add("Add", total, self.writer.add("Mul", of_rows, columns))
+        if fixed.any():
+            total = self.writer.add(
+                "Add", total, self.held.add_weight(f"{self.writer.stem}_fixed", fixed.astype(np.int32))
+            )
+        return total
+
+    def dynamic_sums(self, rows: str, whole: Array, zero: int | str, columns: Array) -> str:
+        """Sums of bytes (m, k) less a zero point, perhaps one of the call, times a weight (k, n).
+
+        Args:
+            rows: The bytes.
+            whole: The weight.
+            zero: The zero point.
+            columns: Sums of the weight that the zero point of the call is multiplied by, (n,) or (m, n).
+        """
+        nothing = np.zeros(whole.shape[1], np.int64)
+        if isinstance(zero, int):
+            return self.sums(rows, whole, zero, nothing)
+        total = self.sums(rows, whole, 0, nothing)
+        name = self.held.add_weight(f"{self.writer.stem}_columns", columns.astype(np.int32))
+        return self.writer.add("Sub", total, self.writer.add("Mul", zero, name))
+
+    def end(self, total: str, scale: Array, ending: Ending, bias: Array | None = None) -> str:
+        """Whole numbers (.., n) in steps of a product, as what follows has them: real, or bytes."""
+        real = self.writer.add("Cast", total, to=FLOAT)
+        if ending.scale is not None and bias is None:
+            steps = self.scaled(real, scale / ending.scale, "factor")
+            return rounded(self.writer, steps, ending)
+        found = self.scaled(real, scale, "scale")
+        if bias is not None:
+            found = self.writer.add("Add", found, self.held.add_weight(f"{self.writer.stem}_bias", bias))
+        if ending.scale is not None:
+            return rounded(self.writer, self.writer.add("Div", found, self.writer.real(ending.scale)), ending)
+        for op, limit in (("Max", ending.low), ("Min", ending.high)):
+            found = self.writer.add(op, found, self.writer.real(limit)) if np.isfinite(limit) else found
+        return found
+
+    def scaled(self, real: str, factor: Array, what: str) -> str:
+        """Real numbers times one factor, or one for each column."""
+        if factor.size == 1:
+            return self.writer.add("Mul", real, self.writer.real(np.float32(factor.reshape(()))))
+        return self.writer.add(
+            "Mul", real, self.held.add_weight(f"{self.writer.stem}_{what}", factor.astype(np.float32))
+        )
+
+
+def multiply(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+    """MatMul of what is held in bytes, by a weight or by the same."""
+    a, b = node.input
+    if a not in held.scaled or a not in held.facts.shapes:
+        return False
+    if b in held.fixed and held.fixed[b].whole.ndim == 2 and len(held.facts.shapes[a]) > 0:
+        return by_weight(held, writer, node, held.fixed[b])
+    if b in held.scaled:
+        return by_bytes(held, writer, node)
+    return False
+
+
+def gemm(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+    """Gemm of what is held in bytes, by a weight."""
+    a, b, *c = (name for name in node.input if name)
+    if a not in held.scaled or b not in held.fixed or of(node, "transA", 0) or of(node, "alpha", 1.0) != 1.0:
+        return False
+    if c and of(node, "beta", 1.0) != 1.0:
+        return False
+    weight = held.fixed[b]
+    if of(node, "transB", 0):
+        axis = 1 - weight.axis % 2 if weight.scale.size > 1 else 1
+        weight = FixedWeight(weight.whole.T, weight.scale, axis)
+    return by_weight(held, writer, node, weight, c[0] if c else "")
+
+
+def by_weight(
+    held: "IntegerWriter", writer: NodeWriter, node: "NodeProto", weight: FixedWeight, bias: str = ""
+) -> bool:
+    """A product of bytes by a weight (k, n)."""
+    x, (k, n) = held.scaled[node.input[0]], weight.whole.shape
+    added = bias_of(held, bias, x.scale * weight.scale, n)
+    if not weight.along(1) or added is None or not fits(x.most, weight.whole, added):
+        held.left.append(node.doc_string)
+        return False
+    shape = held.facts.shapes[node.input[0]]
+    rows = held.natural(writer, x.bytes)
+    flat = rows if len(shape) == 2 else writer.reshape(rows, prod(shape[:-1]), k)
+    total = ProductWriter(held, writer).sums(flat, weight.whole, x.zero, added)
+    ending = held.ending_of(node.output[0])
+    found = ProductWriter(held, writer).end(total, x.scale * weight.scale, ending, real_bias(held, bias))
+    ProductWriter(held, writer).give(found, ending, [*shape[:-1], n])
+    return True
+
+
+def bias_of(held: "IntegerWriter", name: str, scale: Array, count: int) -> Array | None:
+    """A bias in steps of the product, (n,); zeros where it is real or there is none, `None` where it is in others."""
+    if not name or (name in held.known and held.known[name].dtype == np.float32):
+        return np.zeros(count, np.int64)
+    if name not in held.fixed:
+        return None
+    bias = held.fixed[name]
+    if not np.allclose(bias.scale, scale, rtol=CLOSE, atol=0) or bias.whole.size not in (1, count):
+        return None
+    return np.broadcast_to(bias.whole.reshape(-1), (count,)).copy()
+
+
+def real_bias(held: "IntegerWriter", name: str) -> Array | None:
+    """A bias that is real; `None` if there is none."""
+    found = held.known.get(name)
+    return found.reshape(-1) if name and found is not None and found.dtype == np.float32 else None
+
+
+def fits(most: int, whole: Array, bias: Array) -> bool:
+    """Tell whether 32 bits hold all sums of a product with a weight (k, n) and its bias, in any order of them."""
+    return bool((np.abs(whole).sum(axis=0) * 2 * max(most, HIGH + 1) + np.abs(bias)).max(initial=0) < SUMS)
+
+
+def by_bytes(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+    """A product of two tensors in bytes: in f32, as many steps of the sum at once as it holds exactly."""
+    a, b = (held.scaled[name] for name in node.input)
+    shapes = [held.facts.shapes.get(name) for name in node.input]
+    result = held.facts.shapes.get(node.output[0])
+    if result is None or not all(shapes) or min(len(shape or []) for shape in shapes) < 2:
+        return False
+    k = (shapes[0] or [])[-1]
+    most = EXACT // (a.most * b.most)
+    sides = [centred(writer, each, held.natural(writer, each.bytes)) for each in (a, b)]
+    ending = held.ending_of(node.output[0])
+    if k <= most:
+        total = writer.add("MatMul", *sides)
+    else:
+        parts = [exact_part(writer, sides, first, min(first + most, k)) for first in range(0, k, most)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = writer.add("Add", total, part)
+    found = ProductWriter(held, writer).end(total, np.array([a.scale * b.scale]), ending)
+    ProductWriter(held, writer).give(found, ending, result)
+    return True
+
+
+def centred(writer: NodeWriter, held: Scaled, name: str) -> str:
+    """Bytes less their zero point, in f32."""
+    real = writer.add("Cast", name, to=FLOAT)
+    return writer.add("Sub", real, writer.real(held.zero)) if held.zero else real
+
+
+def exact_part(writer: NodeWriter, sides: Sequence[str], first: int, last: int) -> str:
+    """The sum over some steps of a product, as int32."""
+    a, b = (
+        writer.add("Slice", side, writer.numbers(first), writer.numbers(last), writer.numbers(axis))
+        for side, axis in zip(sides, (-1, -2), strict=True)
+    )
+    return writer.add("Cast", writer.add("MatMul", a, b), to=INT32)
+
+
+def convolve(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+    """Conv of what is held in bytes: windows as rows of a product; by groups, in f32 where it is exact."""
+    x, w, *rest = node.input
+    if x not in held.scaled or w not in held.fixed or x not in held.facts.shapes:
+        return False
+    source, weight, bias = held.scaled[x], held.fixed[w], next(iter(rest), "")
+    scale, shape, count = source.scale * weight.scale, held.facts.shapes[x], weight.whole.shape[0]
+    added = bias_of(held, bias, scale, count)
+    columns = weight.whole.reshape(count, -1).T
+    if added is None or not weight.along(0) or not fits(source.most, columns, added):
+        held.left.append(node.doc_string)
+        return False
+    window = window_of(node, weight.whole.shape[2:], shape[2:])
+    if of(node, "group", 1) > 1 or len(shape) != PLANES or window is None:
+        return convolve_exactly(held, writer, node, added)
+    image = padded(writer, held.image_of(writer, source.bytes, shape), window, source.zero)
+    rows, places = as_rows(writer, image, window)
+    ordered = weight.whole.transpose(2, 3, 1, 0).reshape(-1, count)
+    total = ProductWriter(held, writer).sums(rows, ordered, source.zero, added)
+    ending = held.ending_of(node.output[0])
+    found = ProductWriter(held, writer).end(total, scale, ending, real_bias(held, bias))
+    ProductWriter(held, writer).give(found, ending, [], Image("", (*places, count)))
+    return True
+
+
+def convolve_exactly(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:
+    """A convolution in f32, of numbers so small that all sums are exact."""
+    from onnx import helper  # noqa: PLC0415 - comes with an extra
+
+    x, weight = held.scaled[node.input[0]], held.fixed[node.input[1]]
+    count, rank = weight.whole.shape[0], weight.whole.ndim
+    most = x.most * np.abs(weight.whole.reshape(count, -1)).sum(axis=1) + np.abs(bias)
+    if most.max(initial=0) > EXACT:
+        held.left.append(node.doc_string)
+        return False
+    kernel = held.add_weight(f"{writer.stem}_weight", weight.whole.astype(np.float32))
+    names = [centred(writer, x, held.natural(writer, x.bytes)), kernel]
+    if bias.any():
+        names.append(held.add_weight(f"{writer.stem}_fixed", bias.astype(np.float32)))
+    total, column = f"{writer.stem}_total", (count, *[1] * (rank - 2))
+    kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+    writer.nodes.append(helper.make_node("Conv", names, [total], **kept))
+    scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
+    real = real_bias(held, next(iter(node.input[2:]), ""))
+    ending = held.ending_of(node.output[0])
+    found = ProductWriter(held, writer).end(total, scale, ending, None if real is None else real.reshape(column))
+    ProductWriter(held, writer).give(found, ending, held.facts.shapes[node.output[0]])
+    return True
+
+
+def average(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+    """GlobalAveragePool: the sum of whole numbers, exact in f32, times one factor."""
+    name = node.input[0]
+    shape = held.facts.shapes.get(name, [])
+    if name not in held.scaled or len(shape) != PLANES:
+        return False
+    x, (n, c, h, w) = held.scaled[name], shape
+    if h * w * x.most > EXACT:
+        return False
+    image = held.image_of(writer, x.bytes, shape)
+    real = centred(writer, x, image.name)
+    total = writer.add("ReduceSum", real, writer.numbers(1, 2), keepdims=0)
+    ending = held.ending_of(node.output[0])
+    found = ProductWriter(held, writer).end(total, np.array([x.scale / np.float32(h * w)]), ending)
+    ProductWriter(held, writer).give(found, ending, [n, c, 1, 1])
+    return True
+
+
+def multiply_integers(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+    """MatMulInteger by a weight; the zero point of A may be known in the call alone."""
+    a, b, a_zero, b_zero = [*node.input, "", ""][:4]
+    weight, shape = held.known.get(b), held.facts.shapes.get(a, [])
+    if weight is None or weight.ndim != 2 or weight.dtype.itemsize > 1 or not shape:
+        return False
+    whole = without_zero(held, weight, b_zero, 1)
+    zero = zero_of(held, a, a_zero)
+    x = held.bytes_of(writer, a) if whole is not None and zero is not None else None
+    if x is None or whole is None or zero is None or not fits(HIGH - LOW, whole, np.zeros(1, np.int64)):
+        return False
+    k, n = whole.shape
+    flat = writer.reshape(held.natural(writer, x), prod(shape[:-1]), k)
+    total = ProductWriter(held, writer).dynamic_sums(flat, whole, zero, whole.sum(axis=0))
+    writer.reshape(total, *shape[:-1], n, into=node.output[0])
+    return True
+
+
+def convolve_integers(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+    """ConvInteger by a weight; places beyond the image count by the zero point, which the sums of weights tell."""
+    x, w, x_zero, w_zero = [*node.input, "", ""][:4]
+    weight, shape = held.known.get(w), held.facts.shapes.get(x, [])
+    if weight is None or weight.dtype.itemsize > 1 or len(shape) != PLANES or of(node, "group", 1) > 1:
+        return False
+    whole, zero = without_zero(held, weight, w_zero, 0), zero_of(held, x, x_zero)
+    window = window_of(node, weight.shape[2:], shape[2:])
+    source = held.bytes_of(writer, x) if whole is not None and zero is not None and window is not None else None
+    if source is None or whole is None or zero is None or window is None:
+        return False
+    count = weight.shape[0]
+    ordered = whole.transpose(2, 3, 1, 0).reshape(-1, count)
+    if not fits(HIGH - LOW, ordered, np.zeros(1, np.int64)):
+        return False
+    image = padded(writer, held.image_of(writer, source, shape), window, zero if isinstance(zero, int) else 0)
+    rows, places = as_rows(writer, image, window)
+    seen = np.tile(window.inside(shape[2:]), (places[0], 1)).astype(np.int64)  # of what was padded by 0, no zero point
+    total = ProductWriter(held, writer).dynamic_sums(
+        rows, ordered, zero, seen @ ordered.reshape(seen.shape[1], -1, count).sum(axis=1)
+    )
+    placed = writer.reshape(total, *places, count)
+    writer.add("Transpose", placed, into=node.output[0], perm=[0, 3, 1, 2])
+    return True
+
+
+def without_zero(held: "IntegerWriter", weight: Array, zero: str, axis: int) -> Array | None:
+    """A weight less its zero points, one for all or one for each index of an axis; `None` if they are not known."""
+    if zero and zero not in held.known:
+        return None
+    whole = weight.astype(np.int64)
+    if not zero:
+        return whole
+    points, sizes = held.known[zero].astype(np.int64), [1] * weight.ndim
+    if points.size > 1:
+        sizes[axis] = points.size
+    return np.asarray(whole - points.reshape(sizes))
+
+
+def zero_of(held: "IntegerWriter", name: str, zero: str) -> int | str | None:
+    """The zero point of a tensor held in signed bytes: a number, or the name of one that is known in the call."""
+    if zero in held.zeros:
+        return held.zeros[zero]
+    shift = 128 if held.facts.kinds.get(name) == 2 else 0
+    if not zero:
+        return -shift
+    known = held.known.get(zero)
+    return int(known.reshape(())) - shift if known is not None and known.size == 1 else None

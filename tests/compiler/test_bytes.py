@@ -1,0 +1,70 @@
+"""Products of bytes by a weight of bytes, summed in 32 bits: exact by every family, at every size."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from precision_support import computed
+from tuning_support import tensor_payload
+
+from autotune.compiler.tasks.partition import partition
+from autotune.core.payload import Argument
+from autotune.registry import families_for, load_family
+from schedules.narrow import NARROW_BYTES
+
+SIZES, COLUMNS = st.integers(1, 70), st.integers(2, 70)
+LEAST = -128
+
+
+def product_of_bytes(m, n, k):
+    kinds = f"tensor<{m}x{k}xi8>, tensor<{k}x{n}xi8>"
+    return tensor_payload(
+        "product",
+        [
+            Argument("a", "input", (m, k), "i8"),
+            Argument("b", "weight", (k, n), "i8"),
+            Argument("c", "output", (m, n), "i32"),
+        ],
+        f"""%zero = arith.constant 0 : i32
+    %empty = tensor.empty() : tensor<{m}x{n}xi32>
+    %zeros = linalg.fill ins(%zero : i32) outs(%empty : tensor<{m}x{n}xi32>) -> tensor<{m}x{n}xi32>
+    %result = linalg.matmul ins(%a, %b : {kinds}) outs(%zeros : tensor<{m}x{n}xi32>) -> tensor<{m}x{n}xi32>""",
+        reduction=k,
+    )
+
+
+def assert_exact(family, a, b, **config):
+    (got,) = computed(family, product_of_bytes(len(a), b.shape[1], len(b)), {"a": a, "b": b}, **config)
+    np.testing.assert_array_equal(got, a.astype(np.int64) @ b.astype(np.int64))
+
+
+def random_bytes(*shape):
+    return np.random.default_rng(0).integers(LEAST, -LEAST, shape).astype(np.int8)
+
+
+@pytest.mark.skipif(bool(NARROW_BYTES.lacking), reason=NARROW_BYTES.lacking or "here")
+@settings(max_examples=12, deadline=None)
+@given(m=SIZES, n=COLUMNS, k=SIZES)
+@example(m=1, n=2, k=1)
+@example(m=13, n=70, k=66)
+@example(m=3, n=33, k=257)
+def test_dot_products_are_exact(m, n, k):
+    assert_exact(NARROW_BYTES, random_bytes(m, k), random_bytes(k, n))
+
+
+@pytest.mark.skipif(bool(NARROW_BYTES.lacking), reason=NARROW_BYTES.lacking or "here")
+@pytest.mark.parametrize("ends", [(-128, -128), (-128, 127), (127, -128), (127, 127)])
+def test_the_largest_sums_are_exact(ends):
+    of_a, of_b = ends
+    assert_exact(NARROW_BYTES, np.full((5, 700), of_a, np.int8), np.full((700, 20), of_b, np.int8))
+
+
+def test_without_such_instructions_other_families_are_exact():
+    assert_exact(load_family("matmul"), random_bytes(9, 40), random_bytes(40, 33))
+
+
+@pytest.mark.skipif(bool(NARROW_BYTES.lacking), reason=NARROW_BYTES.lacking or "here")
+def test_dot_products_come_first_where_the_processor_has_them():
+    (task,) = partition(product_of_bytes(9, 33, 40)).tasks
+    assert families_for(task)[0] is NARROW_BYTES
+    assert task.tag == "matmul_9x33x40_i8_w"

@@ -1,0 +1,213 @@
+"""Quantised ONNX models: bit by bit what whole numbers say, for every op and scheme that quantisers write."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from integer_reference import evaluate
+from onnx import TensorProto, helper, numpy_helper
+from quantised_zoo import DYNAMIC, MODELS, STATIC, quantise, quantise_in_calls
+
+import autotune as at
+from autotune.worker.loading.importing import import_model
+from payload.importers.linalg import UnsupportedError
+from payload.importers.onnx_convert import read_model
+from payload.importers.onnx_oracle import compute, open_session
+from payload.importers.onnx_quantised import write_in_integers
+from payload.importers.onnx_values import fold_constants
+
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.usefixtures("warm_converters")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    around = tmp_path_factory.mktemp("plain")
+    return {name: write(around / f"{name}.onnx") for name, write in MODELS.items()}
+
+
+def written(path):
+    """A model as it is written in whole numbers, and what is left in real ones."""
+    model, weights = read_model(path, {})
+    left = write_in_integers(model, weights)
+    fold_constants(model, weights)
+    return model, weights, left
+
+
+def random_inputs(path, seed=5):
+    rng = np.random.default_rng(seed)
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in onnx.load(path).graph.input}
+    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def assert_exact(path, left=()):
+    model, weights, found = written(path)
+    assert found == list(left)
+    given = random_inputs(path)
+    ours = compute(model, {**weights, **given}, wide=False)
+    for mine, theirs in zip(ours, evaluate(path, given), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    return model, ours, open_session(str(path)).run(None, given)
+
+
+@pytest.mark.parametrize(("name", "scheme"), [(name, scheme) for name, *scheme in STATIC])
+def test_a_static_scheme_is_exact(name, scheme, plain, tmp_path):
+    path = quantise(plain[name], tmp_path / "model.onnx", *scheme)
+    model, ours, theirs = assert_exact(path)
+    ops = Counter(node.op_type for node in model.graph.node)
+    products = Counter(node.op_type for node in onnx.load(plain[name]).graph.node)
+    assert ops["MatMulInteger"] >= products["MatMul"] + products["Gemm"] + products["Conv"] - 2  # two are of no weight
+    assert np.abs(ours[0] - theirs[0]).max() < 1e-6 * np.abs(theirs[0]).max() + 1e-6  # of ONNX Runtime, node by node
+
+
+@pytest.mark.parametrize(("name", "kind"), DYNAMIC)
+def test_what_is_quantised_in_a_call_is_exact(name, kind, plain, tmp_path):
+    path = quantise_in_calls(plain[name], tmp_path / "model.onnx", kind)
+    model, weights, _ = written(path)
+    given = random_inputs(path)
+    ours, theirs = compute(model, {**weights, **given}, wide=False), open_session(str(path)).run(None, given)
+    np.testing.assert_allclose(ours[0], evaluate(path, given)[0], rtol=1e-6)  # its scales are of the call, in f32
+    np.testing.assert_allclose(ours[0], theirs[0], atol=1e-5 * np.abs(theirs[0]).max())
+
+
+FLOAT, U8, S8, I32 = TensorProto.FLOAT, TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32
+RNG = np.random.default_rng(0)
+node = helper.make_node
+SCALES = {"s": np.float32(0.02), "z": np.uint8(117), "t": np.float32(0.05), "u": np.uint8(3)}
+
+
+def write(path, nodes, held, given, kind=FLOAT):
+    """A model of one result, y; gives its path."""
+    inputs = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in given.items()]
+    weights = [
+        array if isinstance(array, onnx.TensorProto) else numpy_helper.from_array(np.asarray(array), name)
+        for name, array in {**SCALES, **held}.items()
+    ]
+    graph = helper.make_graph(nodes, "model", inputs, [helper.make_tensor_value_info("y", kind, None)], weights)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    return path
+
+
+READ = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["r"])]
+END = [node("QuantizeLinear", ["p", "t", "u"], ["o"]), node("DequantizeLinear", ["o", "t", "u"], ["y"])]
+
+
+def bytes_of(*shape, dtype=np.int8):
+    ends = np.iinfo(dtype)
+    return RNG.integers(ends.min, ends.max + 1, shape).astype(dtype)
+
+
+def kernel(op, whole, axis=1, **more):
+    """Nodes and tensors of a weight of bytes."""
+    held = {"w": whole, "ws": RNG.uniform(0.01, 0.02, whole.shape[axis]).astype(np.float32), **more}
+    return [node("DequantizeLinear", ["w", "ws"], ["k"], axis=axis), *op], held
+
+
+def test_weights_of_4_bits_are_exact(tmp_path):
+    whole = RNG.integers(-8, 8, (5, 7))
+    packed = helper.make_tensor("w", TensorProto.INT4, whole.shape, whole.ravel())
+    nodes = [*READ, node("DequantizeLinear", ["w", "ws"], ["k"], axis=1), node("MatMul", ["r", "k"], ["p"]), *END]
+    held = {"w": packed, "ws": RNG.uniform(0.01, 0.02, 7).astype(np.float32)}
+    assert_exact(write(tmp_path / "model.onnx", nodes, held, {"x": [3, 5]}))
+
+
+@pytest.mark.parametrize("scheme", ["float bias", "1-D", "groups", "SAME_UPPER", "no end"])
+def test_a_convolution_is_exact(scheme, tmp_path):
+    shapes = {"1-D": ((6, 4, 3), [2, 4, 9]), "groups": ((6, 2, 3, 3), [1, 4, 5, 6])}
+    shape, given = shapes.get(scheme, ((6, 4, 3, 3), [1, 4, 5, 6]))
+    attributes = {"group": 2} if scheme == "groups" else {}
+    attributes |= {"auto_pad": "SAME_UPPER", "strides": [2, 2]} if scheme == "SAME_UPPER" else {}
+    bias = {"b": RNG.standard_normal(6).astype(np.float32)} if scheme == "float bias" else {}
+    y = "y" if scheme == "no end" else "p"
+    nodes, held = kernel([node("Conv", ["r", "k", *bias], [y], **attributes)], bytes_of(*shape), axis=0, **bias)
+    path = write(tmp_path / "model.onnx", [*READ, *nodes, *(END if y == "p" else [])], held, {"x": given})
+    model, weights, left = written(path)
+    inputs = random_inputs(path)
+    ours = compute(model, {**weights, **inputs}, wide=False)[0]
+    theirs = open_session(str(path)).run(None, inputs)[0]
+    assert not left
+    assert not any(each.op_type in ("QuantizeLinear", "DequantizeLinear") for each in model.graph.node)
+    apart = np.abs(ours - theirs)
+    assert apart.max() <= (1e-5 if y == "y" else 0.0501)  # one step, where a sum of f32 is on the other side of a half
+    assert y == "y" or (apart > 1e-6).mean() < 0.02
+
+
+def test_a_long_product_of_two_quantised_tensors_is_summed_in_parts(tmp_path):
+    given = {"x": [3, 700], "v": [700, 2]}
+    nodes = [*READ, node("QuantizeLinear", ["v", "t", "u"], ["c"]), node("DequantizeLinear", ["c", "t", "u"], ["d"])]
+    path = write(tmp_path / "model.onnx", [*nodes, node("MatMul", ["r", "d"], ["y"])], {}, given)
+    model, ours, _ = assert_exact(path)
+    assert sum(each.op_type == "MatMul" for each in model.graph.node) > 1
+    assert np.abs(ours[0]).max() > 0
+
+
+def test_a_bias_in_steps_of_its_own_leaves_the_product_in_real_numbers_and_is_named(tmp_path):
+    added = {"b": bytes_of(7).astype(np.int32), "bs": np.float32(0.3)}
+    ops = [node("DequantizeLinear", ["b", "bs"], ["c"]), node("Gemm", ["r", "k", "c"], ["p"], name="there")]
+    nodes, held = kernel(ops, bytes_of(5, 7), **added)
+    path = write(tmp_path / "model.onnx", [*READ, *nodes, *END], held, {"x": [3, 5]})
+    model, weights, left = written(path)
+    assert left == ["node there (Gemm)"]
+    given = random_inputs(path)
+    theirs = open_session(str(path)).run(None, given)[0]
+    np.testing.assert_allclose(compute(model, {**weights, **given}, wide=False)[0], theirs, atol=0.0501)
+
+
+MOVED = {
+    "Relu": node("Relu", ["r"], ["p"]),
+    "Transpose": node("Transpose", ["r"], ["p"], perm=[0, 2, 3, 1]),
+    "MaxPool": node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], dilations=[2, 1]),
+    "Sigmoid": node("Sigmoid", ["r"], ["p"]),
+    "Concat": node("Concat", ["r", "r"], ["p"], axis=1),
+    "AveragePool": node("AveragePool", ["r"], ["p"], kernel_shape=[2, 2]),
+    "Softmax": node("Softmax", ["r"], ["p"]),
+}
+
+
+@pytest.mark.parametrize("op", MOVED)
+def test_ops_between_roundings_are_as_onnx_runtime_has_them(op, tmp_path):
+    path = write(tmp_path / "model.onnx", [*READ, MOVED[op], *END], {}, {"x": [1, 2, 4, 4]})
+    model, weights, _ = written(path)
+    given = random_inputs(path)
+    theirs = open_session(str(path)).run(None, given)[0]
+    np.testing.assert_array_equal(compute(model, {**weights, **given}, wide=False)[0], theirs)
+
+
+ONE = ["q", "s", "z", "t", "u"]
+CONTRIB = {
+    "QLinearAveragePool": node("QLinearAveragePool", ONE, ["o"], kernel_shape=[2, 2], domain="com.microsoft"),
+    "QLinearSigmoid": node("QLinearSigmoid", ONE, ["o"], domain="com.microsoft"),
+    "QLinearLeakyRelu": node("QLinearLeakyRelu", ONE, ["o"], alpha=0.1, domain="com.microsoft"),
+    "QLinearSoftmax": node("QLinearSoftmax", ONE, ["o"], axis=-1, opset=13, domain="com.microsoft"),
+    "QLinearConcat": node("QLinearConcat", ["t", "u", *ONE[:3], *ONE[:3]], ["o"], axis=1, domain="com.microsoft"),
+    "QLinearMul": node("QLinearMul", [*ONE[:3], *ONE[:3], "t", "u"], ["o"], domain="com.microsoft"),
+}
+
+
+@pytest.mark.parametrize("op", CONTRIB)
+def test_quantised_ops_of_onnx_runtime_are_within_a_step_of_it(op, tmp_path):
+    path = write(tmp_path / "model.onnx", [READ[0], CONTRIB[op], END[1]], {}, {"x": [1, 2, 4, 4]})
+    model, weights, _ = written(path)
+    given = random_inputs(path)
+    theirs = open_session(str(path)).run(None, given)[0]
+    apart = np.abs(compute(model, {**weights, **given}, wide=False)[0] - theirs)
+    assert apart.max() < 1.01 * SCALES["t"]  # it multiplies by another factor, or looks a sigmoid up in a table
+    assert (apart > 1e-6).mean() < 0.1
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
+def test_a_scale_that_is_none_is_refused(scale, tmp_path):
+    path = write(tmp_path / "model.onnx", [*READ, MOVED["Relu"], *END], {"s": np.float32(scale)}, {"x": [2, 3]})
+    with pytest.raises(UnsupportedError, match=r"node 0 \(QuantizeLinear, .*scales must be positive and finite"):
+        written(path)
+
+
+def test_a_program_is_exact(plain, tmp_path):
+    """From the file to a call: every program of the tuner's computes the bytes of the reference."""
+    path = quantise(plain["convolutions"], tmp_path / "model.onnx")
+    import_model(str(path), tmp_path / "model")
+    given = random_inputs(path)
+    found = at.compile(str(tmp_path / "model"))(**given)
+    np.testing.assert_array_equal(found, evaluate(path, given)[0])
