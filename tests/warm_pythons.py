@@ -101,7 +101,7 @@ class WarmPython:
         """Stand in for `autotune.worker.isolation.keeper.start_keeping`."""
         return start_keeping(self.place, handle, preload)
 
-    def run_module(self, module, arguments, said):
+    def run_module(self, module, arguments, said, seconds):
         """Stand in for `payload.importers.converter.run_module`."""
         with asked(self.place, "run_module", [module, *arguments], [0, said.fileno(), said.fileno()]) as answers:
             answers.recv(MOST_BYTES)  # its number

@@ -6,16 +6,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from autotune.core.errors import PayloadError
 from autotune.core.host.extras import install_command
 from autotune.core.listener import tell_stage
+from autotune.core.plugs.imported import no_others
 from payload.importers.linalg import UnsupportedError
 
-SECONDS = 600.0
+SECONDS, SECONDS_A_GIB = 600.0, 120.0  # of processor time; and for each GiB of the model's files
+MOST_DISTURBED = 5.0  # times that by the clock: a converter that sleeps is ended then
 LOOK_SECONDS = 0.2  # between looks at what a converter says
 MOST_BYTES = 1 << 20  # of it that are read at once
 STAGE = "autotune stage: "  # what a line begins with that tells of one
@@ -23,7 +28,13 @@ REFUSED = 3  # exit code of a converter that refuses a model
 
 
 def start_converter(
-    module: str, packages: Mapping[str, str], path: Path, folder: Path, sizes: Mapping[str, int]
+    module: str,
+    packages: Mapping[str, str],
+    path: Path,
+    folder: Path,
+    sizes: Mapping[str, int],
+    *,
+    files: Callable[[Path], Sequence[Path]] = no_others,
 ) -> None:
     """Run a converter in a process of its own.
 
@@ -33,6 +44,7 @@ def start_converter(
         path: Model to convert.
         folder: Folder to write.
         sizes: Sizes of dimensions that the model leaves open, by name.
+        files: Gives the other files of the model; a larger one may take longer.
 
     Raises:
         PayloadError: A package is missing, the converter refuses the model or fails over it.
@@ -45,13 +57,14 @@ def start_converter(
         )
     if not path.is_file():
         raise PayloadError(f"a model must be a file, {path} is none; check the path")
+    seconds = SECONDS + SECONDS_A_GIB * sum(each.stat().st_size for each in (path, *files(path))) / 2**30
     given = [f"{name}={size}" for name, size in sizes.items()]
     with tempfile.TemporaryFile() as said:
         try:
-            code = run_module(module, [str(path), str(folder), *given], said)
+            code = run_module(module, [str(path), str(folder), *given], said, seconds)
         except subprocess.TimeoutExpired as error:
             raise PayloadError(
-                f"{path} must be imported within {SECONDS:g} s, it is not; import a smaller part"
+                f"{path} must be imported within {seconds:.0f} s of processor time, it is not; import a smaller part"
             ) from error
         said.seek(0)
         text = said.read().decode(errors="replace")
@@ -63,14 +76,20 @@ def start_converter(
         raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {code}): {why}")
 
 
-def run_module(module: str, arguments: Sequence[str], said: IO[bytes]) -> int:
+def run_module(module: str, arguments: Sequence[str], said: IO[bytes], seconds: float) -> int:
     """Run a module as a program, in a new Python that says all it says into a file; its exit code.
 
+    Args:
+        module: Name of the module.
+        arguments: What it is called with.
+        said: File for what it says.
+        seconds: Processor time that it may take.
+
     Raises:
-        TimeoutExpired: The module takes longer than `SECONDS`.
+        TimeoutExpired: The module takes longer.
     """
     command = [sys.executable, "-m", module, *arguments]
-    until, told = time.monotonic() + SECONDS, 0
+    until, told = time.monotonic() + MOST_DISTURBED * seconds, 0
     with subprocess.Popen(command, stdout=said, stderr=said) as process:
         try:
             while True:
@@ -79,12 +98,19 @@ def run_module(module: str, arguments: Sequence[str], said: IO[bytes]) -> int:
                     pass_on(said, told)
                     return code
                 except subprocess.TimeoutExpired:
-                    if time.monotonic() > until:
+                    if time.monotonic() > until or busy_seconds(process.pid) > seconds:
                         raise
                     told = pass_on(said, told)
         except BaseException:
             process.kill()
             raise
+
+
+def busy_seconds(pid: int) -> float:
+    """Processor time that a process has used, and those that it waited for; 0 where it has ended."""
+    with suppress(psutil.Error):
+        return sum(psutil.Process(pid).cpu_times()[:4])
+    return 0.0
 
 
 def pass_on(said: IO[bytes], told: int) -> int:

@@ -7,9 +7,11 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
+from autotune.core.host.tensor_file import TensorInFile, hash_file, write_tensors
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import (
     DESCRIPTION,
@@ -19,6 +21,7 @@ from autotune.core.plugs.imported import (
     WEIGHTS,
     ImportedModel,
     ModelArgument,
+    WeightsElsewhere,
     input_key,
     result_key,
 )
@@ -26,7 +29,7 @@ from autotune.core.plugs.imported import (
 # By rank, the order of a kernel (f, c, i, j) as (i, j, c, f), and that of such as (f, c, i, j); of (f, c, j) likewise.
 KERNEL, KERNEL_BACK = {3: (2, 1, 0), 4: (2, 3, 1, 0)}, {3: (2, 1, 0), 4: (3, 2, 0, 1)}
 MOST_RANDOM = 1e4  # what exp and products still stand; masks hold the lowest number there is
-MOST_WEIGHT_BYTES = 2 << 30  # what one ONNX file may hold
+MOST_COPIED = 1 << 30  # bytes of weights of a model whose files are copied
 
 
 def write_folder(
@@ -38,6 +41,8 @@ def write_folder(
     inputs: Sequence[Mapping[str, Array]] = (),
     results: Sequence[Sequence[Array]] = (),
     keep: Callable[[Path], None] | None = None,
+    lying: Mapping[str, TensorInFile] = MappingProxyType({}),
+    source: Path | None = None,
 ) -> None:
     """Write a folder; what describes it comes last, so that a folder with a description is whole.
 
@@ -49,13 +54,17 @@ def write_folder(
         inputs: Inputs of each of `SEEDS`, by name.
         results: What the framework computes of them, in the order of the model's results.
         keep: Writes the model in its own format, whole, to a path, for its own runtime to be compared with.
+        lying: Where weights lie in files of the user's, by name: those of a large model stay there.
+        source: The model's file: the folder of a large model refers to it, and holds no copy.
     """
-    from safetensors.numpy import save_file  # noqa: PLC0415 - only where there are weights
-
+    is_large = sum(array.nbytes for array in weights.values()) > MOST_COPIED
+    if is_large and source is not None:
+        model, keep = replace(model, weights=files_of(lying), original=str(source.resolve())), None
+        weights = {name: array for name, array in weights.items() if name not in lying}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / TEXT).write_text(text)
     if weights:
-        save_file({name: np.asarray(array, order="C") for name, array in weights.items()}, folder / WEIGHTS)
+        write_tensors(folder / WEIGHTS, weights)
     if results:
         recorded: dict[str, Array] = {}
         for seed, given, found in zip(SEEDS, inputs, results, strict=True):
@@ -65,6 +74,19 @@ def write_folder(
     if keep is not None:
         keep(folder / model.file)
     (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
+
+
+def files_of(lying: Mapping[str, TensorInFile]) -> tuple[WeightsElsewhere, ...]:
+    """References to files by their hashes, and where the weights lie in each."""
+    files = dict.fromkeys(each.file for each in lying.values())
+    return tuple(
+        WeightsElsewhere(
+            str(file.resolve()),
+            hash_file(file),
+            {name: each.entry for name, each in lying.items() if each.file == file},
+        )
+        for file in files
+    )
 
 
 def recordable(array: Array) -> Array:

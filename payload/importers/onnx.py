@@ -21,7 +21,7 @@ def read_onnx(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     Raises:
         PayloadError: The file is no model, or one that cannot be imported; the error names the op.
     """
-    start_converter("payload.importers.onnx_convert", PACKAGES, path, folder, sizes)
+    start_converter("payload.importers.onnx_convert", PACKAGES, path, folder, sizes, files=external_files)
 
 
 import_onnx = Importer(read_onnx, external_files)

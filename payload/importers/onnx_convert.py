@@ -6,18 +6,20 @@
 import copy
 import shutil
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.core.errors import PayloadError
+from autotune.core.host.tensor_file import TensorInFile, map_entries
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument, hash_model
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     KERNEL_BACK,
-    MOST_WEIGHT_BYTES,
     kernel_argument,
     random_inputs,
     versions_of,
@@ -28,7 +30,7 @@ from payload.importers.folder import (
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, cannot_lower, lower
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import use_standard_ops
-from payload.importers.onnx_files import external_files
+from payload.importers.onnx_files import external_files, lying_in_files
 from payload.importers.onnx_nodes import facts_of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_phases import write_phases
@@ -45,11 +47,12 @@ from payload.importers.onnx_values import (
     places_of,
     replace_all,
     take_weights,
+    weights_of,
 )
 from payload.importers.onnx_volumes import write_planes
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 ENTRY = "main"
 MOST_DEFINED = 16  # kinds of ops that are written as ONNX defines them
@@ -66,7 +69,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         UnsupportedError: The file is no model, or one that cannot be imported.
     """
     say_stage(f"importing {path.name}: reading it")
-    model, weights = read_model(path, sizes)
+    read = read_model(path, sizes)
+    model, weights = read.model, dict(read.weights)
     graph = model.graph
     quantised = is_quantised(graph)
     in_real = write_in_integers(model, weights) if quantised else []
@@ -106,33 +110,44 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         notes=tuple(f"{node} is computed in real numbers between its roundings" for node in in_real),
     )
     described = with_outputs(described, [output.name for output in graph.output])
+    lying = {name: place for name, place in read.lying.items() if weights.get(name) is read.weights[name]}
     keep = partial(keep_model, path, sizes)
-    write_folder(folder, text, described, weights, inputs=inputs, results=results, keep=keep)
+    write_folder(folder, text, described, weights, inputs=inputs, results=results, keep=keep, lying=lying, source=path)
 
 
-def read_model(path: Path, sizes: Mapping[str, int]) -> "tuple[ModelProto, dict[str, Array]]":
-    """Parse a file, take its weights out, as arrays they are in memory once, and write it in standard ops.
+@dataclass(frozen=True)
+class ReadModel:
+    """A model as it was read.
+
+    Attributes:
+        model: The model, in standard ops; weights are inputs of its graph.
+        weights: Values of the weights, by name.
+        lying: Where those lie that are in files beside the model's own.
+    """
+
+    model: "ModelProto"
+    weights: Mapping[str, Array]
+    lying: Mapping[str, TensorInFile]
+
+
+def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
+    """Parse a file, take its weights out, and write it in standard ops; weights in other files are mapped there.
 
     Args:
         path: File to read.
         sizes: Sizes of dimensions that the model leaves open, by name.
 
     Raises:
-        UnsupportedError: The file is no ONNX model, or its weights take too much memory, or are missing; or it holds an
-            op that is neither standard nor defined here.
+        UnsupportedError: The file is no ONNX model, or its weights are missing; or it holds an op that is neither
+            standard nor defined here.
     """
     import onnx  # noqa: PLC0415 - comes with an extra
 
     try:
         model = onnx.load(path, load_external_data=False)
-        held = sum(bytes_of(tensor) for tensor in model.graph.initializer)
-        if held > MOST_WEIGHT_BYTES:
-            raise UnsupportedError(
-                f"its weights must take at most {MOST_WEIGHT_BYTES / 2**30:g} GiB, they take {held / 2**30:.1f} GiB; "
-                "export fewer layers"
-            )
+        lying = lying_in_files(model.graph, weights_of(model.graph), path)
+        weights = take_weights(model.graph, map_entries(lying))
         onnx.load_external_data_for_model(model, str(path.parent))
-        weights = take_weights(model.graph)
         light = copy.deepcopy(model)  # what was taken out is given up with the whole alone
         use_standard_ops(light, sizes, weights)
         give_settings_back(light.graph, weights)
@@ -140,13 +155,15 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> "tuple[ModelProto, dict[
         for tensor in checked.graph.output:  # a loop's results have no shape before its steps are written out
             tensor.type.tensor_type.shape.SetInParent()
         onnx.checker.check_model(checked, full_check=False)
+    except PayloadError as error:
+        raise UnsupportedError(str(error)) from error
     except UnsupportedError:
         raise
     except Exception as error:  # protobuf, checker and files each raise their own
         raise UnsupportedError(
             f"it is no valid ONNX model: {' '.join(str(error).split())[:200]}; export it again"
         ) from error
-    return light, weights
+    return ReadModel(light, weights, lying)
 
 
 def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:
@@ -163,14 +180,6 @@ def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
     onnx.save(model, target)
-
-
-def bytes_of(tensor: "TensorProto") -> int:
-    """Bytes of a tensor, wherever its data lie."""
-    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
-
-    width = int(tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
-    return width * int(np.prod(tensor.dims, dtype=np.int64))
 
 
 def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -1,12 +1,15 @@
 """Files that an ONNX file keeps its weights in: they are part of the model, as much as the file itself is."""
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autotune.core.errors import PayloadError
+from autotune.core.host.tensor_file import TensorEntry, TensorInFile
 
 LOCATION = "location"  # the key under which a tensor names the file that holds its data
 
@@ -38,6 +41,37 @@ def names_files(path: Path) -> bool:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return data.find(LOCATION.encode()) >= 0
+
+
+def lying_in_files(graph: Any, names: Collection[str], model: Path) -> dict[str, TensorInFile]:  # noqa: ANN401
+    """Where initializers lie that are in other files, by name.
+
+    Args:
+        graph: The graph, of protobuf.
+        names: Initializers that are wanted, of elements of whole bytes.
+        model: The model's file.
+
+    Raises:
+        PayloadError: A file is missing, or does not hold a tensor.
+    """
+    from onnx.external_data_helper import ExternalDataInfo, uses_external_data  # noqa: PLC0415 - comes with an extra
+    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
+
+    found = {}
+    for tensor in graph.initializer:
+        if tensor.name not in names or not uses_external_data(tensor):
+            continue
+        said = ExternalDataInfo(tensor)
+        file, start = checked(model, said.location), said.offset or 0
+        dtype, size = np.dtype(tensor_dtype_to_np_dtype(tensor.data_type)), file.stat().st_size
+        entry = TensorEntry.at(start, dtype, tuple(tensor.dims))
+        if entry.end > size or said.length not in {None, entry.end - start}:
+            raise PayloadError(
+                f"weight {tensor.name[:200]} must be bytes {start} to {entry.end} of {said.location[:200]}, the model "
+                f"names {said.length or 'all'} of the {size} there; export it again"
+            )
+        found[tensor.name] = TensorInFile(file, entry)
+    return found
 
 
 def entries_of(message: Any) -> Iterator[Any]:  # noqa: ANN401 - of protobuf

@@ -1,6 +1,7 @@
 """What an ONNX model computes before any input is known, and which of its tensors are weights."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from autotune.core.payload import Array
@@ -91,15 +92,20 @@ def fold(model: "ModelProto", node: "NodeProto", known: Mapping[str, Array]) -> 
     return values if all(value.size <= MOST_FOLDED for value in values) else None
 
 
-def take_weights(graph: "GraphProto") -> dict[str, Array]:
-    """Take initializers that are data out of a graph, in place: they become inputs behind the others."""
+def take_weights(graph: "GraphProto", mapped: Mapping[str, Array] = MappingProxyType({})) -> dict[str, Array]:
+    """Take initializers that are data out of a graph, in place: they become inputs behind the others.
+
+    Args:
+        graph: The graph.
+        mapped: Values of those that lie in other files.
+    """
     from onnx import helper  # noqa: PLC0415
 
     names = set(weights_of(graph))
     taken = [tensor for tensor in graph.initializer if tensor.name in names]
     inputs = [tensor for tensor in graph.input if tensor.name not in names]  # old models list weights there too
     inputs += [helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in taken]
-    found = {tensor.name: to_array(tensor) for tensor in taken}
+    found = {t.name: mapped[t.name] if t.name in mapped else to_array(t) for t in taken}
     replace_all(graph.input, inputs)
     replace_all(graph.initializer, [tensor for tensor in graph.initializer if tensor.name not in names])
     return found

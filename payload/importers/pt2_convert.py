@@ -15,7 +15,6 @@ from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
-    MOST_WEIGHT_BYTES,
     kernel_argument,
     random_inputs,
     sha256_of,
@@ -98,7 +97,14 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     )
     described = with_outputs(described, [f"result{number}" for number in range(len(results[0]))])
     write_folder(
-        folder, to_linalg(graph), described, weights, inputs=data, results=results, keep=partial(shutil.copyfile, path)
+        folder,
+        to_linalg(graph),
+        described,
+        weights,
+        inputs=data,
+        results=results,
+        keep=partial(shutil.copyfile, path),
+        source=path,
     )
 
 
@@ -137,12 +143,6 @@ def load_exported(path: Path) -> "ExportedProgram":
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed:
         raise UnsupportedError(f"a program must leave what it is given, it changes {changed[0]}; export it in eval()")
-    held = sum(tensor.nbytes for tensor in program.state_dict.values())
-    if held > MOST_WEIGHT_BYTES:
-        raise UnsupportedError(
-            f"its weights must take at most {MOST_WEIGHT_BYTES / 2**30:g} GiB, they take {held / 2**30:.1f} GiB; "
-            "export fewer layers"
-        )
     return program
 
 

@@ -38,7 +38,8 @@ def function(name, domain, *nodes, inputs=("a",), outputs=("b",)):
 
 def computed(path, **given):
     """What a model gives, as the importer reads it: by ONNX's reference in float64."""
-    model, weights = read_model(path, {})
+    found = read_model(path, {})
+    model, weights = found.model, dict(found.weights)
     (results,), how = ask_reference(model, weights, [given])
     assert how == "onnx.reference in float64"
     return results
@@ -132,7 +133,8 @@ def test_a_setting_that_a_function_reads_is_no_weight(tmp_path):
     node = helper.make_node("Wider", ["x", "scales"], ["y"], domain="mine")
     shapes = [("x", FLOAT, [1, 2, 3, 3])], [("y", FLOAT, [1, 2, 6, 6])]
     write(path, [node], *shapes, scales, functions=[pad], domains=["mine"])
-    model, weights = read_model(path, {})
+    found = read_model(path, {})
+    model, weights = found.model, dict(found.weights)
     assert (list(weights), [node.op_type for node in model.graph.node]) == ([], ["Resize"])
 
 

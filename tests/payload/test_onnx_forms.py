@@ -44,7 +44,8 @@ def write(path, nodes, given, results, held=(), *, version=17, kind=FLOAT):
 
 def read_whole(path):
     """A model as the importer has it before it is lowered."""
-    model, weights = read_model(path, {})
+    found = read_model(path, {})
+    model, weights = found.model, dict(found.weights)
     fold_constants(model, weights)
     write_steps(model, weights)
     return model, weights

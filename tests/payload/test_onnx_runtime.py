@@ -45,7 +45,8 @@ def quantised(path, version):
 
 def asked(path, recorded=None):
     """What is recorded for a model, and by which oracle; `recorded` instead of what the reference gives."""
-    model, weights = read_model(path, {})
+    found = read_model(path, {})
+    model, weights = found.model, dict(found.weights)
     inputs = [{"x": X}, {"x": -X}]
     found = ask_reference(model, weights, inputs) if recorded is None else recorded
     return ask_runtime(path, model, weights, inputs, found)

@@ -4,7 +4,7 @@ import json
 import os
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from zipfile import BadZipFile
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from autotune.core.errors import PayloadError
 from autotune.core.host.files import check_file, read_file
 from autotune.core.host.readable import allow_reading
-from autotune.core.host.tensor_file import TensorEntry, hash_file, map_tensors, read_header
+from autotune.core.host.tensor_file import TensorEntry, TensorInFile, hash_file, map_entries, read_header
 from autotune.core.payload import UNPROVED, Argument, Array, Payload, random_array
 from autotune.core.plugs.imported import (
     DESCRIPTION,
@@ -33,6 +33,28 @@ from autotune.core.printable import one_line
 
 MOST_BYTES = 16 << 20  # of a description
 Tensors = tuple[tuple[str, ModelArgument], ...]  # name of each argument, and the model's tensor
+
+
+@dataclass(frozen=True)
+class WeightFile:
+    """A file of weights.
+
+    Attributes:
+        path: The file.
+        tensors: Where the weights lie in it, by name; empty for a safetensors file.
+    """
+
+    path: Path
+    tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
+
+    def entries(self) -> Mapping[str, TensorEntry]:
+        """Where its tensors lie.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: It holds no tensors, or is cut off.
+        """
+        return self.tensors or read_header(self.path)
 
 
 def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
@@ -58,7 +80,8 @@ def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
     recorded = folder / ORACLE if (folder / ORACLE).exists() else None
     weights = weight_files(folder, model)
     check_weights(weights, arguments, dict(tensors))
-    allow_reading(*weights, *filter(None, (recorded,)))
+    allow_reading(*(file.path for file in weights), *filter(None, (recorded,)))
+    kept = next((str(path) for path in (folder / model.file, Path(model.original)) if path.is_file()), "")
     derived = model.importer != "mlir"  # that one's text is the user's own
     doubts = (UNPROVED,) if derived and recorded is None else ()
     return replace(
@@ -68,7 +91,7 @@ def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
         inputs=partial(make_inputs, arguments, tensors, weights, recorded),
         reference=partial(recorded_results, recorded, tensors, len(text.outputs)) if recorded is not None else None,
         notes=(*text.notes, *model.notes, *doubts),
-        model=str(folder / model.file) if (folder / model.file).is_file() else "",
+        model=kept,
         derived=derived,
     )
 
@@ -118,7 +141,7 @@ def first_fault(error: ValidationError) -> str:
     return f"{one_line('.'.join(map(str, first['loc'])))[:200] or 'it'}: {first['msg']}"
 
 
-def weight_files(folder: Path, model: ImportedModel) -> tuple[Path, ...]:
+def weight_files(folder: Path, model: ImportedModel) -> tuple[WeightFile, ...]:
     """Files that hold a folder's weights: its own comes last, and counts where two hold one.
 
     Raises:
@@ -136,27 +159,29 @@ def weight_files(folder: Path, model: ImportedModel) -> tuple[Path, ...]:
                 f"weights in {path} must have sha256 {each.sha256[:12]}.., they have {found[:12]}..; restore it, or "
                 "import the model again"
             )
-        others.append(path)
+        others.append(WeightFile(path, each.tensors))
     own = folder / WEIGHTS
     is_own = own.exists() or (model.importer != "mlir" and not others)
-    return (*others, own) if is_own else tuple(others)
+    return (*others, WeightFile(own)) if is_own else tuple(others)
 
 
-def check_weights(paths: Sequence[Path], arguments: tuple[Argument, ...], tensors: Mapping[str, ModelArgument]) -> None:
+def check_weights(
+    files: Sequence[WeightFile], arguments: tuple[Argument, ...], tensors: Mapping[str, ModelArgument]
+) -> None:
     """Refuse weights that are not what the text wants, before any work is done with them.
 
     Raises:
         PayloadError: One is missing, of another shape, or holds whole numbers for others, or the other way round.
     """
-    if not paths or not any(argument.role == "weight" for argument in arguments):
+    if not files or not any(argument.role == "weight" for argument in arguments):
         return
     stored: dict[str, TensorEntry] = {}
-    for path in paths:
+    for file in files:
         try:
-            stored |= read_header(path)
+            stored |= file.entries()
         except (OSError, ValueError) as error:
-            raise unreadable(path, error) from error
-    where = paths[-1]
+            raise unreadable(file.path, error) from error
+    where = files[-1].path
     for argument in arguments:
         said = tensors[argument.name]
         held = stored.get(said.name)
@@ -184,7 +209,7 @@ def is_float(dtype: str) -> bool:
 
 
 def make_inputs(
-    arguments: tuple[Argument, ...], tensors: Tensors, weights: tuple[Path, ...], recorded: Path | None, seed: int
+    arguments: tuple[Argument, ...], tensors: Tensors, weights: tuple[WeightFile, ...], recorded: Path | None, seed: int
 ) -> dict[str, Array]:
     """The model's weights, and its recorded inputs; seeds behind the recorded ones begin again with the first.
 
@@ -207,7 +232,7 @@ def make_inputs(
     for argument, (_, said) in zip(arguments, tensors, strict=True):
         if argument.role == "weight" and weights:
             if said.name not in held:
-                raise PayloadError(f"weight {said.name} must be in {weights[-1]}, it is not; import it again")
+                raise PayloadError(f"weight {said.name} must be in {weights[-1].path}, it is not; import it again")
             found[argument.name] = said.arrange(held[said.name])
         elif argument.role != "output":
             key = input_key(place, said.name)
@@ -215,18 +240,18 @@ def make_inputs(
     return found
 
 
-def read_weights(paths: Sequence[Path]) -> dict[str, Array]:
+def read_weights(files: Sequence[WeightFile]) -> dict[str, Array]:
     """Weights by name, mapped: nothing is read before it is used.
 
     Raises:
         PayloadError: A file is missing or damaged.
     """
     held: dict[str, Array] = {}
-    for path in paths:
+    for file in files:
         try:
-            held |= map_tensors(path)
+            held |= map_entries({name: TensorInFile(file.path, entry) for name, entry in file.entries().items()})
         except (OSError, ValueError) as error:
-            raise unreadable(path, error) from error
+            raise unreadable(file.path, error) from error
     return held
 
 

@@ -228,8 +228,8 @@ def is_same(array: Array, other: Array | None) -> bool:
 
 
 def refer(path: Path, said: ImportedModel, weights: WeightsElsewhere) -> None:
-    """Let a folder refer to a file of weights."""
-    text = json.dumps(replace(said, weights=(weights,)).to_json(), indent=1)
+    """Let a folder refer to another file of weights."""
+    text = json.dumps(replace(said, weights=(*said.weights, weights)).to_json(), indent=1)
     (path / DESCRIPTION).write_text(text + "\n")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from autotune.core.host.files import check_file
 from autotune.core.payload import Array
+from autotune.core.printable import one_line
 
 MOST_HEADER = 1 << 27
 STEADY_NS = 2 * 10**9  # after a write: clocks of file systems are as coarse
@@ -54,6 +55,22 @@ class TensorEntry:
     end: int
 
     @classmethod
+    def at(cls, start: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> "TensorEntry":
+        """A tensor that begins at a byte."""
+        kind = next(kind for kind in KINDS if dtype_of(kind) == dtype)
+        return cls(kind, shape, start, start + dtype.itemsize * prod(shape))
+
+    def broken_constraint(self) -> str | None:
+        """What cannot be of a tensor in a file, as a sentence; `None` if all can."""
+        if self.kind not in KINDS:
+            return f"kind must be one of {', '.join(KINDS)}, got {one_line(self.kind)[:20]!r}"
+        if any(size < 0 for size in self.shape) or self.start < 0:
+            return f"sizes and start must be at least 0, got {list(self.shape)[:16]} and {self.start}"
+        if self.end - self.start != dtype_of(self.kind).itemsize * prod(self.shape):
+            return f"bytes must be as many as {list(self.shape)[:16]} of {self.kind}, got {self.start} to {self.end}"
+        return None
+
+    @classmethod
     def read(cls, name: str, entry: Any, first: int, size: int) -> "TensorEntry":  # noqa: ANN401 - JSON of others
         """What a header says of a tensor.
 
@@ -72,6 +89,14 @@ class TensorEntry:
         if not 0 <= start <= end <= size - first or end - start != prod(shape) * dtype_of(kind).itemsize:
             raise ValueError(f"tensor {name} must lie in the file, its bytes are {start} to {end}")
         return cls(kind, shape, first + start, first + end)
+
+
+@dataclass(frozen=True)
+class TensorInFile:
+    """A tensor, and the file that it lies in."""
+
+    file: Path
+    entry: TensorEntry
 
 
 def dtype_of(kind: str) -> np.dtype[Any]:
@@ -136,14 +161,37 @@ def map_tensors(path: Path) -> Mapping[str, Array]:
         OSError: The file cannot be read.
         ValueError: The file holds no tensors, or is cut off.
     """
-    header = read_header(path)
-    if not header:
-        return {}
-    whole = np.memmap(path, np.uint8, "c")
-    return {
-        name: np.asarray(whole[each.start : each.end]).view(dtype_of(each.kind)).reshape(each.shape)
-        for name, each in header.items()
-    }
+    return map_entries({name: TensorInFile(path, entry) for name, entry in read_header(path).items()})
+
+
+def map_entries(tensors: Mapping[str, TensorInFile]) -> dict[str, Array]:
+    """Tensors in files, by name, mapped as `map_tensors` does.
+
+    Raises:
+        OSError: A file cannot be read.
+        ValueError: A file is too short.
+    """
+    whole: dict[Path, np.memmap[Any, np.dtype[np.uint8]]] = {}
+    found = {}
+    for name, each in tensors.items():
+        entry, dtype = each.entry, dtype_of(each.entry.kind)
+        if entry.end == entry.start:  # a file of nothing cannot be mapped
+            found[name] = np.empty(entry.shape, dtype)
+            continue
+        if each.file not in whole:
+            whole[each.file] = np.memmap(each.file, np.uint8, "c")
+        if entry.end > whole[each.file].size:
+            raise ValueError(f"it must hold {name}, its bytes are {entry.start} to {entry.end}")
+        found[name] = np.asarray(whole[each.file][entry.start : entry.end]).view(dtype).reshape(entry.shape)
+    return found
+
+
+def is_mapped(array: Array) -> bool:
+    """Tell whether an array lies in a file that is mapped: pages that nobody changes take no memory of their own."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+        owner = owner.base
+    return isinstance(owner, np.memmap)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Array]) -> None:

@@ -11,6 +11,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from autotune.core.host.tensor_file import TensorEntry
 from autotune.core.payload import ROLES, Array
 from autotune.core.printable import one_line
 
@@ -121,12 +122,14 @@ class WeightsElsewhere:
     """A file of weights besides a folder's own: it stays where it lies, and is known by its hash.
 
     Attributes:
-        path: The file, a safetensors one: from the folder, or from the root.
+        path: The file: from the folder, or from the root.
         sha256: Hex hash of all its bytes.
+        tensors: Where the weights lie in it, by name; empty for a safetensors file, which says so itself.
     """
 
     path: str
     sha256: str
+    tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
 
     def broken_constraint(self) -> str | None:
         """What no description may say of a file, as a sentence; `None` if it says nothing of the kind."""
@@ -134,7 +137,10 @@ class WeightsElsewhere:
             return f"paths of weights must be printable, got {one_line(self.path)[:50]!r}"
         if not re.fullmatch("[0-9a-f]{64}", self.sha256):
             return f"sha256 of {self.path[:200]} must be 64 hexadecimal digits, got {one_line(self.sha256)[:70]!r}"
-        return None
+        if not all(map(str.isprintable, self.tensors)):
+            return f"names of weights in {self.path[:200]} must be printable"
+        found = ((name, entry.broken_constraint()) for name, entry in self.tensors.items())
+        return next((f"weight {name[:200]}: {broken}" for name, broken in found if broken), None)
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,7 @@ class ImportedModel:
         versions: Versions of what took part, by name.
         notes: Notes for the user, a sentence each.
         weights: Files that hold weights besides ``weights.safetensors``; a weight in both is the folder's own.
+        original: Path of the model's own file, where the folder keeps no copy of it.
         format: Version of the format.
     """
 
@@ -161,6 +168,7 @@ class ImportedModel:
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     weights: tuple[WeightsElsewhere, ...] = ()
+    original: str = ""
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
@@ -178,7 +186,7 @@ class ImportedModel:
             return f"format must be {FORMAT}, got {self.format}"
         if not re.fullmatch("[a-z0-9_]{1,20}", self.importer):
             return f"importer must be a suffix of letters and digits, got {one_line(self.importer)[:50]!r}"
-        if any(not text.isprintable() for text in (self.source, self.oracle, *self.notes)):
+        if any(not text.isprintable() for text in (self.source, self.oracle, self.original, *self.notes)):
             return "texts must be printable"
         broken = (
             *(each.broken_constraint() for each in self.arguments),

@@ -1,11 +1,26 @@
 """A payload's arrays, filled for a seed and taken from case to case; as programs and libraries read and write them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from autotune.core.host.pages import Pages, aligned_empty
-from autotune.core.payload import WRITTEN, Array, Case, Payload
+from autotune.core.host.pages import ALIGNMENT, Pages, aligned_empty
+from autotune.core.host.tensor_file import is_mapped
+from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Case, Payload
 from autotune.worker.bench.fences import word_sum
 from autotune.worker.bench.verify import poison
+
+MOST_COPIED = 1 << 30  # bytes of weights: smaller ones lie on huge pages, as those of every other program
+
+
+def mapped_weights(arguments: Sequence[Argument], values: Mapping[str, Array]) -> Iterator[str]:
+    """Names of the weights of a large model that programs may read where they are mapped, and that are not copied."""
+    weights = {a.name: values[a.name] for a in arguments if a.role == "weight"}
+    if sum(array.nbytes for array in weights.values()) <= MOST_COPIED:
+        return
+    for argument in arguments:
+        array = weights.get(argument.name)
+        is_plain = array is not None and array.dtype == DTYPES[argument.dtype] and array.flags.c_contiguous
+        if array is not None and is_plain and is_mapped(array) and array.ctypes.data % ALIGNMENT == 0:
+            yield argument.name
 
 
 class PayloadArrays:
@@ -24,9 +39,12 @@ class PayloadArrays:
         self.seed = seed
         self.pages = pages
         self.cases = payload.cases or (Case(),)
-        self.arrays = [aligned_empty(argument, pages) for argument in payload.arguments]
+        values = payload.make_inputs(seed)
+        self._mapped = frozenset(mapped_weights(payload.arguments, values))
+        self.arrays = [values[a.name] if a.name in self._mapped else aligned_empty(a, pages) for a in payload.arguments]
         self._named = {argument.name: array for argument, array in zip(payload.arguments, self.arrays, strict=True)}
-        self.fill(payload.make_inputs(seed))
+        self._sums = {name: word_sum(values[name]) for name in self._mapped}
+        self.fill(values)
         self._starts = {a.name: self._named[a.name].copy() for a in payload.arguments if a.role == "state"}
 
     @property
@@ -42,8 +60,10 @@ class PayloadArrays:
     def fill(self, values: dict[str, Array]) -> None:
         """Write inputs and states, and remember the sums of what must not change."""
         for argument in self.payload.arguments:
-            if argument.role != "output":
-                self._named[argument.name][...] = values[argument.name]
+            mine = self._named[argument.name]
+            changed = argument.name not in self._mapped or word_sum(mine) != self._sums[argument.name]
+            if argument.role != "output" and changed:  # pages that are written are mapped no more
+                mine[...] = values[argument.name]
         self._sums = self.sums()
 
     def sums(self) -> dict[str, int]:

@@ -5,8 +5,10 @@ model.onnx --importer, a process of its own--> folder: text, weights, recorded r
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
+from autotune.compiler.tasks.payload_folder import read_description
 from autotune.core.errors import PayloadError
 from autotune.core.host.scratch import Scratch
 from autotune.core.plugs.imported import DESCRIPTION, hash_model
@@ -21,7 +23,7 @@ def import_once(spec: str) -> Path:
         PayloadError: The file is missing, or cannot be imported.
     """
     folder = folder_of(spec)
-    if (folder / DESCRIPTION).is_file():
+    if is_whole(folder):
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +31,8 @@ def import_once(spec: str) -> Path:
             import_file(spec, scratch.path / "model")
             if folder_of(spec) != folder:
                 raise PayloadError(f"a model must stay as it is while it is imported, {spec} changed; do it again")
-            if not (folder / DESCRIPTION).is_file():  # another process was faster
+            if not is_whole(folder):  # else another process was faster
+                shutil.rmtree(folder, ignore_errors=True)
                 (scratch.path / "model").rename(folder)
     except OSError as error:
         raise PayloadError(
@@ -37,6 +40,13 @@ def import_once(spec: str) -> Path:
             f"run autotune import {spec} -o FOLDER"
         ) from error
     return folder
+
+
+def is_whole(folder: Path) -> bool:
+    """Tell whether a model was imported into a folder, and the files of weights that it refers to are still there."""
+    if not (folder / DESCRIPTION).is_file():
+        return False
+    return all((folder / each.path).is_file() for each in read_description(folder).weights)
 
 
 def imported_before(spec: str) -> Path:
