@@ -26,7 +26,7 @@ from autotune.bundles.call import compile_candidate
 from autotune.core.console import duration
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import DTYPES
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import partition
 

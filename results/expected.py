@@ -26,7 +26,6 @@ from autotune.core.stats import ratio_interval
 from autotune.registry import load_baseline
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of
 from autotune.store.bundle import read_bundle
-from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.slow_baseline import part_for
 from autotune.worker.loading.reading import open_payload, partition
 
@@ -76,7 +75,7 @@ def programs(payload: Payload, machine: Machine, bundle: Path) -> dict[str, Cand
     tasks, text = [as_recorded(task, None, machine) for task in parts.tasks], parts.payload.text
     ours = winner_of(read_bundle(bundle), machine) if bundle.exists() else (tasks, text)
     loops, passes = (load_baseline(name).pipeline for name in ("loops", "passes"))
-    part = part_for(payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks))
+    part = part_for(payload.flops or sum(task.needed_flops * task.count for task in parts.tasks))
     named = {technique.name: technique for technique in load_techniques()}
 
     def without(name: str) -> Candidate:

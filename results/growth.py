@@ -21,7 +21,6 @@ from autotune.core.host.machine import Machine, Roofs, this_machine
 from autotune.core.task import Task
 from autotune.registry import family_for
 from autotune.reports.entries import weight_bytes
-from autotune.tuning.stages.roofline import needed_flops
 from autotune.worker.bench.roofs import fork_seconds
 from autotune.worker.worker import Worker
 
@@ -63,7 +62,7 @@ def measure() -> None:
 
 def seconds_of(task: Task, machine: Machine, roofs: Roofs, reads: float) -> float:
     """Seconds of a task in a call at the roofs of one core, all threads reading so many bytes of weights a second."""
-    computing = max(needed_flops(task) / roofs.flops, task.payload.bytes / roofs.l2_bytes)
+    computing = max(task.needed_flops / roofs.flops, task.payload.bytes / roofs.l2_bytes)
     return task.count * max(computing * share_of(task, machine), weight_bytes(task.payload) / reads)
 
 

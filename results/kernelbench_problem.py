@@ -31,7 +31,7 @@ from autotune.core.errors import AutotuneError
 from autotune.core.host.machine import this_machine
 from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Array, Payload
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.bench.verify import allowed_error
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import partition

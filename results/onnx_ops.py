@@ -130,7 +130,7 @@ def call_cases(way: str, only: Only = "") -> None:
     from autotune.compiler.tasks.payload_folder import load_payload_folder
     from autotune.core.host.machine import this_machine
     from autotune.core.plugs.imported import TEXT
-    from autotune.tuning.default_program import default_candidate
+    from autotune.tuning.candidates import default_candidate
     from autotune.worker.loading.reading import bare
 
     machine = this_machine()

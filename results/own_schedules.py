@@ -17,7 +17,7 @@ import pandas as pd
 from blocks import ROOT, Block, Only, keep, read, run, table
 
 import autotune as at
-from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.contrib.parametric.script import open_text
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Job

@@ -32,8 +32,7 @@ from autotune.core.scripts.assembly import write_step
 from autotune.core.stats import share_interval
 from autotune.registry import family_for, rounding_families
 from autotune.store.bundle import read_bundle
-from autotune.tuning.candidates import candidate_whole
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import candidate_whole, default_candidate
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker

@@ -24,7 +24,7 @@ from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Array, Payload
 from autotune.core.stats import ratio_interval
 from autotune.reports.format import duration
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.bench.kernels import read_payload
 from autotune.worker.bench.measure import measure_interleaved
 from autotune.worker.bench.roofs import bind

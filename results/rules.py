@@ -25,7 +25,7 @@ from autotune.core.console import duration
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Payload
 from autotune.core.stats import ratio_interval
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.reading import open_payload, partition
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ import autotune.tensor as T  # noqa: N812 - as everybody writes it
 from autotune.contrib.explain.ablation import Variant, run_variants
 from autotune.core.console import duration
 from autotune.core.host.machine import this_machine
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.reading import partition
 
 CALLS, REPEATS = 1000, 21

@@ -6,7 +6,7 @@ import re
 import numpy as np
 from tuning_support import contraction_payload, product_of
 
-from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.host.pages import aligned_empty

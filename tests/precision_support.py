@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tuning_support import run
 
-from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import ROWS

@@ -16,14 +16,14 @@ from payload_support import documented_payload, outputs_and_reference
 import autotune
 from autotune import plugins
 from autotune.cli.verbs import app
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.scripts.assembly import Step, assemble
-from autotune.reports.show import show
-from autotune.reports.stages import stages
+from autotune.reports.show import show, stages
 from autotune.worker.loading.reading import open_payload
 
 ROOT = Path(__file__).parent.parent
@@ -113,7 +113,7 @@ def test_family_in_the_documents_works(tmp_path):
     (tmp_path / "line.mlir").write_text(line)
     (task,) = partition(open_payload(tmp_path / "line.mlir")).tasks
     assert family.covers(task)
-    script = assemble([Step(task.tag, 1, family.build(task, family.default(task, machine), machine))])
+    script = assemble([Step(task.tag, 1, WrittenScript(family.build(task, family.default(task, machine), machine)))])
     assert "vector<" in compile_to("scheduled", task.payload, Candidate(script, TAIL)).text
 
 

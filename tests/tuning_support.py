@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine
 from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Argument, Payload
@@ -103,7 +104,7 @@ def product_of(payload, arrays, *, a="mk", b="kn"):
 
 def run(payload, inputs, script, pipeline, *, text=None, panels=()):
     """Compile a payload, call it once on poisoned outputs, and give those."""
-    return call(payload, compile_program(payload, script, pipeline, text=text, panels=dict(panels)), inputs)
+    return call(payload, compile_program(payload, Candidate(script, pipeline, text=text, panels=panels)), inputs)
 
 
 def call(payload, program, inputs):

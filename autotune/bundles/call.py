@@ -5,15 +5,15 @@ from pathlib import Path
 
 from autotune.bundles.candidates import recorded_candidate, recorded_machine
 from autotune.bundles.contexts import Caller, CallPlan
-from autotune.compiler.lowering.pipeline import PLAIN
-from autotune.compiler.lowering.program import Program, compile_program
+from autotune.compiler.lowering.program import CompiledProgram, compile_program
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener, tell_stage, telling
 from autotune.core.payload import Array, Payload
 from autotune.store.bundle import BundleFiles
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.loading.own_code import check_own_code
 from autotune.worker.loading.reading import partition
@@ -28,17 +28,14 @@ def compile_bundle(files: BundleFiles) -> "PayloadFunction":
     return PayloadFunction(files.payload, recorded_candidate(files), recorded_machine(files))
 
 
-def compile_candidate(payload: Payload, candidate: Candidate) -> Program:
+def compile_candidate(payload: Payload, candidate: Candidate) -> CompiledProgram:
     """Compile a payload as a candidate says.
 
     Raises:
         BundleError: The candidate calls untrusted machine code.
     """
     check_own_code(candidate.kernels)
-    given, panels = candidate, dict(candidate.panels)
-    return compile_program(
-        payload, given.script, given.pipeline, text=given.text, panels=panels, kernels=candidate.kernels
-    )
+    return compile_program(payload, candidate)
 
 
 class PayloadFunction:

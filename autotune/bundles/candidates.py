@@ -6,8 +6,8 @@ from pathlib import Path
 
 from autotune.compiler.codegen.openmp import usable_threads
 from autotune.compiler.ir.module import compiler_version
-from autotune.compiler.lowering.pipeline import tail, threads_of
 from autotune.compiler.lowering.steps import rewrites_now
+from autotune.compiler.passes.pipelines import tail, threads_of
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
 from autotune.core.host.machine import Machine, this_machine
@@ -21,8 +21,7 @@ from autotune.registry import family_for, is_registered
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.tuning.candidates import candidate_alone
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import candidate_alone, default_candidate
 from autotune.worker.isolation.sandbox import available_walls
 from autotune.worker.loading.own_code import untrusted
 from autotune.worker.loading.reading import partition

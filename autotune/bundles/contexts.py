@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from autotune.compiler.lowering.array_calls import ArrayCall
-from autotune.compiler.lowering.program import Program
+from autotune.compiler.lowering.program import CompiledProgram
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.arrays import Accepted, is_frozen
 from autotune.core.errors import PayloadError
@@ -150,7 +150,7 @@ class CallContext:
         results: Shape and element type of the array of everything that is written, by name.
     """
 
-    def __init__(self, payload: Payload, program: Program, pages: Pages, results: Mapping[str, Result]) -> None:
+    def __init__(self, payload: Payload, program: CompiledProgram, pages: Pages, results: Mapping[str, Result]) -> None:
         self.weights = program.weights
         self._arguments, self._pages = {a.name: a for a in payload.arguments}, pages
         packed = [weight.argument(payload.arguments[weight.source]) for weight in program.weights]
@@ -258,7 +258,7 @@ class Caller:
     def __init__(
         self,
         payload: Payload,
-        compile: Callable[[], Program],
+        compile: Callable[[], CompiledProgram],
         machine: Machine,
         weights: Mapping[str, Array],
         *,

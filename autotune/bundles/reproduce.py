@@ -108,7 +108,8 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, f
         raise ScheduleError(f"--family must be the trial's, {trial.family!r}; got {writer.name!r}")
     step = write_step(task, writer, trial.config, machine, alone=True, note=origin(task, writer, trial.config))
     candidate = candidate_alone(step, machine.threads)
-    key = trial_key(task.payload.text, step.identity, trial.config, shared(machine.threads), compiler_version())
+    said, threads = step.program.identity.text, machine.threads
+    key = trial_key(task.payload.text, said, trial.config, shared(threads), compiler_version())
     changed = "" if key == trial.key else "payload, schedule, pipeline or compiler are not those of the record"
     write_files(folder, trial, task, candidate, location)
     with Worker(seconds, threads=machine.threads) as worker:

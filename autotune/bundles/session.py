@@ -7,7 +7,7 @@ from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import choose_candidate
 from autotune.bundles.contexts import shape_of
 from autotune.compiler.lowering.array_calls import ArrayCall
-from autotune.compiler.lowering.program import Program
+from autotune.compiler.lowering.program import CompiledProgram
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.arrays import Accepted
 from autotune.core.errors import GenerationError, PayloadError
@@ -111,7 +111,9 @@ class Session:
 class SessionFunction:
     """A compiled payload of a session."""
 
-    def __init__(self, payload: Payload, program: Program, arrays: dict[str, Array], panels: list[Array]) -> None:
+    def __init__(
+        self, payload: Payload, program: CompiledProgram, arrays: dict[str, Array], panels: list[Array]
+    ) -> None:
         self.payload = payload
         inputs = [Accepted.of(argument) for argument in payload.arguments if argument.role == "input"]
         self._inputs = tuple(each.name for each in inputs)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from mlir import ir
 
 from autotune.compiler.ir.module import context, every_op, parse, run_passes
-from autotune.compiler.lowering.rewrites import BEFORE_SCRIPT, Unit
+from autotune.compiler.lowering.rewrites import Unit
+from autotune.compiler.lowering.steps import BEFORE_SCRIPT, take_step
 from autotune.compiler.passes.empty_handles import HANDLES, neighbours
 from autotune.compiler.script.apply import run_script
 from autotune.compiler.script.instantiate import write_concrete
@@ -84,8 +85,8 @@ def prepare(module: ir.Module, own: ir.Module, wanted: DryRun) -> None:
     payload = wanted.payload
     roles = tuple(argument.role for argument in payload.arguments)
     unit = Unit(module, payload.entry, roles, script=own, panels=dict(wanted.panels))
-    for each in BEFORE_SCRIPT:
-        each.apply(unit)
+    for name in BEFORE_SCRIPT:
+        take_step(unit, name)
 
 
 def plain_error(wanted: DryRun) -> str:

@@ -10,6 +10,8 @@ from autotune.core.ops.op import Contraction, LoopNest, Op
 from autotune.core.payload import Payload
 from autotune.core.task_names import readable_name
 
+WHOLE = "whole"  # the tag of a payload that one script transforms as a whole
+
 
 @dataclass(frozen=True)
 class Task:
@@ -33,6 +35,11 @@ class Task:
     def name(self) -> str:
         """Name for people, such as ``matmul 128x768x3072 + bias + gelu, stored``."""
         return readable_name(self.tag, self.ops[::-1])
+
+    @property
+    def needed_flops(self) -> float:
+        """Multiplications and additions that no schedule can leave out: of a causal product, half."""
+        return self.payload.flops if self.tag == WHOLE else sum(op.flops for op in self.ops if op.has_products)
 
     @property
     def root(self) -> Op:

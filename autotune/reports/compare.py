@@ -36,7 +36,7 @@ from autotune.reports.entries import (
     weight_bytes,
 )
 from autotune.store.bundle import read_bundle
-from autotune.tuning.stages.roofline import needed_flops, share_of_roof, why_unsteady
+from autotune.tuning.stages.roofline import share_of_roof, why_unsteady
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.bench.entry import Standing
 from autotune.worker.isolation.environment import only_threads
@@ -90,7 +90,7 @@ def compare(
         told.note(sentence)
     told.stage("partitioning the payload")
     parts = partition(payload)
-    flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+    flops = payload.flops or sum(task.needed_flops * task.count for task in parts.tasks)
     find = partial(our_contenders, payload, parts, bundles, seed=options.seed, beside=beside)
     ours = find(bundle, machine=machine, listener=told)
     theirs = [library_contender(library, payload, options.seed, told, threads) for library in libraries]
@@ -225,7 +225,7 @@ def roof_contenders(
     payload: Payload, parts: Partition, flops: float, roofs: Roofs, *, machine: Machine, seed: int
 ) -> list[Contender]:
     """What no program can be faster than, where that is memory: a copy, or a read of all weights."""
-    if not any(needed_flops(task) for task in parts.tasks):
+    if not any(task.needed_flops for task in parts.tasks):
         return [copy_contender(payload, machine, seed)]
     calls = sum(case.weight for case in payload.cases) if len(payload.cases) > 1 else 1
     reading = calls * weight_bytes(payload) / roofs.dram_bytes

@@ -11,7 +11,7 @@ from autotune.bundles.candidates import (
     recorded_candidate,
 )
 from autotune.compiler.ir.module import compiler_version
-from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError
 from autotune.core.host.extras import install_command
@@ -21,7 +21,7 @@ from autotune.core.partition import Partition
 from autotune.core.payload import Case, Payload
 from autotune.core.plugs.comparator import Comparator
 from autotune.store.bundle import read_bundle
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.tuning.stages.slow_baseline import TimedBaseline
 from autotune.worker.bench.entry import Entry
 from autotune.worker.bench.kernels import copy_payload, on_threads, read_payload

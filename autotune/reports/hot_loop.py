@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from autotune.compiler.codegen.loop_model import HotLoop, judge_hot_loop
 from autotune.compiler.codegen.machine_code import MachineLoop
-from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
-from autotune.tuning.stages.roofline import needed_flops, share_of_roof
+from autotune.tuning.stages.roofline import share_of_roof
 from autotune.worker.bench.kernels import fma_payload
 from autotune.worker.bench.roofs import CHAINS, STEPS
 from autotune.worker.loading.reading import compile_to, partition
@@ -45,7 +45,7 @@ def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machin
     what llvm-mca says of it.
     """
     parts = partition(payload)
-    flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+    flops = payload.flops or sum(task.needed_flops * task.count for task in parts.tasks)
     if not (flops and found.flops and len(parts.tasks) == 1):
         return "# measured: only where one contraction is all there is; choose one with --task"
     roof = find_hot_loop(fma_payload(machine.lanes, CHAINS[0], STEPS), Candidate(None, TAIL))

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.program import ExternalCode
 from autotune.core.scripts.assembly import Step, kernels_of, origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
@@ -146,6 +147,6 @@ def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None 
             steps.append(write_step(each.task, each.family, each.config, machine, alone=text is None, note=note))
         elif each.kernel is not None:
             note = f"{each.task.tag} by back end '{each.kernel.backend}': {each.kernel.made.maker}"
-            steps.append(Step(each.task.tag, each.task.occurrences, "", note, kernel=each.kernel))
+            steps.append(Step(each.task.tag, each.task.occurrences, ExternalCode(code=each.kernel), note))
     script = script_of(written(steps) if len(steps) > 1 else steps)
     return Candidate(script, tail(machine.threads), text, panels_of(steps), kernels=kernels_of(steps))

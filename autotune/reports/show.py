@@ -9,21 +9,22 @@ from textwrap import wrap
 from typing import Any
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.compiler.lowering.stages import STEPS
+from autotune.compiler.lowering.stages import COMPILED
+from autotune.compiler.lowering.steps import SCHEDULING
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError, RuleError, ScheduleError
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.ops.uncovered import UncoveredOp
 from autotune.core.payload import UNPROVED, Payload
 from autotune.core.plugs.family import Family
+from autotune.core.plugs.verb import PayloadStage, ShownStage
 from autotune.core.printable import did_you_mean
 from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.task import Task
-from autotune.registry import families_for, load_family, rewriter
+from autotune.registry import PAYLOAD_STAGES, STAGES, families_for, load_family, loaded_points, rewriter
 from autotune.reports.hot_loop import describe_hot_loop
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.space import describe_space
-from autotune.reports.stages import OWN, payload_stages, plugged_stages, stages
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.stages.user_script import dry_run_all, open_own, own_of, own_script, parts_of
@@ -269,7 +270,7 @@ def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine)
     if stage == "asm":
         return Shown(describe_hot_loop(payload, candidate, machine))
     compiled = compile_to(stage, payload, candidate)
-    if stage in ("scheduled", *STEPS):
+    if stage in ("scheduled", *SCHEDULING):
         return Shown(compiled.text)
     return Shown(compiled.text, str(compiled.buffers) if compiled.buffers is not None else UNPLANNED)
 
@@ -281,3 +282,34 @@ def describe(tag: str, record: Mapping[str, Any], also: str = "") -> str:
     knobs = " ".join(f"{name}={value}" for name, value in (config or {}).items())
     lines = wrap(knobs, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)
     return "\n".join([f"{tag}  ops {record['ops']}, runs {record['count']}  {how}{also}", *lines])
+
+
+OWN = ("dialect", "payload", "tasks", "space", "schedule", *COMPILED[:-1], "asm", COMPILED[-1])
+
+
+def plugged_stages() -> dict[str, ShownStage]:
+    """Stages of plug-ins that a payload has once it is scheduled, by name.
+
+    Raises:
+        PayloadError: One does not load.
+    """
+    return {point.name: stage for point, stage in loaded_points(STAGES, ShownStage, refuse)}
+
+
+def payload_stages() -> dict[str, PayloadStage]:
+    """Stages of plug-ins that a payload has before, by name; raises as `plugged_stages`."""
+    return {point.name: stage for point, stage in loaded_points(PAYLOAD_STAGES, PayloadStage, refuse)}
+
+
+def refuse(message: str) -> None:
+    """Refuse a plug-in that does not load."""
+    raise PayloadError(message)
+
+
+def stages() -> tuple[str, ...]:
+    """Names of all stages, in the order of the flow."""
+    names = list(OWN)
+    before = {name: stage.after for name, stage in payload_stages().items()}
+    for name, after in (before | {name: stage.after for name, stage in plugged_stages().items()}).items():
+        names.insert(names.index(after) + 1 if after in names else len(names), name)
+    return tuple(names)

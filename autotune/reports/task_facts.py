@@ -15,7 +15,6 @@ from autotune.core.task_names import tell_apart
 from autotune.registry import load_family
 from autotune.reports.holdings import Holdings
 from autotune.store.bundle import BundleFiles
-from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.user_script import own_of
 from autotune.worker.loading.reading import partition, task_names
 from autotune.worker.loading.resolve import reopen_payload
@@ -98,7 +97,7 @@ def fact_of(name: str, task: Task | None, machine: Machine | None, family: str) 
     if task is None:
         return TaskFacts(name)
     default = default_of(task, machine, family) if machine is not None else None
-    return TaskFacts(name, task.count, float(needed_flops(task)) or None, default)
+    return TaskFacts(name, task.count, float(task.needed_flops) or None, default)
 
 
 def tasks_of(payload: Payload | None, tags: Collection[str]) -> dict[str, Task]:

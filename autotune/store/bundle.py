@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.compiler.guard import PASSES, RULES, BundleTexts, check_pipeline, passes_of
+from autotune.compiler.guard import RULES, BundleTexts, check_pipeline
+from autotune.compiler.script.checks import PASSES, passes_of
 from autotune.core.errors import BundleError
 from autotune.core.host.scratch import Scratch
 from autotune.core.payload import REFERENCE, Payload

@@ -25,7 +25,7 @@ from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.places import bundle_folder
 from autotune.tensor.kept import keep, key_of, read_kept
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.own_code import check_own_code
 from autotune.worker.loading.reading import partition
 

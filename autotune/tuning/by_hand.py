@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job, TimeLimits
 from autotune.core.options import LEAST_TIMEOUT, MOST_COUNT, MOST_SECONDS, check_real, check_seed, check_whole
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.assembly import Step
 from autotune.core.space import Value
 from autotune.tuning.candidates import candidate_alone
-from autotune.tuning.stages.roofline import needed_flops, share_of_roof
+from autotune.tuning.stages.roofline import share_of_roof
 from autotune.tuning.tunable import TransformScript, TunableTask
 from autotune.worker.worker import Worker
 
@@ -94,7 +95,7 @@ def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformSc
         panels = ((task.tag, candidate.panel),) if candidate.panel else ()
         return Candidate(candidate.text, tail(task.machine.threads), panels=panels)
     else:
-        step = Step(task.tag, 1, candidate.text, rewrites=Rewrites(candidate.panel))
+        step = Step(task.tag, 1, WrittenScript(candidate.text, rewrites=Rewrites(candidate.panel)))
     return candidate_alone(step, task.machine.threads)
 
 
@@ -109,7 +110,7 @@ def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript
 
 def row(task: TunableTask, found: Evaluation) -> dict[str, str | float | None]:
     """Outcome of a candidate, in the units of the table."""
-    samples, flops = found.samples, needed_flops(task.task)
+    samples, flops = found.samples, task.task.needed_flops
     rated = samples is not None and flops > 0
     return {
         "outcome": found.outcome,

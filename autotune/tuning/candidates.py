@@ -1,10 +1,13 @@
-"""Steps of a script as a worker takes them: of one task alone, or of the tasks of a whole module."""
+"""Candidates of tasks and of whole payloads: steps of a script as a worker takes them, and default configs."""
 
 from collections.abc import Sequence
 
-from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
-from autotune.core.scripts.assembly import Step, assemble, kernels_of, panels_of, script_of
+from autotune.core.host.machine import Machine
+from autotune.core.partition import Partition
+from autotune.core.scripts.assembly import Step, assemble, kernels_of, panels_of, script_of, write_step
+from autotune.registry import family_for
 
 
 def candidate_alone(step: Step, threads: int = 1) -> Candidate:
@@ -26,3 +29,13 @@ def candidate_whole(steps: Sequence[Step], threads: int, tagged: str) -> Candida
         tagged: Text of the module, whose ops carry the tags of their tasks.
     """
     return Candidate(assemble(steps), tail(threads), tagged, panels_of(steps), kernels=kernels_of(steps))
+
+
+def default_candidate(parts: Partition, machine: Machine) -> Candidate:
+    """How a payload is compiled without any search."""
+    steps = []
+    for task in parts.tasks:
+        family = family_for(task)
+        if family is not None:
+            steps.append(write_step(task, family, family.default(task, machine), machine))
+    return candidate_whole(steps, machine.threads, parts.payload.text)

@@ -31,13 +31,11 @@ from autotune.tuning.stages.choose import choose_all
 from autotune.tuning.stages.forecast import Forecast
 from autotune.tuning.stages.opening import NOTHING_KNOWN, Start, check_names, open_searches, say_sampler
 from autotune.tuning.stages.record import check_recorded, record
-from autotune.tuning.stages.replacing import choose_target
-from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.sessions import measure_sessions
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
-from autotune.tuning.stages.standing import MANIFEST_SHA256, standing_result
+from autotune.tuning.stages.standing import MANIFEST_SHA256, choose_target, standing_result
 from autotune.tuning.stages.summary import Proof, Searched, Winners, fronts_of, summarize
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.user_script import dry_run_all, parts_of, read_own
@@ -218,7 +216,7 @@ def prove(run: Run, winners: Winners, workplace: Workplace) -> Proof:
     baseline, forecast = load_baseline(run.options.baseline), Forecast(0, run.listener)
     forecast.prove(0)
     run.listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
-    flops = run.payload.flops or sum(needed_flops(task) * task.count for task in run.parts.tasks)
+    flops = run.payload.flops or sum(task.needed_flops * task.count for task in run.parts.tasks)
     timed = time_baseline(run.payload, baseline, flops, machine=run.machine, seed=run.seed, worker=run.worker)
     forecast.prove(1)
     run.listener.stage("assembling and proving the whole")

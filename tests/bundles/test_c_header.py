@@ -20,7 +20,7 @@ from tuning_support import MACHINES, default_steps, run
 from autotune.bundles import c_header as header
 from autotune.bundles.c_header import C_TYPES, c_header, parameter
 from autotune.compiler.lowering.emit import Emitted
-from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.c_names import c_name
 from autotune.core.candidate import Candidate

@@ -13,7 +13,7 @@ from autotune.compiler.codegen.openmp import find_openmp
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.registry import load_payload
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from schedules import shares
 
 CALLERS = 8

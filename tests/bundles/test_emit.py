@@ -18,7 +18,7 @@ from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.host.machine import this_machine
 from autotune.store.bundle import read_bundle
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.bench.proof import transform
 from autotune.worker.loading.reading import open_payload, partition
 from schedules.fused_model import default_config

@@ -7,7 +7,7 @@ import pytest
 from tuning_support import loaded, run
 
 from autotune.bundles.call import compile_payload
-from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.registry import family_for

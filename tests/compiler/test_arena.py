@@ -10,11 +10,13 @@ from mlir.execution_engine import ExecutionEngine
 from tuning_support import default_steps, run
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import ARENA_PASS, PLAIN, TAIL, run_pipeline
+from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.passes.arena import NAME, plan_arena
+from autotune.compiler.passes.pipelines import ARENA_PASS, PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Argument, Payload
@@ -129,7 +131,7 @@ def test_a_model_gives_the_same_without_an_arena_and_call_after_call(model):
     first, second = payload.make_inputs(0), payload.make_inputs(1)
     (wanted,) = run(payload, first, script, ALLOCATING, text=text)
     arrays = [aligned_empty(argument, "huge") for argument in payload.arguments]
-    bound = compile_program(payload, script, TAIL, text=text).bind(arrays)
+    bound = compile_program(payload, Candidate(script, TAIL, text=text)).bind(arrays)
     results = []
     for inputs in (first, second, first):
         for argument, array in zip(payload.arguments, arrays, strict=True):
@@ -154,7 +156,7 @@ def test_two_programs_have_an_arena_each():
     payload, text, script = scheduled(KERNELS[1])
     inputs = [payload.make_inputs(seed) for seed in (0, 1)]
     arrays = [[aligned_empty(argument, "huge") for argument in payload.arguments] for _ in inputs]
-    programs = [compile_program(payload, script, TAIL, text=text).bind(mine) for mine in arrays]
+    programs = [compile_program(payload, Candidate(script, TAIL, text=text)).bind(mine) for mine in arrays]
     for values, mine in zip(inputs, arrays, strict=True):
         for argument, array in zip(payload.arguments, mine, strict=True):
             array[...] = values.get(argument.name, np.nan)

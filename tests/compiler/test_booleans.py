@@ -5,8 +5,8 @@ import pytest
 from tuning_support import loaded, run
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
+from autotune.compiler.passes.pipelines import PLAIN
 
 MAPS = "indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>]"
 GENERIC = f'linalg.generic {{{MAPS}, iterator_types = ["parallel", "parallel"]}}'

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tuning_support import agrees, random_configs, run
 
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, write_step

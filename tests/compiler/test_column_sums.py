@@ -3,11 +3,11 @@
 import pytest
 from tuning_support import agrees, loaded, run
 
-from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.registry import family_for
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 
 SUM = """func.func @f(%x: tensor<SHAPE> WEIGHT) -> tensor<WRITTEN> {
   %zero = arith.constant 0.0 : f32

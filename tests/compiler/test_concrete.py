@@ -10,10 +10,11 @@ from own_support import HANDLE, MATCH, SIZE, THREE_WAYS, knob, own_module, read,
 from tuning_support import PACKED, contraction_payload, product_of, run
 
 from autotune.compiler.ir.module import context
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.script.instantiate import concrete_sequences, concrete_text
+from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.marks import TAG
@@ -65,7 +66,7 @@ def test_what_fails_is_told_with_its_place_in_the_users_file():
     body = f"""{tiled(6, 0)}
     transform.structured.vectorize %tile : {HANDLE}"""
     with context(), pytest.raises(CompileError) as failed:
-        apply_schedule(Unit.open(PAYLOAD, chosen(own_module(body)), {}))
+        apply_schedule(Unit.open(PAYLOAD, Candidate(chosen(own_module(body)), TAIL)))
     assert str(failed.value).startswith("mine.mlir:6:5: transform.structured.vectorize: Attempted to vectorize")
 
 
@@ -159,7 +160,7 @@ def test_a_region_that_is_chosen_by_an_argument_stays_a_choice_of_the_interprete
     {knob("how", "[0, 1]")}
     transform.include @inner failures(propagate) (%op, %how) : ({HANDLE}, {SIZE}) -> ()"""
     with context():
-        unit = Unit.open(PAYLOAD, chosen(own_module(body, before=inner), how=1), {})
+        unit = Unit.open(PAYLOAD, Candidate(chosen(own_module(body, before=inner), how=1), TAIL))
         unit.script.operation.verify()
     result_of(concrete_text(chosen(own_module(body, before=inner), how=1)))
 

@@ -5,7 +5,7 @@ from tuning_support import loaded, run
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 
 READ, WRITE = "affine_map<(i, k) -> (k)>", "affine_map<(i, k) -> (i)>"
 TEXT = f"""func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {{

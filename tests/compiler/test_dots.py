@@ -13,8 +13,8 @@ from tuning_support import MACHINES, contraction_payload, run
 
 from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.compiler.codegen.openmp import find_openmp
-from autotune.compiler.lowering.pipeline import tail
 from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.precision import INT8, PRECISIONS

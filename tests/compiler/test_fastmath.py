@@ -6,7 +6,7 @@ from compile_support import schedule
 from tuning_support import run, tensor_payload
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument

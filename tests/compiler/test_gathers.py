@@ -5,8 +5,8 @@ from functools import cache
 import pytest
 from tuning_support import MACHINES, agrees, default_steps, random_configs, run, tensor_payload
 
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine

@@ -6,6 +6,7 @@ from tuning_support import MACHINES, contraction_payload
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.tasks.partition import partition
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.scripts.assembly import Step, assemble
 from autotune.registry import family_for, load_family, load_payload
 
@@ -58,7 +59,8 @@ def write(name):
     assert space.broken_constraint(config) is None
     note = "\n".join(f"{knob} = {value}" for knob, value in config.items())
     said, rewrites = f"{task.tag} for {machine}\n{note}", family.rewrites(task, config)
-    return assemble([Step(task.tag, task.occurrences, family.build(task, config, host), said, rewrites)])
+    program = WrittenScript(family.build(task, config, host), rewrites=rewrites)
+    return assemble([Step(task.tag, task.occurrences, program, said)])
 
 
 @pytest.mark.parametrize("name", CASES)

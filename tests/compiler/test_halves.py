@@ -13,7 +13,7 @@ from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.evaluator import Job
 from autotune.core.host.machine import this_machine
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker
 

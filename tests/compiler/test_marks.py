@@ -6,10 +6,11 @@ import pytest
 from tuning_support import agrees, contraction_payload, product_of, random_configs, run
 
 from autotune.compiler.ir.module import context
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.core.scripts.marks import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, ZEROS
@@ -26,7 +27,7 @@ def default_of(payload):
 def scheduled(payload, script, panels=()):
     """The text of a payload after its script and what is done at its marks."""
     with context():
-        unit = Unit.open(payload, script, dict(panels), partition(payload).payload.text)
+        unit = Unit.open(payload, Candidate(script, TAIL, text=partition(payload).payload.text, panels=panels))
         apply_schedule(unit)
         assert unit.module.operation.verify()
         return str(unit.module)

@@ -7,7 +7,6 @@ import pytest
 from tuning_support import agrees, contraction_payload, loaded, product_of, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
@@ -21,6 +20,7 @@ from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.narrow import narrow_floats
 from autotune.compiler.normalise.types.powers import multiply_powers
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 

@@ -4,8 +4,8 @@ import pytest
 from tuning_support import agrees, default_steps, loaded, run
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.shapes.products import drop_one_column
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.registry import family_for

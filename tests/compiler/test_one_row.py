@@ -4,8 +4,8 @@ import pytest
 from tuning_support import agrees, loaded, run
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.registry import family_for
 

@@ -7,11 +7,11 @@ import pytest
 from tuning_support import MACHINES, agrees, run
 
 from autotune.compiler.ir.module import context, find_function, parse
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.passes.online_softmax import go_online
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
-from autotune.core.candidate import Claim
+from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import CompileError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
@@ -152,8 +152,9 @@ def test_script_says_what_goes_online():
     task = attention_task(load_payload(f"{ATTENTION},causal=1"))
     script = candidate(task).script
     with context():
-        assert Unit.open(task.payload, script, {}).blocks == {task.tag: Blocks(32, 64, skips=True)}
-        assert Unit.open(task.payload, assemble([]), {}).blocks == Unit.open(task.payload, None, {}).blocks == {}
+        assert Unit.open(task.payload, Candidate(script, TAIL)).blocks == {task.tag: Blocks(32, 64, skips=True)}
+        for none in (assemble([]), None):
+            assert Unit.open(task.payload, Candidate(none, TAIL)).blocks == {}
 
 
 def test_plain_mlir_sees_the_loops_before_the_script():

@@ -5,8 +5,8 @@ import pytest
 from tuning_support import PACKED, run, tensor_payload
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.passes.foralls import serialise_foralls
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.payload import Argument
 from autotune.core.scripts.assembly import DESTINATIONS, LOWERING, assemble

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 from tuning_support import MACHINES, contraction_payload, default_steps
 
 from autotune.compiler.ir.module import context, find_function, parse
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.scripts.assembly import Step, assemble, panels_of, write_step
 from autotune.registry import load_family, load_payload
 from autotune.worker.loading.reading import open_payload
@@ -64,17 +66,17 @@ def test_a_schedule_that_reads_panels_by_columns_is_refused():
     payload = contraction_payload(16, 16, 16, role_b="weight")
     parts, task, _, _ = script_for(payload)
     by_columns = "transform.structured.generalize %op : (!transform.any_op) -> !transform.any_op"
-    script = assemble([Step(task.tag, task.occurrences, by_columns)])
+    script = assemble([Step(task.tag, task.occurrences, WrittenScript(by_columns))])
     with pytest.raises(CompileError, match=r"must be loaded by rows, not by linalg.generic"):
-        compile_program(payload, script, TAIL, text=parts.payload.text, panels={task.tag: 4})
+        compile_program(payload, Candidate(script, TAIL, text=parts.payload.text, panels=((task.tag, 4),)))
 
 
 def test_layers_share_one_array_of_panels_and_the_embedding_keeps_the_plain_weight():
     payload = load_payload("gpt,d_model=24,heads=3,d_ff=40,vocab=37,seq=7,layers=3")
     parts = partition(payload)
     steps = default_steps(parts, MACHINES["sse"])
-    panels = dict(panels_of(steps))
-    program = compile_program(payload, assemble(steps), TAIL, text=parts.payload.text, panels=panels)
+    panels = panels_of(steps)
+    program = compile_program(payload, Candidate(assemble(steps), TAIL, text=parts.payload.text, panels=panels))
     names = {payload.arguments[weight.source].name: weight.stored_shape for weight in program.weights}
     assert len(panels) == len(program.weights) == 5
     assert sum(shape[0] == 3 and len(shape) == 4 for shape in names.values()) == 4
@@ -90,5 +92,5 @@ def test_arguments_with_attributes_may_be_stored_in_panels(tmp_path):
     payload = open_payload(path)
     parts, task, script, panel = script_for(payload, pack_b="beforehand")
     assert payload.arguments[1].role == "weight"
-    program = compile_program(payload, script, TAIL, text=parts.payload.text, panels={task.tag: panel})
+    program = compile_program(payload, Candidate(script, TAIL, text=parts.payload.text, panels=((task.tag, panel),)))
     assert len(program.weights) == 1

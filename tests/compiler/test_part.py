@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tuning_support import contraction_payload, tensor, tensor_payload
 
-from autotune.compiler.guard import passes_of
 from autotune.compiler.lowering.part import split_pipeline
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
+from autotune.compiler.script.checks import passes_of
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
 from autotune.core.host.pages import aligned_empty
@@ -27,7 +27,7 @@ def written_by(payload, pipeline, part):
     values = payload.make_inputs(0)
     for argument, array in zip(payload.arguments, arrays, strict=True):
         array[...] = values.get(argument.name, np.nan)
-    compile_program(payload, None, pipeline, part=part, poisoned=True).bind(arrays).run()
+    compile_program(payload, Candidate(None, pipeline, part=part), poisoned=True).bind(arrays).run()
     return arrays
 
 
@@ -60,20 +60,22 @@ def test_part_of_a_whole_model_is_a_program():
 @pytest.mark.parametrize(("rows", "part", "scale"), [(100, 64, 50.0), (30, 8, 7.5), (64, 64, 64.0), (96, 64, 48.0)])
 def test_times_are_multiplied_by_the_share_that_was_run(rows, part, scale):
     """100 steps by 64 keep 2, which are one in 50."""
-    program = compile_program(contraction_payload(rows, 90, 110), None, PIPELINES[0], part=part)
+    program = compile_program(contraction_payload(rows, 90, 110), Candidate(None, PIPELINES[0], part=part))
     assert program.part.scale == pytest.approx(scale, rel=5e-3)
 
 
 def test_nests_count_by_what_they_do():
     """Of 48 rows and of 64 two are run each: the one in 24, the other, of three times the work, in 32."""
     two = product_of_product(first=48)
-    assert compile_program(two, None, PIPELINES[0], part=32).part.scale == pytest.approx((24 + 3 * 32) / 4, rel=3e-2)
+    assert compile_program(two, Candidate(None, PIPELINES[0], part=32)).part.scale == pytest.approx(
+        (24 + 3 * 32) / 4, rel=3e-2
+    )
 
 
 @pytest.mark.parametrize("pipeline", [PIPELINES[0], "builtin.module(canonicalize)"], ids=["short", "no-loops"])
 def test_program_without_long_loops_has_no_part(pipeline):
     with pytest.raises(CompileError, match="loops of 64 steps"):
-        compile_program(contraction_payload(9, 11, 5), None, pipeline, part=64)
+        compile_program(contraction_payload(9, 11, 5), Candidate(None, pipeline, part=64))
 
 
 @pytest.mark.parametrize("pipeline", [*PIPELINES, TAIL])

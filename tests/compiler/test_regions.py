@@ -11,7 +11,7 @@ from autotune.compiler.passes.regions import share_regions
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.registry import load_payload
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 
 KIND = "memref<64xf32>"
 STORE = f"memref.store %zero, %a[%c0] : {KIND}"

@@ -11,16 +11,9 @@ from pathlib import Path
 import pytest
 
 from autotune.compiler.lowering.pipeline import compilation
-from autotune.compiler.lowering.rewrites import (
-    AFTER_SCRIPT,
-    ARENA,
-    BEFORE_SCRIPT,
-    REWRITES,
-    SCRIPT,
-    THREADS,
-)
-from autotune.compiler.lowering.stages import STEPS, compile_to
-from autotune.compiler.lowering.steps import PARTS
+from autotune.compiler.lowering.rewrites import SCRIPT
+from autotune.compiler.lowering.stages import COMPILED, compile_to
+from autotune.compiler.lowering.steps import ARENA, ASKED, REGIONS, SCHEDULING, STEPS, UNASKED
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, write_step
@@ -72,7 +65,7 @@ def code_of(path):
 def digests():
     """Version and digest of the code of every rewrite, by name."""
     found = {}
-    for rewrite in (*REWRITES, *THREADS, *PARTS):
+    for rewrite in (*UNASKED, *ASKED):
         code = "".join(map(code_of, files_behind(rewrite)))
         found[rewrite.name] = [rewrite.version, sha256(code.encode()).hexdigest()[:16]]
     return found
@@ -85,15 +78,14 @@ def files_behind(rewrite):
 
 
 def test_rewrites_that_only_some_trials_need_are_named_by_what_asks_for_them():
-    names = [str(each) for each in PARTS]
+    names = [str(each) for each in ASKED]
     assert not set(names) & set(compilation(2).splitlines())
-    steps = {step.name for step in (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)}
-    assert all((each.before or each.behind) in steps for each in PARTS)
+    assert all((each.before or each.behind) in STEPS for each in ASKED)
 
 
 def test_each_rewrite_is_named_after_its_file():
-    assert len({rewrite.name for rewrite in REWRITES}) == len(REWRITES)
-    assert all((PASSES / f"{rewrite.name.replace('-', '_')}.py").exists() for rewrite in REWRITES)
+    assert len({rewrite.name for rewrite in UNASKED}) == len(UNASKED)
+    assert all((PASSES / f"{rewrite.name.replace('-', '_')}.py").exists() for rewrite in UNASKED)
 
 
 def test_a_rewrite_that_changed_has_another_version_or_says_that_it_writes_the_same_programs():
@@ -103,15 +95,16 @@ def test_a_rewrite_that_changed_has_another_version_or_says_that_it_writes_the_s
     assert recorded.keys() == now.keys()
 
 
-@pytest.mark.parametrize("rewrite", REWRITES, ids=str)
+@pytest.mark.parametrize("rewrite", UNASKED, ids=str)
 def test_name_and_version_of_a_rewrite_are_part_of_what_identifies_a_trial(rewrite):
-    assert str(rewrite) in compilation(1).splitlines()
-    assert compilation(1) in shared(1)
+    for threads in (1, 2):
+        assert (str(rewrite) in compilation(threads).splitlines()) == (threads >= rewrite.least_threads)
+        assert compilation(threads) in shared(threads)
 
 
 def test_stages_name_every_step_around_the_script():
-    names = [step.name for step in BEFORE_SCRIPT], [step.name for step in AFTER_SCRIPT]
-    assert list(STEPS) == [*names[0], SCRIPT, *names[1]]
+    assert [*STEPS] == [*SCHEDULING, ARENA, REGIONS]
+    assert {*SCHEDULING, ARENA} <= {*COMPILED}
 
 
 def test_a_step_shows_what_the_one_before_left_and_what_it_changed():

@@ -6,8 +6,8 @@ from tuning_support import contraction_payload, run, tensor, tensor_payload
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.ir.nests import dimensions, indexing_maps
-from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.lowering.row_order import generic_ops, in_row_order
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.payload import Argument
 from autotune.registry import load_payload
 

@@ -4,8 +4,8 @@ import pytest
 from tuning_support import agrees, loaded, run
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.shapes.products import reshape_after_elementwise, share_matrices
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 
 LINEAR = """#whole = affine_map<(a, b, k, n) -> (a, b, k, n)>

@@ -5,8 +5,8 @@ import pytest
 from tuning_support import agrees, loaded, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.normalise.shapes.slices import read_elements_of_wholes
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.host.machine import this_machine
 
 

@@ -10,19 +10,21 @@ from tuning_support import agrees, run
 from autotune.compiler.codegen import openmp
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import TAIL, compilation, plans_arena, run_pipeline, tail, threads_of
+from autotune.compiler.lowering.pipeline import compilation, run_pipeline
 from autotune.compiler.lowering.program import compile_program
-from autotune.compiler.lowering.rewrites import REWRITES, Unit
+from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.lowering.steps import rewrites_on
 from autotune.compiler.passes.arena import THREAD_NUMBER, plan_arena
 from autotune.compiler.passes.foralls import FORALL, serialise_nested
+from autotune.compiler.passes.pipelines import TAIL, plans_arena, tail, threads_of
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument, Payload
 from autotune.registry import load_payload
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.bench.kernels import fma_payload
 
 needs_runtime = pytest.mark.skipif(openmp.find_openmp() is None, reason="no OpenMP runtime is installed")
@@ -47,7 +49,7 @@ def planned(*body, threads):
 def test_on_one_thread_pipeline_and_identity_are_as_they_were():
     assert (tail(1), threads_of(TAIL)) == (TAIL, 1)
     assert "openmp" not in TAIL
-    assert compilation(1) == "\n".join((TAIL, *map(str, REWRITES)))
+    assert compilation(1) == "\n".join((TAIL, *rewrites_on(1)))
 
 
 @pytest.mark.parametrize("threads", [2, 3, 64])
@@ -132,7 +134,7 @@ def summed():
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_compute_what_one_computes(threads):
     x, y = np.arange(37 * 16, dtype=np.float32).reshape(37, 16), np.zeros((37, 16), np.float32)
-    program = compile_program(summed(), None, tail(threads))
+    program = compile_program(summed(), Candidate(None, tail(threads)))
     program.bind([x, y]).run(50)
     assert program.threads == threads
     assert np.array_equal(y, 2 * x)
@@ -140,13 +142,13 @@ def test_threads_compute_what_one_computes(threads):
 
 def test_without_parallel_loops_no_runtime_is_asked_for(monkeypatch):
     monkeypatch.setattr(openmp, "find_openmp", lambda: None)
-    assert compile_program(fma_payload(lanes=4, chains=2, steps=3), None, tail(2)).threads == 1
+    assert compile_program(fma_payload(lanes=4, chains=2, steps=3), Candidate(None, tail(2))).threads == 1
 
 
 def test_without_a_runtime_parallel_loops_are_refused_and_one_thread_is_said_to_be_used(monkeypatch):
     monkeypatch.setattr(openmp, "find_openmp", lambda: None)
     with pytest.raises(CompileError, match=r"need an OpenMP runtime, .* pip install"):
-        compile_program(summed(), None, tail(2))
+        compile_program(summed(), Candidate(None, tail(2)))
     assert openmp.usable_threads(2) == 1
 
 

@@ -8,8 +8,8 @@ import pytest
 from own_support import HANDLE, read
 from tuning_support import run
 
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.normalise.adopt import INTRINSICS
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.script.instantiate import concrete_text
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.errors import ScheduleError

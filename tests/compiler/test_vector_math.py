@@ -7,9 +7,10 @@ import pytest
 import scipy.special
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.passes.vector_math import approximate
+from autotune.core.candidate import Candidate
 from autotune.core.payload import Argument, Payload
 
 COUNT = 1 << 20
@@ -45,7 +46,7 @@ def function(request):
     def call(values):
         x = np.resize(np.asarray(values, np.float32), COUNT if len(values) > 64 else 64)
         if len(x) not in programs:
-            programs[len(x)] = compile_program(payload_of(request.param, len(x)), EMPTY_SCRIPT, TAIL)
+            programs[len(x)] = compile_program(payload_of(request.param, len(x)), Candidate(EMPTY_SCRIPT, TAIL))
         y = np.full_like(x, 123.0)
         programs[len(x)].bind([x, y]).run()
         return y[: len(values)]
@@ -208,7 +209,7 @@ def test_row_divided_by_one_value_is_within_an_ulp_and_a_half():
       return
     }}"""
     arguments = (Argument("x", "input", (COUNT,)), Argument("s", "input", (1,)), Argument("y", "output", (COUNT,)))
-    program = compile_program(Payload("apply", text, "apply", arguments), EMPTY_SCRIPT, TAIL)
+    program = compile_program(Payload("apply", text, "apply", arguments), Candidate(EMPTY_SCRIPT, TAIL))
     x = np.random.default_rng(0).normal(size=COUNT).astype(np.float32)
     for divisor in (3.0, 1e-30, 1e30, -7.7, 0.1):
         s, y = np.array([divisor], np.float32), np.empty(COUNT, np.float32)
@@ -246,7 +247,7 @@ def test_marked_function_calls_libm():
     payload = payload_of("exp", 64)
     text = payload.text.replace("math.exp %in", "math.exp %in {autotune.libm}")
     x, y = np.linspace(-3, 3, 64, dtype=np.float32), np.empty(64, np.float32)
-    compile_program(payload, EMPTY_SCRIPT, TAIL, text=text).bind([x, y]).run()
+    compile_program(payload, Candidate(EMPTY_SCRIPT, TAIL, text=text)).bind([x, y]).run()
     libm = ctypes.CDLL("libm.so.6").expf
     libm.restype, libm.argtypes = ctypes.c_float, [ctypes.c_float]
     assert y.tolist() == [libm(float(v)) for v in x]
@@ -257,5 +258,5 @@ def test_what_upstream_has_for_scalars_alone_is_called_lane_by_lane(name):
     exact = {"cbrt": scipy.special.cbrt, "erfc": scipy.special.erfc}.get(name) or getattr(np, f"arc{name[1:]}")
     x = np.linspace(0.01, 0.99, 64, dtype=np.float32) + np.float32(name == "acosh")
     y = np.full_like(x, 123.0)
-    compile_program(payload_of(name, len(x)), EMPTY_SCRIPT, TAIL).bind([x, y]).run()
+    compile_program(payload_of(name, len(x)), Candidate(EMPTY_SCRIPT, TAIL)).bind([x, y]).run()
     assert ulps(y, x, exact).max() <= 4

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from autotune.compiler.guard import open_fault
 from autotune.compiler.ir.limits import program_fault
 from autotune.compiler.ir.module import context, every_op, parse
+from autotune.compiler.script.checks import open_fault
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.errors import PayloadError
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from tuning_support import loaded
 
-from autotune.compiler.lowering.pipeline import PLAIN
 from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.passes.pipelines import PLAIN
+from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 
 M, V = "memref<8xf32>", "vector<8xf32>"
@@ -133,6 +134,6 @@ def test_bufferization_copies_inputs_before_it_writes_them(name, tmp_path):
     put = f"bufferization.materialize_in_destination %r in restrict writable %out : (tensor<8xf32>, {M}) -> ()"
     payload = loaded(tmp_path, function(f"{TENSOR}\n{KEEPS[name]}\n{put}"))
     array, out = np.full(8, 5, np.float32), np.zeros(8, np.float32)
-    compile_program(payload, None, PLAIN).bind([array, out]).run()
+    compile_program(payload, Candidate(None, PLAIN)).bind([array, out]).run()
     assert (array == 5).all()
     assert out[0] == 1

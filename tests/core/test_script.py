@@ -8,6 +8,7 @@ from compile_support import apply_script
 
 from autotune.compiler.ir.module import context, parse
 from autotune.core.errors import CompileError
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.scripts import assembly as module
 from autotune.core.scripts.assembly import Step, assemble
 from autotune.core.scripts.marks import OPTIONAL, TAG
@@ -21,6 +22,7 @@ func.func @f(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> tensor<4x4xf32> {{
     -> tensor<4x4xf32>
   return %b : tensor<4x4xf32>
 }}"""
+SIMPLE, NONE = WrittenScript(GENERALIZE), WrittenScript("")
 
 
 def apply(script):
@@ -30,7 +32,14 @@ def apply(script):
         return str(payload)
 
 
-@pytest.mark.parametrize("steps", [[], [Step("sum", 2, GENERALIZE)], [Step("a", 1, GENERALIZE), Step("b", 3, "")]])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [],
+        [Step("sum", 2, SIMPLE)],
+        [Step("a", 1, SIMPLE), Step("b", 3, NONE)],
+    ],
+)
 def test_script_parses_as_transform_dialect(steps):
     with context():
         assert parse(assemble(steps), "script").operation.verify()
@@ -40,26 +49,26 @@ def test_script_is_one_module_whose_entry_comes_last():
     with context():
         names = [
             op.attributes["sym_name"].value
-            for op in parse(assemble([Step("a", 1, ""), Step("b", 1, "")]), "script").body.operations
+            for op in parse(assemble([Step("a", 1, NONE), Step("b", 1, NONE)]), "script").body.operations
         ]
     assert names == ["task_0", "task_1", "__transform_main"]
 
 
 def test_body_is_applied_to_every_op_with_the_tag():
-    text = apply(assemble([Step("sum", 2, GENERALIZE)]))
+    text = apply(assemble([Step("sum", 2, SIMPLE)]))
     assert (text.count("linalg.add"), text.count("linalg.generic")) == (0, 2)
 
 
 @pytest.mark.parametrize("ops", [1, 3])
 def test_other_number_of_ops_than_promised_is_an_error(ops):
     with pytest.raises(CompileError) as error:
-        apply(assemble([Step("sum", ops, GENERALIZE)]))
+        apply(assemble([Step("sum", ops, SIMPLE)]))
     assert error.value.stage == "transform"
 
 
 def test_tag_that_is_nowhere_is_an_error():
     with pytest.raises(CompileError):
-        apply(assemble([Step("product", 1, GENERALIZE)]))
+        apply(assemble([Step("product", 1, SIMPLE)]))
 
 
 ANY = "!transform.any_op"
@@ -105,7 +114,7 @@ NOTHING = {
 @pytest.mark.parametrize("way", NOTHING)
 def test_transform_that_finds_nothing_is_an_error_that_names_op_and_place(way):
     body, op = NOTHING[way]
-    script = assemble([Step("sum", 2, body)])
+    script = assemble([Step("sum", 2, WrittenScript(body))])
     with pytest.raises(CompileError) as error:
         apply(script)
     said = re.match(r"schedule:(\d+):(\d+): transform\.([\w.]+): ", str(error.value))
@@ -120,21 +129,21 @@ def test_transform_that_finds_nothing_is_an_error_that_names_op_and_place(way):
     [f"%x = {PADS}", f"%x = {PADS.replace(' :', f' {{{OPTIONAL}}} :')}\ntransform.structured.vectorize %x : {ANY}"],
 )
 def test_handle_may_be_empty_where_it_is_unused_or_optional(body):
-    assert apply(assemble([Step("sum", 2, body)]))
+    assert apply(assemble([Step("sum", 2, WrittenScript(body))]))
 
 
 def test_every_line_of_a_note_becomes_a_comment():
-    text = assemble([Step("sum", 2, GENERALIZE, "matmul by hand\ntile_m = 4")])
+    text = assemble([Step("sum", 2, SIMPLE, "matmul by hand\ntile_m = 4")])
     assert "  // matmul by hand\n  // tile_m = 4\n  transform.named_sequence @task_0" in text
 
 
 def test_same_steps_give_the_same_text():
-    steps = [Step("sum", 2, GENERALIZE, "note")]
+    steps = [Step("sum", 2, SIMPLE, "note")]
     assert assemble(steps) == assemble(list(steps))
 
 
 def test_lines_are_indented_and_have_no_trailing_blanks():
-    for line in assemble([Step("sum", 2, GENERALIZE, "note")]).splitlines():
+    for line in assemble([Step("sum", 2, SIMPLE, "note")]).splitlines():
         assert line == line.rstrip()
         assert line.startswith("  ") or line in ("}", "module attributes {transform.with_named_sequence} {")
 

@@ -7,8 +7,8 @@ import pytest
 from payload_support import Program
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
 from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Job
@@ -98,7 +98,7 @@ def test_cached_equals_uncached_at_every_position(run, scheme, sizes):
 def test_stored_weights_match_the_oracle(storage, function):
     payload = build(SMALL, function=function, weights=storage)
     bench = Testbench(payload, seed=1)
-    program = compile_program(payload, None, PLAIN).bind(bench.arrays)
+    program = compile_program(payload, Candidate(None, PLAIN)).bind(bench.arrays)
     for case, expected in zip(bench.cases, bench.expected, strict=True):
         bench.restart(case)
         program.run()

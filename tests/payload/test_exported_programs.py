@@ -15,7 +15,7 @@ from autotune.bundles.call import compile_payload  # noqa: E402
 from autotune.compiler.tasks.partition import partition  # noqa: E402
 from autotune.core.evaluator import Job  # noqa: E402
 from autotune.core.host.machine import this_machine  # noqa: E402
-from autotune.tuning.default_program import default_candidate  # noqa: E402
+from autotune.tuning.candidates import default_candidate  # noqa: E402
 from autotune.worker.loading.importing import import_model  # noqa: E402
 from autotune.worker.loading.reading import open_payload  # noqa: E402
 from autotune.worker.worker import Worker  # noqa: E402

@@ -25,7 +25,7 @@ from autotune.core.host.machine import this_machine
 from autotune.core.listener import telling
 from autotune.core.plugs.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
 from autotune.registry import family_for
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker

@@ -12,7 +12,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
 from autotune.core.host.machine import this_machine
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker

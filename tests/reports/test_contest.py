@@ -10,7 +10,7 @@ from listener_support import Recorder
 from strange_support import Strange, StrangeVariants
 from tuning_support import contraction_payload
 
-from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort
 from autotune.core.host.machine import this_machine

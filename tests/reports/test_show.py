@@ -7,13 +7,12 @@ import pytest
 from bundle_support import edit_manifest, shared_bundle
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.pipeline import ARENA_PASS, TAIL
+from autotune.compiler.passes.pipelines import ARENA_PASS, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.host.machine import this_machine
 from autotune.registry import family_for, load_payload
-from autotune.reports.show import UNPLANNED, show
-from autotune.reports.stages import stages
+from autotune.reports.show import UNPLANNED, show, stages
 
 SPEC = "softmax,rows=5,cols=37"
 MATMUL = "matmul,m=9,n=24,k=8"

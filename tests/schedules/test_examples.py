@@ -8,7 +8,7 @@ from own_support import read
 from tuning_support import run
 
 import autotune as at
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.script.instantiate import concrete_text
 
 FOLDER = Path(__file__).parents[2] / "schedules" / "examples"

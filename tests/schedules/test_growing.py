@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from tuning_support import MACHINES, call
 
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.scripts.assembly import Step, assemble, panels_of, write_step
 from autotune.registry import family_for
 from autotune.tuning.candidates import candidate_alone
@@ -49,10 +50,10 @@ def test_every_config_is_right_at_every_length(depth, most):
     task = growing_task(d_model=str(2 * depth))
     inputs = task.payload.make_inputs(0)
     bodies = dict.fromkeys(GROWING.build(task, config, MACHINES["avx2"]) for config in configs(task))
-    programs = [assemble([Step(task.tag, 1, body)]) for body in bodies][:most]
+    programs = [assemble([Step(task.tag, 1, WrittenScript(body))]) for body in bodies][:most]
     job = Job(task.payload, tuple(Candidate(script, TAIL) for script in programs), this_machine(), effort=QUICK)
     assert [(e.outcome, e.diagnostic) for e in evaluate(job)] == [("ok", "")] * len(programs)
-    program = compile_program(task.payload, programs[0], TAIL)
+    program = compile_program(task.payload, Candidate(programs[0], TAIL))
     for length in (1, 7, 8, 9, 16, 17, 21):
         inputs["extent"][:] = length
         (got,) = call(task.payload, program, inputs)

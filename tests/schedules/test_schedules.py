@@ -14,6 +14,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import ScheduleError, SpaceError
 from autotune.core.ops.op import Contraction, LoopNest, Op
 from autotune.core.payload import Argument, Payload
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.scripts.assembly import Step, assemble
 from autotune.core.task import Task
 from autotune.registry import families, family_for, load_family, load_payload
@@ -65,7 +66,7 @@ def contraction_task(m, n, k, **layout):
 def check_text(body):
     """A body must be a valid script once assembled."""
     with context():
-        assert parse(assemble([Step("tag", 1, body)]), "script").operation.verify()
+        assert parse(assemble([Step("tag", 1, WrittenScript(body))]), "script").operation.verify()
 
 
 def check_default(family, task, machine):
@@ -203,7 +204,7 @@ def test_scripts_never_vectorize_with_masks(sizes, b):
     body = family.build(task, family.default(task, machine), machine)
     with context():
         module = parse(parts.payload.text, "payload")
-        apply_script(module, assemble([Step(task.tag, 1, body)]))
+        apply_script(module, assemble([Step(task.tag, 1, WrittenScript(body))]))
         text = str(module)
     assert "vector.transfer_read" in text or "vector.load" in text
     assert "mask" not in text

@@ -4,8 +4,8 @@ import pytest
 from tuning_support import agrees, call, random_configs, run
 
 from autotune.compiler.codegen.openmp import find_openmp
-from autotune.compiler.lowering.pipeline import PLAIN, tail
 from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.passes.pipelines import PLAIN, tail
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.ops.op import Contraction, LoopNest
@@ -79,7 +79,7 @@ def test_configs_that_share_work_out_are_right(spec, threads):
 
 @needs_runtime
 def test_a_whole_model_on_threads_is_right_again_and_again(monkeypatch):
-    from autotune.tuning.default_program import default_candidate
+    from autotune.tuning.candidates import default_candidate
 
     monkeypatch.setattr(shares, "FORK_CYCLES", 0)
     payload = load_payload("nano")
@@ -87,9 +87,7 @@ def test_a_whole_model_on_threads_is_right_again_and_again(monkeypatch):
     assert candidate.script.count("tile_using_forall") > 3
     inputs = payload.make_inputs(0)
     expected = payload.reference(**inputs)
-    program = compile_program(
-        payload, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
-    )
+    program = compile_program(payload, candidate)
     for _ in range(3):
         agrees(payload, call(payload, program, inputs), expected)
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from autotune.compiler.guard import passes_of
+from autotune.compiler.script.checks import passes_of
 from autotune.core.errors import BundleError
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import FORMAT_VERSION, MOST_BYTES

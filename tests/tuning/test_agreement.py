@@ -16,7 +16,7 @@ from autotune.core.listener import SILENT
 from autotune.core.payload import Argument, Payload
 from autotune.core.trial import Samples
 from autotune.registry import load_payload, rounding_families
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import LEAST_ROWS, Allowed
 from autotune.tuning.stages.budget import choose_precisions, fewest_steps, is_rounded

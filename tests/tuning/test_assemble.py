@@ -7,6 +7,7 @@ from bundle_support import no_care
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
+from autotune.core.plugs.family import Family
 from autotune.registry import load_baseline, load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
@@ -30,6 +31,8 @@ class OnlyOne:
 
     def __getattr__(self, name):
         return getattr(self.family, name)
+
+    plan = Family.plan
 
     def build(self, task, config, machine):
         found = f'%found = transform.structured.match ops{{["linalg.generic"]}} in %function : ({HANDLE}) -> {HANDLE}'

@@ -26,11 +26,10 @@ from autotune.store.sessions import recorded_figures
 from autotune.store.store import Store, trials
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.result import TuneResult
-from autotune.tuning.stages.replacing import slower_folder
 from autotune.tuning.stages.roofline import share_of_roof
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.sessions import measure_sessions
-from autotune.tuning.stages.standing import standing_result
+from autotune.tuning.stages.standing import slower_folder, standing_result
 from autotune.tuning.stages.summary import Ran, Searched
 from autotune.tuning.tune import tune
 from autotune.worker.bench.proof import RowsWanted, count_rows, measure_errors

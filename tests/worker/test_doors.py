@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from warm_pythons import COLD
 
-from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job

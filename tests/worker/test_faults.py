@@ -10,7 +10,7 @@ import psutil
 import pytest
 from test_worker import FINDS_NOTHING, GOOD, LOOPS_FOR_EVER, OUTPUT, PAYLOAD, TASK, exits, instead, job, with_body
 
-from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.evaluator import TimeLimits
 from autotune.core.host.machine import this_machine

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from test_worker import FAULTS, GOOD, job
 
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.host.machine import Roofs, this_machine

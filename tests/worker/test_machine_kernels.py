@@ -10,9 +10,9 @@ from tuning_support import run
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.codegen.openmp import find_openmp
 from autotune.compiler.lowering.emit import Emission, emit_program
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL, tail
 from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.passes.dots import INTRINSICS
+from autotune.compiler.passes.pipelines import PLAIN, TAIL, tail
 from autotune.compiler.passes.tiles import DOTS
 from autotune.contrib.targets.target_file import find_target
 from autotune.core.candidate import Candidate, Claim
@@ -66,7 +66,7 @@ def test_dots_sum_products_of_words(precision):
         "int16": (0x3F000000, 0x3F00**2),
         "int8": (0x3F000000, 0x3F**2),
     }[precision.name]
-    out = compile_program(kernel, None, TAIL)
+    out = compile_program(kernel, Candidate(None, TAIL))
     held = [x.copy()]
     out.bind(held).run(1)
     found = held[0] if precision.name == "bf16" else held[0].view("i4")

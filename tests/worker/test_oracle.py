@@ -14,7 +14,7 @@ from tuning_support import (
     tensor_payload,
 )
 
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.host.files import read_file

@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pytest
 from tuning_support import contraction_payload
 
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument, Payload
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.scripts.assembly import Step, assemble
 from autotune.core.trial import RIGHT, Samples
 from autotune.registry import family_for, load_payload
@@ -32,7 +33,7 @@ OUTPUT = PAYLOAD.outputs[0]
 def good_candidate():
     family = family_for(TASK)
     body = family.build(TASK, family.default(TASK, this_machine()), this_machine())
-    return Candidate(assemble([Step(TASK.tag, 1, body)]), TAIL)
+    return Candidate(assemble([Step(TASK.tag, 1, WrittenScript(body))]), TAIL)
 
 
 GOOD = good_candidate()
@@ -40,7 +41,7 @@ GOOD = good_candidate()
 
 def with_body(body):
     """A script that does something to the task's op."""
-    return Candidate(assemble([Step(TASK.tag, 1, body)]), TAIL)
+    return Candidate(assemble([Step(TASK.tag, 1, WrittenScript(body))]), TAIL)
 
 
 def instead(body, declarations=""):
@@ -103,7 +104,7 @@ FAULTS = {
         "transform.structured.match: a handle that is used must hold something",
     ),
     "script-that-breaks-a-law": (with_body(BREAKS_A_LAW), "verify-failed", "'linalg.generic' op requires"),
-    "script-for-another-tag": (Candidate(assemble([Step("x", 1, "")]), TAIL), "transform-failed", ""),
+    "script-for-another-tag": (Candidate(assemble([Step("x", 1, WrittenScript(""))]), TAIL), "transform-failed", ""),
     "module-with-a-syntax-error": (Candidate(None, PLAIN, text="func.func @"), "transform-failed", ":1:"),
     "pass-that-is-unknown": (Candidate(None, "builtin.module(no-such-pass)"), "lowering-failed", "no-such-pass"),
     "pipeline-that-does-not-parse": (Candidate(None, "builtin.module("), "lowering-failed", ""),

@@ -1,11 +1,9 @@
 """Object code: what LLVM made of a program, as the bytes of an object file, and as assembly that people read."""
 
-import os
 import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import mlir
@@ -16,7 +14,7 @@ from autotune.compiler.codegen.kernel_code import LinkedKernel
 from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.compiler.codegen.openmp import openmp_libraries
 from autotune.core.errors import CompileError
-from autotune.core.host.files import SCRATCH
+from autotune.core.host.scratch import scratch_file
 from autotune.core.plugs.foreign_kernel import ForeignKernel
 
 HEADING = re.compile(r"[0-9a-f]+ <(.+)>:$")
@@ -99,14 +97,3 @@ def runner_libraries(*, parallel: bool = False) -> list[str]:
     folder = Path(next(iter(mlir.__path__))) / "lib"
     runner = [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
     return [*runner, *openmp_libraries()] if parallel else runner
-
-
-@contextmanager
-def scratch_file() -> Iterator[Path]:
-    """A file to write and read back."""
-    given = os.environ.get(SCRATCH)
-    if given:
-        yield Path(given)
-        return
-    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
-        yield Path(folder) / "program.o"

@@ -78,7 +78,7 @@ def emit_program(wanted: Emission) -> Emitted:
     """
     payload, candidate = wanted.claim.payload, wanted.claim.candidate
     with context():
-        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
+        unit = Unit.open(payload, candidate)
         target = wanted.target or this_target()
         unit.matrix_unit = target.has_tiles
         apply_schedule(unit)

@@ -1,7 +1,7 @@
 """A compiled payload: machine code of this process that can be called on NumPy arrays."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
@@ -17,7 +17,7 @@ from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.arena_plan import BufferPlan
-from autotune.core.candidate import Script
+from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
 from autotune.core.host.stopwatch import Stopwatch
 from autotune.core.payload import Array, Payload
@@ -28,7 +28,7 @@ LOOP = "__autotune_calls"
 PACKED_ENTRY = f"_mlir__mlir_ciface_{LOOP}"  # in object code: takes the addresses of its arguments, in an array
 
 
-class Program:
+class CompiledProgram:
     """A payload's entry function, compiled; `run` calls it any number of times inside compiled code.
 
     Its intermediates lie in one arena: two threads must not call the same program at once, but each one of its own, as
@@ -91,7 +91,7 @@ class BoundProgram:
         given: Address of what it is called with.
     """
 
-    def __init__(self, program: Program, function: "ctypes._FuncPointer", arrays: Sequence[Array]) -> None:
+    def __init__(self, program: CompiledProgram, function: "ctypes._FuncPointer", arrays: Sequence[Array]) -> None:
         self.program = program
         self._function = function
         self._arrays = arrays
@@ -111,41 +111,31 @@ class BoundProgram:
 
 def compile_program(
     payload: Payload,
-    script: Script | None,
-    pipeline: str,
+    candidate: Candidate,
     *,
-    text: str | None = None,
-    panels: Mapping[str, int] | None = None,
     fingerprints: Fingerprints | None = None,
     watch: Stopwatch | None = None,
-    part: int = 1,
     poisoned: bool = False,
-    kernels: tuple[ForeignKernel, ...] = (),
-) -> Program:
+) -> CompiledProgram:
     """Compile a payload for this host.
 
     Args:
         payload: Payload to compile.
-        script: Transform script; `None` for a pure pass pipeline.
-        pipeline: Passes after the script, down to the LLVM dialect.
-        text: The module to start from, if not the payload's own.
-        panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
+        candidate: How it is compiled; of a pure pass pipeline alone, a part of its iterations.
         fingerprints: Takes fingerprints on the way.
         watch: Takes the times; give one to have them also of a compilation that fails.
-        part: One in so many iterations is compiled, as in `Candidate`; of a pure pass pipeline alone.
         poisoned: Fill intermediates of a part with NaN.
-        kernels: Code of others that computes some tasks.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
         DuplicateError: The program has a fingerprint that is known already.
     """
-    watch, known = watch or Stopwatch(), Part()
+    watch, known, kernels = watch or Stopwatch(), Part(), candidate.kernels
     with context():
-        unit = Unit.open(payload, script, panels or {}, text, kernels)
+        unit = Unit.open(payload, candidate)
         for lacking in filter(None, (precision.lacking for precision in unit.precisions.values())):
             raise CompileError("jit", lacking)
-        if script is not None:
+        if candidate.script is not None:
             with watch.phase("transform"):
                 apply_schedule(unit)
                 check_module(unit.module)
@@ -153,16 +143,16 @@ def compile_program(
                     fingerprints.take_schedule(unit.module, kernels)
         add_call_loop(unit.module, payload, unit.weights)
         with watch.phase("lower"):
-            if part > 1:
-                known = run_part(unit.module, pipeline, part, whole=LOOP, poisoned=poisoned)
+            if candidate.part > 1:
+                known = run_part(unit.module, candidate.pipeline, candidate.part, whole=LOOP, poisoned=poisoned)
             else:
-                run_pipeline(unit, pipeline)
+                run_pipeline(unit, candidate.pipeline)
         with watch.phase("jit"):
             engine, address = link(unit.module, parallel=unit.parallel, kernels=kernels)
             if fingerprints is not None:
                 fingerprints.take_code(engine, kernels)
     threads = unit.threads if unit.parallel else 1
-    return Program(engine, address, unit.weights, unit.buffers, watch.phases, threads=threads, part=known)
+    return CompiledProgram(engine, address, unit.weights, unit.buffers, watch.phases, threads=threads, part=known)
 
 
 def link(

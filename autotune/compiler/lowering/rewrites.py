@@ -26,10 +26,11 @@ from autotune.compiler.passes.skip_masked import skip_masked
 from autotune.compiler.passes.stencil import write_stencils
 from autotune.compiler.passes.vector_math import approximate
 from autotune.compiler.passes.zeros import start_from_zero
+from autotune.compiler.script.apply import run_script
 from autotune.compiler.script.instantiate import write_concrete
 from autotune.compiler.script.marked_ops import read_blocks
 from autotune.core.arena_plan import BufferPlan
-from autotune.core.candidate import Script
+from autotune.core.candidate import Candidate
 from autotune.core.host.matrix_unit import tiles_here
 from autotune.core.payload import Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel
@@ -59,6 +60,7 @@ class Unit:
         threads: Threads that parallel loops run on; with one they become plain loops.
         parallel: Whether parallel loops are left once buffers have a place.
         kernels: Code of others that computes some tasks.
+        plans_arena: Whether the pass pipeline begins with the arena.
         matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
     """
 
@@ -75,40 +77,28 @@ class Unit:
     threads: int = 1
     parallel: bool = False
     kernels: tuple[ForeignKernel, ...] = ()
+    plans_arena: bool = False
     matrix_unit: bool = False
 
     @classmethod
-    def open(
-        cls,
-        payload: Payload,
-        script: Script | None,
-        panels: Mapping[str, int],
-        text: str | None = None,
-        kernels: tuple[ForeignKernel, ...] = (),
-    ) -> "Unit":
-        """Parse a payload, and a script for it, in the current context.
-
-        Args:
-            payload: Payload to parse.
-            script: Transform script; `None` for a pure pass pipeline.
-            panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
-            text: The module to start from, if not the payload's own.
-            kernels: Code of others that computes some tasks.
+    def open(cls, payload: Payload, candidate: Candidate) -> "Unit":
+        """Parse a payload, and the script of a candidate for it, in the current context.
 
         Raises:
             CompileError: Stage ``parse``, with line and column; or ``transform``, where a choice is none its op takes.
         """
-        module = parse(text or payload.text, payload.name)
+        module, script = parse(candidate.text or payload.text, payload.name), candidate.script
         if script is not None:
             run_passes(module, "builtin.module(strip-debuginfo)")  # places that are told are those of the script
-        unit = cls(module, payload.entry, tuple(argument.role for argument in payload.arguments), kernels=kernels)
+        roles = tuple(argument.role for argument in payload.arguments)
+        unit = cls(module, payload.entry, roles, kernels=candidate.kernels)
         unit.matrix_unit = tiles_here() == "amx"
         if isinstance(script, ChosenScript):
             unit.text, unit.source, unit.script = script.text, script.source, write_concrete(script)
         elif script is not None:
             unit.text, unit.script = script, parse(script, "schedule")
         if script is not None:
-            unit.panels, unit.flags = panels, flags_of_extrema(module)
+            unit.panels, unit.flags = dict(candidate.panels), flags_of_extrema(module)
         return unit
 
     @property
@@ -139,12 +129,14 @@ class Rewrite:
 
     Attributes:
         name: Name of the rewrite's file in ``passes/``, with dashes.
-        version: Raised whenever it makes other programs of the same module.
+        version: Raised whenever it makes other programs of the same module; 0 of the script, which a trial holds.
         apply: Changes a unit in place.
-        before: Step that it is the first part of. A rewrite that is part of a step does nothing but what a script or
-            a candidate asks for, whose family names it and its version: other trials keep their identity.
-        behind: Step that it is the last part of, likewise; behind the arena it is applied where there is none, too.
+        before: Step that it is the first part of. A rewrite that is part of a step and belongs to no number of threads
+            does nothing but what a script or a candidate asks for, whose family names it and its version: other trials
+            keep their identity.
+        behind: Step that it is the last part of, likewise.
         needed: Whether a unit asks for it.
+        least_threads: Threads from which on it decides, unasked, which program a candidate becomes.
     """
 
     name: str
@@ -153,27 +145,25 @@ class Rewrite:
     before: str = ""
     behind: str = ""
     needed: Callable[[Unit], bool] = lambda _: True
+    least_threads: int = 1
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
 
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step of its own, no part of one."""
+        return not (self.before or self.behind)
+
 
 def online_softmax(unit: Unit) -> None:
     """Groups that the script wants online become loops over blocks of columns."""
-    if blocks := unit.blocks:
-        go_online(unit.function, blocks)
+    go_online(unit.function, unit.blocks)
 
 
 def panels(unit: Unit) -> None:
     """Contractions read weights from arguments of their own, to be stored in panels."""
-    if unit.panels:
-        unit.weights = insert_panels(unit.function, unit.roles, unit.panels, unit.precisions)
-
-
-def panel_loads(unit: Unit) -> None:
-    """Loads from those arguments find their places in panels."""
-    if unit.weights:
-        store_in_panels(unit.function, unit.weights)
+    unit.weights = insert_panels(unit.function, unit.roles, unit.panels, unit.precisions)
 
 
 def empty_handles(unit: Unit) -> None:
@@ -182,22 +172,31 @@ def empty_handles(unit: Unit) -> None:
         insist(unit.script)
 
 
+def share_loops(unit: Unit) -> None:
+    """Threads share the outermost parallel loops."""
+    serialise_nested(unit.module)
+    unit.parallel = has_parallel_loops(unit.module)
+
+
 def arena(unit: Unit) -> None:
     """Intermediate buffers become views of one arena; what a parallel loop's body allocates, a part for each thread."""
     if unit.threads == 1:
         serialise_foralls(unit.module)
-    else:
-        serialise_nested(unit.module)
-        unit.parallel = has_parallel_loops(unit.module)
     unit.buffers = plan_arena(unit.module, unit.threads)
 
 
-BEFORE_SCRIPT = (
-    Rewrite("online-softmax", 1, online_softmax),
-    Rewrite("panels", 1, panels),
+def has_several_threads(unit: Unit) -> bool:
+    """Tell whether parallel loops run on several threads."""
+    return unit.threads > 1
+
+
+# In the order in which trials name them. Steps are applied in this order: those up to the script, the script, those on
+# tensors and vectors behind it; the last two where a pass pipeline has them (`pipeline.py`).
+REWRITES = (
+    Rewrite("online-softmax", 1, online_softmax, needed=lambda unit: bool(unit.blocks)),
+    Rewrite("panels", 1, panels, needed=lambda unit: bool(unit.panels)),
     Rewrite("empty-handles", 1, empty_handles),
-)
-AFTER_SCRIPT = (
+    Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or "", unit.source)),
     Rewrite("stencil", 1, lambda unit: write_stencils(unit.module)),
     Rewrite("fastmath", 1, lambda unit: keep_flags(unit.module, unit.flags)),
     Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
@@ -205,24 +204,26 @@ AFTER_SCRIPT = (
     Rewrite("prefetch", 1, lambda unit: prefetch_copied(unit.module)),
     Rewrite("prefetch-rows", 1, lambda unit: prefetch_rows(unit.module)),
     Rewrite("vector-math", 3, lambda unit: approximate(unit.module)),
-    Rewrite("panel-loads", 1, panel_loads),
-)
-ARENA = Rewrite("arena", 1, arena)  # where a pass pipeline begins with it
-REGIONS = Rewrite("regions", 1, lambda unit: share_regions(unit.module))  # within a pass pipeline
-FORALLS = Rewrite("foralls", 2, arena)  # what the arena does besides where there are several threads
-THREADS = (FORALLS, REGIONS)
-# Those that only some scripts ask for: products of rounded operands.
-OPTIONAL = (
+    Rewrite(
+        "panel-loads",
+        1,
+        lambda unit: store_in_panels(unit.function, unit.weights),
+        needed=lambda unit: bool(unit.weights),
+    ),
+    Rewrite("arena", 1, arena, needed=lambda unit: unit.plans_arena),
+    Rewrite(
+        "foralls",
+        2,
+        share_loops,
+        before="arena",
+        needed=lambda unit: unit.plans_arena and has_several_threads(unit),
+        least_threads=2,
+    ),
+    Rewrite("regions", 1, lambda unit: share_regions(unit.module), needed=has_several_threads, least_threads=2),
     Rewrite(
         *DOTS,
         lambda unit: write_dots(unit.module, unit=unit.matrix_unit),
-        before=AFTER_SCRIPT[-1].name,
+        before="panel-loads",
         needed=lambda unit: bool(unit.precisions),
     ),
 )
-REWRITES = (*BEFORE_SCRIPT, *AFTER_SCRIPT, ARENA)
-
-
-def rewrites_on(threads: int) -> tuple[str, ...]:
-    """The rewrites that decide, besides its script, which program of so many threads a candidate becomes."""
-    return tuple(map(str, (*REWRITES, *THREADS) if threads > 1 else REWRITES))

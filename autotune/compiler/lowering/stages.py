@@ -6,17 +6,16 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 
 from autotune.compiler.codegen.object_code import compile_object
 from autotune.compiler.ir.module import context
-from autotune.compiler.lowering.pipeline import plans_arena, run_pipeline, threads_of
-from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, SCRIPT, Unit
-from autotune.compiler.lowering.steps import rewrite
+from autotune.compiler.lowering.pipeline import begin_pipeline, run_pipeline
+from autotune.compiler.lowering.rewrites import SCRIPT, Unit
+from autotune.compiler.lowering.steps import ARENA, SCHEDULING, rewrite
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate, Script
 from autotune.core.payload import Payload
 from autotune.core.scripts.assembly import before_lowering
 from autotune.core.scripts.parametric import ChosenScript
 
-STEPS = (*(step.name for step in BEFORE_SCRIPT), SCRIPT, *(step.name for step in AFTER_SCRIPT))
-COMPILED = ("scheduled", *STEPS, "bufferized", ARENA.name, "lowered", "llvm", "code")
+COMPILED = ("scheduled", *SCHEDULING, "bufferized", ARENA, "lowered", "llvm", "code")
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,9 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
 
     Args:
         stage: ``scheduled``, tensors and vectors as the schedules leave them, without the lowering that all scripts
-            share; one of `STEPS`, what the script or one of our own rewrites leaves; ``bufferized``, what all of those
-            leave, before buffers get places; ``arena``, after; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR before
-            LLVM's own passes; ``code``, what this host executes.
+            share; one of `SCHEDULING`, what the script or one of our own rewrites leaves; ``bufferized``, what all of
+            those leave, before buffers get places; ``arena``, after; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR
+            before LLVM's own passes; ``code``, what this host executes.
         payload: Payload that the candidate computes.
         candidate: Script and pipeline to compile the payload with.
 
@@ -52,16 +51,15 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     with context():
         if stage == "scheduled":
             candidate, stage = replace(candidate, script=alone(candidate.script)), SCRIPT
-        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
+        unit = Unit.open(payload, candidate)
         for step in rewrite(unit) if candidate.script is not None else ():
             if step == stage:
                 break
-        if stage in STEPS:
+        if stage in SCHEDULING:
             return Stage(str(unit.module), None)
-        if stage in ("bufferized", ARENA.name):
-            text, unit.threads = str(unit.module), threads_of(candidate.pipeline)
-            if plans_arena(candidate.pipeline):
-                ARENA.apply(unit)
+        if stage in ("bufferized", ARENA):
+            text = str(unit.module)
+            begin_pipeline(unit, candidate.pipeline)
             return Stage(text if stage == "bufferized" else str(unit.module), unit.buffers)
         run_pipeline(unit, candidate.pipeline)
         if stage == "lowered":

@@ -2,21 +2,28 @@
 
 from collections.abc import Iterable, Iterator
 
-from autotune.compiler.lowering.rewrites import (
-    AFTER_SCRIPT,
-    BEFORE_SCRIPT,
-    OPTIONAL,
-    SCRIPT,
-    Rewrite,
-    Unit,
-    rewrites_on,
-)
-from autotune.compiler.script.apply import run_script
-from autotune.registry import REWRITES, complain, loaded_points
+from autotune.compiler.lowering.rewrites import REWRITES, SCRIPT, Rewrite, Unit
+from autotune.registry import REWRITES as GROUP
+from autotune.registry import complain, loaded_points
 
-# Those of features, too. They are loaded with this module, once for all processes that are forked.
-PARTS = (*OPTIONAL, *(rewrite for _, rewrite in loaded_points(REWRITES, Rewrite, complain)))
-RUN_SCRIPT = Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or "", unit.source))
+# Those of features are parts of steps. They are loaded with this module, once for all processes that are forked.
+KNOWN = (*REWRITES, *(rewrite for _, rewrite in loaded_points(GROUP, Rewrite, complain)))
+STEPS = {each.name: each for each in REWRITES if each.is_step}
+ARENA, REGIONS = "arena", "regions"  # the steps that stand in pass pipelines
+SCHEDULING = tuple(name for name in STEPS if name not in (ARENA, REGIONS))  # in order
+BEFORE_SCRIPT = SCHEDULING[: SCHEDULING.index(SCRIPT)]
+UNASKED = tuple(each for each in REWRITES if each.version and (each.is_step or each.least_threads > 1))
+ASKED = tuple(each for each in KNOWN if each.version and each not in UNASKED)
+
+
+def take_step(unit: Unit, name: str) -> None:
+    """Apply a step with its parts, as far as a unit asks for them."""
+    step = STEPS[name]
+    first = (each for each in KNOWN if each.before == name)
+    last = (each for each in KNOWN if each.behind == name)
+    for each in (*first, step, *last):
+        if each.needed(unit):
+            each.apply(unit)
 
 
 def rewrite(unit: Unit) -> Iterator[str]:
@@ -28,23 +35,19 @@ def rewrite(unit: Unit) -> Iterator[str]:
     Raises:
         CompileError: Stage ``transform``; an op is not what its schedule takes it for, or the interpreter refuses.
     """
-    for step in (*BEFORE_SCRIPT, RUN_SCRIPT, *AFTER_SCRIPT):
-        for each in in_step(step):
-            if each.needed(unit):
-                each.apply(unit)
-        yield step.name
+    for name in SCHEDULING:
+        take_step(unit, name)
+        yield name
 
 
-def in_step(step: Rewrite) -> tuple[Rewrite, ...]:
-    """A step with its parts, in order."""
-    first = (each for each in PARTS if each.before == step.name)
-    last = (each for each in PARTS if each.behind == step.name)
-    return (*first, step, *last)
+def rewrites_on(threads: int) -> tuple[str, ...]:
+    """The rewrites that decide, besides its script, which program of so many threads a candidate becomes."""
+    return tuple(str(each) for each in UNASKED if threads >= each.least_threads)
 
 
 def asked_for(unit: Unit) -> tuple[str, ...]:
     """Names and versions of the rewrites that a unit asks for, besides those that all go through."""
-    return tuple(dict.fromkeys(str(part) for part in PARTS if part.needed(unit)))
+    return tuple(dict.fromkeys(str(each) for each in ASKED if each.needed(unit)))
 
 
 def rewrites_now(threads: int, recorded: Iterable[str]) -> tuple[str, ...]:
@@ -55,7 +58,7 @@ def rewrites_now(threads: int, recorded: Iterable[str]) -> tuple[str, ...]:
         recorded: Rewrites as ``name@version``.
     """
     names = {each.partition("@")[0] for each in recorded}
-    return (*rewrites_on(threads), *dict.fromkeys(str(part) for part in PARTS if part.name in names))
+    return (*rewrites_on(threads), *dict.fromkeys(str(each) for each in ASKED if each.name in names))
 
 
 def apply_schedule(unit: Unit) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from autotune.compiler.ir.module import check_module, context, parse
 from autotune.compiler.lowering.part import Part
 from autotune.compiler.lowering.pipeline import run_pipeline
-from autotune.compiler.lowering.program import Program, add_call_loop, link
+from autotune.compiler.lowering.program import CompiledProgram, add_call_loop, link
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
@@ -38,7 +38,7 @@ def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
         CompileError: The compiler refused the program; the error names the stage.
     """
     with context():
-        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
+        unit = Unit.open(payload, candidate)
         apply_schedule(unit)
         check_module(unit.module)
         add_call_loop(unit.module, payload, unit.weights)
@@ -46,7 +46,7 @@ def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
         return LoweredProgram(str(unit.module), unit.weights, unit.threads if unit.parallel else 1, unit.kernels)
 
 
-def load_program(lowered: LoweredProgram) -> Program:
+def load_program(lowered: LoweredProgram) -> CompiledProgram:
     """The machine code of a lowered program, in this process.
 
     Raises:
@@ -55,4 +55,4 @@ def load_program(lowered: LoweredProgram) -> Program:
     with context(all_dialects=False):
         module = parse(lowered.text, "a lowered program")
         engine, address = link(module, parallel=lowered.threads > 1, kernels=lowered.kernels)
-    return Program(engine, address, lowered.weights, None, {}, part=Part(), threads=lowered.threads)
+    return CompiledProgram(engine, address, lowered.weights, None, {}, part=Part(), threads=lowered.threads)

@@ -12,8 +12,8 @@ from typing import IO
 from mlir import ir
 from mlir.dialects.transform import interpreter
 
-from autotune.compiler.codegen.object_code import scratch_file
 from autotune.compiler.ir.module import copy_module, symbol
+from autotune.core.host.scratch import scratch_file
 
 STARTED = "autotune.started"
 SAID = re.compile(rf"{re.escape(STARTED)} (\d+) : i64")

@@ -7,19 +7,15 @@ from dataclasses import replace
 from math import prod
 
 from mlir import ir
-from mlir.dialects import bufferization
 
-from autotune.compiler.ir.extents import bound_empties
-from autotune.compiler.ir.module import context, find_function, parse, run_passes, symbol
+from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.packs import lower_packs
 from autotune.compiler.normalise.convolution.channels_last import has_channels_first
 from autotune.compiler.normalise.shapes.dimensions import write_results_in_shape
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.tasks.causal import masked_loops
-from autotune.compiler.tasks.destinations import own_destinations, skip_settled_copy
-from autotune.compiler.tasks.fusible import is_kept, is_reduced_flat, is_repeated, writes_inside
-from autotune.compiler.tasks.gathers import read_places_by_position
+from autotune.compiler.tasks.elementwise import fuse_elementwise
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.outline import EXTENT, argument_names, outline
 from autotune.compiler.tasks.read_op import joined
@@ -35,10 +31,6 @@ from autotune.core.scripts.rules import NO_RULES
 from autotune.core.task import Task
 from autotune.registry import rewriter
 
-# Element-wise neighbours become one op before units are counted.
-FUSE_ELEMENTWISE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize)"
-RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
-SECOND_USE = "autotune.second_use"
 # A task with a size known at run time only is verified and measured at these parts of its bound.
 PARTS = (1024, 8, 2, 1)
 
@@ -84,40 +76,6 @@ def partition(payload: Payload) -> Partition:
         text = str(module)
     counted = (replace(task, occurrences=seen[tag], count=counts[tag]) for tag, task in tasks.items())
     return Partition(replace(payload, text=text), tuple(counted), rewriting, uncovered)
-
-
-def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
-    """Fuse element-wise neighbours, in place, leaving contractions, windows, what is reshaped, and what is repeated.
-
-    The fusion pass would also fold reshapes into ops: a matmul becomes a higher-dimensional op that no matmul schedule
-    knows, and what is added to a matmul no longer has its shape. It only touches values with a single use: those of
-    contractions, and those that are reshaped, get a second one meanwhile.
-    """
-    for op, _ in list(structured_ops(function.regions[0].blocks[0])):
-        read_places_by_position(op.operation)
-        kept = [*op.operation.operands, *op.operation.results] if is_kept(op.operation) else []
-        kept += op.operation.operands if writes_inside(op.operation) else []
-        kept += [value for value in op.operation.operands if is_reduced_flat(op.operation, value)]
-        kept += [v for v in op.operation.results if is_repeated(v) or any(use.owner.name in RESHAPES for use in v.uses)]
-        with ir.InsertionPoint.after(op.operation), op.operation.location:
-            for value in dict.fromkeys(kept):
-                if isinstance(value.type, ir.RankedTensorType):
-                    bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
-    run_passes(module, FUSE_ELEMENTWISE)
-
-    def erase(op: ir.Operation) -> ir.WalkResult:
-        if SECOND_USE in op.attributes:
-            op.erase()
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(erase)
-    run_passes(module, "builtin.module(canonicalize)")
-    # a result's buffer takes the place of an empty tensor: of one that two ops share, for both
-    own_destinations(find_function(module, str(symbol(function))))
-    run_passes(module, "builtin.module(eliminate-empty-tensors)")
-    module.operation.walk(skip_settled_copy)
-    own_destinations(find_function(module, str(symbol(function))))
-    bound_empties(find_function(module, str(symbol(function))))
 
 
 def mark(group: Group, task: Task) -> None:

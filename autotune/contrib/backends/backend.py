@@ -6,12 +6,14 @@ it makes is put in the task's place, verified, timed and recorded as a schedule 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject
+from autotune.core.plugs.program import ExternalCode, Program
 from autotune.core.plugs.rewrites import NeededRewrite, Rewrites
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
@@ -105,23 +107,17 @@ class BackendFamily(Family):
         """Its config without any search."""
         return self._offer(task).default
 
-    def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """What tells the code of a config from others; it is made when it is to be compiled."""
+    def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
+        """The code of a config; it is made when it is to be compiled."""
         chosen = " ".join(f"{name}={value}" for name, value in sorted(config.items()))
-        return f"{CALLS} by {self.name} ({self.version}): {chosen}"
-
-    def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """It takes operands as they are."""
-        return Rewrites(needed=(CALLS,))
+        origin = f"{CALLS} by {self.name} ({self.version}): {chosen}"
+        make = partial(self.kernel, task, config, machine)
+        return ExternalCode(origin, make, rewrites=Rewrites(needed=(CALLS,)))
 
     @property
     def identity(self) -> Mapping[str, str]:
         """What decides which code it makes."""
         return {"backend": f"{CALLS} {self.version}"}
-
-    def code(self, task: Task, config: Config, machine: Machine) -> ForeignKernel:
-        """A task's code."""
-        return self.kernel(task, config, machine)
 
     def _offer(self, task: Task) -> Offer:
         if not self.covers(task):

@@ -11,12 +11,12 @@ from math import inf
 from typing import Any
 
 from autotune.contrib.costs.cost_function import CostedProgram, CostFunction, ProgramCost
+from autotune.contrib.costs.program_facts import read_program
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
 from autotune.core.space import Config, Value
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.search import DEFAULT, Search
-from autotune.worker.loading.facts import read_program
 from autotune.worker.loading.reading import bare
 
 QUICK = "tpe"  # the default sampler here: a model takes longer to ask than a config to cost

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from mlir import ir
 
 from autotune.compiler.ir.module import context, copy_module
-from autotune.compiler.lowering.rewrites import BEFORE_SCRIPT, Unit
+from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.stages import alone
 from autotune.compiler.lowering.steps import rewrite
 from autotune.compiler.script.apply import run_script
@@ -22,7 +22,7 @@ from autotune.worker.worker import Worker
 
 SECONDS = 300.0  # for all of it
 MEMORY_BYTES = 8 << 30
-PREPARED = next(step.name for step in BEFORE_SCRIPT if step.name == "panels")  # the last step before the script itself
+PREPARED = "panels"  # the last step before the script itself
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def prepared(request: DebugRequest) -> Unit:
     """Payload and script as they are when the script begins."""
     candidate = request.candidate
     script = candidate.script if request.lowering or candidate.script is None else alone(candidate.script)
-    unit = Unit.open(request.payload, script, dict(candidate.panels), candidate.text, candidate.kernels)
+    unit = Unit.open(request.payload, replace(candidate, script=script))
     if unit.script is not None:
         for step in rewrite(unit):
             if step == PREPARED:

@@ -16,7 +16,7 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.store.bundle import BundleFiles
 from autotune.store.records import WeightRecord
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.tuning.stages.record import weight_record
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.loading.reading import partition

@@ -16,7 +16,6 @@ from autotune.core.winner_time import winner_time
 from autotune.registry import load_baseline, load_family, registered
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
-from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.slow_baseline import part_for
 from autotune.tuning.stages.user_script import own_of, parts_of
 from autotune.worker.loading.reading import partition
@@ -190,7 +189,7 @@ def build_up(
 
 def baseline_variant(name: str, payload: Payload, parts: Partition) -> Variant:
     """A pass pipeline, or a part of it where it has much to do."""
-    part = part_for(payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks))
+    part = part_for(payload.flops or sum(task.needed_flops * task.count for task in parts.tasks))
     said = f"{name}, one in {part} iterations" if part > 1 else name
     return Variant(said, Candidate(None, load_baseline(name).pipeline, part=part), ())
 

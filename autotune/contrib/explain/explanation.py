@@ -167,10 +167,7 @@ def run_counted(work: tuple[Payload, Candidate, int]) -> tuple[Counts, Memory]:
     """Compile, count and weigh a candidate. In the isolated process only."""
     payload, candidate, seed = work
     bench = open_testbench(payload, seed, this_machine().pages)
-    panels = dict(candidate.panels)
-    program = compile_program(
-        payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels, kernels=candidate.kernels
-    )
+    program = compile_program(payload, candidate)
     bound = bench.bind(program)
     bench.run_from_start(bound)
     packed = [weight.argument(payload.arguments[weight.source]) for weight in program.weights]

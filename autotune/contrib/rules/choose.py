@@ -13,7 +13,7 @@ from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.stats import is_different, quiet_time, ratio_interval
 from autotune.core.trial import Samples
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.tuning.stages.choose import joined
 from autotune.tuning.stages.user_script import partition_named
 from autotune.worker.isolation.limits import MODEL_SECONDS

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.contrib.rules.files import rewriting_of, without_rules
 from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate

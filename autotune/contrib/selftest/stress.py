@@ -24,10 +24,7 @@ def count_wrong(wanted: Stress) -> int:
         CompileError: The program does not compile.
     """
     payload, candidate = wanted.claim.payload, wanted.claim.candidate
-    panels = dict(candidate.panels)
-    program = compile_program(
-        payload, candidate.script, candidate.pipeline, text=candidate.text, panels=panels, kernels=candidate.kernels
-    )
+    program = compile_program(payload, candidate)
     bench = open_testbench(payload, wanted.claim.seed, this_machine().pages)
     return sum(bench.verify_again(bench.bind(program)).outcome != "ok" for _ in range(wanted.runs))
 

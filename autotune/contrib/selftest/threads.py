@@ -1,7 +1,7 @@
 """Self-test of threads: a race that was put in is found, and schedules that share work out have none."""
 
 from autotune.compiler.codegen.openmp import usable_threads
-from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.passes.pipelines import tail
 from autotune.contrib.selftest.figures import Figure, product_task
 from autotune.contrib.selftest.stress import Stress, count_wrong, racing_payload
 from autotune.core.candidate import Candidate, Claim

@@ -12,7 +12,7 @@ import numpy as np
 from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import recorded_candidate
 from autotune.bundles.contexts import CallContext, CallPlan, ContextPool
-from autotune.compiler.lowering.program import Program
+from autotune.compiler.lowering.program import CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Sizes, name_of
 from autotune.contrib.sizes.folder import SizedModel, read_sized
@@ -32,7 +32,7 @@ from autotune.core.payload import DTYPES, Argument, Array, Payload
 from autotune.core.plugs.imported import WEIGHTS
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.reading import open_payload, partition
 
 MOST_PLANS = 1 << 12  # sizes of requests whose plan is kept
@@ -112,7 +112,7 @@ class SizeContext:
         extents: Whether the program's loops end where a call says.
     """
 
-    def __init__(self, context: CallContext, program: Program, *, extents: bool) -> None:
+    def __init__(self, context: CallContext, program: CompiledProgram, *, extents: bool) -> None:
         self._context = context
         self._set = program.function(SETTER) if extents else None
         self._extent = ctypes.c_int64()

@@ -60,7 +60,7 @@ def grain_of(program: OpenProgram) -> int:
     payload, candidate = program.payload, program.candidate
     try:
         with context():
-            unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
+            unit = Unit.open(payload, candidate)
             apply_schedule(unit)
             grain = OpenLoops(unit.function, program.starts).grain
     except CompileError:

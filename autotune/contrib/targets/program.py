@@ -24,7 +24,7 @@ from autotune.core.evaluator import Evaluation
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.target import Target
 from autotune.core.trial import RIGHT, Outcome
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.tuning.stages.record import weight_record
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker

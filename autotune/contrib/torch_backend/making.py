@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import recorded_candidate
-from autotune.compiler.lowering.program import PACKED_ENTRY, Program
+from autotune.compiler.lowering.program import PACKED_ENTRY, CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument, KeptPanels, keep
 from autotune.contrib.torch_backend.options import BackendOptions
@@ -39,7 +39,7 @@ from autotune.core.listener import SILENT
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.imported import ImportedModel
 from autotune.store.bundle import read_bundle
-from autotune.tuning.default_program import default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload, partition
 
@@ -93,7 +93,7 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
 
 
 def arguments_of(
-    region: GraphRegion, payload: Payload, model: ImportedModel, program: Program
+    region: GraphRegion, payload: Payload, model: ImportedModel, program: CompiledProgram
 ) -> tuple[list[KeptArgument], dict[str, Array]]:
     """What a program is given, in order, and values of constants, by name.
 

@@ -8,9 +8,12 @@ import fcntl
 import os
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
+
+from autotune.core.host.files import SCRATCH
 
 WORKERS = "autotune-worker-"
 STARTING = "starting-"  # until its lock is held, lest another process sweeps it
@@ -68,3 +71,14 @@ def sweep(parent: Path, prefix: str = WORKERS) -> None:
                     shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(descriptor)
+
+
+@contextmanager
+def scratch_file() -> Iterator[Path]:
+    """A file to write and read back."""
+    given = os.environ.get(SCRATCH)
+    if given:
+        yield Path(given)
+        return
+    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+        yield Path(folder) / "program.o"

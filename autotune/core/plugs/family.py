@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.program import Program, WrittenScript
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.parametric import OpenScript
 from autotune.core.space import Config, Space
@@ -48,9 +49,10 @@ class Family(Protocol):
         empty is marked ``{autotune.optional}``.
 
         Returns:
-            Transform-dialect operations, one a line, without the surrounding named sequence.
+            Transform-dialect operations, one a line, without the surrounding named sequence. A family that writes none
+            says what it does instead in `plan`.
         """
-        ...
+        raise ScheduleError(f"family {self.name!r} must define build, or plan what it does instead; it does neither")
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Return what `build` takes for granted of the op: by default nothing, operands are as they are."""
@@ -98,13 +100,16 @@ class Family(Protocol):
         """Cycles of a call, from those of a vector multiply-add in the hot loop; 0 where it knows nothing."""
         return 0.0
 
-    def code(self, task: Task, config: Config, machine: Machine) -> ForeignKernel | None:
-        """Machine code that computes the task instead of a script; `None` where there is a script.
+    def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
+        """Plan a task's program for a config: by default the script that `build` writes, after `rewrites`.
 
-        Raises:
-            KernelError: The code cannot be made.
+        Args:
+            task: Task that is covered.
+            config: Value of every knob.
+            machine: Host that the program is for.
+            ops: Number of ops of the module that carry the task's tag.
         """
-        return None
+        return WrittenScript(self.build(task, config, machine), rewrites=self.rewrites(task, config))
 
 
 @dataclass(frozen=True)

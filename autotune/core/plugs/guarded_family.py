@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 from autotune.core.errors import AutotuneError, ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
+from autotune.core.plugs.program import Program
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
@@ -65,6 +66,12 @@ class GuardedFamily(Family):
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """What its script takes for granted."""
         return self._ask("rewrites", lambda: self.family.rewrites(task, config))
+
+    def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
+        """Its program for a config."""
+        if getattr(type(self.family), "plan", Family.plan) is Family.plan:
+            return super().plan(task, config, machine, ops)  # of what the family writes, each guarded
+        return self._ask("plan", lambda: self.family.plan(task, config, machine, ops))
 
     @property
     def error(self) -> float:

@@ -14,9 +14,9 @@ from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.program import Program
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import KNOBS, ONLINE, PRECISION, TAG
-from autotune.core.scripts.parametric import ChosenScript, OpenScript
 from autotune.core.space import Config
 from autotune.core.task import Task
 
@@ -88,32 +88,21 @@ class Step:
     Attributes:
         tag: Tag of the ops that the step applies to.
         ops: Number of ops of the module that carry the tag.
-        body: Transform ops on ``%op``, as `Family.build` gave them.
+        program: What is done with them.
         note: Family and config, for people.
-        rewrites: Rewrites of ours that are applied to the ops first.
-        config: Value of every knob; an attribute of the task's sequence. Those that are tile sizes are ops in `body`.
-        chosen: A user's own script, which is still to be written with what is chosen; `body` only tells it from others.
-        sequences: Named sequences that `body` includes.
-        whole: The whole script, where it needs nothing around it; else empty.
-        kernel: Code of others that computes the ops, to which nothing is done then; `None` where there is a script.
+        config: Value of every knob; an attribute of the task's sequence. Tile sizes are ops of the script, too.
     """
 
     tag: str
     ops: int
-    body: str
+    program: Program
     note: str = ""
-    rewrites: Rewrites = field(default_factory=Rewrites)
     config: Config = field(default_factory=dict)
-    chosen: ChosenScript | None = None
-    sequences: str = ""
-    whole: str = ""
-    kernel: ForeignKernel | None = None
 
     @property
-    def identity(self) -> str:
-        """What tells its program from others: the script, and names and versions of rewrites that only some ask for."""
-        asked_for = (f"// {each.why} ({each})\n" for each in self.rewrites.needed if each.why)
-        return "".join(asked_for) + self.body
+    def rewrites(self) -> Rewrites:
+        """Rewrites of ours that are applied to the ops first, or that the script asks for."""
+        return self.program.rewrites
 
 
 def write_step(
@@ -129,18 +118,8 @@ def write_step(
         alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
         note: Note for people, such as `origin`.
     """
-    body, rewrites, ops = (
-        family.build(task, config, machine),
-        family.rewrites(task, config),
-        1 if alone else task.occurrences,
-    )
-    chosen = choose(family.script, task, config, machine, ops) if family.script is not None else None
-    return Step(task.tag, ops, body, note, rewrites, config, chosen)
-
-
-def choose(script: OpenScript, task: Task, config: Config, machine: Machine, ops: int) -> ChosenScript:
-    """A user's own script with a config, for `ops` ops of a task."""
-    return script.choose(config, machine, tag="" if script.whole else task.tag, ops=ops)
+    ops = 1 if alone else task.occurrences
+    return Step(task.tag, ops, family.plan(task, config, machine, ops), note, config)
 
 
 def origin(task: Task, family: Family, config: Config) -> str:
@@ -156,14 +135,12 @@ def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
 
 def kernels_of(steps: Sequence[Step]) -> tuple[ForeignKernel, ...]:
     """Code of others, of those steps that have some."""
-    return tuple(step.kernel for step in steps if step.kernel is not None)
+    return tuple(step.program.kernel for step in steps if step.program.kernel is not None)
 
 
 def script_of(steps: Sequence[Step]) -> Script:
     """The whole script, as a worker takes it: a user's own alone is written there."""
-    if len(steps) == 1 and steps[0].chosen is not None:
-        return steps[0].chosen
-    return assemble(steps)
+    return (steps[0].program.alone if len(steps) == 1 else None) or assemble(steps)
 
 
 def assemble(steps: Sequence[Step]) -> str:
@@ -173,11 +150,12 @@ def assemble(steps: Sequence[Step]) -> str:
         >>> print(assemble([]).splitlines()[0])
         module attributes {transform.with_named_sequence} {
     """
-    if len(steps) == 1 and steps[0].whole:
-        return steps[0].whole
-    notes = "".join(f"// {line}\n" for step in steps if step.kernel is not None for line in step.note.splitlines())
-    steps = [step for step in steps if step.kernel is None]
-    sequences = notes + "".join(step.sequences for step in steps)
+    if len(steps) == 1 and steps[0].program.whole:
+        return steps[0].program.whole
+    external = [step for step in steps if step.program.kernel is not None]
+    notes = "".join(f"// {line}\n" for step in external for line in step.note.splitlines())
+    steps = [step for step in steps if step.program.kernel is None]
+    sequences = notes + "".join(step.program.sequences for step in steps)
     sequences += "".join(named_sequence(index, step) for index, step in enumerate(steps))
     calls = "".join(call(index, step) for index, step in enumerate(steps))
     main = (
@@ -220,7 +198,7 @@ def named_sequence(index: int, step: Step) -> str:
     knobs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in step.config.items())
     attributes = f" attributes {{{KNOBS} = {{{knobs}}}}}" if knobs else ""
     head = f"transform.named_sequence @task_{index}(%op: !transform.any_op {{transform.consumed}}){attributes} {{\n"
-    return f"{note}{head}" + indent(f"{step.body.rstrip()}\ntransform.yield\n", "  ") + "}\n"
+    return f"{note}{head}" + indent(f"{step.program.body.rstrip()}\ntransform.yield\n", "  ") + "}\n"
 
 
 def call(index: int, step: Step) -> str:

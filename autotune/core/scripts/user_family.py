@@ -8,13 +8,12 @@ from autotune.core.host.machine import Machine
 from autotune.core.ops.op import LoopNest, Op
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Family
-from autotune.core.plugs.rewrites import Rewrites
+from autotune.core.plugs.program import Program, UserScript
 from autotune.core.scripts.parametric import OpenScript
 from autotune.core.space import Config, Space
-from autotune.core.task import Task
+from autotune.core.task import WHOLE, Task
 
 OWN = "script"  # the name that records know it by
-WHOLE = "whole"  # the tag of a payload that one script transforms as a whole
 
 
 @dataclass(frozen=True)
@@ -54,14 +53,11 @@ class OwnFamily(Family):
         """What the script selects."""
         return self.script.default(machine)
 
-    def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """What tells the concrete script from others; it is written where it is compiled."""
-        chosen = self.script.choose(config, machine)
-        return f"{self.script.digest} {chosen.attributes} {chosen.results}"
-
-    def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """What the script's entry says."""
-        return self.script.rewrites
+    def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
+        """The script with the config; its text is written where it is compiled."""
+        tag = "" if self.script.whole else task.tag
+        chosen = self.script.choose(config, machine, tag=tag, ops=ops)
+        return UserScript(self.script.digest, chosen, rewrites=self.script.rewrites)
 
     @property
     def identity(self) -> Mapping[str, str]:

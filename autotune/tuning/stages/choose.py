@@ -18,7 +18,6 @@ from autotune.core.space import Config
 from autotune.core.stats import is_different, quiet_time
 from autotune.core.trial import Samples, Trial
 from autotune.tuning.samplers.objectives import finalists_of
-from autotune.tuning.stages.roofline import needed_flops
 from autotune.tuning.stages.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.stages.task_search import TaskSearch
 
@@ -176,7 +175,7 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench, process
 def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float | None:
     """Seconds a call that a baseline takes for a task, by a part of it where a call is long; `None` if it fails."""
     seconds = None
-    for part in dict.fromkeys((part_for(needed_flops(search.task)), 1)):
+    for part in dict.fromkeys((part_for(search.task.needed_flops), 1)):
         (alone,) = worker.evaluate(search.job([Candidate(None, baseline.pipeline, part=part)], BASELINE_EFFORT))
         seconds = alone.samples.median if alone.samples else None
         if seconds is not None and seconds > WHOLE_SECONDS:

@@ -10,6 +10,7 @@ from autotune.core.errors import KernelError
 from autotune.core.evaluator import Evaluation, Job
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
+from autotune.core.plugs.program import ProgramIdentity
 from autotune.core.scripts.assembly import DESTINATIONS, LOWERING
 from autotune.core.space import Space, Value
 from autotune.core.task import Task
@@ -24,14 +25,14 @@ class Asked:
 
     Attributes:
         config: Value of every knob.
-        body: Script that the config writes, with the rewrites that it asks for.
+        program: Identity of the program that the config is for.
         key: Identity of the trial that it will be.
         job: Work for an evaluator.
         reason: Why it is evaluated.
     """
 
     config: Mapping[str, Value]
-    body: str
+    program: ProgramIdentity
     key: str
     job: Job
     reason: Reason | None = None

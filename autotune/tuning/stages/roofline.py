@@ -5,7 +5,6 @@ from statistics import median
 
 from autotune.core.host.machine import Machine
 from autotune.core.precision import roof_of
-from autotune.core.scripts.user_family import WHOLE
 from autotune.core.task import Task
 from autotune.core.trial import Samples
 from autotune.core.winner_time import ROOF_ERROR, STEADY_SHARE, Interference
@@ -116,11 +115,4 @@ def weighted_flops(flops: float, tasks: Iterable[tuple[str, float]], rates: Mapp
 
 def roof_seconds(task: Task, samples: Samples | None, machine: Machine) -> float:
     """What the FMAs of a task's contractions alone take a call, at the best rate recorded beside the samples."""
-    return needed_flops(task) * samples.quiet_reference / reference_flops(machine) if samples else 0.0
-
-
-def needed_flops(task: Task) -> float:
-    """Multiplications and additions that no schedule of a task can leave out: of a causal product, half."""
-    if task.tag == WHOLE:
-        return task.payload.flops
-    return sum(op.flops for op in task.ops if op.has_products)
+    return task.needed_flops * samples.quiet_reference / reference_flops(machine) if samples else 0.0

@@ -20,7 +20,6 @@ from autotune.tuning.stages.assemble import Assembly
 from autotune.tuning.stages.choose import Choice
 from autotune.tuning.stages.roofline import (
     may_exceed_roof,
-    needed_flops,
     share_beside,
     weighted_flops,
     why_above,
@@ -118,7 +117,7 @@ def summarize(
     searches, choices, spent = searched.searches, winners.choices, winners.spent
     assembly, figures = proof.assembly, proof.figures(choices)
     tasks = {search.task.tag: search.task for search in searches}.values()
-    flops = payload.flops or sum(needed_flops(task) * task.count for task in tasks)
+    flops = payload.flops or sum(task.needed_flops * task.count for task in tasks)
     outcomes: Counter[str] = Counter(trial.outcome for search in searches for trial in search.trials)
     notes = [*payload.notes, *searched.notes, *winners.notes]
     if not searches:
@@ -132,7 +131,7 @@ def summarize(
     beside = figures.reference_seconds
     if spent is not None:
         scheduled = [(c.search.family.name, c.search.task) for c in choices if c.config is not None]
-        counts = [(name, needed_flops(task) * task.count) for name, task in scheduled]
+        counts = [(name, task.needed_flops * task.count) for name, task in scheduled]
         flops = weighted_flops(flops, counts, roofs.known)
         spent = replace(spent, weighted_flops=flops)
     share = share_beside(flops, figures.clock_seconds, beside, machine) if flops and beside is not None else None

@@ -11,6 +11,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.host.stopwatch import Stopwatch
 from autotune.core.objective import PLAIN, Objective
 from autotune.core.plugs.family import Family
+from autotune.core.plugs.program import ProgramIdentity
 from autotune.core.scripts.assembly import Step, origin, write_step
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
@@ -64,9 +65,9 @@ class TaskSearch:
     objective: Objective = PLAIN
     under_way: dict[str, Asked] = field(default_factory=dict)
     _twins: list[Asked] = field(default_factory=list)  # of what is under way: they write the same script
-    _elsewhere: dict[str, str] = field(default_factory=dict)  # key and script of what other tuners work on
+    _elsewhere: dict[str, ProgramIdentity] = field(default_factory=dict)  # key and program of what other tuners work on
     _learnt: set[str] = field(default_factory=set)  # keys of `trials`
-    _scripts: dict[str, Trial] = field(default_factory=dict)  # the first trial of every script
+    _programs: dict[ProgramIdentity, Trial] = field(default_factory=dict)  # the first trial of every program
     _marks: dict[str, Trial] = field(default_factory=dict)  # the first trial of every fingerprint
 
     @classmethod
@@ -154,21 +155,20 @@ class TaskSearch:
             self._catch_up()
             while (config := self.search.ask([asked.config for asked in self.under_way.values()])) is not None:
                 step = self.script_step(config, alone=True)
-                key = trial_key(
-                    self.task.payload.text, step.identity, config, shared(self.machine.threads), self.compiler
-                )
+                identity, threads = step.program.identity, self.machine.threads
+                key = trial_key(self.task.payload.text, identity.text, config, shared(threads), self.compiler)
                 known = self.sweep.records.get(key)
                 if known is not None:
-                    self._learn(known, step.identity)
+                    self._learn(known, identity)
                     return known
-                untold = Asked(config, step.identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
-                if any(asked.body == step.identity for asked in self.under_way.values()):
+                untold = Asked(config, identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
+                if any(asked.program == identity for asked in self.under_way.values()):
                     self._twins.append(untold)
                     continue
                 if not self.sweep.claim(key):
-                    self._elsewhere[key] = step.identity
+                    self._elsewhere[key] = identity
                     continue
-                if step.identity in self._scripts:
+                if identity in self._programs:
                     return self._record(untold, SAME_SCRIPT)
                 try:
                     asked = replace(untold, job=self._job_of(config, step))
@@ -188,12 +188,12 @@ class TaskSearch:
         with self.watch.phase("tell"):
             del self.under_way[asked.key]
             trials = [self._record(asked, found)]
-            for twin in [each for each in self._twins if each.body == asked.body]:
+            for twin in [each for each in self._twins if each.program == asked.program]:
                 self._twins.remove(twin)
                 if self.sweep.claim(twin.key):
                     trials.append(self._record(twin, SAME_SCRIPT))
                 else:
-                    self._elsewhere[twin.key] = twin.body
+                    self._elsewhere[twin.key] = twin.program
             return trials
 
     def drop(self, asked: Asked) -> None:
@@ -210,7 +210,7 @@ class TaskSearch:
             self._catch_up()
             fresh = list(self.sweep.recorded)
             for trial in fresh:
-                self._learn(trial, self.script_step(trial.config, alone=True).identity)
+                self._learn(trial, self.script_step(trial.config, alone=True).program.identity)
             return fresh
 
     def unlearned(self, held: int) -> list[Trial]:
@@ -221,7 +221,7 @@ class TaskSearch:
         """Learn every trial that was recorded behind the first `held`."""
         self.sweep.refresh()
         for trial in self.unlearned(held):
-            self._learn(trial, self.script_step(trial.config, alone=True).identity)
+            self._learn(trial, self.script_step(trial.config, alone=True).program.identity)
 
     def _catch_up(self) -> None:
         """Learn the outcome of trials that other tuners worked on."""
@@ -229,12 +229,12 @@ class TaskSearch:
         for key in [key for key in self._elsewhere if key in self.sweep.records]:
             self._learn(self.sweep.records[key], self._elsewhere.pop(key))
 
-    def _learn(self, trial: Trial, body: str) -> None:
+    def _learn(self, trial: Trial, program: ProgramIdentity) -> None:
         """Remember a trial, and give the search its outcome, or that of its original where it is a duplicate."""
         self.trials.append(trial)
         self._learnt.add(trial.key)
         twin = self.sweep.records.get(trial.twin, trial)
-        self._scripts.setdefault(body, twin)
+        self._programs.setdefault(program, twin)
         for mark in filter(None, (trial.scheduled, trial.compiled)):
             self._marks.setdefault(mark, twin)
         if trial.seconds is not None:
@@ -248,19 +248,19 @@ class TaskSearch:
 
     def _record(self, asked: Asked, found: Evaluation) -> Trial:
         """Record a config that is claimed, give the claim back, and learn from it."""
-        twin = self._twin(asked.body, found) if found.outcome == "duplicate" else None
+        twin = self._twin(asked.program, found) if found.outcome == "duplicate" else None
         number, family = len(self.sweep.recorded), self.family.name
         trial = asked.trial(found, task=self.task.tag, number=number, family=family, twin=twin)
         try:
             self.sweep.add(trial, self.space)
         finally:
             self.sweep.release(asked.key)
-        self._learn(trial, asked.body)
+        self._learn(trial, asked.program)
         return trial
 
-    def _twin(self, body: str, found: Evaluation) -> Trial | None:
+    def _twin(self, program: ProgramIdentity, found: Evaluation) -> Trial | None:
         """The trial that a duplicate is the same as."""
-        return self._scripts.get(body) or self._marks.get(found.compiled) or self._marks.get(found.scheduled)
+        return self._programs.get(program) or self._marks.get(found.compiled) or self._marks.get(found.scheduled)
 
     def candidate(self, config: Config, step: Step | None = None) -> Candidate:
         """A config as a worker takes it: the task alone. `step` saves writing it again; raises as `made`."""
@@ -268,7 +268,7 @@ class TaskSearch:
 
     def made(self, step: Step) -> Step:
         """A step with the code of a back end, where it is one's; raises `KernelError` where that cannot be made."""
-        return replace(step, kernel=self.family.code(self.task, step.config, self.machine))
+        return replace(step, program=step.program.made())
 
     def script_step(self, config: Config, *, alone: bool = False, note: str = "") -> Step:
         """A config as a share of the script of the whole, or of the task alone; `note` goes below its origin."""

@@ -12,13 +12,13 @@ from autotune.core.errors import PayloadError, ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
-from autotune.core.scripts.assembly import Step, choose
+from autotune.core.plugs.program import Program
+from autotune.core.scripts.assembly import Step
 from autotune.core.scripts.parametric import OpenScript
 from autotune.core.scripts.user_family import OwnFamily, whole_task
 from autotune.core.task import Task
 from autotune.registry import rewriter
 from autotune.store.bundle import BundleFiles
-from autotune.tuning.stages.roofline import needed_flops
 from autotune.worker.loading.reading import (
     ScriptFile,
     dry_run_script,
@@ -104,7 +104,7 @@ def parts_of(payload: Payload, own: OwnFamily | None) -> Partition:
     if own is None:
         return parts
     if own.script.whole:
-        flops = payload.flops or sum(needed_flops(task) * task.count for task in parts.tasks)
+        flops = payload.flops or sum(task.needed_flops * task.count for task in parts.tasks)
         if not payload.rules.source:  # the script is written for the ops of the text as it is
             return Partition(payload, (whole_task(replace(payload, flops=flops)),))
         text = parts.rewriting.after or payload.text
@@ -132,8 +132,9 @@ def dry_run_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str
     notes = list(own.script.notes)
     for task in parts.tasks:
         if own.covers(task):
-            chosen = choose(own.script, task, own.default(task, machine), machine, 1)
-            panels = ((task.tag, own.script.rewrites.panel),) if own.script.rewrites.panel else ()
+            tag, panel = "" if own.script.whole else task.tag, own.script.rewrites.panel
+            chosen = own.script.choose(own.default(task, machine), machine, tag=tag)
+            panels = ((task.tag, panel),) if panel else ()
             try:
                 notes += dry_run_script(DryRun(task.payload, task.payload.text, chosen, panels))
             except ScheduleError as error:  # the process is gone; other configs may fare better
@@ -143,16 +144,14 @@ def dry_run_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str
 
 def written(steps: Sequence[Step]) -> list[Step]:
     """Steps with users' own scripts written out, so that they stand in one script with others."""
-    found = []
-    for index, step in enumerate(steps):
-        if step.chosen is None:
-            found.append(step)
-        elif not step.chosen.tag:
-            found.append(replace(step, chosen=None, whole=headed(step.note, script_text(step.chosen))))
-        else:
-            text, body = script_sequences(step.chosen, f"own_{index}_")
-            found.append(replace(step, chosen=None, sequences=text, body=body))
-    return found
+    return [replace(step, program=write_out(step, f"own_{index}_")) for index, step in enumerate(steps)]
+
+
+def write_out(step: Step, prefix: str) -> Program:
+    """A step's program with a user's own script written out; names of its sequences begin with a prefix."""
+    return step.program.written(
+        lambda chosen: headed(step.note, script_text(chosen)), lambda chosen: script_sequences(chosen, prefix)
+    )
 
 
 def headed(note: str, text: str) -> str:

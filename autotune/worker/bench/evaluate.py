@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.compiler.codegen.fingerprint import Fingerprints
-from autotune.compiler.lowering.program import BoundProgram, Program, compile_program
+from autotune.compiler.lowering.program import BoundProgram, CompiledProgram, compile_program
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError, DuplicateError
 from autotune.core.evaluator import Evaluation, Job
@@ -171,17 +171,7 @@ def build_and_verify(
         )
 
     try:
-        program = compile_program(
-            payload,
-            candidate.script,
-            candidate.pipeline,
-            text=candidate.text,
-            panels=dict(candidate.panels),
-            fingerprints=fingerprints,
-            watch=watch,
-            part=candidate.part,
-            kernels=candidate.kernels,
-        )
+        program = compile_program(payload, candidate, fingerprints=fingerprints, watch=watch)
     except DuplicateError as error:
         return None, found("duplicate", str(error))
     except CompileError as error:
@@ -211,14 +201,13 @@ def our_fault(error: Exception) -> str:
     return f"{what}, in {Path(place.filename).name}:{place.lineno}; that is a fault of autotune, please report it"
 
 
-def verify_part(payload: Payload, candidate: Candidate, program: Program, bench: Testbench) -> Verdict:
+def verify_part(payload: Payload, candidate: Candidate, program: CompiledProgram, bench: Testbench) -> Verdict:
     """Compare what follows from the iterations that a part runs; where that does not show, the diagnostic says why."""
     if why := program.part.unverifiable or bench.hides_parts:
         return Verdict("ok", 0.0, why)
     try:
-        poisoned = compile_program(
-            payload, None, candidate.pipeline, text=candidate.text, part=candidate.part, poisoned=True
-        )
+        plain = Candidate(None, candidate.pipeline, text=candidate.text, part=candidate.part)
+        poisoned = compile_program(payload, plain, poisoned=True)
     except CompileError as error:
         return Verdict("ok", 0.0, str(error))
     return bench.verify_part(poisoned)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.passes.pipelines import tail
 from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
 from autotune.core.care import FULL

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from autotune.compiler.ir.module import context
 from autotune.compiler.lowering.program import BoundProgram
-from autotune.compiler.lowering.rewrites import BEFORE_SCRIPT, SCRIPT, Unit
+from autotune.compiler.lowering.rewrites import SCRIPT, Unit
 from autotune.compiler.lowering.stages import compile_to
-from autotune.compiler.lowering.steps import asked_for, rewrite
+from autotune.compiler.lowering.steps import BEFORE_SCRIPT, asked_for, rewrite
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError
@@ -72,10 +72,10 @@ def transform(claim: Claim) -> Transformed:
     """
     payload, candidate = claim.payload, claim.candidate
     with context():
-        unit = Unit.open(payload, candidate.script, dict(candidate.panels), candidate.text, candidate.kernels)
+        unit = Unit.open(payload, candidate)
         before, asked = str(unit.module), asked_for(unit)
         for step in rewrite(unit) if candidate.script is not None else ():
-            if step == BEFORE_SCRIPT[-1].name:
+            if step == BEFORE_SCRIPT[-1]:
                 before = str(unit.module)
             if step == SCRIPT:
                 break

@@ -5,10 +5,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from autotune.compiler.lowering.pipeline import tail
 from autotune.compiler.lowering.program import BoundProgram, compile_program
 from autotune.compiler.passes.dots import INTRINSICS
+from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.passes.tiles import DOTS
+from autotune.core.candidate import Candidate
 from autotune.core.care import chosen_care
 from autotune.core.evaluator import Effort
 from autotune.core.host.machine import Machine, Roofs
@@ -108,4 +109,4 @@ def bind(payload: Payload, machine: Machine) -> BoundProgram:
     arrays = [aligned_empty(argument, machine.pages) for argument in payload.arguments]
     for array in arrays:
         array.fill(np.float32(0.5))
-    return compile_program(payload, None, tail(machine.threads)).bind(arrays)
+    return compile_program(payload, Candidate(None, tail(machine.threads))).bind(arrays)

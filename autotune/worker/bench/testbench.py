@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from autotune.compiler.lowering.pipeline import PLAIN
-from autotune.compiler.lowering.program import BoundProgram, Program, compile_program
+from autotune.compiler.lowering.program import BoundProgram, CompiledProgram, compile_program
 from autotune.compiler.lowering.row_order import in_row_order
 from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.passes.pipelines import PLAIN
+from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.host.pages import Pages, aligned_empty
 from autotune.core.payload import WRITTEN, Array, Case, Payload, says_what_to_name
@@ -76,15 +77,15 @@ class Testbench(PayloadArrays):
         if self.payload.reference is not None:
             with says_what_to_name(self.payload.name):
                 return [np.asarray(array) for array in self.payload.reference(**self.inputs)]
-        plain = compile_program(self.payload, None, PLAIN, text=in_row_order(self.payload.text))
+        plain = compile_program(self.payload, Candidate(None, PLAIN, text=in_row_order(self.payload.text)))
         plain.bind(self.arrays).run()
         return [array.copy() for array in self.written]
 
-    def bind(self, program: Program) -> BoundProgram:
+    def bind(self, program: CompiledProgram) -> BoundProgram:
         """A program on the arrays that it is timed with."""
         return program.bind([*self.arrays, *map(self.stored, program.weights)])
 
-    def verify_alone(self, program: Program) -> Verdict:
+    def verify_alone(self, program: CompiledProgram) -> Verdict:
         """Run a program once a case, fences around what it writes; right if it wrote that, and nothing else.
 
         One of several threads is run again and again: which thread is first is another matter each time.
@@ -98,7 +99,7 @@ class Testbench(PayloadArrays):
             verdict = replace(again, max_error=max(verdict.max_error, again.max_error), seconds=verdict.seconds)
         return verdict
 
-    def _fence(self, program: Program) -> tuple[list[Array], BoundProgram]:
+    def _fence(self, program: CompiledProgram) -> tuple[list[Array], BoundProgram]:
         """Arrays between fences, and a program that writes those."""
         mine = [fence.array for fence in self.fenced]
         fenced = iter(mine)
@@ -114,7 +115,7 @@ class Testbench(PayloadArrays):
         said = [(kept, "keeps what was there before"), (counted, "holds whole numbers")]
         return next((f"{names[0]} {why}" for names, why in said if names), "")
 
-    def verify_part(self, program: Program) -> Verdict:
+    def verify_part(self, program: CompiledProgram) -> Verdict:
         """Run a part of a program once a case; right if what is a number is right, as what was not computed is none."""
         mine, bound = self._fence(program)
         worst, numbers = 0.0, 0

@@ -8,10 +8,11 @@ from tuning_support import MACHINES, agrees, random_configs, run
 import autotune as at
 import autotune.tensor as T
 from autotune.compiler.ir.module import context
-from autotune.compiler.lowering.pipeline import PLAIN, TAIL
-from autotune.compiler.lowering.rewrites import Unit, rewrites_on
-from autotune.compiler.lowering.steps import asked_for, rewrites_now
+from autotune.compiler.lowering.rewrites import Unit
+from autotune.compiler.lowering.steps import asked_for, rewrites_now, rewrites_on
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import families_for, family_for, load_family, load_payload
@@ -95,9 +96,11 @@ def test_it_is_searched_only_where_it_is_asked_for():
 def test_its_rewrites_are_part_of_what_identifies_a_trial():
     task, machine = task_of("softmax,rows=8,cols=32"), MACHINES["avx512"]
     step = write_step(task, FAMILY, FAMILY.default(task, machine), machine)
-    assert step.identity == f"// loops by upstream's affine passes (affine@1)\n{step.body}"
+    identity = step.program.identity
+    assert [str(each) for each in identity.rewrites] == ["affine@1"]
+    assert identity.text == f"// loops by upstream's affine passes (affine@1)\n{step.program.body}"
     with context():
-        unit = Unit.open(task.payload, assemble([step]), {})
+        unit = Unit.open(task.payload, Candidate(assemble([step]), TAIL))
         assert asked_for(unit) == ("affine@1",)
         assert rewrites_now(1, ["affine@0"])[-1] == "affine@1"
         assert rewrites_now(1, ["zeros@1"]) == rewrites_on(1)

@@ -8,12 +8,15 @@ from tuning_support import tensor_payload
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import rewrite
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.affine.passes import write_affine_loops
 from autotune.contrib.affine.plan import MARK, AffinePlan
+from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import Machine
 from autotune.core.payload import Argument
+from autotune.core.plugs.program import WrittenScript
 from autotune.core.scripts.assembly import Step, assemble, write_step
 from autotune.registry import load_family, load_payload
 
@@ -31,7 +34,7 @@ def loops(spec, **knobs):
 
 def after(text, payload, script):
     with context():
-        unit = Unit.open(payload, script, {}, text)
+        unit = Unit.open(payload, Candidate(script, TAIL, text=text))
         steps = iter(rewrite(unit))
         while next(steps) != "stencil":
             pass
@@ -142,7 +145,7 @@ transform.annotate %op "{MARK}" = %plan : !transform.any_op, !transform.any_para
 def test_a_mark_that_says_what_no_pass_takes_is_refused(said, law):
     payload = load_payload("gelu,rows=4,cols=32")
     parts = partition(payload)
-    script = assemble([Step(parts.tasks[0].tag, 1, mark(said))])
+    script = assemble([Step(parts.tasks[0].tag, 1, WrittenScript(mark(said)))])
     with pytest.raises(CompileError, match=f"transform.*{law}|{law}") as error:
         after(parts.payload.text, payload, script)
     assert error.value.stage == "transform"

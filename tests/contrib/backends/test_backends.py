@@ -23,7 +23,7 @@ from bundle_support import edit_file, make_bundle, no_care
 from autotune.bundles.bundle import Bundle
 from autotune.bundles.emit import emit_bundle
 from autotune.bundles.replay import replay
-from autotune.compiler.lowering.steps import PARTS
+from autotune.compiler.lowering.steps import ASKED
 from autotune.contrib.backends.backend import CALLS
 from autotune.contrib.backends.external_code import open_backend
 from autotune.contrib.backends.library import open_library
@@ -32,6 +32,7 @@ from autotune.contrib.backends.rewrites.kernels import GAPS, KERNEL_CALLS, STAND
 from autotune.core.errors import BundleError, MachineError, ScheduleError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
+from autotune.core.plugs.program import ExternalCode
 from autotune.core.scripts.assembly import Step
 from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
@@ -50,7 +51,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 
 def test_rewrites_are_named_by_what_asks_for_them():
     assert {str(each) for each in (STAND_INS, GAPS, KERNEL_CALLS)} == {str(CALLS)}
-    assert {STAND_INS, GAPS, KERNEL_CALLS} <= set(PARTS)
+    assert {STAND_INS, GAPS, KERNEL_CALLS} <= set(ASKED)
 
 
 def task_of(spec=SPEC):
@@ -64,7 +65,7 @@ def evaluate(spec, task, *configs):
     with open_makers((spec,), 30) as makers, Worker(30) as worker:
         ((family,), _) = makers.families([task], machine)
         kernels = [family.kernel(task, config, machine) for config in configs or (family.default(task, machine),)]
-        candidates = tuple(candidate_alone(Step(task.tag, 1, "", kernel=kernel)) for kernel in kernels)
+        candidates = tuple(candidate_alone(Step(task.tag, 1, ExternalCode(code=kernel))) for kernel in kernels)
         return worker.evaluate(Job(task.payload, candidates, machine, effort=EFFORT))
 
 

@@ -4,13 +4,14 @@ from importlib.util import find_spec
 
 import pytest
 
-from autotune.compiler.lowering.pipeline import TAIL
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.contrib.backends.external_code import open_backend
 from autotune.contrib.backends.makers import open_makers
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
+from autotune.core.plugs.program import ExternalCode
 from autotune.core.scripts.assembly import Step, assemble, kernels_of
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.tunable import payload as open_payload
@@ -51,7 +52,7 @@ def test_what_tvm_makes_of_a_task_is_right(makers, spec):
     assert family.offers[task.tag].refusal == ""
     kernel = family.kernel(task, family.default(task, machine), machine)
     with Worker(30) as worker:
-        candidates = (candidate_alone(Step(task.tag, 1, "", kernel=kernel)),)
+        candidates = (candidate_alone(Step(task.tag, 1, ExternalCode(code=kernel))),)
         (found,) = worker.evaluate(Job(task.payload, candidates, machine, effort=EFFORT))
     assert found.outcome == "ok", found.diagnostic
 
@@ -63,7 +64,7 @@ def test_a_whole_of_which_tvm_computes_what_it_covers_is_right(makers):
     ((family,), _) = makers.families(parts.tasks, machine)
     covered = [task for task in parts.tasks if family.covers(task)]
     steps = [
-        Step(task.tag, task.occurrences, "", kernel=family.kernel(task, family.default(task, machine), machine))
+        Step(task.tag, task.occurrences, ExternalCode(code=family.kernel(task, family.default(task, machine), machine)))
         for task in covered
     ]
     whole = Candidate(assemble(steps), TAIL, parts.payload.text, kernels=kernels_of(steps))

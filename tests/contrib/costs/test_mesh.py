@@ -14,12 +14,12 @@ from autotune.contrib.costs.cost_function import open_cost
 from autotune.contrib.costs.mesh.grid import SHIPPED, find_grid, read_argument, read_grid, shipped_grids
 from autotune.contrib.costs.mesh.program import STATE, WEIGHT, read_mesh_program
 from autotune.contrib.costs.mesh.traffic import traffic_of
+from autotune.contrib.costs.program_facts import read_program
 from autotune.contrib.costs.tune import CostTrials, descend, tune_by_cost
 from autotune.core.errors import MachineError
 from autotune.core.listener import SILENT
 from autotune.core.space import Knob, Space
 from autotune.tuning.options import TuneOptions
-from autotune.worker.loading.facts import read_program
 from autotune.worker.loading.reading import open_payload
 
 GOOD = (SHIPPED / "wse2.toml").read_text()

@@ -8,8 +8,8 @@ import pytest
 from own_support import read
 
 import autotune as at
-from autotune.compiler.lowering.pipeline import TAIL
 from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.contrib.parametric.lines import read_lines
 from autotune.contrib.parametric.opening import open_family
 from autotune.contrib.parametric.relation import constraints_of

@@ -6,7 +6,7 @@ from rule_support import EXAMPLES, example
 from tuning_support import run
 
 from autotune.compiler.ir.module import context, symbol
-from autotune.compiler.lowering.pipeline import PLAIN
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.contrib.rules.apply import rewrite_text
 from autotune.contrib.rules.read import describe_rules, open_rules
 from autotune.core.scripts.rules import Rules

@@ -3,7 +3,7 @@
 import pytest
 
 from autotune.compiler.codegen.openmp import usable_threads
-from autotune.compiler.lowering.pipeline import tail
+from autotune.compiler.passes.pipelines import tail
 from autotune.contrib.selftest.stress import racing_payload
 from autotune.contrib.selftest.threads import check_threads, product_claim
 from autotune.core.candidate import Candidate

@@ -12,7 +12,7 @@ from mlir import ir
 from mlir.dialects import func
 
 from autotune.compiler.ir.module import symbol
-from autotune.compiler.lowering.rewrites import AFTER_SCRIPT, ARENA, BEFORE_SCRIPT, Rewrite, Unit
+from autotune.compiler.lowering.rewrites import Rewrite, Unit
 from autotune.compiler.tasks.stand_ins import close_gaps, stand_in_for_tasks, stands_in
 from autotune.contrib.backends.backend import CALLS
 from autotune.core.errors import CompileError
@@ -104,8 +104,6 @@ def types_of_kernels(unit: Unit) -> dict[str, tuple[str, ...]]:
     return {kernel.tag: kernel.types for kernel in unit.kernels}
 
 
-STAND_INS = rewrite(
-    lambda unit: stand_in_for_tasks(unit.function, types_of_kernels(unit)), before=BEFORE_SCRIPT[0].name
-)
-GAPS = rewrite(lambda unit: close_gaps(unit.module), behind=AFTER_SCRIPT[-1].name)
-KERNEL_CALLS = rewrite(lambda unit: call_kernels(unit.module, unit.kernels), behind=ARENA.name)
+STAND_INS = rewrite(lambda unit: stand_in_for_tasks(unit.function, types_of_kernels(unit)), before="online-softmax")
+GAPS = rewrite(lambda unit: close_gaps(unit.module), behind="panel-loads")
+KERNEL_CALLS = rewrite(lambda unit: call_kernels(unit.module, unit.kernels), behind="arena")
