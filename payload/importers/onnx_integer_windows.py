@@ -32,7 +32,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Window:
+class PlaneWindow:
     """How windows lie over a plane: a size for height and for width each, the two ends of it of `pads`.
 
     Attributes:
@@ -69,7 +69,7 @@ class Window:
         return np.asarray(np.einsum("hi,wj->hwij", *found).reshape(len(found[0]) * len(found[1]), -1))
 
 
-def window_of(node: "NodeProto", kernel: Sequence[int], plane: Sequence[int]) -> Window | None:
+def window_of(node: "NodeProto", kernel: Sequence[int], plane: Sequence[int]) -> PlaneWindow | None:
     """The windows of a convolution or pool; `None` where the last ones are not whole."""
     rank = len(kernel)
     strides = tuple(of(node, "strides", [1] * rank))
@@ -84,10 +84,10 @@ def window_of(node: "NodeProto", kernel: Sequence[int], plane: Sequence[int]) ->
         whole = [max(0, (-(-size // s) - 1) * s + d * (k - 1) + 1 - size) for size, k, s, d in sides]
         less, more = [each // 2 for each in whole], [each - each // 2 for each in whole]
         pads = [*less, *more] if auto == "SAME_UPPER" else [*more, *less]
-    return Window(tuple(kernel), strides, dilations, tuple(pads[:rank]), tuple(pads[rank:]))
+    return PlaneWindow(tuple(kernel), strides, dilations, tuple(pads[:rank]), tuple(pads[rank:]))
 
 
-def padded(writer: NodeWriter, image: Image, window: Window, value: int) -> Image:
+def padded(writer: NodeWriter, image: Image, window: PlaneWindow, value: int) -> Image:
     """An image of bytes with borders of a value."""
     if not window.is_padded:
         return image
@@ -98,7 +98,7 @@ def padded(writer: NodeWriter, image: Image, window: Window, value: int) -> Imag
     return Image(name, (n, *(size + low + high for size, low, high in sides), c))
 
 
-def taps(writer: NodeWriter, image: Image, window: Window, counts: Sequence[int]) -> Iterator[str]:
+def taps(writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence[int]) -> Iterator[str]:
     """For each place of a window, what all windows have there: (n, h', w', c)."""
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
@@ -111,7 +111,7 @@ def taps(writer: NodeWriter, image: Image, window: Window, counts: Sequence[int]
             yield writer.add("Slice", image.name, *bounds)
 
 
-def as_rows(writer: NodeWriter, image: Image, window: Window) -> tuple[str, tuple[int, ...]]:
+def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> tuple[str, tuple[int, ...]]:
     """The windows of an image as rows, (n h' w', i j c), and the shape (n, h', w') that they lie in."""
     n, *plane, c = image.shape
     whole = (
@@ -125,7 +125,7 @@ def as_rows(writer: NodeWriter, image: Image, window: Window) -> tuple[str, tupl
     return writer.reshape(joined, int(np.prod(whole)), len(found) * c), whole
 
 
-def largest(writer: NodeWriter, image: Image, window: Window) -> Image:
+def largest(writer: NodeWriter, image: Image, window: PlaneWindow) -> Image:
     """The largest of each window."""
     n, *plane, c = image.shape
     counts = window.counts(plane)

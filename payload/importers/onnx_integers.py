@@ -103,8 +103,7 @@ class Ending:
 
     def step(self, real: float) -> int:
         """A real number in steps, rounded to even and held in range."""
-        assert self.scale is not None
-        if np.isinf(real):
+        if self.scale is None or np.isinf(real):
             return LOW if real < 0 else HIGH
         return int(np.clip(np.rint(np.float32(real) / self.scale) + self.zero, LOW, HIGH))
 

@@ -228,8 +228,8 @@ class IntegerWriter:
         """A real tensor that is held with channels last, as such."""
         if name not in self.images:
             held = self.scaled[name]
-            assert held.bytes.image is not None
-            self.images[name] = replace(held.bytes.image, name=dequantised(writer, held, held.bytes.image.name))
+            image = self.image_of(writer, held.bytes, self.facts.shapes[name])
+            self.images[name] = replace(image, name=dequantised(writer, held, image.name))
         return self.images[name]
 
     def name_again(self, writer: NodeWriter, name: str) -> None:
@@ -298,10 +298,10 @@ class IntegerWriter:
         """One scale for all, and the zero point of signed bytes; `None` where they are others."""
         _, scale, zero = [*node.input, ""][:3]
         step, at = self.known.get(scale), self.known.get(zero, np.zeros((), np.int8 if kind == INT8 else np.uint8))
-        whole = step is not None and step.size == 1 and step.dtype == np.float32 and at.size == 1
-        if kind not in SHIFTS or not whole or of(node, "block_size", 0) or (zero and zero not in self.known):
+        if step is None or step.size > 1 or step.dtype != np.float32 or at.size > 1:
             return None
-        assert step is not None
+        if kind not in SHIFTS or of(node, "block_size", 0) or (zero and zero not in self.known):
+            return None
         check_scale(step, node)
         return np.float32(step.reshape(())), int(at.reshape(())) - SHIFTS[kind]
 
