@@ -9,6 +9,7 @@ import numpy as np
 from autotune.core.space import Value
 from autotune.core.stats import Interval, median_interval
 from autotune.core.winner_time import winner_time
+from autotune.reports.task_facts import facts_of_bundle
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import MANIFEST_FILE, Manifest
 from autotune.store.records import BudgetRecord, TaskRecord, UncoveredRecord
@@ -187,7 +188,10 @@ def seconds_of(data: Manifest, figures: SessionFigures) -> Interval:
 
 def names_in(bundle: BundleFiles) -> dict[str, str]:
     """A name for people for every task of a bundle, by tag."""
-    return task_names({tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in bundle.manifest.tasks})
+    texts = {tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in bundle.manifest.tasks}
+    if None in texts.values():  # left out: those of the payload's own tasks
+        return {tag: facts.name for tag, facts in facts_of_bundle(bundle).items()}
+    return task_names(texts)
 
 
 def timed_task(tag: str, name: str, task: TaskRecord, quiet: float | None) -> TimedTask:

@@ -5,6 +5,7 @@ Nothing in one is executed but MLIR. Files, and the format's history, are descri
 """
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from autotune.worker.loading.resolve import as_recorded, is_same, known_payload
 
 PAYLOAD, TAGGED, SCHEDULE, REWRITTEN = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
 FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring
+DERIVED = ("tasks/", "schedules/")  # each task alone: `show --stage tasks` and `show --task` give them again
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class BundleFiles:
     Attributes:
         folder: Folder of the bundle.
         payload: Payload, with its reference where it is known here.
-        texts: Texts of every MLIR file, by name.
+        texts: Texts of every MLIR file, by name; those of tasks alone may be left out.
         manifest: All of manifest.json.
         kernels: Code of back ends that computes some of the tasks.
     """
@@ -129,7 +131,8 @@ def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
     check_pipeline(where, "pipeline", manifest.pipeline)
     check_pipeline(where, "baseline.pipeline", manifest.baseline.pipeline, PASSES | passes_of_baselines())
     files = sorted(manifest.sha256.items())
-    texts = {name: read_text(folder / name, sha256) for name, sha256 in files if name.endswith(".mlir")}
+    here = [(name, sha256) for name, sha256 in files if name.endswith(".mlir") and not is_left_out(folder, name)]
+    texts = {name: read_text(folder / name, sha256) for name, sha256 in here}
     kernels = tuple(read_kernel(folder, manifest, tag) for tag in manifest.kernels)
     payload = Payload(
         name=manifest.payload,
@@ -146,6 +149,11 @@ def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
     )
     check_bundle(BundleTexts(str(folder), texts, payload))
     return BundleFiles(folder, with_reference(payload, named), texts, manifest, kernels)
+
+
+def is_left_out(folder: Path, name: str) -> bool:
+    """Whether a bundle does without a file that the others determine, as the ones of a repository may."""
+    return name.startswith(DERIVED) and not os.path.lexists(folder / name)
 
 
 def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ForeignKernel:

@@ -1,15 +1,15 @@
 """Names of tasks for people: what is computed and fused, unique in a payload, as their ops say."""
 
 import doctest
-import json
 from pathlib import Path
 
 import pytest
 
 from autotune.compiler.tasks.partition import partition
 from autotune.core import task_names
-from autotune.core.task_names import readable_name
+from autotune.core.task_names import readable_name, tell_apart
 from autotune.registry import load_payload
+from autotune.store.bundle import digest, read_bundle
 from autotune.worker.loading.reading import task_names as names_of
 
 BUNDLES = sorted(Path(__file__).parents[2].glob("results/*/bundles/*"))
@@ -125,10 +125,13 @@ def test_text_that_is_no_module_leaves_what_the_tag_tells(text):
 
 
 @pytest.mark.parametrize("folder", BUNDLES, ids=lambda path: "-".join(path.parts[-3::2]))
-def test_names_in_every_recorded_bundle_are_unique_and_show_no_hash(folder):
-    tags = json.loads((folder / "manifest.json").read_text())["tasks"]
-    names = names_of({tag: (folder / "tasks" / f"{tag}.mlir").read_text() for tag in tags})
-    assert len(set(names.values())) == len(tags)
+def test_tasks_of_every_recorded_bundle_are_made_again_as_recorded_with_names_that_show_no_hash(folder):
+    bundle = read_bundle(folder)
+    tasks = {task.tag: task for task in partition(bundle.payload).tasks}
+    for tag in bundle.manifest.tasks:
+        assert digest(tasks[tag].payload.text) == bundle.manifest.sha256[f"tasks/{tag}.mlir"]
+    names = tell_apart({tag: tasks[tag].name for tag in bundle.manifest.tasks})
+    assert len(set(names.values())) == len(names)
     assert not [name for tag, name in names.items() if "_" in name or tag[-6:] in name]
 
 

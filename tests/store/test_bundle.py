@@ -15,10 +15,13 @@ from pydantic import TypeAdapter
 
 from autotune.compiler.script.checks import passes_of
 from autotune.core.errors import BundleError
-from autotune.store.bundle import read_bundle
-from autotune.store.manifest import FORMAT_VERSION, MOST_BYTES
+from autotune.reports.show import show
+from autotune.reports.winner import names_in
+from autotune.store.bundle import digest, read_bundle
+from autotune.store.manifest import MOST_BYTES
 from autotune.store.records import Seconds
 from autotune.worker.bench.measure import MOST_CALLS
+from autotune.worker.loading.reading import partition
 
 SPEC = "matmul,m=9,n=24,k=8"
 FILES = ("payload.mlir", "tagged.mlir", "schedule.mlir", "tasks/{tag}.mlir", "schedules/{tag}.mlir")
@@ -56,10 +59,22 @@ def test_pristine_bundle_is_read(pristine):
     assert read_bundle(pristine).payload.name == SPEC
 
 
-@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+@pytest.mark.parametrize("name", ["payload.mlir", "tagged.mlir", "schedule.mlir", "manifest.json"])
 def test_missing_file_is_refused(bundle, tag, name):
     (bundle / name.format(tag=tag)).unlink()
     refused(bundle, name.format(tag=tag), "cannot be read")
+
+
+def test_files_of_tasks_alone_may_be_left_out_and_names_are_those_of_the_payloads_own_tasks(bundle, tag):
+    whole = read_bundle(bundle)
+    for folder in ("tasks", "schedules"):
+        shutil.rmtree(bundle / folder)
+    found = read_bundle(bundle)
+    assert whole.texts.keys() - found.texts.keys() == {f"tasks/{tag}.mlir", f"schedules/{tag}.mlir"}
+    assert names_in(found) == names_in(whole)
+    assert show(str(bundle), "schedule").text == whole.script
+    (task,) = partition(found.payload).tasks
+    assert digest(task.payload.text) == found.manifest.sha256[f"tasks/{tag}.mlir"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -307,14 +322,6 @@ def only_bundle_errors(folder):
         said = str(error)
     assert "\n" not in said
     assert said == "" or str(folder) in said
-
-
-def test_recorded_bundles_are_read_or_of_an_older_format():
-    for manifest in (Path(__file__).parents[2] / "results").glob("*/bundles/*/manifest.json"):
-        if json.loads(manifest.read_text())["format_version"] == FORMAT_VERSION:
-            assert read_bundle(manifest.parent).payload.text
-        else:
-            refused(manifest.parent, "manifest.json", "tune again")
 
 
 def test_passes_are_found_in_any_nesting():
