@@ -24,7 +24,7 @@ from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.choose import RACE_EFFORT, race
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.workplace import open_workplace
 from autotune.worker.loading.reading import open_payload, partition
@@ -155,7 +155,9 @@ def measure(
         task = max(tasks, key=lambda task: np.prod(task.nest.sizes))
         with Store.open(STORE) as store, open_workplace(1, SECONDS) as place:
             bench = place.benches()[0]
-            searches = open_searches(payload, [task], place.machine, store, TuneOptions(beside=(NAME,)))
+            searches = open_searches(
+                [task], setting_of(payload, place.machine, store, TuneOptions(beside=(NAME,))), (NAME,)
+            )
             for search in searches:
                 while len(search.trials) < trials and search.step(bench) is not None:
                     pass

@@ -21,7 +21,7 @@ from autotune.registry import load_baseline
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.choose import Choice, choose_all
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import Entrants, open_searches, setting_of
 from autotune.tuning.stages.task_search import TaskSearch
 from autotune.tuning.stages.workplace import open_workplace
 from autotune.worker.bench.noise import measure_noise
@@ -53,7 +53,9 @@ def measure(
         ):
             wanted = [task for task in tasks if only in task.tag]
             rivals, left_out = makers.families(wanted, place.machine)
-            searches = open_searches(payload, wanted, place.machine, store, TuneOptions(), competing=rivals)
+            searches = open_searches(
+                wanted, setting_of(payload, place.machine, store, TuneOptions()), entrants=Entrants(competing=rivals)
+            )
             bench = place.benches()[0]
             for search in searches:
                 while len(search.trials) < trials and search.step(bench) is not None:

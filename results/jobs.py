@@ -23,7 +23,7 @@ from autotune.core.stats import quiet_time
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.task_search import SEARCH_EFFORT, TaskSearch
 from autotune.tuning.stages.workplace import open_workplace
@@ -79,7 +79,7 @@ def sweep(spec: str, trials: int, seed: int, jobs: int, found: dict[str, Any]) -
         Store.open(Path(folder) / "store.journal") as store,
         open_workplace(1, SECONDS, jobs=jobs) as place,
     ):
-        searches = open_searches(payload, partition(payload).tasks, place.machine, store, options)
+        searches = open_searches(partition(payload).tasks, setting_of(payload, place.machine, store, options))
         found["floors"].append(measure_noise(place.machine, place.benches()[0], PAIRS))
         with place.searchers() as slots:
             ran = run_on_slots(searches, options, slots)

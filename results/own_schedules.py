@@ -27,7 +27,7 @@ from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.space import Config
 from autotune.store.store import Store
 from autotune.tuning.samplers.search import Search
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.tuning.stages.user_script import open_own, parts_of
 from autotune.tuning.tunable import TaskFamily
 from autotune.worker.loading.reading import ScriptFile
@@ -80,7 +80,7 @@ def three_ways() -> dict[str, Any]:
     own = open_own(ScriptFile.read(ROOT / f"{THREE_WAYS}.mlir"))
     (task,) = parts_of(payload, own).tasks
     with TemporaryDirectory() as folder, Store.open(Path(folder) / "s") as store, Worker(60.0) as worker:
-        search = TaskSearch.open(task, own, machine, store, payload=SQUARE, sampler="grid", seed=0)
+        search = TaskSearch.open(task, own, SearchSetting(machine, store, SQUARE, "grid", 0))
         while search.step(worker) is not None:
             pass
         trials = search.trials

@@ -29,7 +29,15 @@ from autotune.tuning.stages.assemble import assemble_model
 from autotune.tuning.stages.budget import choose_precisions, rounding_here
 from autotune.tuning.stages.choose import choose_all
 from autotune.tuning.stages.forecast import Forecast
-from autotune.tuning.stages.opening import NOTHING_KNOWN, Start, check_names, open_searches, say_sampler
+from autotune.tuning.stages.opening import (
+    NOTHING_KNOWN,
+    Entrants,
+    Start,
+    check_names,
+    open_searches,
+    say_sampler,
+    setting_of,
+)
 from autotune.tuning.stages.record import check_recorded, record
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.running import run_on_slots
@@ -176,19 +184,8 @@ def search(
     wanted = own or (load_family(options.family) if options.family else None)
     competing, left_out = others.families(tasks, run.machine)
     coarse, lacking = rounding_here(allowed.room)
-    searches = open_searches(
-        run.payload,
-        tasks,
-        run.machine,
-        store,
-        options,
-        wanted=wanted,
-        rules=run.fired_rules,
-        competing=competing,
-        rounding=coarse,
-        error=allowed.room,
-        start=start,
-    )
+    setting = setting_of(run.payload, run.machine, store, options, rules=run.fired_rules, start=start)
+    searches = open_searches(tasks, setting, options.beside, Entrants(wanted, competing, coarse, allowed.room))
     ours = dry_run_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)
     notes = (*ours, *left_out, *lacking)
     for note in (*notes, *filter(None, [say_sampler(options.sampler, searches)])):

@@ -11,7 +11,7 @@ from autotune.core.trial import RIGHT
 from autotune.registry import family_for, load_payload
 from autotune.store.copying import copy_store
 from autotune.store.store import Store
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.worker.worker import Worker
 
 SPEC = "matmul,m=9,n=7,k=5"
@@ -24,7 +24,7 @@ def filled(tmp_path_factory):
     path = tmp_path_factory.mktemp("reproduce") / "s"
     (task,) = partition(load_payload(SPEC)).tasks
     with Store.open(path) as store, Worker(60.0) as worker:
-        search = TaskSearch.open(task, family_for(task), this_machine(), store, payload=SPEC, sampler="tpe", seed=0)
+        search = TaskSearch.open(task, family_for(task), SearchSetting(this_machine(), store, SPEC, "tpe", 0))
         trial, _ = search.step(worker)
         untrue = (
             {"outcome": "crashed", "samples": None, "diagnostic": "the process died by SIGSEGV"},

@@ -12,7 +12,7 @@ from autotune.core.errors import MachineError
 from autotune.core.host.pages import HUGE_BYTES, VARIABLE, empty_bytes, gives_huge_pages, pages_of_run
 from autotune.registry import family_for, load_payload
 from autotune.store.store import Store
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.worker.bench.testbench import Testbench
 
 SMAPS = Path("/proc/self/smaps")
@@ -85,7 +85,7 @@ def test_a_machine_is_the_same_on_other_pages_but_its_trials_are_not_mixed(tmp_p
     assert small.fingerprint == huge.fingerprint
     with Store.open(tmp_path / "store") as store:
         opened = [
-            TaskSearch.open(task, family_for(task), machine, store, payload="matmul", sampler="tpe", seed=0)
+            TaskSearch.open(task, family_for(task), SearchSetting(machine, store, "matmul", "tpe", 0))
             for machine in (huge, small)
         ]
         first, second = (search.sweep.about["identity"] for search in opened)

@@ -25,7 +25,7 @@ from autotune.registry import families, load_payload
 from autotune.store.store import Store
 from autotune.tuning.stages.running import run_searches
 from autotune.tuning.stages.summary import knobs_without_effect
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.tuning.tune import TuneOptions
 from autotune.worker.worker import Worker
 
@@ -76,7 +76,9 @@ def test_two_tuners_of_one_store_have_one_budget_and_choose_from_all_trials(tmp_
             if len(self.trials) == 3:
                 with Store.open(path) as theirs:
                     other = TaskSearch.open(
-                        TINY, search.family, machine, theirs, payload="selftest-0", sampler="random", seed=7
+                        TINY,
+                        search.family,
+                        SearchSetting(machine, theirs, "selftest-0", "random", 7),
                     )
                     run_searches([other], TuneOptions(trials=4), Direct())
 
@@ -130,7 +132,7 @@ class Twins(Family):
 
 def test_same_code_is_never_timed_twice_and_dead_knobs_are_named(tmp_path, worker):
     with Store.open(tmp_path / "s") as store:
-        search = TaskSearch.open(TASK, Twins(), this_machine(), store, payload="p", sampler="grid", seed=0)
+        search = TaskSearch.open(TASK, Twins(), SearchSetting(this_machine(), store, "p", "grid", 0))
         trials = [trial for trial, _ in iter(lambda: search.step(worker), None)]
     firsts = {trial.key: trial for trial in trials if trial.outcome in RIGHT}
     assert Counter(trial.config["tile"] for trial in firsts.values()) == {2: 1, 3: 1}
@@ -230,7 +232,7 @@ def test_trial_is_reproduced_from_its_key_as_files_and_as_an_outcome(tmp_path, w
     (task,) = partition(load_payload(spec)).tasks
     family = next(family for family in families() if family.covers(task))
     with Store.open(path) as store:
-        search = TaskSearch.open(task, family, this_machine(), store, payload=spec, sampler="tpe", seed=0)
+        search = TaskSearch.open(task, family, SearchSetting(this_machine(), store, spec, "tpe", 0))
         trial, _ = search.step(worker)
     found = reproduce(path, trial.key[:8], folder, 30.0)
     assert (found.is_same, found.changed) == (True, "")
@@ -245,7 +247,7 @@ def test_reproduction_tells_what_changed(tmp_path, worker):
     with Store.open(tmp_path / "s") as store:
         task = partition(load_payload(spec)).tasks[0]
         family = next(family for family in families() if family.covers(task))
-        search = TaskSearch.open(task, family, this_machine(), store, payload=spec, sampler="tpe", seed=0)
+        search = TaskSearch.open(task, family, SearchSetting(this_machine(), store, spec, "tpe", 0))
         trial, _ = search.step(worker)
         search.sweep.add(replace(trial, key="f" * 64, outcome="crashed", samples=None), search.space)
     found = reproduce(tmp_path / "s", "ffff", tmp_path / "again", 30.0)

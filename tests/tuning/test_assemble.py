@@ -13,7 +13,7 @@ from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.assemble import assemble_model
 from autotune.tuning.stages.choose import Choice
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.slow_baseline import TimedBaseline
 from autotune.worker.worker import Worker
@@ -48,7 +48,7 @@ def assembled(tmp_path, spoilt):
     payload, machine = load_payload("gpt,d_model=16,heads=2,d_ff=24,vocab=31,layers=1,seq=8"), this_machine()
     parts, baseline = partition(payload), TimedBaseline(load_baseline("passes"))
     with no_care(), Store.open(tmp_path / "store.journal") as store, Worker() as worker:
-        searches = open_searches(payload, parts.tasks, machine, store, TuneOptions())
+        searches = open_searches(parts.tasks, setting_of(payload, machine, store, TuneOptions()))
         for search in searches:
             if spoilt(search.task):
                 search.family = OnlyOne(search.family)

@@ -24,7 +24,7 @@ from autotune.store.store import Store
 from autotune.store.store import trials as frame_of
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.search import Search, samplers
-from autotune.tuning.stages.opening import Start, open_searches
+from autotune.tuning.stages.opening import Entrants, Start, open_searches, setting_of
 from autotune.tuning.stages.running import run_searches
 from autotune.tuning.stages.user_script import open_own, parts_of
 from autotune.tuning.tune import tune
@@ -329,7 +329,7 @@ def test_what_ends_mlir_is_wrong_or_is_interrupted_costs_its_trial_alone_and_not
 
     def search(listener=SILENT):
         with Store.open(tmp_path / "s") as store:
-            searches = open_searches(PAYLOAD, tasks, machine, store, options, wanted=own)
+            searches = open_searches(tasks, setting_of(PAYLOAD, machine, store, options), entrants=Entrants(wanted=own))
             return run_searches(searches, options, worker, listener).evaluated
 
     with no_care(), Worker(60.0) as worker:

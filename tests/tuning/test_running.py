@@ -16,9 +16,9 @@ from autotune.core.trial import Samples
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.running import run_on_slots
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.worker.loading.reading import partition
 
 TRIALS = 18
@@ -60,7 +60,7 @@ def search(path, slots, trials=TRIALS, spec="two tasks", **options):
     payload, heard = load_payload(SPECS[spec]), Recorder()
     with Store.open(path) as store:
         chosen = TuneOptions(trials=trials, **options)
-        searches = open_searches(payload, partition(payload).tasks, this_machine(), store, chosen)
+        searches = open_searches(partition(payload).tasks, setting_of(payload, this_machine(), store, chosen))
         ran = run_on_slots(searches, chosen, slots, heard)
     return heard.trials, ran.evaluated
 
@@ -111,7 +111,8 @@ def test_what_was_under_way_is_free_for_others_when_a_tuner_gives_up(tmp_path):
         payload = load_payload(SPECS["one"])
         options = TuneOptions(trials=9)
         searches = [
-            open_searches(payload, partition(payload).tasks, this_machine(), store, options) for store in (mine, other)
+            open_searches(partition(payload).tasks, setting_of(payload, this_machine(), store, options))
+            for store in (mine, other)
         ]
         with pytest.raises(MachineError):
             run_on_slots(searches[0], options, MadeUpSlots(4, lost_after=2))
@@ -144,7 +145,7 @@ def test_configs_of_one_script_are_run_once_though_the_first_is_under_way(tmp_pa
     (task,) = partition(load_payload(SPECS["one"])).tasks
     slots, heard = MadeUpSlots(4), Recorder()
     with Store.open(tmp_path / "s") as store:
-        mine = TaskSearch.open(task, Comments(), this_machine(), store, payload="p", sampler="grid", seed=0)
+        mine = TaskSearch.open(task, Comments(), SearchSetting(this_machine(), store, "p", "grid", 0))
         run_on_slots([mine], TuneOptions(trials=12), slots, heard)
     assert slots.jobs == 2
     assert Counter(trial.outcome for trial in heard.trials) == {"ok": 2, "duplicate": 10}

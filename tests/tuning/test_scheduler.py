@@ -23,7 +23,7 @@ from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.scheduler import Scheduler
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.running import run_searches
 
 CURVES = json.loads((Path(__file__).parents[1] / "curves" / "gpt2.json").read_text())
@@ -209,7 +209,7 @@ def search_model(path, budget, worker):
     heard = Recorder()
     with Store.open(path) as store:
         options = TuneOptions(trials=budget)
-        searches = open_searches(payload, partition(payload).tasks, this_machine(), store, options)
+        searches = open_searches(partition(payload).tasks, setting_of(payload, this_machine(), store, options))
         run_searches(searches, options, worker, heard)
     return len(searches), heard.trials
 

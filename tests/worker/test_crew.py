@@ -17,7 +17,7 @@ from autotune.core.host.machine import this_machine
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.running import run_on_slots
 from autotune.worker.bench import measuring_core
 from autotune.worker.bench.measuring_core import MeasuringCore, keep_to, this_process_on, threads_of
@@ -170,7 +170,7 @@ def sweep(path, trials, heard):
     payload = load_payload("matmul,m=32,n=32,k=32")
     with Store.open(path) as store, Crew(CORES, 20.0).searching() as crew:
         options = TuneOptions(trials=trials)
-        searches = open_searches(payload, partition(payload).tasks, this_machine(), store, options)
+        searches = open_searches(partition(payload).tasks, setting_of(payload, this_machine(), store, options))
         run_on_slots(searches, options, crew, heard)
 
 

@@ -13,7 +13,7 @@ from autotune.core.task import Task
 from autotune.core.trial import Samples
 from autotune.registry import family_for
 from autotune.store.store import Store
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.worker.bench.evaluate import evaluate
 from autotune.worker.bench.noise import NoisePair, floor_of
 from autotune.worker.loading.reading import partition
@@ -169,7 +169,7 @@ def open_search(store: Store, task: Task, machine: Machine, seed: int) -> TaskSe
     family = family_for(task)
     if family is None:
         raise ScheduleError("some family must cover a matrix product, none does; install the families")
-    return TaskSearch.open(task, family, machine, store, payload=f"selftest-{seed}", sampler="random", seed=seed)
+    return TaskSearch.open(task, family, SearchSetting(machine, store, f"selftest-{seed}", "random", seed))
 
 
 class Direct:

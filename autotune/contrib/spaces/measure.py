@@ -16,7 +16,7 @@ from autotune.registry import family_for
 from autotune.store.recording import Recording, write_recording
 from autotune.store.store import Store
 from autotune.tuning.stages.record import versions
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 
 EFFORT = Effort(samples=16, seconds=0.25)
 
@@ -121,7 +121,9 @@ def record_space(
     listener.note(f"{valid} configs are recorded of {whole.size} combinations, with constraints between them")
     with Store.open(journal) as store:
         search = TaskSearch.open(
-            task, PartFamily(family, part), machine, store, payload=payload.name, sampler="grid", seed=options.seed
+            task,
+            PartFamily(family, part),
+            SearchSetting(machine, store, payload.name, "grid", options.seed),
         )
         try:
             while (stepped := search.step(thorough)) is not None:

@@ -13,7 +13,7 @@ from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.sampler import Lessons
 from autotune.tuning.samplers.search import DEFAULT, check_sampler, learning
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.tuning.stages.warm_start import KnownConfig
 from autotune.worker.loading.reading import ScriptFile
 
@@ -52,68 +52,92 @@ def check_names(options: TuneOptions) -> None:
     load_baseline(options.baseline)
 
 
+@dataclass(frozen=True)
+class Entrants:
+    """What searches a run's tasks besides the families that cover them first.
+
+    Attributes:
+        wanted: Family that comes before others.
+        competing: Code of others, which competes with families.
+        rounding: Families that round operands, and compete.
+        error: Error that those may make, relative to the largest result.
+    """
+
+    wanted: Family | None = None
+    competing: Sequence[Family] = ()
+    rounding: Sequence[Family] = ()
+    error: float = 0.0
+
+    def of(self, task: Task, beside: Sequence[Family]) -> list[tuple[Task, Family]]:
+        """Families that search a task, each with the task as it is given it.
+
+        Args:
+            task: The task.
+            beside: Families that are searched beside the first one.
+        """
+        first = self.wanted if self.wanted is not None and self.wanted.covers(task) else family_for(task)
+        others = [family for family in beside if first is None or family.name != first.name]
+        beside_it = [(task, family) for family in (*others, *self.competing) if family.covers(task)]
+        allowed = replace(task, payload=replace(task.payload, error=self.error))
+        able = [(allowed, family) for family in self.rounding if family.covers(task)]
+        return [*([(task, first)] if first is not None else []), *beside_it, *able]
+
+
 def open_searches(
-    payload: Payload,
-    tasks: Sequence[Task],
-    machine: Machine,
-    store: Store,
-    options: TuneOptions,
-    *,
-    wanted: Family | None = None,
-    rules: dict[str, str] | None = None,
-    competing: Sequence[Family] = (),
-    rounding: Sequence[Family] = (),
-    error: float = 0.0,
-    start: Start = NOTHING_KNOWN,
+    tasks: Sequence[Task], setting: SearchSetting, beside: Sequence[str] = (), entrants: Entrants | None = None
 ) -> list[TaskSearch]:
     """A search for every task that the family that is wanted, or another one, covers, and for every back end that does.
 
     Args:
-        payload: Payload that the tasks are of.
         tasks: Tasks to search.
-        machine: Host that they are tuned for.
-        store: Receives trials.
-        options: Options of the run.
-        wanted: Family that comes before others.
-        rules: Rewrite rules that the payload was changed by, as stores keep them.
-        competing: Code of others, which competes with families.
-        rounding: Families that round operands, and compete.
-        error: Error that those may make, relative to the largest result.
-        start: What is known beforehand.
+        setting: What their searches have in common.
+        beside: Names of families that are searched beside the first one.
+        entrants: What else searches them; by default nothing.
 
     Raises:
         ScheduleError: The family that is wanted, or one beside it, covers none.
     """
-    beside = [load_family(name) for name in dict.fromkeys(options.beside)]
-    for option, named in [*([("--family", wanted)] if wanted is not None else []), *(("--beside", f) for f in beside)]:
+    entrants, loaded = entrants or Entrants(), [load_family(name) for name in dict.fromkeys(beside)]
+    wanted = [("--family", entrants.wanted)] if entrants.wanted is not None else []
+    for option, named in [*wanted, *(("--beside", family) for family in loaded)]:
         if not any(named.covers(task) for task in tasks):
             tags = ", ".join(task.tag for task in tasks) or "none"
-            raise ScheduleError(f"{option} must cover a task of {payload.name}: {tags}; {named.name!r} covers none")
-    searches = []
-    for task in tasks:
-        first = wanted if wanted is not None and wanted.covers(task) else family_for(task)
-        others = [family for family in beside if first is None or family.name != first.name]
-        beside_it = [(task, family) for family in (*others, *competing) if family.covers(task)]
-        allowed = replace(task, payload=replace(task.payload, error=error))
-        able = [(allowed, family) for family in rounding if family.covers(task)]
-        first_of = [(task, first)] if first is not None else []
-        for found, family in (*first_of, *beside_it, *able):
-            opened = TaskSearch.open(
-                found,
-                family,
-                machine,
-                store,
-                payload=payload.name,
-                sampler=options.sampler,
-                seed=options.seed,
-                known=start.known,
-                lessons=start.lessons,
-                rules=rules,
-                objective=options.goal,
-                unproved=payload.unproved,
-            )
-            searches.append(opened)
-    return searches
+            raise ScheduleError(f"{option} must cover a task of {setting.payload}: {tags}; {named.name!r} covers none")
+    found = (pair for task in tasks for pair in entrants.of(task, loaded))
+    return [TaskSearch.open(task, family, setting) for task, family in found]
+
+
+def setting_of(
+    payload: Payload,
+    machine: Machine,
+    store: Store,
+    options: TuneOptions,
+    *,
+    rules: dict[str, str] | None = None,
+    start: Start = NOTHING_KNOWN,
+) -> SearchSetting:
+    """What the searches of a payload's tasks have in common.
+
+    Args:
+        payload: Payload that the tasks are of.
+        machine: Host that they are tuned for.
+        store: Receives trials.
+        options: Options of the run.
+        rules: Rewrite rules that the payload was changed by, as stores keep them.
+        start: What is known beforehand.
+    """
+    return SearchSetting(
+        machine,
+        store,
+        payload.name,
+        options.sampler,
+        options.seed,
+        start.known,
+        start.lessons,
+        rules,
+        options.goal,
+        payload.unproved,
+    )
 
 
 def say_sampler(sampler: str, searches: Sequence[TaskSearch]) -> str:

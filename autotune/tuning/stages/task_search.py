@@ -29,6 +29,35 @@ from autotune.worker.isolation.limits import learn_time_limits
 SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
 
 
+@dataclass(frozen=True)
+class SearchSetting:
+    """What all searches of a run have in common.
+
+    Attributes:
+        machine: Host that tasks are tuned for.
+        store: Receives trials, and holds those of earlier runs.
+        payload: Name of the payload that tasks are of.
+        sampler: Name of the sampler.
+        seed: Seed of the samplers and of the input data.
+        known: Recorded configs; each task starts from the nearest.
+        lessons: What recorded spaces teach samplers that model; `None` for nothing.
+        rules: Rewrite rules that the payload was changed by, as stores keep them.
+        objective: What is minimised.
+        unproved: Whether results are compared with no reference; `None` where that is not known.
+    """
+
+    machine: Machine
+    store: Store
+    payload: str
+    sampler: str
+    seed: int
+    known: Sequence[KnownConfig] = ()
+    lessons: Lessons | None = None
+    rules: dict[str, str] | None = None
+    objective: Objective = PLAIN
+    unproved: bool | None = None
+
+
 @dataclass
 class TaskSearch:
     """One task's search in progress.
@@ -71,50 +100,33 @@ class TaskSearch:
     _marks: dict[str, Trial] = field(default_factory=dict)  # the first trial of every fingerprint
 
     @classmethod
-    def open(
-        cls,
-        task: Task,
-        family: Family,
-        machine: Machine,
-        store: Store,
-        *,
-        payload: str,
-        sampler: str,
-        seed: int,
-        known: Sequence[KnownConfig] = (),
-        lessons: Lessons | None = None,
-        rules: dict[str, str] | None = None,
-        objective: Objective = PLAIN,
-        unproved: bool | None = None,
-    ) -> "TaskSearch":
+    def open(cls, task: Task, family: Family, setting: SearchSetting) -> "TaskSearch":
         """Begin a search from the nearest of what is known, or resume it: trials in the store are not run again."""
-        space = family.space(task, machine)
-        identity = identity_of(task, family, machine, space, compiler_version()) | objective.identity
-        flops, size = float(task.payload.flops), float(task.payload.bytes)
-        default, name = family.default(task, machine), task.name
-        sweep = store.sweep(
-            payload,
+        machine, objective = setting.machine, setting.objective
+        space, default = family.space(task, machine), family.default(task, machine)
+        sweep = setting.store.sweep(
+            setting.payload,
             task.tag,
-            identity,
-            flops=flops,
-            size=size,
+            identity_of(task, family, machine, space, compiler_version()) | objective.identity,
+            flops=float(task.payload.flops),
+            size=float(task.payload.bytes),
             default=default,
-            name=name,
+            name=task.name,
             script=family.record(),
-            rules=rules,
-            unproved=unproved,
+            rules=setting.rules,
+            unproved=setting.unproved,
         )
         search = Search(
             space,
             default,
-            sampler=sampler,
-            seed=seed,
-            starts=starts(known, task, family, space, machine),
+            sampler=setting.sampler,
+            seed=setting.seed,
+            starts=starts(setting.known, task, family, space, machine),
             features=features_of(task, family, machine),
-            lessons=lessons(family) if lessons is not None else (),
+            lessons=setting.lessons(family) if setting.lessons is not None else (),
             has_joules=objective.has_joules,
         )
-        return cls(task, family, machine, space, search, sweep, seed, objective=objective)
+        return cls(task, family, machine, space, search, sweep, setting.seed, objective=objective)
 
     @property
     def right(self) -> list[Trial]:

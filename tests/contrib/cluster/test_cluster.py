@@ -18,7 +18,7 @@ from autotune.core.options import check_seed
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.running import run_on_slots
 from autotune.worker.loading.reading import partition
 
@@ -62,7 +62,7 @@ def sweep(path, team, trials=TRIALS, heard=None, at_trial=None):
         heard.trial = trial
     with Store.open(path) as store:
         options = TuneOptions(trials=trials)
-        searches = open_searches(PAYLOAD, partition(PAYLOAD).tasks, team.machine, store, options)
+        searches = open_searches(partition(PAYLOAD).tasks, setting_of(PAYLOAD, team.machine, store, options))
         run_on_slots(searches, options, team, heard)
     return recorded(path)
 

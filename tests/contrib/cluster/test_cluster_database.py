@@ -8,7 +8,7 @@ from autotune.core.host.cores import physical_cores
 from autotune.registry import load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.stages.opening import open_searches
+from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.running import run_on_slots
 from autotune.worker.loading.reading import partition
 
@@ -24,7 +24,7 @@ def sweep(url, team, trials):
     """Search on a team; how many trials were run, and the keys of all that are recorded, oldest first."""
     options = TuneOptions(trials=trials)
     with Store.open(url) as store:
-        searches = open_searches(PAYLOAD, partition(PAYLOAD).tasks, team.machine, store, options)
+        searches = open_searches(partition(PAYLOAD).tasks, setting_of(PAYLOAD, team.machine, store, options))
         ran = run_on_slots(searches, options, team, Recorder())
     with Store.open(url, create=False, exclusive=False) as store:
         return ran.evaluated, [trial.key for each in store.sweeps() for trial in each.recorded]
