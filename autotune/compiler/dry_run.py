@@ -22,6 +22,7 @@ from autotune.core.scripts.marks import FOREIGN
 from autotune.core.scripts.parametric import ChosenScript
 
 COUNTED = "autotune.count"
+# The bindings hand remarks to nobody: they are read where MLIR prints them.
 REMARK = re.compile(rf'loc\("-":(\d+):(\d+)\): {re.escape(COUNTED)} (\d+) : i64')
 MOST_NOTES = 5
 

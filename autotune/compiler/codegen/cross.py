@@ -23,7 +23,7 @@ RELOCATION_PIC, CODE_MODEL_DEFAULT, OBJECT_FILE = 2, 0, 1
 FUNCTION = 0xFFFFFFFF  # LLVMAttributeFunctionIndex
 INTERNAL = 8  # LLVMInternalLinkage
 TUNING = ("LoopUnrolling", "LoopInterleaving", "LoopVectorization", "SLPVectorization")  # as in MLIR's OptUtils.cpp
-DECLARED = re.compile(r"declare [^@]*@(llvm\.fmuladd\.\w+)")
+DECLARED = re.compile(r"declare [^@]*@(llvm\.fmuladd\.\w+)")  # of LLVM IR as text
 TEXT = POINTER(c_void_p)
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLVMContextCreate": (c_void_p, ()),

@@ -33,6 +33,7 @@ ARRAYS = (ir.RankedTensorType, ir.UnrankedTensorType, ir.MemRefType, ir.Unranked
 FOREIGN = ("llvm.", "dlti.", "gpu.", "spirv.", "nvvm.", "rocdl.", "omp.")
 HARMLESS = ("llvm.emit_c_interface", "llvm.noalias")
 NO_ATTRIBUTES = ("passthrough", "personality", "garbageCollector", "section", "linkage", "target_cpu")
+# Of texts that are not parsed yet: what is looked for would take the parser hours, or all memory.
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*')
 ALIAS = re.compile(r"[#!](?:[0-9]+|[A-Za-z$._-][\w$.-]*)")

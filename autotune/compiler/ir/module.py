@@ -1,6 +1,5 @@
 """Parsing, with errors a user can act on, and the compiler's version."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -71,9 +70,21 @@ def describe(error: ir.MLIRError) -> str:
     diagnostics = list(error.error_diagnostics)
     if not diagnostics:
         return f": {first_lines(str(error))}"
-    where = re.search(r":(\d+):(\d+)", str(diagnostics[0].location))
-    place = f":{where.group(1)}:{where.group(2)}" if where else ""
+    where = line_and_column(diagnostics[0].location)
+    place = f":{where[0]}:{where[1]}" if where is not None else ""
     return f"{place}: {first_lines(diagnostics[0].message)}"
+
+
+def line_and_column(location: ir.Location) -> tuple[int, int] | None:
+    """Line and column in the text that a location is of; `None` where it is of none."""
+    if location.is_a_file():
+        return location.start_line, location.start_col
+    if location.is_a_name():
+        return line_and_column(location.child_loc)
+    if location.is_a_callsite():
+        return line_and_column(location.callee) or line_and_column(location.caller)
+    parts = location.locations if location.is_a_fused() else ()
+    return next(filter(None, map(line_and_column, parts)), None)
 
 
 def symbol(op: ir.OpView) -> str | None:

@@ -23,7 +23,7 @@ from autotune.core.target import Target
 
 C_INTERFACE = "llvm.emit_c_interface"
 ASK = "__autotune_ask_for_tiles"
-INTRINSIC = re.compile(r"@llvm\.((?:x86|aarch64)\.[\w.]+)")
+INTRINSIC = re.compile(r"@llvm\.((?:x86|aarch64)\.[\w.]+)")  # of LLVM IR, which the bindings give as text alone
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def name_op(said: str, script: str, source: str = "schedule") -> str:
         >>> name_op('loc("-":1:6): too many tiles', "%t = transform.structured.fuse %op")
         'schedule:1:6: transform.structured.fuse: too many tiles'
     """
+    # an error of the interpreter is a text: its locations are printed into it
     place = re.match(r'loc\((?:"([^"]+)"\()?"-":(\d+):(\d+)\)+: *', said)
     if place is None:
         return said

@@ -30,6 +30,7 @@ def passes_of(pipeline: str) -> set[str]:
         >>> sorted(passes_of("builtin.module(cse,func.func(canonicalize{top-down=true}))"))
         ['canonicalize', 'cse']
     """
+    # textual pipelines have no reader in the bindings but one that builds the passes, which untrusted text must not
     bare = re.sub(r"\{[^{}]*\}", "", pipeline)
     anchors = re.sub(r"[a-z]+\.[a-z]+\(", "(", bare)
     return {name for name in re.split(r"[\s(),]+", anchors) if name}

@@ -16,6 +16,7 @@ from autotune.compiler.ir.module import copy_module, symbol
 from autotune.core.host.scratch import scratch_file
 
 STARTED = "autotune.started"
+# As remarks are printed: the bindings give the text of a diagnostic alone.
 SAID = re.compile(rf"{re.escape(STARTED)} (\d+) : i64")
 REMARK = "transform.debug.emit_param_as_remark"
 ENTERED = ("transform.foreach", "transform.alternatives", "transform.tune.alternatives", "transform.sequence")

@@ -4,13 +4,12 @@ The file may also hold the payload, as upstream's examples do; of that nothing i
 untrusted: it runs in the isolated process.
 """
 
-import re
 from collections.abc import Mapping
 
 from mlir import ir
 
 from autotune.compiler.ir.limits import text_fault
-from autotune.compiler.ir.module import describe, every_op, parse, symbol
+from autotune.compiler.ir.module import describe, every_op, line_and_column, parse, symbol
 from autotune.core.errors import CompileError, ScheduleError
 from autotune.core.scripts.marks import SETS
 
@@ -24,8 +23,7 @@ SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that ho
 
 def place_of(op: ir.Operation) -> tuple[int, int]:
     """Line and column of an op in the text it was parsed from."""
-    found = re.search(r'"-":(\d+):(\d+)', str(op.location))
-    return (int(found[1]), int(found[2])) if found else (1, 1)
+    return line_and_column(op.location) or (1, 1)
 
 
 def refuse_at(source: str, op: ir.Operation, sentence: str) -> ScheduleError:

@@ -8,7 +8,7 @@ from mlir.dialects import irdl
 
 from autotune.compiler.ir.arguments import HIGH, LOW, ROLE, number_of, said_of
 from autotune.compiler.ir.limits import text_fault
-from autotune.compiler.ir.module import context, parse, symbol
+from autotune.compiler.ir.module import context, line_and_column, parse, symbol
 from autotune.compiler.tasks.payload_file import check, only_public_function
 from autotune.contrib.dialect.short_form import complete
 from autotune.core.errors import CompileError, PayloadError
@@ -163,5 +163,5 @@ def plain_attribute(attribute: ir.Attribute) -> Attribute:
 
 def place_of(op: ir.Operation | ir.OpView) -> str:
     """Line of an op."""
-    found = re.search(r":(\d+):\d+", str(op.location))
-    return found.group(1) if found else "1"
+    line, _ = line_and_column(op.location) or (1, 1)
+    return str(line)

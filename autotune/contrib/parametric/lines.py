@@ -1,4 +1,8 @@
-"""Lines of a script, with the numbers in them that a knob may give: as a param, or as an attribute by `SETS`."""
+"""Lines of a script, with the numbers in them that a knob may give: as a param, or as an attribute by `SETS`.
+
+They are those that families of ours write, compared as text for several configs, and written again with their comments:
+what MLIR parsed has none.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
 """Patterns compiled, each alone, and what they may call as the bindings call it."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from mlir import ir
 from mlir.dialects import pdl
 from mlir.rewrite import FrozenRewritePatternSet, PatternRewriter, PDLModule, PDLResultList
 
+from autotune.compiler.ir.module import line_and_column
 from autotune.contrib.rules.natives import CONDITIONS, WRITERS
 from autotune.contrib.rules.read import REWRITE, names_in, rule_name
 from autotune.core.scripts.rules import Firing
@@ -72,9 +72,9 @@ class Functions:
 
     def _fired(self, _: PatternRewriter, results: PDLResultList, values: Sequence[ir.Operation]) -> None:
         root, rule = values
-        found = re.search(r'"-":(\d+):', str(root.location))
+        line, _ = line_and_column(root.location) or (0, 0)
         name = root.operation.name if isinstance(root, ir.OpView) else root.name
-        self.firings.append(Firing(ir.StringAttr(rule).value, int(found[1]) if found else 0, name))
+        self.firings.append(Firing(ir.StringAttr(rule).value, line, name))
 
     def _condition(self, apply: Callable[..., Any]) -> Callable[..., bool]:
         def check(_: PatternRewriter, results: PDLResultList, values: Sequence[object]) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from mlir import ir
 
 from autotune.compiler.ir.limits import computes, text_fault
-from autotune.compiler.ir.module import context, every_op, parse, symbol
+from autotune.compiler.ir.module import context, every_op, line_and_column, parse, symbol
 from autotune.contrib.rules.natives import CONDITIONS, WRITERS
 from autotune.contrib.rules.signature import Native, kind_of
 from autotune.core.errors import CompileError, RuleError
@@ -158,8 +158,8 @@ def fault_of_native(op: ir.Operation) -> str | None:
 
 def refuse(source: str, op: ir.Operation, sentence: str) -> RuleError:
     """The error that says what is wrong with an op of a rules file."""
-    found = re.search(r'"-":(\d+):(\d+)', str(op.location))
-    place = f":{found[1]}:{found[2]}" if found else ""
+    found = line_and_column(op.location)
+    place = f":{found[0]}:{found[1]}" if found is not None else ""
     return RuleError(f"{source}{place}: {sentence}; mend it")
 
 
