@@ -39,6 +39,7 @@ from autotune.core.payload import Argument, Payload
 from autotune.core.plugs.comparator import Comparator
 from autotune.core.plugs.family import Baseline, Family
 from autotune.core.plugs.imported import Importer
+from autotune.core.plugs.program import ExternalCode, Program, WrittenScript
 from autotune.core.plugs.rewriter import Rewriter
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.plugs.rivals import OpenRivals, Rivals
@@ -66,6 +67,7 @@ __all__ = [
     "Baseline",
     "Comparator",
     "Dialect",
+    "ExternalCode",
     "Family",
     "Importer",
     "Listing",
@@ -75,6 +77,7 @@ __all__ = [
     "Payload",
     "PayloadFactory",
     "PayloadStage",
+    "Program",
     "Rewriter",
     "Rewrites",
     "Rivals",
@@ -82,5 +85,6 @@ __all__ = [
     "Technique",
     "Verb",
     "VerbOption",
+    "WrittenScript",
     "option",
 ]

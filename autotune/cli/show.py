@@ -65,7 +65,7 @@ def show(
             shown = show(source, stage, task, config, schedule, family=family, rules=rules, exact=exact)
         else:
             shown = show_difference(
-                source, stage, *diff, task=task, config=config, schedule=schedule, rules=rules, exact=exact
+                source, stage, diff, task=task, config=config, schedule=schedule, rules=rules, exact=exact
             )
     if output is not None:
         output.write_text(shown.text.rstrip() + "\n")

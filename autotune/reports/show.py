@@ -210,8 +210,7 @@ def read_own(payload: Payload, schedule: Path | None) -> OwnFamily | None:
 def show_difference(
     source: str,
     stage: str,
-    first: str,
-    second: str,
+    sides: tuple[str, str],
     *,
     task: str | None = None,
     config: str | None = None,
@@ -224,8 +223,7 @@ def show_difference(
     Args:
         source: A payload's spec, or a bundle's folder.
         stage: The stage at which configs are compared.
-        first: A stage; or knobs as ``name=value,...``, or ``default``.
-        second: The same.
+        sides: Two stages; or two configs, each knobs as ``name=value,...``, or ``default``.
         task: Tag of the task.
         config: Knobs of that task, where stages are compared.
         schedule: A transform script of the user's own, as for `show`.
@@ -235,7 +233,7 @@ def show_difference(
     Raises:
         PayloadError: One is a stage and the other is not, or as for `show`.
     """
-    sides = (first, second)
+    first, second = sides
     early = payload_stages()
     if "payload" in sides and (other := next((early[side] for side in sides if side in early), None)) is not None:
         bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None

@@ -132,17 +132,17 @@ def test_a_script_of_another_release_has_no_stage_of_its_schedules():
 
 
 def test_difference_of_configs_is_that_of_their_texts():
-    text = show_difference(SPEC, "schedule", "default", "unroll_k=1").text
+    text = show_difference(SPEC, "schedule", ("default", "unroll_k=1")).text
     assert text.startswith("--- default\n+++ unroll_k=1\n")
     assert any(line.startswith("-") and "loop.unroll" in line for line in text.splitlines())
-    assert show_difference(SPEC, "schedule", "default", "default").text == "default and default are the same"
+    assert show_difference(SPEC, "schedule", ("default", "default")).text == "default and default are the same"
 
 
 def test_difference_of_stages_is_that_of_their_texts():
-    text = show_difference(SPEC, "schedule", "bufferized", "lowered").text
+    text = show_difference(SPEC, "schedule", ("bufferized", "lowered")).text
     assert any(line.startswith("+") and "llvm.func" in line for line in text.splitlines())
     with pytest.raises(PayloadError, match="two stages or two configs"):
-        show_difference(SPEC, "schedule", "bufferized", "unroll_k=1")
+        show_difference(SPEC, "schedule", ("bufferized", "unroll_k=1"))
 
 
 def test_show_writes_a_file_and_colours_a_terminal(autotune, tmp_path, monkeypatch):
