@@ -117,7 +117,7 @@ def test_plain_script_without_a_guard_tunes_with_progress_on_a_terminal_unless_i
     said, _, silent = shown.getvalue().partition("silent from here on")
     assert done.stdout == "mine.bundle 2\n", said
     assert "2/2" in said
-    assert re.search(r"best .*, whole .*~[0-9]+ s left", said)
+    assert re.search(r"whole .*~[0-9]+ s left", said)
     assert silent == ""
 
 

@@ -50,7 +50,7 @@ class Status(Listener):
     @property
     def best(self) -> str:
         """The best of the current task and of the whole; empty before they are known."""
-        return self._best_of_task + self._whole
+        return ", ".join(filter(None, (self._best_of_task, self._whole)))
 
     @property
     def left(self) -> str:
@@ -71,21 +71,27 @@ class Status(Listener):
         self._telling.__exit__(kind, error, trace)
 
     def stage(self, sentence: str) -> None:
-        """Show what goes on now."""
-        self.sentence = one_line(f"{self._title}: {sentence}" if self._title else sentence)
-        self.refresh()
+        """Show what goes on now; once all trials are done, without the best of a task."""
+        if self.count == f"{self._trials}/{self._trials}":
+            self._best_of_task = ""
+        self._say(sentence)
 
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
         """Show the outcome of a trial, and the best of its task."""
         self._best_of_task = f"best {duration(best)}"
         self.count = f"{counted}/{self._trials}"
-        self.stage(f"{trial.outcome}, {trial.task}")
+        self._say(f"{trial.outcome}, {trial.task}")
 
     def forecast(self, left: float, whole: float | None) -> None:
         """Show how far all of the run is, how long it still takes, and what the whole takes with the best so far."""
         if whole is not None:
-            self._whole = f", whole {duration(whole)}"
+            self._whole = f"whole {duration(whole)}"
         self.until = monotonic() + left
+        self.refresh()
+
+    def _say(self, sentence: str) -> None:
+        """Show a sentence behind the title."""
+        self.sentence = one_line(f"{self._title}: {sentence}" if self._title else sentence)
         self.refresh()
 
 

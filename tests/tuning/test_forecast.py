@@ -44,13 +44,18 @@ def test_what_is_left_falls_to_the_end_and_holds_what_comes_after_the_search(tmp
     assert len(after) == 1 + 1 + len(PROOF)
 
 
-def test_tasks_that_raced_say_how_long_the_others_take(monkeypatch):
-    watcher, clock = Watcher(), iter([100.0, 104.0, 108.0])
+def test_finalists_that_took_longer_than_expected_make_all_that_follows_be_expected_longer(monkeypatch):
+    watcher, clock = Watcher(), iter([100.0, 108.0, 116.0])
     monkeypatch.setattr("autotune.tuning.stages.forecast.perf_counter", lambda: next(clock))
-    forecast = Forecast(3, watcher)
-    for _ in range(3):
+    forecast = Forecast(2, watcher)
+    for _ in range(2):
         forecast.race()
-    assert [each[1] - sum(PROOF) for each in watcher.heard] == pytest.approx([3 * FINALISTS_SECONDS, 8.0, 4.0])
+    forecast.prove(0)
+    forecast.prove(1)
+    first = 2 * FINALISTS_SECONDS + sum(PROOF)
+    assert [each[1] for each in watcher.heard] == pytest.approx(
+        [first, 2 * (FINALISTS_SECONDS + sum(PROOF)), 2 * sum(PROOF), 2 * sum(PROOF[1:])]
+    )
 
 
 def test_a_line_of_80_columns_has_the_bar_the_best_the_whole_and_what_is_left(monkeypatch):
@@ -64,5 +69,13 @@ def test_a_line_of_80_columns_has_the_bar_the_best_the_whole_and_what_is_left(mo
         task = line._line.tasks[0]
         assert 0 <= task.completed < task.total
         shown = console.file.getvalue().splitlines()[-1]
+        line.trial(trial, 40, 33.1e-9)
+        line.stage("measuring finalists of task 3 of 10")
+        line._line.refresh()
+        later = console.file.getvalue().splitlines()[-1]
+    assert "measuring finalists" in later
+    assert "whole 57.8 us" in later
+    assert "best" not in later
+    assert "40/40" in later
     for part in ("17/40", "best 33.1 ns, whole 57.8 us", "s left"):
         assert part in shown

@@ -1,11 +1,12 @@
 """How long a run still takes, all of it: the search, then finalists, baseline, assembly and proof.
 
 The search is expected to go on as fast as it went, and the finalists of later tasks to take as long as those of the
-tasks before. Until then what follows the search is expected to take what it took for the nano GPT, on two machines.
+tasks before. Until then what follows the search is expected to take what it took for the nano GPT, on two machines; a
+machine whose finalists take longer is expected to take as many times longer for the proof.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 
 from autotune.core.listener import SILENT, Listener
@@ -22,31 +23,40 @@ class Forecast:
 
     Attributes:
         tasks: Tasks whose finalists race.
-        listener: Told after each step.
+        listener: Listener that gets each forecast.
         begun: Time when the finalists began, in seconds of the performance counter; 0 before.
         raced: Tasks whose finalists have raced.
+        pace: Seconds of the finalists over those on the two machines; 1 before the first have raced.
     """
 
     tasks: int
     listener: Listener = SILENT
     begun: float = 0.0
-    raced: int = field(default=0)
+    raced: int = 0
+    pace: float = 1.0
 
     def search(self, left: float, searches: Sequence[TaskSearch]) -> None:
-        """Return what is left of a search that still takes `left` seconds."""
+        """Report what is left of a search that still takes `left` seconds."""
         self.listener.forecast(left + self.tasks * FINALISTS_SECONDS + sum(PROOF), whole_seconds(searches))
 
     def race(self) -> None:
-        """Return what is left when the finalists of another task begin to race."""
-        now = perf_counter()
-        self.begun = self.begun or now
-        each = (now - self.begun) / self.raced if self.raced else FINALISTS_SECONDS
-        self.listener.forecast((self.tasks - self.raced) * each + sum(PROOF), None)
+        """Report what is left when the finalists of another task begin to race."""
+        self.begun = self.begun or perf_counter()
+        self._measure_pace()
+        left = (self.tasks - self.raced) * FINALISTS_SECONDS + sum(PROOF)
+        self.listener.forecast(self.pace * left, None)
         self.raced += 1
 
     def prove(self, stage: int) -> None:
-        """Return what is left when a stage of `PROOF` begins."""
-        self.listener.forecast(sum(PROOF[stage:]), None)
+        """Report what is left when a stage of `PROOF` begins."""
+        if stage == 0:
+            self._measure_pace()
+        self.listener.forecast(self.pace * sum(PROOF[stage:]), None)
+
+    def _measure_pace(self) -> None:
+        """Take the pace from the finalists that have raced."""
+        if self.raced:
+            self.pace = (perf_counter() - self.begun) / self.raced / FINALISTS_SECONDS
 
 
 def search_left(counted: int, trials: int, evaluated: int, elapsed: float, seconds: float | None) -> float:
