@@ -58,7 +58,9 @@ class Loop:
 
 
 @functools.cache
-def cut(size: int, cache: int, register: int, powers_of_two: bool = False, one: bool = False) -> tuple[Piece, ...]:
+def cut(  # noqa: PLR0917 - a size, and how it is cut
+    size: int, cache: int, register: int, powers_of_two: bool = False, one: bool = False, masked: int = 0
+) -> tuple[Piece, ...]:
     """Cut a dimension into a main piece, what cache tiles leave over, and what register tiles leave over.
 
     Where only a few rows would be left over, they share with the last whole register tile: two halves keep the FMA
@@ -71,18 +73,24 @@ def cut(size: int, cache: int, register: int, powers_of_two: bool = False, one: 
         powers_of_two: Cut what register tiles leave over into powers of two: LLVM turns vectors of any other
             length into scalar code, at a twentieth of the speed.
         one: Leave what register tiles leave over in one piece, which begins where a tile would.
+        masked: Elements of a vector whose ends are masked, so that a piece may be of any length whose vectors are a
+            power of two in number; 0 where that is not so.
 
     Example:
         >>> [piece.size for piece in cut(512, 120, 6)]
         [480, 24, 8]
         >>> [piece.size for piece in cut(509, 0, 16, powers_of_two=True)]
         [496, 8, 4, 1]
+        >>> [piece.size for piece in cut(509, 0, 16, masked=16)]
+        [496, 13]
     """
-    if powers_of_two:
+    if masked:
+        register = min(register, masked_length(size, masked))
+    elif powers_of_two:
         register = min(register, 1 << size.bit_length() - 1)
     register = min(register, size)
     whole = size // register * register
-    if not (powers_of_two or one) and 0 < size - whole < register // 2 and whole > register:
+    if not (powers_of_two or one or masked) and 0 < size - whole < register // 2 and whole > register:
         whole -= register  # a tile of few rows leaves FMA units idle: share with the last whole one
     cache = max(register, min(cache or whole, whole) // register * register)
     main = whole // cache * cache
@@ -92,7 +100,22 @@ def cut(size: int, cache: int, register: int, powers_of_two: bool = False, one: 
     rest = size - whole
     if one:
         return (*pieces, Piece(rest, rest, rest)) if rest else tuple(pieces)
-    return tuple(pieces) + leftovers(rest, register, powers_of_two)
+    return tuple(pieces) + (masked_ends(rest, masked) if masked else leftovers(rest, register, powers_of_two))
+
+
+def masked_length(size: int, lanes: int) -> int:
+    """The most of a size that a power of two of vectors holds, the last of them masked."""
+    vectors = -(-size // lanes)
+    return size if vectors & (vectors - 1) == 0 else lanes << vectors.bit_length() - 1
+
+
+def masked_ends(rest: int, lanes: int) -> tuple[Piece, ...]:
+    """Pieces of what register tiles leave over, where vectors may be masked."""
+    parts = []
+    while rest:
+        parts.append(masked_length(rest, lanes))
+        rest -= parts[-1]
+    return tuple(Piece(part, part, part) for part in parts)
 
 
 def leftovers(rest: int, register: int, powers_of_two: bool) -> tuple[Piece, ...]:

@@ -16,6 +16,7 @@ from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop
+from schedules.ends import mark_ends, needed_for
 from schedules.features import group_features
 from schedules.functions import function_defaults, function_knobs
 from schedules.fused_model import default_config
@@ -75,14 +76,15 @@ class Fused(Family):
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants them made beforehand; blocks, if it goes online."""
-        shape = piece_of_group(shape_of(task), config)
+        shape, needed = piece_of_group(shape_of(task), config), needed_for(config)
         if columns := online_columns(config):
-            return Rewrites(blocks=Blocks(int(config["rows"]), columns, config.get("hidden") == "skipped"))
+            blocks = Blocks(int(config["rows"]), columns, config.get("hidden") == "skipped")
+            return Rewrites(blocks=blocks, needed=needed)
         for index in range(len(shape.contractions)):
             chosen = contraction_config(shape, config, index)
             if chosen["pack_b"] == "beforehand":
-                return Rewrites(columns_of(chosen))
-        return Rewrites()
+                return Rewrites(columns_of(chosen), needed=needed)
+        return Rewrites(needed=needed)
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Find the members of ``%op``, fuse them into its loops, and schedule each."""
@@ -95,6 +97,7 @@ class Fused(Family):
         kind = OnlineWriter if online_columns(config) else FusedWriter
         shape = piece_of_group(shape_of(task), config)
         writer = kind(Script(space.knobs, config), task.ops, shape, config, machine)
+        mark_ends(writer.script, config)
         writer.write()
         return writer.script.text
 

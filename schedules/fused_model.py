@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Space, Value
+from schedules.ends import MASKED
 from schedules.fused_shape import Shape, inherited, piece_of_group, suffix, tile_of
 from schedules.fused_space import fused_space, group_knobs
 from schedules.matmul_model import default_config as matmul_default
@@ -43,6 +44,8 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     if shape.columns:
         fitting = [int(n) for n in values["columns"] if 0 < int(n) <= DEFAULT_COLUMNS]
         fused["columns"] = max(fitting, default=0)
+    if "ends" in values:
+        fused["ends"] = MASKED
     if shape.causal:
         fused["hidden"] = "skipped"
     if not shape.contractions:

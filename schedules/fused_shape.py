@@ -6,7 +6,7 @@ from autotune.core.ops.op import Contraction, rows_of
 from autotune.core.space import Config, Value
 from autotune.core.task import Task
 from schedules.blocking import DIMS, cut, nest_order
-from schedules.matmul_space import columns_of, cut_columns
+from schedules.matmul_space import cut_columns
 from schedules.shares import is_shared, pieces
 
 INHERITED = (
@@ -30,6 +30,7 @@ class Shape:
         rows: Number of loops in `sizes` that are rows.
         contractions: Contractions in program order, each whole.
         width: Elements of a row.
+        lengths: Elements of what becomes vectors: rows, of all ops of the group.
         causal: A causal mask hides columns from rows; the last contraction sums over them.
         keys: Columns that may come block by block; 0 if there are none.
         along: Name of the dimension that `keys` counts, for every contraction; empty if it has none of them.
@@ -39,6 +40,7 @@ class Shape:
     rows: int
     contractions: tuple[Contraction, ...]
     width: int = 1
+    lengths: tuple[int, ...] = ()
     causal: bool = False
     keys: int = 0
     along: tuple[str, ...] = ()
@@ -68,6 +70,7 @@ def shape_of(task: Task) -> Shape:
         rows,
         task.contractions,
         width=root.nest.sizes[-1],
+        lengths=tuple(member.contraction.n if member.contraction else member.nest.sizes[-1] for member in task.ops),
         causal=any(m.masked_loop is not None for m in task.ops),
         keys=max((m.nest.sizes[m.online_loop] for m in task.ops if m.online_loop is not None), default=0),
         along=tuple("" if m.online_loop is None else DIMS[m.online_loop - rows + 1] for m in found),
@@ -83,8 +86,10 @@ def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Va
     """One contraction's config, as `schedules.matmul` knows it, for the tile it is inside the fused loops."""
     end = suffix(shape, index)
     chosen: dict[str, Value] = {name: config[name + end] for name in inherited(shape.contractions[index])}
+    if "ends" in config:
+        chosen["ends"] = config["ends"]
     c = tile_of(shape, config, index)
-    main_n = cut_columns(c, int(chosen["tile_n"]), columns_of(chosen))[0]
+    main_n = cut_columns(c, chosen)[0]
     main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
     return {**chosen, "tile_m": 0, "order": nest_order(main_n, main_k)}
 

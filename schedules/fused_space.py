@@ -7,6 +7,7 @@ from math import prod
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Constraint, Knob, Space
 from schedules.blocking import cut
+from schedules.ends import knobs_of_ends
 from schedules.fused_shape import (
     Shape,
     block_columns,
@@ -46,6 +47,7 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
         Knob("rows", row_blocks(shape.most_rows)),
         Knob("vectors", VECTORS),
     ]
+    knobs += knobs_of_ends(shape.lengths, machine)
     if shape.causal:
         knobs.append(Knob("hidden", ("skipped", "computed")))
     if blocks := tuple(n for n in ONLINE if n < shape.keys and shape.keys % n == 0):

@@ -7,6 +7,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.ops.op import Op
 from autotune.core.space import Config
 from schedules import moves
+from schedules.ends import lanes_of_ends
 from schedules.functions import choose_functions
 from schedules.fused_shape import Shape
 from schedules.moves import Script
@@ -75,7 +76,8 @@ class GroupWriter:
             mark: Attribute for the loop along whole vectors.
         """
         width = int(self.config["vectors"]) * self.machine.lanes
-        vectorize_rows(self.script, op, sizes, width, reduced=reduced, mark=mark)
+        masked = lanes_of_ends(self.config, self.machine)
+        vectorize_rows(self.script, op, sizes, width, reduced=reduced, mark=mark, masked=masked)
 
     def choose_functions(self, op: str) -> None:
         """Polynomials or libm, for one op."""

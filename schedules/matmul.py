@@ -16,6 +16,7 @@ from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from schedules import moves, packing
 from schedules.blocking import DIMS, Loop, Piece, Region, register_loops
+from schedules.ends import mark_ends, needed_for
 from schedules.features import contraction_features
 from schedules.matmul_model import default_config
 from schedules.matmul_space import columns_of, contraction_of, cut_all, matmul_space
@@ -65,6 +66,7 @@ class Matmul(Family):
         script = Script(space.knobs, config)
         op = "%op"
         function = moves.enclosing_function(script, op)
+        mark_ends(script, config, function)
         if self.rewrites(task, config).panel:
             script.say("B is stored in panels before any call")
             c = replace(c, transposed_b=False)
@@ -83,7 +85,8 @@ class Matmul(Family):
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants them made beforehand."""
-        return Rewrites(columns_of(config) if config["pack_b"] == "beforehand" else 0)
+        panel = columns_of(config) if config["pack_b"] == "beforehand" else 0
+        return Rewrites(panel, needed=needed_for(config))
 
 
 @dataclass(frozen=True)

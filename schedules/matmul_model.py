@@ -11,8 +11,17 @@ from dataclasses import dataclass, replace
 from autotune.core.host.machine import Machine
 from autotune.core.ops.op import Contraction
 from autotune.core.space import Config, Space, Value
-from schedules.blocking import cut, nest_order
-from schedules.matmul_space import by_tiles, columns_of, constraints, cut_columns, may_fetch, tiles_of
+from schedules.blocking import cut, masked_length, nest_order
+from schedules.ends import MASKED
+from schedules.matmul_space import (
+    by_tiles,
+    columns_of,
+    constraints,
+    cut_columns,
+    end_knobs,
+    may_fetch,
+    tiles_of,
+)
 from schedules.shares import default_pieces, piece_of
 
 BYTES = 4
@@ -103,16 +112,18 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
     """Higher for register tiles with few loads per FMA, enough FMAs in flight, and little left over."""
     if by_tiles(c):
         return score_of_tiles(c, tile)
-    used = max(1, -(-min(tile.columns, c.n) // machine.lanes))
+    masked = bool(end_knobs(c, machine))
+    columns = min(tile.columns, masked_length(c.n, machine.lanes)) if masked else tile.columns
+    used = max(1, -(-min(columns, c.n) // machine.lanes))
     accumulators = tile.rows * used
     if accumulators + used + 1 > machine.vector_registers:
         return 0.0
     fmas_per_load = accumulators / (tile.rows + used)
-    busy = min(1.0, accumulators / FMAS_IN_FLIGHT) * min(tile.columns, c.n) / (used * machine.lanes)
+    busy = min(1.0, accumulators / FMAS_IN_FLIGHT) * min(columns, c.n) / (used * machine.lanes)
     streaming = min(
         1.0, L2_BYTES_A_CYCLE * tile.rows / (2 * BYTES * machine.lanes)
     )  # a row takes half a cycle a vector
-    covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // tile.columns * tile.columns / c.n)
+    covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // columns * columns / c.n)
     left = 0.0 if c.constant_b else c.m % tile.rows / c.m * (COST_OF_LEFT_ROWS - 1)
     return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered) / (1 + left)
 
@@ -137,7 +148,7 @@ def flow(c: Contraction, config: Config, machine: Machine) -> float:
     """
     if c.m < TALL:
         return 1.0
-    n = cut_columns(c, int(config["tile_n"]), columns_of(config))[0]
+    n = cut_columns(c, config)[0]
     k = cut(c.k, int(config["tile_k"]), 1)[0]
     a = BYTES / n.cache if is_tall(c, machine) else 0.0
     stays = BYTES * c.m * n.cache <= machine.l2_bytes // 4
@@ -158,7 +169,9 @@ def fill_caches(
     main_k = cut(c.k, tile_k, 1)[0]
     most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
-    main_n = cut_columns(c, tile_n, tile.columns)[0]
+    ends: dict[str, Value] = {"ends": MASKED} if "ends" in values else {}
+    widths: dict[str, Value] = {"register_n": tile.vectors, "vector_width": tile.width}
+    main_n = cut_columns(c, {"tile_n": tile_n, **widths, **ends})[0]
     chosen: dict[str, Value] = {
         "tile_m": 0,
         "tile_n": tile_n,
@@ -166,10 +179,10 @@ def fill_caches(
         "order": nest_order(main_n, main_k),
         "register_order": "mn" if tile.columns < main_n.cache and tile.rows < c.m else "nm",
         "register_m": tile.rows,
-        "register_n": tile.vectors,
-        "vector_width": tile.width,
+        **widths,
         "unroll_k": max(values["unroll_k"], key=int),
         "pack_b": packing(c, machine),
+        **ends,
     }
     return {**chosen, "prefetch": may_fetch(c, chosen) and (c.constant_b or not tall)}
 

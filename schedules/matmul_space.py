@@ -12,6 +12,7 @@ from autotune.core.precision import precision_named
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops
+from schedules.ends import is_masked, knobs_of_ends
 from schedules.shares import MOST_A_THREAD, contraction_knobs, covers, piece_of, pieces
 
 BYTES = 4  # of an f32
@@ -42,6 +43,7 @@ def contraction_of(task: Task) -> Contraction:
 
 def matmul_space(c: Contraction, machine: Machine) -> Space:
     """Knobs whose values make sense for these sizes, and the constraints between them."""
+    ends = end_knobs(c, machine)
     widths = (machine.lanes, machine.lanes // 2) if machine.lanes >= 8 else (machine.lanes,)
     rows = tuple(r for r in below(REGISTER_M, c.m + 1) if not c.transposed_a or r & (r - 1) == 0)
     vectors = below(REGISTER_N, max(2, c.n // widths[-1] + 1))
@@ -56,13 +58,24 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         Knob("register_order", ("nm", "mn")),
         Knob("register_m", rows),
         Knob("register_n", vectors),
-        Knob("vector_width", tuple(w for w in widths if w <= c.n) or widths[-1:]),
+        Knob("vector_width", tuple(w for w in widths if w <= c.n or (ends and w < 2 * c.n)) or widths[-1:]),
         Knob("unroll_k", below(UNROLLS, max(2, c.k))),
         Knob("pack_b", packings(c)),
         Knob("prefetch", (False, True)),
+        *ends,
         *contraction_knobs(c, machine),
     )
     return Space(knobs, constraints(c, machine) if machine.threads == 1 else shared_constraints(c, machine))
+
+
+def end_knobs(c: Contraction, machine: Machine) -> tuple[Knob, ...]:
+    """How rows of C and B end."""
+    return () if c.precision else knobs_of_ends((c.n,), machine)
+
+
+def masked_lanes(config: Config) -> int:
+    """Elements of a vector where its end is masked; 0 where it is not."""
+    return int(config["vector_width"]) if is_masked(config) else 0
 
 
 def shared_constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ...]:
@@ -113,10 +126,11 @@ def by_tiles(c: Contraction) -> bool:
     return bool(c.precision) and precision_named(c.precision).by_tiles
 
 
-def cut_columns(c: Contraction, tile_n: int, columns: int) -> tuple[Piece, ...]:
-    """The pieces of n for a cache tile and the columns of a register tile."""
+def cut_columns(c: Contraction, config: Config) -> tuple[Piece, ...]:
+    """The pieces of n for the cache tile and the register tile of a config."""
     whole = by_tiles(c)
-    return cut(c.n, tile_n, columns, powers_of_two=not whole, one=whole)
+    masked = 0 if c.precision else masked_lanes(config)
+    return cut(c.n, int(config["tile_n"]), columns_of(config), powers_of_two=not whole, one=whole, masked=masked)
 
 
 def cut_all(c: Contraction, config: Config) -> dict[str, tuple[Piece, ...]]:
@@ -124,7 +138,7 @@ def cut_all(c: Contraction, config: Config) -> dict[str, tuple[Piece, ...]]:
     rows = int(config["register_m"])
     return {
         "m": cut(c.m, int(config["tile_m"]), rows, powers_of_two=c.transposed_a, one=by_tiles(c)),
-        "n": cut_columns(c, int(config["tile_n"]), columns_of(config)),
+        "n": cut_columns(c, config),
         "k": cut(c.k, int(config["tile_k"]), 1),
     }
 

@@ -109,7 +109,8 @@ class Narrow(Family):
         """Panels of words, as wide as the register tile."""
         inner, of_words = self.inner(task)
         dots = NeededRewrite(*DOTS, why=f"operands rounded to {self.name}")
-        return replace(inner.rewrites(of_words, config), precision=self.name, needed=(dots,))
+        found = inner.rewrites(of_words, config)
+        return replace(found, precision=self.name, needed=(*found.needed, dots))
 
     def inner(self, task: Task) -> tuple[Family, Task]:
         """The family that writes the nest, and the task as it sees it.

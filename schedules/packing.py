@@ -4,6 +4,7 @@ As in `schedules.moves`, each writes one step of a transform script and gives th
 """
 
 from schedules import moves
+from schedules.blocking import cut
 from schedules.moves import ANY, Script
 
 PACKED = "autotune.packed"  # marks the pads that are copies
@@ -92,13 +93,16 @@ def copy_pads_transposed(script: Script, function: str, rows: int, columns: int)
         rows: Rows of a stored tile, turned a few a step.
         columns: Columns of a stored tile.
     """
-    rows, columns = step_of(rows, MOST_TURNED), step_of(columns, MOST_TURNED)
-    pads, turned = match_pads(script, function), script.fresh("turned")
+    rows, pads, turned = step_of(rows, MOST_TURNED), match_pads(script, function), script.fresh("turned")
     script.emit(f"{turned} = transform.get_consumers_of_result {pads}[0] : ({ANY}) -> {ANY}")
-    tiled, _, inner = tile_pairs(script, turned, rows, columns)
-    pad = moves.fuse_producer(script, pads, inner)
-    script.emit(f"transform.structured.vectorize {pad} vector_sizes [{columns}, {rows}] : {ANY}")
-    moves.vectorize(script, tiled)
+    pieces = cut(columns, 0, MOST_TURNED, powers_of_two=True)
+    parts = list(moves.split_into(script, turned, 1, [piece.size for piece in pieces]))
+    for piece, part in zip(pieces, parts, strict=True):
+        tiled, _, inner = tile_pairs(script, part, rows, piece.register)
+        pad = moves.fuse_producer(script, pads, inner)
+        script.emit(f"transform.structured.vectorize {pad} vector_sizes [{piece.register}, {rows}] : {ANY}")
+        moves.vectorize(script, tiled)
+        pads = match_pads(script, function) if piece != pieces[-1] else ""
     script.emit(f"transform.apply_dce to {function} : {ANY}")  # the pad that was fused stays behind, unused
 
 

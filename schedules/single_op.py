@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
+from schedules.ends import mark_ends, needed_for
 from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.moves import Script
 from schedules.shares import knobs_for, outer_counts, outer_default, share_outer
@@ -62,11 +64,16 @@ class SingleOp(Family):
         pieces = outer_default(task.nest, len(task.nest.sizes) - 1, machine) if shared else {}
         return {**self.values(task, machine), **function_defaults(task), **pieces}
 
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
+        """Masks, where the config has ends masked."""
+        return Rewrites(needed=needed_for(config))
+
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Share ``%op`` out, if the config says so, and cut it into tiles."""
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
+        mark_ends(script, config)
         choose_functions(script, config, "%op")
         op, sizes = share_outer(script, "%op", task.nest, len(task.nest.sizes) - 1, config)
         self.write(script, op, sizes, task, config, lanes=machine.lanes)

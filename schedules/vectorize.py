@@ -11,6 +11,7 @@ from autotune.core.space import Config, Constraint, Knob
 from autotune.core.task import Task
 from schedules import moves
 from schedules.blocking import cut, fitting_vectors, vectors_up_to
+from schedules.ends import MASKED, is_masked, knobs_of_ends
 from schedules.moves import Script
 from schedules.shares import outer_loop, pieces
 from schedules.single_op import SingleOp
@@ -35,7 +36,8 @@ class Vectorize(SingleOp):
         """Rows and vectors of a tile."""
         sizes = task.nest.sizes
         rows = tuple(r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0) or ROWS[:1]
-        return (Knob("rows", rows), Knob("vectors", fitting_vectors(sizes[-1], machine.lanes)))
+        vectors = Knob("vectors", fitting_vectors(sizes[-1], machine.lanes))
+        return (Knob("rows", rows), vectors, *knobs_of_ends(sizes[-1:], machine))
 
     def constraints(self, task: Task, machine: Machine) -> tuple[Constraint, ...]:
         """A tile stays in registers, and rows divide a thread's piece."""
@@ -55,12 +57,18 @@ class Vectorize(SingleOp):
     def values(self, task: Task, machine: Machine) -> Config:
         """One row; four vectors, or eight where they are reduced."""
         wanted = 8 if task.nest.iterators[-1] == "reduction" else 4
-        return {"rows": 1, "vectors": vectors_up_to(wanted, fitting_vectors(task.nest.sizes[-1], machine.lanes))}
+        ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
+        return {
+            "rows": 1,
+            "vectors": vectors_up_to(wanted, fitting_vectors(task.nest.sizes[-1], machine.lanes)),
+            **ends,
+        }
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Split off what the vectors leave over, then tile and vectorize each part."""
         last = len(sizes) - 1
-        found = cut(sizes[last], 0, int(config["vectors"]) * lanes, powers_of_two=True)
+        masked = lanes if is_masked(config) else 0
+        found = cut(sizes[last], 0, int(config["vectors"]) * lanes, powers_of_two=True, masked=masked)
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
         multiplies = task.contraction is not None  # whose products of a single tile would be added up one by one
@@ -100,7 +108,7 @@ def reduce_and_vectorize(
 
 
 def vectorize_rows(
-    script: Script, op: str, sizes: tuple[int, ...], width: int, *, reduced: bool, mark: str = ""
+    script: Script, op: str, sizes: tuple[int, ...], width: int, *, reduced: bool, mark: str = "", masked: int = 0
 ) -> None:
     """One row at a time, in vectors, and what they leave over in smaller ones; consumes `op`.
 
@@ -111,12 +119,13 @@ def vectorize_rows(
         width: Elements of a vector along the columns.
         reduced: Whether the op reduces its columns.
         mark: Attribute for the loop along whole vectors.
+        masked: Elements of a vector whose end is masked; 0 where none is.
     """
     if len(sizes) == 1:
         tile_and_vectorize(script, op, sizes, 1, sizes[0] & -sizes[0])
         return
     rows, columns = sizes
-    pieces = cut(columns, 0, width, powers_of_two=True)
+    pieces = cut(columns, 0, width, powers_of_two=True, masked=masked)
     parts = moves.split_into(script, op, 1, [piece.size for piece in pieces])
     for piece, part in zip(pieces, parts, strict=True):
         here = mark if piece == pieces[0] else ""

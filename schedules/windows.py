@@ -17,6 +17,7 @@ from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.blocking import fitting_vectors
+from schedules.ends import MASKED, knobs_of_ends, mark_ends, needed_for
 from schedules.functions import function_defaults, function_knobs
 from schedules.matmul_model import RegisterTile, score
 from schedules.matmul_space import PACKINGS, REGISTER_M, below
@@ -46,7 +47,7 @@ class Windows(Family):
         sizes = op.nest.sizes
         rows = below(REGISTER_M, sizes[lanes.row] + 1) if lanes.row is not None else (1,)
         widths = tuple(v * machine.lanes for v in fitting_vectors(sizes[lanes.lane], machine.lanes))
-        knobs = [Knob("rows", rows), Knob("width", widths)]
+        knobs = [Knob("rows", rows), Knob("width", widths), *knobs_of_ends((sizes[lanes.lane],), machine)]
         knobs.append(Knob("outside", ORDERS))
         if is_shared_out(op.nest, lanes):
             knobs.extend(knobs_for({"m": outer_counts(op.nest, lanes.lane, machine)}))
@@ -72,6 +73,8 @@ class Windows(Family):
         best = max(tiles, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
         large = BYTES * summed * like.n > machine.l2_bytes // 2
         chosen: Config = {"rows": best.rows, "width": best.columns, "outside": ORDERS[large]}
+        if "ends" in values:
+            chosen = {**chosen, "ends": MASKED}
         packed = {"pack_b": PACKINGS[-1]} if lanes.constant_b else {}
         shares = outer_default(op.nest, lanes.lane, machine) if is_shared_out(op.nest, lanes) else {}
         return {**chosen, **packed, **shares, **function_defaults(task)}
@@ -81,6 +84,7 @@ class Windows(Family):
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
+        mark_ends(script, config)
         op, lanes = windows_of(task)
         writer = WindowsWriter(script, op.nest, lanes, config, machine)
         if task.is_group:
@@ -92,7 +96,7 @@ class Windows(Family):
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants the kernel stored so beforehand."""
         stored = config.get("pack_b") == PACKINGS[-1]
-        return Rewrites(int(config["width"]) if stored else 0)
+        return Rewrites(int(config["width"]) if stored else 0, needed=needed_for(config))
 
 
 def is_shared_out(nest: LoopNest, lanes: Lanes) -> bool:

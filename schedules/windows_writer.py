@@ -9,6 +9,7 @@ from autotune.core.scripts import marks
 from autotune.core.space import Config
 from schedules import moves
 from schedules.blocking import Piece, cut
+from schedules.ends import lanes_of_ends
 from schedules.functions import choose_functions
 from schedules.group import find_members, fuse_members
 from schedules.moves import Script
@@ -116,7 +117,8 @@ class WindowsWriter:
     def pieces(self, dim: int, size: int) -> tuple[Piece, ...]:
         """What a parallel loop is cut into: register tiles, and smaller ones for what they leave over."""
         if dim == self.lanes.lane:
-            return cut(size, 0, int(self.config["width"]), powers_of_two=True)
+            masked = lanes_of_ends(self.config, self.machine)
+            return cut(size, 0, int(self.config["width"]), powers_of_two=True, masked=masked)
         return cut(size, 0, int(self.config["rows"]) if dim == self.lanes.row else 1)
 
     def descend(self, op: str, dims: Sequence[int], sizes: Sequence[int], outermost: str, count: int = 1) -> None:

@@ -16,6 +16,7 @@ from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
 from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
+from autotune.compiler.passes.masked_ends import mask_ends
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
@@ -34,9 +35,9 @@ from autotune.core.candidate import Candidate
 from autotune.core.host.matrix_unit import tiles_here
 from autotune.core.payload import Payload
 from autotune.core.plugs.foreign_kernel import ForeignKernel
-from autotune.core.plugs.rewrites import Blocks
+from autotune.core.plugs.rewrites import MASKED_ENDS, Blocks
 from autotune.core.precision import DOTS, Precision, precision_named
-from autotune.core.scripts.marks import ONLINE, PRECISION
+from autotune.core.scripts.marks import MASKED, ONLINE, PRECISION
 from autotune.core.scripts.parametric import ChosenScript
 
 SCRIPT = "script"  # the step between the rewrites before a script and those after it
@@ -225,5 +226,12 @@ REWRITES = (
         lambda unit: write_dots(unit.module, unit=unit.matrix_unit),
         before="panel-loads",
         needed=lambda unit: bool(unit.precisions),
+    ),
+    Rewrite(
+        MASKED_ENDS.name,
+        MASKED_ENDS.version,
+        lambda unit: mask_ends(unit.module),
+        behind="panel-loads",
+        needed=lambda unit: MASKED in (unit.text or ""),
     ),
 )

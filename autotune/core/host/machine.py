@@ -56,6 +56,11 @@ class Machine:
         return self.vector_bits // 32
 
     @property
+    def masks(self) -> bool:
+        """Loads and stores of a part of a vector take as long as those of all of it."""
+        return self.isa in MASKING
+
+    @property
     def fingerprint(self) -> str:
         """Equal for machines whose schedules and times may be compared.
 
@@ -76,6 +81,8 @@ VECTOR_EXTENSIONS = {
     "asimd": (128, 32),
     "neon": (128, 32),
 }
+
+MASKING = ("avx512f",)  # extensions with registers of masks
 
 
 @cache

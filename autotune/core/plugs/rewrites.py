@@ -41,6 +41,9 @@ class NeededRewrite:
         return f"{self.name}@{self.version}"
 
 
+MASKED_ENDS = NeededRewrite("masked-ends", 1)
+
+
 @dataclass(frozen=True)
 class Rewrites:
     """What happens to a task's op before the script sees it, which no op of the transform dialect can do.

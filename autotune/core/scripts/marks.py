@@ -37,4 +37,5 @@ NARROW = "autotune.narrow"  # on ops that stand for products of rounded operands
 TILE = "autotune.tile"  # on views of a stored weight, 16 rows of 16 words in one panel; on addresses of tiles
 PRECISION = "autotune.precision"  # on a script: tasks whose products are so, and their precision
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
+MASKED = "autotune.masked_ends"  # on functions: vectors of lengths that are no powers of two are masked
 STENCIL = "autotune.stencil"  # on tiles of element-wise ops that read neighbours: elements of a vector

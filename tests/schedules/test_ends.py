@@ -1,0 +1,110 @@
+"""Ends of rows: masked or in powers of two, any number of columns is what NumPy computes."""
+
+import numpy as np
+import pytest
+from test_windows import conv_text, convolution
+from tuning_support import MACHINES, agrees, contraction_payload, loaded, product_of, run_steps
+
+from autotune.compiler.tasks.partition import partition
+from autotune.core.scripts.assembly import write_step
+from autotune.registry import family_for
+from autotune.worker.loading.reading import open_payload
+from schedules.blocking import cut
+from schedules.ends import MASKED, PEELED
+
+MACHINE = MACHINES["avx512"]
+COLUMNS = (3, 7, 13, 29, 31, 45, 67, 79, 127)
+
+
+def run_ends(payload, inputs, ends, **knobs):
+    """What a payload writes with default configs whose ends are cut so, and what its configs were."""
+    parts, steps, used = partition(payload), [], []
+    for task in parts.tasks:
+        family = family_for(task)
+        config = dict(family.default(task, MACHINE))
+        config |= {name: value for name, value in {"ends": ends, **knobs}.items() if name in config}
+        used.append(config)
+        steps.append(write_step(task, family, config, MACHINE))
+    return run_steps(payload, parts, inputs, steps), used
+
+
+@pytest.mark.parametrize("n", COLUMNS)
+@pytest.mark.parametrize("role", ["input", "weight"])
+def test_products_of_any_number_of_columns_are_right_either_way(n, role):
+    for m, k in ((1, 33), (37, 5), (150, 64)):
+        payload = contraction_payload(m, n, k, role_b=role)
+        inputs = payload.make_inputs(0)
+        for ends in (MASKED, PEELED):
+            got, (config,) = run_ends(payload, inputs, ends)
+            assert config["ends"] == ends
+            agrees(payload, got, [product_of(payload, inputs)])
+
+
+@pytest.mark.parametrize("n", [13, 29, 77])
+@pytest.mark.parametrize(("a", "b", "batch"), [("mk", "nk", 0), ("km", "kn", 0), ("km", "nk", 0), ("mk", "nk", 3)])
+def test_transposed_products_are_right_with_any_ends(n, a, b, batch):
+    payload = contraction_payload(70, n, 100, a=a, b=b, batch=batch)
+    inputs = payload.make_inputs(0)
+    for ends in (MASKED, PEELED):
+        for pack in ("none", "panels"):
+            got, _ = run_ends(payload, inputs, ends, pack_b=pack, tile_k=64)
+            agrees(payload, got, [product_of(payload, inputs, a=a, b=b)])
+
+
+@pytest.mark.parametrize("filters", [5, 13, 67])
+def test_convolutions_of_any_number_of_filters_are_right_either_way(filters, tmp_path):
+    steps = {"stride": 1, "gap": 1, "pad": 1, "groups": 1}
+    payload = loaded(tmp_path, conv_text((1, 2, 9, 11), (filters, 2, 3, 3), **steps))
+    inputs = payload.make_inputs(0)
+    x, k, b = (inputs[argument.name] for argument in payload.arguments[:3])
+    for ends in (MASKED, PEELED):
+        got, used = run_ends(payload, inputs, ends)
+        assert any(config.get("ends") == ends for config in used)
+        agrees(payload, got, [convolution(x, k, b, **steps)])
+
+
+def test_copies_of_odd_length_store_nothing_behind_their_end(tmp_path):
+    text = """func.func @f(%x: tensor<3x26xf32>) -> tensor<3x4x26xf32> {
+  %e = tensor.empty() : tensor<3x4x26xf32>
+  %r = linalg.broadcast ins(%x : tensor<3x26xf32>) outs(%e : tensor<3x4x26xf32>) dimensions = [1]
+  return %r : tensor<3x4x26xf32>
+}"""
+    payload = loaded(tmp_path, text)
+    inputs = payload.make_inputs(0)
+    got, _ = run_ends(payload, inputs, MASKED)
+    agrees(payload, got, [np.repeat(next(iter(inputs.values()))[:, None], 4, axis=1)])
+
+
+GROUPS = {
+    "attention": ("attention,heads=3,seq=29,d=13", {}),
+    "causal attention": ("attention,heads=2,seq=77,d=45,causal=1", {}),
+    "softmax": ("softmax,rows=7,cols=45", {}),
+    "apart": ("softmax,rows=7,cols=45", {"fuse": False, "rows": 7}),
+    "layer norm": ("layer_norm,rows=5,cols=29", {}),
+    "gelu": ("gelu,rows=5,cols=13", {}),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_rows_of_any_length_are_right_either_way(name):
+    source, knobs = GROUPS[name]
+    payload = open_payload(source)
+    inputs = payload.make_inputs(0)
+    expected = payload.reference(**inputs)
+    for ends in (MASKED, PEELED):
+        got, used = run_ends(payload, inputs, ends, **knobs)
+        assert used[0]["ends"] == ends
+        agrees(payload, got, expected)
+
+
+def test_masked_ends_are_one_vector_where_powers_of_two_are_several():
+    assert [piece.size for piece in cut(13, 0, 16, powers_of_two=True)] == [8, 4, 1]
+    assert [piece.size for piece in cut(13, 0, 16, masked=16)] == [13]
+    assert [piece.size for piece in cut(90, 0, 64, masked=16)] == [64, 26]  # two vectors
+    assert [piece.size for piece in cut(100, 0, 64, masked=16)] == [64, 32, 4]  # three would be taken apart
+
+
+@pytest.mark.parametrize("machine", ["avx2", "sse", "neon"])
+def test_machines_without_masks_have_no_choice_of_ends(machine):
+    (task,) = partition(contraction_payload(20, 13, 20)).tasks
+    assert "ends" not in family_for(task).default(task, MACHINES[machine])
