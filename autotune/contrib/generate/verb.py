@@ -22,7 +22,9 @@ EXAMPLE = "autotune generate nano --prompt-tokens 1,2,3 --max-new 16"
 
 
 def generate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="nano, gpt2, or gpt with sizes, as for `tune`.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="nano, gpt2, or gpt with sizes, as for `tune`; or a GGUF file.")
+    ],
     prompt_tokens: Annotated[str, typer.Option(metavar="N,N,...", help="The prompt, as token ids.")] = "",
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="The prompt as text; needs --tokenizer.")] = "",
     tokenizer: Annotated[Path | None, typer.Option(metavar="FILE", help="A tokenizer.json: text in, text out.")] = None,
@@ -52,6 +54,7 @@ def generate(
     Example: autotune generate nano --prompt-tokens 1,2,3 --max-new 16
     """
     from autotune.bundles.session import Session
+    from autotune.contrib.generate import imported
     from autotune.contrib.generate.generator import GenerationRequest, Sampling, load_generator
     from autotune.contrib.generate.pace import follow, follow_both
     from autotune.core.errors import GenerationError
@@ -66,24 +69,35 @@ def generate(
     if weights is not None:
         form = parameters.get("weights", "")
         parameters["weights"] = f"{form}:{weights}" if form else str(weights)
-    if bool(prompt) == bool(prompt_tokens) or (prompt and tokenizer is None):
+    is_file = imported.is_imported(name)
+    if bool(prompt) == bool(prompt_tokens) or (prompt and tokenizer is None and not is_file):
         raise GenerationError(f"a prompt must be --prompt-tokens, or --prompt with --tokenizer; try {EXAMPLE}")
     if bundles is not None and not bundles.is_dir():
         raise GenerationError(f"--bundles must be a folder of bundles, {bundles} is none; leave it out")
+    ends = frozenset(read_tokens(stop))
+    if is_file:
+        most = len(prompt.encode()) + 1 if prompt else len(read_tokens(prompt_tokens))
+        rows = parameters.setdefault("positions", str(imported.room_for(most + max_new)))
+        folder = imported.decode_folder(name, rows)
+        ends |= imported.ends_of(folder)
+        tokenizer = imported.tokenizer_of(folder, name) if prompt and tokenizer is None else tokenizer
     coder = open_tokenizer(tokenizer) if tokenizer is not None else None
     tokens = coder.encode(prompt).ids if coder is not None and prompt else read_tokens(prompt_tokens)
-    request = GenerationRequest(tuple(tokens), max_new, sampling, frozenset(read_tokens(stop)), cache)
+    request = GenerationRequest(tuple(tokens), max_new, sampling, ends, cache)
     told = NoteKeeper(ProgressLine())
     session = Session(bundles or home() / "bundles", told, seed)
 
     def start(cached: bool) -> Iterator[int]:
-        found = load_generator(name)(name, parameters, replace(request, cached=cached), session.load)
+        opened = imported.open_imported if is_file else load_generator(name)
+        found = opened(name, parameters, replace(request, cached=cached), session.load)
         gc.freeze()  # what compiling left would be looked through again and again, milliseconds each time
         return found
 
+    told_text = imported.TextStream(coder).take if coder is not None else "{} ".format
+
     def say(token: int) -> None:
-        if coder is None and not as_json:
-            typer.echo(f"{token} ", nl=False)
+        if not as_json:
+            print(told_text(token), end="", flush=True)
 
     paces = follow_both(start, say) if both else (follow(start(cache), say, cached=cache),)
     if as_json:
@@ -91,7 +105,7 @@ def generate(
         machine = this_machine()
         typer.echo(json.dumps(found | {"machine": asdict(machine) | {"fingerprint": machine.fingerprint}}))
     else:
-        typer.echo(coder.decode(list(paces[0].tokens)) if coder is not None else "")
+        typer.echo("")
     if not report(len(tokens), paces):
         raise typer.Exit(1)
 

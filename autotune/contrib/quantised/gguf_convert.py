@@ -3,12 +3,14 @@
 ``python -m autotune.contrib.quantised.gguf_convert MODEL FOLDER [NAME=SIZE ...]``
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from autotune.contrib.quantised.gguf_file import read_gguf
+from autotune.contrib.quantised.gguf_tokenizer import write_tokenizer
 from autotune.contrib.quantised.llama import arguments, write_llama
 from autotune.contrib.quantised.llama_config import LlamaConfig, read_config
 from autotune.contrib.quantised.llama_reference import LlamaReference
@@ -52,7 +54,11 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     results = [
         oracle.compute(given["tokens"], int(given[place][0]), given["keys"], given["values"]) for given in inputs
     ]
-    text = write_llama(config, weights.forms, signature)
+    text, tokenizer = write_llama(config, weights.forms, signature), write_tokenizer(file)
+    if tokenizer is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "tokenizer.json").write_text(tokenizer[0])
+        (folder / "generation.json").write_text(json.dumps({"stop": tokenizer[1]}) + "\n")
     write_folder(folder, text, model, weights.arrays, inputs=inputs, results=results)
 
 

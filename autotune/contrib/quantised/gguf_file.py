@@ -3,8 +3,8 @@
 Only a converter's own process reads one: the file is untrusted.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +62,43 @@ class GGUFFile:
     Attributes:
         fields: Numbers and texts by key.
         lengths: Lengths of lists by key.
+        lists: What reads a list, by key.
         tensors: Tensors by name.
     """
 
     fields: Mapping[str, Any]
     lengths: Mapping[str, int]
     tensors: Mapping[str, StoredTensor]
+    lists: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts; empty if there is none.
+
+        Raises:
+            UnsupportedError: They are no texts.
+        """
+        found = self.list_of(key)
+        if not all(isinstance(each, str) for each in found):
+            raise UnsupportedError(f"{key} must be texts, some are none; convert it again")
+        return found
+
+    def numbers(self, key: str) -> list[float]:
+        """A list of finite numbers; empty if there is none.
+
+        Raises:
+            UnsupportedError: They are no such numbers.
+        """
+        found = self.list_of(key)
+        if not all(isinstance(each, (int, float)) and np.isfinite(each) for each in found):
+            raise UnsupportedError(f"{key} must be finite numbers, some are none; convert it again")
+        return found
+
+    def list_of(self, key: str) -> list[Any]:
+        """A list of the file; empty if there is none."""
+        try:
+            return list(self.lists[key]()) if key in self.lists else []
+        except Exception as error:  # texts that are no UTF-8, and whatever else a damaged file has
+            raise UnsupportedError(f"{key} must be a list that can be read, it is not; convert it again") from error
 
     def whole(self, key: str, default: int | None = None) -> int:
         """A whole number of at least 1.
@@ -133,8 +164,8 @@ def read_gguf(path: Path) -> GGUFFile:
 
     try:
         reader = GGUFReader(path)
-        lists = {name: field for name, field in reader.fields.items() if GGUFValueType.ARRAY in field.types}
-        fields = {name: field.contents() for name, field in reader.fields.items() if name not in lists}
+        lists = {name: each for name, each in reader.fields.items() if GGUFValueType.ARRAY in each.types}
+        fields = {name: each.contents() for name, each in reader.fields.items() if name not in lists}
         tensors = {
             tensor.name: StoredTensor(
                 tensor.name, tensor.tensor_type.name, tuple(int(n) for n in reversed(tensor.shape)), tensor.data
@@ -148,4 +179,5 @@ def read_gguf(path: Path) -> GGUFFile:
         ) from error
     if reader.byte_order == "S":
         raise UnsupportedError("it must be stored for little-endian machines, it is not; convert it again")
-    return GGUFFile(fields, {name: len(field.data) for name, field in lists.items()}, tensors)
+    lengths = {name: len(each.data) for name, each in lists.items()}
+    return GGUFFile(fields, lengths, tensors, {name: each.contents for name, each in lists.items()})

@@ -33,10 +33,13 @@ def shapes_of(architecture, tied):
     return whole | {f"blk.{i}.{name}": shape for i in range(LAYERS) for name, shape in block.items()}
 
 
-def write_model(path, architecture="llama", *, kind="Q8_0", tied=True, tokens=VOCAB, fields=(), tensors=(), mixed=None):
+def write_model(
+    path, architecture="llama", *, kind="Q8_0", tied=True, tokens=VOCAB, fields=(), tensors=(), mixed=None, coder=None
+):
     """Write a model; gives its tensors in f32, as its formats define them.
 
-    `fields` and `tensors` replace metadata and tensors (or drop them: None); `mixed` is the format of layer 1.
+    `fields` and `tensors` replace metadata and tensors (or drop them: None); `mixed` is the format of layer 1; `coder`
+    writes a tokenizer in the place of tokens alone.
     """
     rng, writer = np.random.default_rng(7), gguf.GGUFWriter(path, architecture)
     sizes = {
@@ -51,7 +54,9 @@ def write_model(path, architecture="llama", *, kind="Q8_0", tied=True, tokens=VO
         if value is not None:
             writer.add_uint32(f"{architecture}.{name}", value)
     writer.add_float32(f"{architecture}.attention.layer_norm_rms_epsilon", 1e-5)
-    if tokens:
+    if coder is not None:
+        coder(writer)
+    elif tokens:
         writer.add_token_list([f"t{i}" for i in range(tokens)])
     given, held = dict(tensors), {}
     for name, shape in shapes_of(architecture, tied).items():

@@ -1,0 +1,169 @@
+"""Generating tokens with an imported language model: a file that its importer makes a prefill and a decode of.
+
+Such payloads are known by their arguments: ``tokens`` with a ``length`` or a ``position``, caches ``keys`` and
+``values``, and ``logits``. The importer writes the file's own tokenizer beside them.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.contrib.generate.generator import Function, GenerationRequest, Load
+from autotune.contrib.generate.gpt import stream
+from autotune.core.errors import GenerationError
+from autotune.core.payload import Array, Payload
+from autotune.registry import IMPORTERS, registered
+from autotune.tuning.tunable import payload as payload_of
+from autotune.worker.loading.imports import import_once
+
+LEAST_ROOM = 16  # rows of caches; more come in powers of two: few functions to compile
+LEAST_PROMPT = 16
+TOKENIZER, ENDS = "tokenizer.json", "generation.json"
+ROLES = {"tokens": "input", "position": "input", "keys": "state", "values": "state", "logits": "output"}
+
+
+def is_imported(name: str) -> bool:
+    """Tell whether a model is a file that an importer reads."""
+    return Path(name).suffix.removeprefix(".") in registered(IMPORTERS)
+
+
+def room_for(count: int) -> int:
+    """Rows of caches for so many tokens."""
+    return max(LEAST_ROOM, 1 << (count - 1).bit_length())
+
+
+def decode_folder(name: str, rows: str) -> Path:
+    """The folder of the function that decodes, with so many rows of caches."""
+    return import_once(f"{name},tokens=1,positions={rows}")
+
+
+def ends_of(folder: Path) -> frozenset[int]:
+    """Tokens that end a text, as the file has them."""
+    path = folder / ENDS
+    return frozenset(map(int, json.loads(path.read_text())["stop"])) if path.is_file() else frozenset()
+
+
+def tokenizer_of(folder: Path, name: str) -> Path:
+    """The file's own tokenizer.
+
+    Raises:
+        GenerationError: The file has none.
+    """
+    path = folder / TOKENIZER
+    if not path.is_file():
+        raise GenerationError(
+            f"a prompt of text needs a tokenizer, {name} has none; pass --tokenizer or --prompt-tokens"
+        )
+    return path
+
+
+class ImportedLanguageModel:
+    """An imported model that keeps keys and values.
+
+    Attributes:
+        vocab: Tokens there are.
+        rows: Rows of the caches.
+        filled: Rows that are in use.
+    """
+
+    def __init__(self, name: str, prompt: int, rows: str, load: Load) -> None:
+        """Compile what is needed.
+
+        Args:
+            name: Path of the file.
+            prompt: Tokens of the prompt.
+            rows: Rows of the caches.
+            load: Compiles a payload.
+
+        Raises:
+            GenerationError: The file holds no language model.
+        """
+        decode = payload_of(decode_folder(name, rows))
+        check_language_model(decode, name)
+        self.rows, self.filled = next(a.shape[-2] for a in decode.arguments if a.name == "keys"), 0
+        self.vocab = next(a.shape[-1] for a in decode.arguments if a.name == "logits")
+        self._decode = load(decode)
+        self._prefill: Function | None = None
+        if prompt > 1:
+            self._room = min(self.rows, max(LEAST_PROMPT, 1 << (prompt - 1).bit_length()))
+            self._prefill = load(payload_of(import_once(f"{name},tokens={self._room},positions={self.rows}")))
+
+    def start(self, prompt: Sequence[int]) -> Array:
+        """Fill the caches; gives the logits behind the prompt.
+
+        Raises:
+            GenerationError: A token is none.
+        """
+        self.check(prompt)
+        if self._prefill is None:
+            self.filled = 0
+            return self.step(prompt[0])
+        tokens = np.zeros(self._room, np.int32)
+        tokens[: len(prompt)] = prompt
+        (logits,) = self._prefill(tokens=tokens, length=np.array([len(prompt)]))
+        self.filled = len(prompt)
+        return np.asarray(logits[0])
+
+    def step(self, token: int) -> Array:
+        """Append a row to the caches; gives the next logits.
+
+        Raises:
+            GenerationError: The token is none.
+        """
+        self.check([token])
+        (logits,) = self._decode(tokens=np.array([token], np.int32), position=np.array([self.filled]))
+        self.filled += 1
+        return np.asarray(logits[0])
+
+    def check(self, tokens: Sequence[int]) -> None:
+        """Raise unless all are tokens of the model."""
+        for token in tokens:
+            if not 0 <= token < self.vocab:
+                raise GenerationError(f"tokens must be from 0 to {self.vocab - 1}, got {token}; choose another")
+
+
+def check_language_model(payload: Payload, name: str) -> None:
+    """Raise unless a payload decodes tokens."""
+    roles = {argument.name: argument.role for argument in payload.arguments}
+    if any(roles.get(argument) != role for argument, role in ROLES.items()):
+        raise GenerationError(f"a model must take tokens and keep their keys and values, {name} does not; try nano")
+
+
+def open_imported(name: str, parameters: dict[str, str], request: GenerationRequest, load: Load) -> Iterator[int]:
+    """An imported model for a request, compiled; gives its new tokens. See `generator.Generator`."""
+    for key in parameters.keys() - {"positions"}:
+        raise GenerationError(f"the parameter of a model's file must be positions, got {key!r}; leave it out")
+    if not request.cached:
+        raise GenerationError(
+            f"a model's file is generated with by its caches, {name} has no other way; drop --no-cache"
+        )
+    count = len(request.prompt) + request.max_new
+    model = ImportedLanguageModel(name, len(request.prompt), parameters.get("positions", str(room_for(count))), load)
+    if model.rows < count:
+        raise GenerationError(
+            f"prompt and new tokens must fit {model.rows} positions, they are {count}; generate fewer"
+        )
+    return stream(model, request)
+
+
+class TextStream:
+    """Text of tokens as they come: what a token completes.
+
+    Args:
+        coder: The tokenizer.
+    """
+
+    def __init__(self, coder: Any) -> None:  # noqa: ANN401 - an extra has its class
+        self._coder, self._tokens, self._said = coder, list[int](), 0
+
+    def take(self, token: int) -> str:
+        """The text that a token adds; nothing while a character is not whole."""
+        self._tokens.append(token)
+        text = str(self._coder.decode(self._tokens))
+        if text.endswith("\ufffd"):
+            return ""
+        fresh, self._said = text[self._said :], len(text)
+        return fresh

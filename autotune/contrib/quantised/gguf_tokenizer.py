@@ -1,0 +1,151 @@
+"""The tokenizer of a GGUF file, as package `tokenizers` reads it: a JSON text, which the converter's process writes.
+
+Byte-pair encodings of bytes (``gpt2``) have their merges in the file; of sentence pieces (``llama``) they follow from
+the scores: of two pieces that make a third, those with the higher score are merged first.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from autotune.contrib.quantised.gguf_file import GGUFFile
+from payload.importers.linalg import UnsupportedError
+
+KEY = "tokenizer.ggml"
+CONTROL, ADDED, BYTE = 3, 4, 6  # GGML's numbers of kinds of tokens
+SPACE = "\u2581"  # what sentence pieces have for a space
+WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# How a text is cut before pairs are merged, by what the file calls it.
+CUTS = {
+    "gpt-2": (WORDS,),
+    "smollm": (r"\p{N}", WORDS),
+    "qwen2": (ENDINGS + r"\p{N}" + REST,),
+    "llama-bpe": (ENDINGS + r"\p{N}{1,3}" + REST,),
+}
+
+
+def write_tokenizer(file: GGUFFile) -> tuple[str, list[int]] | None:
+    """A file's tokenizer as JSON, and the tokens that end a text; `None` where the file has tokens alone.
+
+    Raises:
+        UnsupportedError: The tokenizer is of another kind, or its parts do not belong together.
+    """
+    kind = file.fields.get(f"{KEY}.model")
+    if kind is None:
+        return None
+    tokens, kinds = file.texts(f"{KEY}.tokens"), file.numbers(f"{KEY}.token_type")
+    if len(set(tokens)) < len(tokens):
+        raise UnsupportedError(f"{KEY}.tokens must be different texts, some are the same; convert it again")
+    if kinds and len(kinds) != len(tokens):
+        raise UnsupportedError(
+            f"{KEY}.token_type must have {len(tokens)} numbers, it has {len(kinds)}; convert it again"
+        )
+    if kind == "gpt2":
+        found = of_bytes(file, tokens)
+    elif kind == "llama":
+        found = of_pieces(file, tokens)
+    else:
+        raise UnsupportedError(
+            f"{KEY}.model must be one of gpt2, llama, it is {str(kind)[:50]!r}; generate by token ids"
+        )
+    found["added_tokens"] = [
+        added(number, text, special=kinds[number] == CONTROL)
+        for number, text in enumerate(tokens)
+        if kinds and kinds[number] in (CONTROL, ADDED)
+    ]
+    found |= {"version": "1.0", "truncation": None, "padding": None, "post_processor": first_token(file, kind, tokens)}
+    end = file.fields.get(f"{KEY}.eos_token_id")
+    return json.dumps(found, ensure_ascii=False), [end] if isinstance(end, int) and 0 <= end < len(tokens) else []
+
+
+def of_bytes(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
+    """Pairs of bytes, which the file has merged."""
+    cut = str(file.fields.get(f"{KEY}.pre", "gpt-2"))
+    if cut not in CUTS:
+        raise UnsupportedError(
+            f"{KEY}.pre must be one of {', '.join(CUTS)}, it is {cut[:50]!r}; give a tokenizer.json by --tokenizer"
+        )
+    merges = [tuple(text.split(" ")) for text in file.texts(f"{KEY}.merges")]
+    known = set(tokens)
+    if not merges or any(len(pair) != 2 or not known.issuperset((*pair, "".join(pair))) for pair in merges):
+        raise UnsupportedError(f"{KEY}.merges must be pairs of tokens that make tokens, they are not; convert it again")
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    cuts = [{"type": "Split", "pattern": {"Regex": r}, "behavior": "Isolated", "invert": False} for r in CUTS[cut]]
+    return {
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*cuts, level]},
+        "decoder": level,
+        "model": pairs(tokens, [list(pair) for pair in merges]),
+    }
+
+
+def of_pieces(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
+    """Sentence pieces, merged in the order of their scores."""
+    scores = file.numbers(f"{KEY}.scores")
+    if len(scores) != len(tokens):
+        raise UnsupportedError(f"{KEY}.scores must have {len(tokens)} numbers, it has {len(scores)}; convert it again")
+    number_of = {text: number for number, text in enumerate(tokens)}
+    found = []
+    for number, text in enumerate(tokens):
+        for middle in range(1, len(text)):
+            left, right = text[:middle], text[middle:]
+            if left in number_of and right in number_of:
+                found.append((-scores[number], number_of[left], number_of[right], left, right))
+    unknown = file.fields.get(f"{KEY}.unknown_token_id", 0)
+    model = pairs(tokens, [[left, right] for *_, left, right in sorted(found)])
+    model |= {"byte_fallback": True, "fuse_unk": True}
+    if isinstance(unknown, int) and 0 <= unknown < len(tokens):
+        model["unk_token"] = tokens[unknown]
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+    is_led = file.fields.get(f"{KEY}.add_space_prefix", True)
+    starts = [{"type": "Prepend", "prepend": SPACE}] if is_led else []
+    back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": [*starts, spaces]},
+        "pre_tokenizer": None,
+        "decoder": {"type": "Sequence", "decoders": [back, {"type": "ByteFallback"}, {"type": "Fuse"}]},
+        "model": model,
+    }
+
+
+def pairs(tokens: Sequence[str], merges: list[list[str]]) -> dict[str, Any]:
+    """A model of merged pairs."""
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": {text: number for number, text in enumerate(tokens)},
+        "merges": merges,
+    }
+
+
+def added(number: int, text: str, *, special: bool) -> dict[str, Any]:
+    """A token that a text is never merged to."""
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {"id": number, "content": text, "special": special, **plain}
+
+
+def first_token(file: GGUFFile, kind: str, tokens: Sequence[str]) -> dict[str, Any] | None:
+    """What puts the first token of all texts before one, where the file asks for it."""
+    number = file.fields.get(f"{KEY}.bos_token_id")
+    if not file.fields.get(f"{KEY}.add_bos_token", kind == "llama") or not isinstance(number, int):
+        return None
+    if not 0 <= number < len(tokens):
+        raise UnsupportedError(f"{KEY}.bos_token_id must be a token, it is {number} of {len(tokens)}; convert it again")
+    text = tokens[number]
+    first, rest = {"SpecialToken": {"id": text, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+    other = {"Sequence": {"id": "B", "type_id": 1}}
+    special = {text: {"id": text, "ids": [number], "tokens": [text]}}
+    return {
+        "type": "TemplateProcessing",
+        "single": [first, rest],
+        "pair": [first, rest, other],
+        "special_tokens": special,
+    }
