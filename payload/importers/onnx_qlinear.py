@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autotune.core.payload import Array
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+WHOLE_BITS = (4, 8)  # of weights in blocks
 OF_A_NUMBER = 3  # inputs that say what a quantised tensor is: it, its scale and its zero point
 CHANNELS = 1  # the axis of them, channels first
 
@@ -145,10 +147,46 @@ def dynamic_product(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> b
     return True
 
 
+def product_of_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """MatMulNBits by a known weight of 4 or 8 bits: widened once, at import."""
+    a, b, scales, zeros, order, bias = [*node.input, "", "", ""][:6]
+    n, k, bits, size = (int(of(node, name, 0)) for name in ("N", "K", "bits", "block_size"))
+    packed, points = known.constants.get(b), known.constants.get(zeros)
+    if packed is None or packed.dtype != np.uint8 or bits not in WHOLE_BITS or order or (zeros and points is None):
+        return False
+    if points is not None and points.dtype != np.uint8:
+        return False
+    blocks = -(-k // size)
+    whole = unpacked(packed, bits).reshape(n, blocks, size).astype(np.int16)
+    middle = 1 << (bits - 1)
+    at = unpacked(points.reshape(n, -1), bits)[:, :blocks, None] if points is not None else middle
+    shifted = writer.constant((whole - middle).reshape(n * blocks, size).astype(np.int8))
+    zero = np.broadcast_to(np.asarray(at, np.int16) - middle, (n, blocks, 1)).reshape(-1).astype(np.int8)
+    inputs = [shifted, writer.reshape(scales, n * blocks), writer.constant(zero)]
+    weight = writer.reshape(writer.add("DequantizeLinear", *inputs, axis=0), n, blocks * size)
+    if k < blocks * size:
+        weight = writer.add("Slice", weight, writer.numbers(0), writer.numbers(k), writer.numbers(1))
+    turned = writer.add("Transpose", weight, perm=[1, 0])
+    if not bias:
+        writer.add("MatMul", a, turned, into=node.output[0])
+        return True
+    writer.add("Add", writer.add("MatMul", a, turned), bias, into=node.output[0])
+    return True
+
+
+def unpacked(packed: Array, bits: int) -> Array:
+    """Whole numbers (.., n) of bytes that hold them, the lower bits first."""
+    places = range(0, 8, bits)
+    return np.stack([(packed >> place) & ((1 << bits) - 1) for place in places], axis=-1).reshape(
+        *packed.shape[:-1], -1
+    )
+
+
 WINDOW = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 # Ops of ONNX Runtime's own domain, and of ONNX's.
 QUANTISED: dict[str, Rewrite] = {
     "DynamicQuantizeMatMul": dynamic_product,
+    "MatMulNBits": product_of_blocks,
     "QGemm": gemm,
     "QLinearAdd": elements("Add"),
     "QLinearAveragePool": pool("AveragePool", *WINDOW),

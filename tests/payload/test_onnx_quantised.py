@@ -29,7 +29,8 @@ def plain(tmp_path_factory):
 
 def written(path):
     """A model as it is written in whole numbers, and what is left in real ones."""
-    model, weights = read_model(path, {})
+    read = read_model(path, {})
+    model, weights = read.model, dict(read.weights)
     left = write_in_integers(model, weights)
     fold_constants(model, weights)
     return model, weights, left
@@ -211,3 +212,23 @@ def test_a_program_is_exact(plain, tmp_path):
     given = random_inputs(path)
     found = at.compile(str(tmp_path / "model"))(**given)
     np.testing.assert_array_equal(found, evaluate(path, given)[0])
+
+
+@pytest.mark.parametrize(
+    ("bits", "k", "zeros", "bias"),
+    [(4, 64, True, False), (4, 80, False, True), (4, 80, True, False), (8, 64, True, True)],
+)
+def test_weights_in_blocks_are_as_onnx_runtime_has_them(bits, k, zeros, bias, tmp_path):
+    n, size = 6, 32
+    blocks = -(-k // size)
+    held = {"w": bytes_of(n, blocks, size * bits // 8, dtype=np.uint8)}
+    held["ws"] = RNG.uniform(0.01, 0.02, n * blocks).astype(np.float32)
+    held["wz"] = bytes_of(n * -(-blocks * bits // 8), dtype=np.uint8)
+    held["b"] = RNG.standard_normal(n).astype(np.float32)
+    inputs = ["x", "w", "ws", "wz" if zeros else "", "", "b" if bias else ""]
+    product = node("MatMulNBits", inputs, ["y"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=size)
+    path = write(tmp_path / "model.onnx", [product], held, {"x": [3, k]})
+    model, weights, _ = written(path)
+    given = random_inputs(path)
+    theirs = open_session(str(path)).run(None, given)[0]
+    np.testing.assert_allclose(compute(model, {**weights, **given}, wide=False)[0], theirs, rtol=1e-5, atol=1e-5)
