@@ -20,6 +20,8 @@ from autotune.contrib.debug.named_ops import TAG, NamedOps
 ANY = "!transform.any_op"
 STEP = "__autotune_debug_step"
 NOTHING = "autotune.debug.nothing"  # an attribute that no op has
+MATCH = "transform.structured.match"
+FEW = 12  # ops that a result may hold in any order, though its operands hold less
 SUPPRESS = 2  # of `failure_propagation_mode`
 OPS, PARAM, VALUE = "ops", "param", "value"
 
@@ -123,13 +125,19 @@ class Leaf:
             mapping.update(zip(op.results, copy.results, strict=True))
         for held in self._live:
             self._tag(again[id(held)], held, len(held.ops))
-        most = max((len(held.ops) for held in self._held.values()), default=1)
+        most = self._most()
         for value, held in self._results.items():
             if held.kind == PARAM:
                 self._tag_param(mapping[value], held, root)
             elif held.kind == OPS:
                 self._tag(mapping[value], held, most)
         ir.Operation.create("transform.yield")
+
+    def _most(self) -> int:
+        """Ops of a result whose order is looked at; a match alone gives them in the order of the payload."""
+        if self._ops[-1].name == MATCH:
+            return 1
+        return max(FEW, *(2 * len(held.ops) for held in self._held.values()), 0)
 
     def _restore(self, held: Held, root: ir.Value) -> ir.Value:
         """A handle or param that holds the same again."""

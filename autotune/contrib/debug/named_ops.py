@@ -139,14 +139,14 @@ def cut_locations(lines: list[str]) -> tuple[list[str], list[str]]:
     for line in lines:
         found = LOCATION.search(line)
         plain = line[: found.start()] if found else line
-        words = plain.lstrip()
-        if words.startswith(("^bb", "func.func")):
+        if plain.lstrip().startswith(("^bb", "func.func", "(%")):  # its arguments have locations
             plain = ARGUMENT.sub("", plain)
+        words = plain.lstrip()
         indent, begins = len(plain) - len(words), len(cut)
         if words.startswith("}"):
             begins = open_at.get(indent, begins) if found else begins
         elif not words.startswith("^"):
-            open_at[indent] = begins
+            open_at[indent] = begins if not words.startswith("(") else begins - 1  # an op goes on
         cut.append(plain)
         ops.append("")
         if found:

@@ -1,10 +1,9 @@
-"""A schedule step by step: what is shown is what upstream's interpreter does."""
+"""A schedule step by step: what is shown is what mlir-opt prints."""
 
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from debug_support import as_printed, match, payload_file, printed_by_upstream, script, tile
+from debug_support import check_every_step, look, match, payload_file, script, tile
 
 from autotune.contrib.debug.debugged import debug, open_source
 from autotune.contrib.debug.record import DebugRequest, record_here
@@ -21,7 +20,8 @@ from autotune.contrib.debug.stepper import DebugLimits
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "schedules" / "examples"
 
-# Scripts as the chapters of upstream's tutorial build them up: tile, fuse, outline into sequences, match, lower.
+# Scripts as the chapters of upstream's tutorial build them up: tile, fuse, outline into sequences, match, lower,
+# and at last what Halide does.
 TUTORIAL = {
     "tile": script(f"""
     {match("mm", "linalg.matmul")}
@@ -71,6 +71,46 @@ TUTORIAL = {
     transform.yield
   }}""",
     ),
+    "outline": script(f"""
+    {match("mm", "linalg.matmul")}
+    {tile("%tiled, %i", "%mm", "[8]")}
+    {tile("%inner, %j", "%tiled", "[0, 16]")}
+    %function, %call = transform.loop.outline %j {{func_name = "kernel"}}
+      : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %function "kernel" : !transform.any_op
+    """),
+    "collecting": script(
+        f"""
+    %found = transform.collect_matching @is_fill in %module : (!transform.any_op) -> !transform.any_op
+    {tile("%tiled, %i", "%found", "[8]")}
+    %users = transform.get_consumers_of_result %tiled[0] : (!transform.any_op) -> !transform.any_op
+    transform.annotate %users "found" : !transform.any_op
+    """,
+        more="""
+  transform.named_sequence @is_fill(%op: !transform.any_op {transform.readonly}) -> !transform.any_op {
+    transform.match.operation_name %op ["linalg.fill"] : !transform.any_op
+    transform.yield %op : !transform.any_op
+  }""",
+    ),
+    "halide": script(f"""
+    {match("twice", "linalg.elementwise")}
+    {tile("%rows, %loop", "%twice", "[8]")}
+    {match("mm", "linalg.matmul")}
+    %fused, %around = transform.structured.fuse_into_containing_op %mm into %loop
+      : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    {tile("%register, %j, %k", "%fused", "[0, 16, 2]")}
+    {match("function", "func.func")}
+    transform.structured.vectorize %register : !transform.any_op
+    transform.apply_patterns to %function {{
+      transform.apply_patterns.vector.reduction_to_contract
+      transform.apply_patterns.canonicalization
+    }} : !transform.any_op
+    transform.apply_patterns to %function {{
+      transform.apply_patterns.vector.lower_contraction lowering_strategy = "outerproduct"
+      transform.apply_patterns.vector.lower_outerproduct
+    }} : !transform.any_op
+    transform.apply_licm to %k : !transform.any_op
+    """),
     "navigation": script(f"""
     {match("twice", "linalg.elementwise")}
     %mm = transform.get_producer_of_operand %twice[0] : (!transform.any_op) -> !transform.any_op
@@ -85,27 +125,8 @@ TUTORIAL = {
 }
 
 
-def look(source, schedule=None, *, lowering=False):
-    """A recording made here, and what upstream prints at each of its steps."""
-    payload, candidate = open_source(source, schedule, None, "")
-    found = record_here(DebugRequest(payload, candidate, lowering))
-    return found, printed_by_upstream(payload, candidate, lowering=lowering)
-
-
-def check_every_step(found, printed):
-    """Hold every step against upstream's own print."""
-    assert not found.message
-    assert not found.notes
-    counts = [sum(line.startswith(("%", "transform.")) for line in step.text.splitlines()) for step in found.steps]
-    assert len(printed) == sum(counts)
-    printed = [printed[place - 1] for place in accumulate(counts)]
-    shown = [str(found.payload_after(number)) for number in range(1, len(found.steps) + 1)]
-    assert len(shown) == len(printed)
-    assert as_printed(shown) == as_printed(printed)
-
-
 @pytest.mark.parametrize("name", TUTORIAL)
-def test_steps_of_tutorial_scripts_are_what_upstream_prints(name, tmp_path):
+def test_steps_of_tutorial_scripts_are_what_mlir_opt_prints(name, tmp_path):
     check_every_step(*look(payload_file(tmp_path), TUTORIAL[name]))
 
 
@@ -119,11 +140,22 @@ def test_steps_of_tutorial_scripts_are_what_upstream_prints(name, tmp_path):
         (str(EXAMPLES / "fuse_a_consumer.mlir"), "fuse_a_consumer"),
     ],
 )
-def test_steps_of_the_examples_are_what_upstream_prints(payload, name):
+def test_steps_of_the_examples_are_what_mlir_opt_prints(payload, name):
     check_every_step(*look(payload, EXAMPLES / f"{name}.mlir"))
 
 
-def test_steps_of_a_family_and_the_lowering_are_what_upstream_prints():
+NANO, GPT2 = (next(ROOT.glob(f"results/*/bundles/{name}")) for name in ("nano", "gpt2"))
+
+
+def test_steps_of_nanos_bundle_are_what_mlir_opt_prints():
+    assert check_every_step(*look(str(NANO))) > 100
+
+
+def test_steps_of_gpt2s_bundle_are_what_mlir_opt_prints():
+    assert check_every_step(*look(str(GPT2))) > 100
+
+
+def test_steps_of_a_family_and_the_lowering_are_what_mlir_opt_prints():
     check_every_step(*look("matmul,m=16,n=32,k=8", lowering=True))
 
 
