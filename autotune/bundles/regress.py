@@ -63,7 +63,9 @@ def bundles_in(folder: Path) -> list[Path]:
     """
     found = sorted(manifest.parent for manifest in folder.glob(f"*/{MANIFEST_FILE}"))
     if not found:
-        raise BundleError(f"there must be bundles to check, {folder} holds none; tune a payload, or name bundles")
+        others = sorted({str(path.parents[1]) for path in Path().glob(f"*/*/{folder.name}/*/{MANIFEST_FILE}")})
+        way = f"name one of those in {' or '.join(others)}" if others else "name bundles"
+        raise BundleError(f"there must be bundles to check, {folder} holds none; run autotune tune PAYLOAD, or {way}")
     return found
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 WHOLE_BITS = (4, 8)  # of weights in blocks
 OF_A_NUMBER = 3  # inputs that say what a quantised tensor is: it, its scale and its zero point
-CHANNELS = 1  # the axis of them, channels first
 
 
 def real_of(writer: NodeWriter, given: Sequence[str], axis: int = 1) -> str:

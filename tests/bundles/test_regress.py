@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -299,8 +300,15 @@ def test_absurd_factor_is_refused(bundle, autotune, factor):
 
 
 def test_folder_without_bundles_is_refused(tmp_path):
-    with pytest.raises(BundleError, match="tune a payload, or name bundles"):
+    with pytest.raises(BundleError, match="run autotune tune PAYLOAD, or name bundles"):
         bundles_in(tmp_path)
+
+
+def test_where_there_is_no_bundle_of_this_machine_those_of_others_are_named(tmp_path, bundle, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(bundle, tmp_path / "results" / "other-machine" / "bundles" / "nano")
+    with pytest.raises(BundleError, match="name one of those in results/other-machine/bundles"):
+        bundles_in(Path("tuned/this-machine/bundles"))
 
 
 def test_every_bundle_of_a_folder_is_found(bundle):

@@ -15,6 +15,7 @@ from autotune.bundles.reproduce import find_task, reproduce
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.selftest.figures import Direct, open_search, product_task
 from autotune.core.errors import StoreError
+from autotune.core.evaluator import OneSlot
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
 from autotune.core.plugs.family import Family
@@ -23,7 +24,7 @@ from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT, Trial
 from autotune.registry import families, load_payload
 from autotune.store.store import Store
-from autotune.tuning.stages.running import run_searches
+from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.summary import knobs_without_effect
 from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.tuning.tune import TuneOptions
@@ -80,12 +81,12 @@ def test_two_tuners_of_one_store_have_one_budget_and_choose_from_all_trials(tmp_
                         search.family,
                         SearchSetting(machine, theirs, "selftest-0", "random", 7),
                     )
-                    run_searches([other], TuneOptions(trials=4), Direct())
+                    run_on_slots([other], TuneOptions(trials=4), OneSlot(Direct()))
 
     heard = Other()
     with Store.open(path) as store:
         search = open_search(store, TINY, machine, 0)
-        run_searches([search], TuneOptions(trials=10), Direct(), heard)
+        run_on_slots([search], TuneOptions(trials=10), OneSlot(Direct()), heard)
     ran = {trial.key for trial in recorded(path) if trial.outcome != "duplicate"}
     assert len(ran) == heard.counted == 10
     assert {trial.key for trial in search.trials} == {trial.key for trial in recorded(path)}

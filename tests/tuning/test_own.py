@@ -16,6 +16,7 @@ from autotune.bundles.replay import replay
 from autotune.bundles.reproduce import reproduce
 from autotune.contrib.explain.ablation import leave_one_out
 from autotune.core.errors import ScheduleError
+from autotune.core.evaluator import OneSlot
 from autotune.core.listener import SILENT, NoteKeeper
 from autotune.core.payload import Argument
 from autotune.reports.show import show
@@ -25,7 +26,7 @@ from autotune.store.store import trials as frame_of
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.search import Search, samplers
 from autotune.tuning.stages.opening import Entrants, Start, open_searches, setting_of
-from autotune.tuning.stages.running import run_searches
+from autotune.tuning.stages.running import run_on_slots
 from autotune.tuning.stages.user_script import open_own, parts_of
 from autotune.tuning.tune import tune
 from autotune.worker.loading.reading import ScriptFile, read_script, script_apart
@@ -330,7 +331,7 @@ def test_what_ends_mlir_is_wrong_or_is_interrupted_costs_its_trial_alone_and_not
     def search(listener=SILENT):
         with Store.open(tmp_path / "s") as store:
             searches = open_searches(tasks, setting_of(PAYLOAD, machine, store, options), entrants=Entrants(wanted=own))
-            return run_searches(searches, options, worker, listener).evaluated
+            return run_on_slots(searches, options, OneSlot(worker), listener).evaluated
 
     with no_care(), Worker(60.0) as worker:
         with pytest.raises(KeyboardInterrupt):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from listener_support import Recorder
 
 from autotune.compiler.tasks.partition import partition
-from autotune.core.evaluator import Evaluation
+from autotune.core.evaluator import Evaluation, OneSlot
 from autotune.core.host.machine import this_machine
 from autotune.core.trial import Samples
 from autotune.registry import load_payload
@@ -24,7 +24,7 @@ from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.scheduler import Scheduler
 from autotune.tuning.stages.opening import open_searches, setting_of
-from autotune.tuning.stages.running import run_searches
+from autotune.tuning.stages.running import run_on_slots
 
 CURVES = json.loads((Path(__file__).parents[1] / "curves" / "gpt2.json").read_text())
 
@@ -40,7 +40,7 @@ class Results:
 
 
 def run(tasks, budget, seed=0, until=None):
-    """Spend a budget as `autotune.tuning.stages.running.run_searches` does; the tasks that got the trials, in order."""
+    """Spend a budget as `autotune.tuning.stages.running.run_on_slots` does; the tasks that got the trials, in order."""
     scheduler = Scheduler([task.count for task in tasks], seed)
     done = Counter()
     given = []
@@ -210,7 +210,7 @@ def search_model(path, budget, worker):
     with Store.open(path) as store:
         options = TuneOptions(trials=budget)
         searches = open_searches(partition(payload).tasks, setting_of(payload, this_machine(), store, options))
-        run_searches(searches, options, worker, heard)
+        run_on_slots(searches, options, OneSlot(worker), heard)
     return len(searches), heard.trials
 
 

@@ -7,7 +7,7 @@ from mlir import ir
 
 from autotune.compiler.ir.module import every_op
 
-FOR, LOAD, STORE, YIELD, APPLY = "affine.for", "affine.load", "affine.store", "affine.yield", "affine.apply"
+FOR, LOAD, STORE = "affine.for", "affine.load", "affine.store"
 Terms = tuple[tuple[ir.Value, int], ...]  # values that an index depends on, with their factor; 0 where it is no factor
 
 

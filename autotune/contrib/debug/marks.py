@@ -1,6 +1,5 @@
 """What to look at in a step: a match of nothing, no difference, loops over a remainder."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from mlir import ir
@@ -10,8 +9,6 @@ from autotune.contrib.debug.recording import EMPTY, IDLE, REMAINDER, Change, Mar
 from autotune.contrib.debug.script_facts import QUERIES, ScriptFacts, uses_of
 
 TILES = ("transform.structured.tile", "transform.structured.fuse", "transform.structured.multitile")
-TIDYING = ("transform.apply_", "transform.debug", "transform.annotate")
-OPEN_SIZE = re.compile(r"[<x]\?x|x\?x|tensor<\?")
 
 
 def marks_of(

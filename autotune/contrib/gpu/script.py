@@ -8,7 +8,6 @@ from schedules.moves import ANY, Script, annotate, shrink_empties
 
 WORKGROUP = 3  # memory space, as Vulkan and NVIDIA's both take it
 VECTORS = (4, 3, 2, 1)  # lengths that SPIR-V has
-BLOCK_AXES, THREAD_AXES = ("y", "x"), ("y", "x")
 
 SCALAR_FORM = f"""\
 transform.apply_patterns to %f {{

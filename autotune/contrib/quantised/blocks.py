@@ -52,11 +52,6 @@ class BlockFormat:
         """Largest whole number."""
         return 15 if not self.signed else (1 << (self.bits - 1)) - 1
 
-    @property
-    def bits_a_weight(self) -> float:
-        """Bits that are read for a weight."""
-        return self.bits + (1 + self.least) * (16 if self.scale == "f16" else 32) / self.block
-
     def check(self, columns: int, name: str = "k") -> None:
         """Raise unless rows are whole blocks.
 

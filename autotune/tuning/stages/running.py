@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autotune.core.evaluator import Evaluator, OneSlot, Slots
+from autotune.core.evaluator import Slots
 from autotune.core.listener import SILENT, Listener
 from autotune.core.trial import Trial
 from autotune.tuning.samplers.named_samplers import is_named
@@ -38,13 +38,6 @@ class Budget(Protocol):
     def seed(self) -> int:
         """Seed of the scheduler."""
         ...
-
-
-def run_searches(
-    searches: Sequence[TaskSearch], budget: Budget, evaluator: Evaluator, listener: Listener = SILENT
-) -> Ran:
-    """Search with one evaluator, a trial at a time; see `run_on_slots`."""
-    return run_on_slots(searches, budget, OneSlot(evaluator), listener)
 
 
 def run_on_slots(searches: Sequence[TaskSearch], budget: Budget, slots: Slots, listener: Listener = SILENT) -> Ran:

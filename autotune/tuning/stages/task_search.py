@@ -72,7 +72,6 @@ class TaskSearch:
         seed: Seed of the input data.
         compiler: Version of the compiler, part of a trial's key; looking it up takes 0.4 ms.
         trials: Trials so far, in order; also those found in the store.
-        exhausted: Whether no config is left.
         best_seconds: The fastest trial's seconds; `None` before the first success.
         watch: Time that the tuner itself spent.
         objective: What is minimised.
@@ -88,7 +87,6 @@ class TaskSearch:
     seed: int
     compiler: str = field(default_factory=compiler_version)
     trials: list[Trial] = field(default_factory=list)
-    exhausted: bool = False
     best_seconds: float | None = None
     watch: Stopwatch = field(default_factory=Stopwatch)
     objective: Objective = PLAIN
@@ -188,7 +186,6 @@ class TaskSearch:
                     return self._record(untold, unmade(error))
                 self.under_way[key] = asked
                 return asked
-            self.exhausted = True
             return None
 
     def tell(self, asked: Asked, found: Evaluation) -> list[Trial]:
