@@ -30,7 +30,7 @@ LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the c
 
 @dataclass(frozen=True)
 class Matmul(Family):
-    """The family for contractions with loops (batch,) m, n, k over f32."""
+    """The family for contractions with loops (batch,) m, n, k over f32 or f64."""
 
     name: str = "matmul"
     fallback: bool = False
@@ -44,19 +44,19 @@ class Matmul(Family):
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Knobs whose values make sense for these sizes, and the constraints between them."""
-        return matmul_space(contraction_of(task), machine)
+        return matmul_space(contraction_of(task), machine.holding(task.dtype))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """The config an analytic model of registers and caches prefers."""
-        return default_config(contraction_of(task), self.space(task, machine), machine)
+        return default_config(contraction_of(task), self.space(task, machine), machine.holding(task.dtype))
 
     def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
         """Numbers that decide how fast a config is."""
-        return contraction_features(contraction_of(task), config, machine)
+        return contraction_features(contraction_of(task), config, machine.holding(task.dtype))
 
     def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
         """Cycles of a call, from those of a multiply-add in the hot loop."""
-        return contraction_cycles(contraction_of(task), config, machine, in_l1)
+        return contraction_cycles(contraction_of(task), config, machine.holding(task.dtype), in_l1)
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Cut ``%op`` into regions, and tile, pack and vectorize each."""
@@ -208,8 +208,10 @@ class MatmulWriter:
         if self.packs(region):
             self.script.say("copy B into panels, in the order the k loop reads it in")
             moves.simplify(self.script, nest[0].handle)
-            turned = self.contraction.transposed_b
-            op, back = packing.pack_operand(self.script, op, operand=1, operands=3, loops=hoists, transpose=turned)
+            turned, dtype = self.contraction.transposed_b, self.contraction.dtype
+            op, back = packing.pack_operand(
+                self.script, op, operand=1, operands=3, loops=hoists, dtype=dtype, transpose=turned
+            )
             self.copy_panel(region)
         whole = all(region[dim] == self.pieces[dim][0] for dim in DIMS)
         first = region["k"] == self.pieces["k"][0]

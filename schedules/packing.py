@@ -13,14 +13,14 @@ MOST_TURNED = 8  # side of the square that is turned in registers
 PAD = '!transform.op<"tensor.pad">'
 
 
-def pad_operand(script: Script, op: str, operand: int, operands: int) -> str:
+def pad_operand(script: Script, op: str, operand: int, operands: int, dtype: str) -> str:
     """Copy an operand's tile as it is, just before the op: a pad of no elements; consumes `op`.
 
     C += A * B[k0 : k0 + kc, n0 : n0 + nc]   ->   P = B[k0 : k0 + kc, n0 : n0 + nc];  C += A * P
 
     The pad becomes a copy by `copy_pads`.
     """
-    zeros = ", ".join(["0.0 : f32"] * operands)
+    zeros = ", ".join([f"0.0 : {dtype}"] * operands)
     nofold = ", ".join("1" if i == operand else "0" for i in range(operands))
     padded, pad, copy = script.fresh("padded"), script.fresh("pad"), script.fresh("copy")
     script.emit(
@@ -33,7 +33,7 @@ def pad_operand(script: Script, op: str, operand: int, operands: int) -> str:
 
 
 def pack_operand(
-    script: Script, op: str, operand: int, operands: int, loops: int, *, transpose: bool = False
+    script: Script, op: str, operand: int, operands: int, loops: int, *, dtype: str = "f32", transpose: bool = False
 ) -> tuple[str, str]:
     """Copy an operand's tiles once, in the order they are read, outside of the innermost `loops` loops; consumes `op`.
 
@@ -46,12 +46,13 @@ def pack_operand(
         operand: Position of the operand to pack.
         operands: Number of operands of the op.
         loops: Number of enclosing loops that the copy moves out of.
+        dtype: Element type of the operands.
         transpose: Store each tile transposed.
 
     Returns:
         Handle of the op that now reads the packed tiles, and of the transpose back before it (empty without one).
     """
-    packed = pad_operand(script, op, operand, operands)
+    packed = pad_operand(script, op, operand, operands, dtype)
     source, hoisted = script.fresh("source"), script.fresh("hoisted")
     script.emit(f"{source} = transform.get_producer_of_operand {packed}[{operand}] : ({ANY}) -> {PAD}")
     turn = ", transpose by [1, 0]" if transpose else ""

@@ -38,8 +38,13 @@ class Task:
 
     @property
     def needed_flops(self) -> float:
-        """Multiplications and additions that no schedule can leave out: of a causal product, half."""
-        return self.payload.flops if self.tag == WHOLE else sum(op.flops for op in self.ops if op.has_products)
+        """Multiplications and additions that no schedule can leave out: of a causal product, half.
+
+        Those of f64 count twice: the roof is that of f32, of which a vector holds twice as many.
+        """
+        if self.tag == WHOLE:
+            return self.payload.flops
+        return sum(op.flops * (2 if is_double(op) else 1) for op in self.ops if op.has_products)
 
     @property
     def root(self) -> Op:
@@ -67,6 +72,16 @@ class Task:
         return any(op.nest.growing for op in self.ops)
 
     @property
+    def dtype(self) -> str:
+        """Widest element type of its contractions; ``f32`` if it has none."""
+        return "f64" if any(map(is_double, self.ops)) else "f32"
+
+    @property
     def contractions(self) -> tuple[Contraction, ...]:
         """Everything it contracts, in program order."""
         return tuple(op.contraction for op in reversed(self.ops) if op.contraction)
+
+
+def is_double(op: Op) -> bool:
+    """Tell whether an op is a contraction of f64."""
+    return op.contraction is not None and op.contraction.dtype == "f64"

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -54,6 +54,17 @@ class Machine:
     def lanes(self) -> int:
         """f32 elements in one vector register."""
         return self.vector_bits // 32
+
+    def holding(self, dtype: str) -> "Machine":
+        """The machine as code for elements of a type meets it, counted in f32: of f64, registers and caches hold half.
+
+        Args:
+            dtype: ``f32`` or ``f64``.
+        """
+        if dtype != "f64":
+            return self
+        halved = ("vector_bits", "l1_bytes", "l2_bytes", "l3_bytes")
+        return replace(self, **{name: getattr(self, name) // 2 for name in halved})
 
     @property
     def masks(self) -> bool:

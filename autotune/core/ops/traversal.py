@@ -36,7 +36,7 @@ def contraction_of(op: Op) -> Contraction | None:
     if a_loops not in (plain_a, turned_a) or b_loops not in (plain_b, turned_b):
         return None
     a, stored, c = op.operands
-    is_real = a.dtype == c.dtype == "f32" and stored.dtype in WIDENED
+    is_real = (a.dtype == c.dtype == "f32" and stored.dtype in WIDENED) or a.dtype == stored.dtype == c.dtype == "f64"
     if c_loops != [*b, *m, *n] or not (is_real or is_of_bytes(op)):
         return None
     return Contraction(
