@@ -258,9 +258,12 @@ def ways_of(how: How, folder: Path, problem: "Problem", payload: "Payload", func
     if problem.numpy is not None:
         calls["numpy"] = problem.numpy
     if find_spec("iree") is not None and "iree" not in how.without:
+        from autotune.core.errors import ComparatorError
         from payload.comparators.iree import IREE
 
-        calls["iree"] = IREE.prepare(payload, payload.make_inputs(0)).call
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # it has a thread a core where it is loaded
+        with contextlib.suppress(ComparatorError):  # what it refuses has no time of it
+            calls["iree"] = IREE.prepare(payload, payload.make_inputs(0)).call
     if how.trials:
         calls[f"tuned{how.trials}"] = partial(tune(folder, how.trials), *arguments)
     ways: Ways = {name: partial(repeat, call) for name, call in calls.items()}

@@ -17,14 +17,23 @@ CAPTION = (
 if TYPE_CHECKING:
     from autotune.cli.layout import TextRow
     from autotune.contrib.explain.ablation import Measured
+    from autotune.contrib.explain.against import Against
     from autotune.contrib.explain.explanation import Explanation
+    from autotune.core.stats import Interval
     from autotune.reports.sections.blocks import Section
 
 
 def explain(
-    bundle: Annotated[str, typer.Argument(metavar="FOLDER", help="A bundle's folder.")],
+    bundle: Annotated[
+        str, typer.Argument(metavar="FOLDER|PAYLOAD", help="A bundle's folder; with --against a payload, too.")
+    ],
     steps: Annotated[bool, typer.Option("--steps", help="Build it up step by step instead.")] = False,
     baseline: Annotated[str, typer.Option(help="With --steps: pipeline to begin with, or none.")] = "passes",
+    against: Annotated[
+        str, typer.Option(metavar="LIBRARY", help="Say why it is slower than this library, such as onnxruntime.")
+    ] = "",
+    task: Annotated[str | None, typer.Option(metavar="TAG", help="With --against: the task of --config.")] = None,
+    config: Annotated[str, typer.Option(metavar="K=V,...", help="With --against: knobs of a task.")] = "",
     family: FileFamily = "",
     as_json: AsJson = False,
 ) -> None:
@@ -33,8 +42,15 @@ def explain(
     Each row is the winner without it, and how many times as long that takes. Then hardware counters, where the machine
     offers them, and memory. Exit 1 if one computes something else.
 
+    With --against each row is a cause: what the time of a call falls by without it, measured, the largest first.
+
     Example: autotune explain tuned/MACHINE/bundles/nano
     """
+    if against:
+        show_against(bundle, against, task, config, family, as_json=as_json)
+        return
+    if config or task:
+        raise typer.BadParameter("--task and --config need --against, such as --against onnxruntime")
     from autotune.contrib.explain.explanation import explain, explain_steps
 
     folder, over = Path(bundle), None if baseline == "none" else baseline
@@ -42,6 +58,51 @@ def explain(
     typer.echo(json.dumps(found.to_json())) if as_json else show_explanation(found)
     if not found.is_right:
         raise typer.Exit(1)
+
+
+def show_against(source: str, library: str, task: str | None, config: str, family: str, *, as_json: bool) -> None:
+    """Measure why a bundle, or a payload by default configs, is slower than a library; print it."""
+    from autotune.contrib.explain.against import explain_against
+    from autotune.contrib.explain.scheduled import scheduled_of
+    from autotune.core.progress import ProgressLine
+
+    with ProgressLine() as line:
+        line.stage(f"reading {source}")
+        found = explain_against(scheduled_of(source, task, config, family), library, listener=line)
+    if as_json:
+        typer.echo(json.dumps(found.to_json()))
+        return
+    show_causes(found)
+
+
+def show_causes(found: "Against") -> None:
+    """Print who is faster, a row a cause, and what is most worth trying."""
+    from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
+    from autotune.core.console import duration
+    from autotune.reports.format import factor, out
+
+    console = out()
+    ours, theirs = duration(found.seconds), duration(found.library_seconds)
+    slower = f"{factor(found.ratio)} as long"
+    show_sentence(console, f"{found.payload}: {ours}, {found.library} {theirs}: {slower} [95 %]; {found.version}")
+    rows = [
+        TextRow(cause.name, (percent(cause.share), cause.change or "-", cause.task or "-")) for cause in found.causes
+    ]
+    heads = ("share [95 %]", "without it", "task")
+    if not rows:
+        show_sentence(console, "no cause was measured: no other value of a knob makes it faster", 2)
+        return
+    show_table(console, Table("", tuple(map(Column, heads)), tuple(rows)))
+    for name, sentence in {cause.name: cause.sentence for cause in found.causes}.items():
+        show_sentence(console, f"{name}: {sentence}", 2)
+    show_sentence(console, "share: part of the time of a call that goes without it; causes overlap", 2)
+    if change := next((cause.change for cause in found.causes if cause.change), ""):
+        show_sentence(console, f"most worth trying: {change}", 2)
+
+
+def percent(share: "Interval") -> str:
+    """A share with its interval."""
+    return f"{share.estimate:.0%} [{share.low:.0%}, {share.high:.0%}]"
 
 
 def show_explanation(found: "Explanation") -> None:

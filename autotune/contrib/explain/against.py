@@ -1,0 +1,229 @@
+"""Why a program is slower than a library: what is suspected is taken out, and what that gains is measured.
+
+The whole, the library and every task alone run in turn; then the tasks that take longest, each beside versions of
+itself without one suspect (`suspects.py`). The share of a cause is what the time of the whole falls by without it, from
+pairs of samples. Causes overlap, so that shares need not add up to one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from autotune.bundles.call import PayloadFunction, compile_candidate
+from autotune.contrib.explain.scheduled import ScheduledProgram
+from autotune.contrib.explain.suspects import CALL, MOVES, SENTENCES, Suspect, costly, only_moves, suspects_of
+from autotune.core.candidate import Candidate
+from autotune.core.care import chosen_care
+from autotune.core.errors import ComparatorError
+from autotune.core.evaluator import Effort
+from autotune.core.host.machine import Machine
+from autotune.core.host.pages import aligned_empty
+from autotune.core.listener import SILENT, Listener
+from autotune.core.payload import Payload
+from autotune.core.stats import Interval, ratio_interval
+from autotune.core.trial import Samples
+from autotune.registry import load_comparator
+from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
+from autotune.reports.entries import Contender, library_contender
+from autotune.reports.scheduled import Scheduled, candidate_of
+from autotune.worker.bench.entry import Entry
+from autotune.worker.isolation.environment import only_threads
+from autotune.worker.worker import Worker
+
+OURS = "ours"
+EFFORT = Effort(samples=21, seconds=30.0, sample_seconds=0.003)
+MOST_TASKS, MOST_SUSPECTS = 4, 32  # that are looked into, and of each
+SHORTEST_CALL = 1e-3  # seconds of a program beside which a call counts for nothing
+LEAST = 0.02  # share of the time that is worth a line
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What slows a program down.
+
+    Attributes:
+        name: Name of the cause, such as ``tail``.
+        sentence: What happens.
+        task: Tag of the task that it is in; empty for the whole.
+        change: How the program is without it; empty where that is not ours to choose.
+        share: Part of the time of the whole that goes without it, with its 95 % interval.
+    """
+
+    name: str
+    sentence: str
+    task: str
+    change: str
+    share: Interval
+
+
+@dataclass(frozen=True)
+class Against:
+    """Our program beside a library's, and why it takes as long as it does.
+
+    Attributes:
+        payload: Name of the payload.
+        library: Name of the library.
+        version: Its version.
+        seconds: Seconds of a call of our program.
+        library_seconds: Seconds of a call of the library.
+        ratio: How many times as long ours takes; paired samples.
+        tasks: Share of the sum of all tasks' times, by tag, each measured alone.
+        causes: Causes that were measured, the largest share first.
+    """
+
+    payload: str
+    library: str
+    version: str
+    seconds: float
+    library_seconds: float
+    ratio: Interval
+    tasks: dict[str, float]
+    causes: tuple[Cause, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return asdict(self)
+
+
+def explain_against(program: ScheduledProgram, library: str, *, seed: int = 0, listener: Listener = SILENT) -> Against:
+    """Measure a program beside a library's, and what it gains without each suspect.
+
+    Args:
+        program: Payload that both compute, as ours is compiled.
+        library: Name of a comparator.
+        seed: Seed of the input data.
+        listener: Notified of stages.
+
+    Raises:
+        ComparatorError: The library is unknown or missing, or one of both does not compute what the oracle says.
+    """
+    payload, tasks, machine = program.payload, program.tasks, program.machine
+    whole = candidate_of(tasks, machine, program.text)
+    with only_threads(1), Worker(ENTRY_SECONDS, threads=machine.threads) as worker:
+        alone = {task.task.tag: candidate_of([task], machine) for task in tasks}
+        entrants = [Contender(OURS, Entry(OURS, payload, whole, seed))]
+        entrants += [library_contender(load_comparator(library), payload, seed, listener, machine.threads)]
+        entrants += [task_contender(task, alone[task.task.tag], seed) for task in tasks]
+        listener.stage(f"running {len(tasks)} tasks, the whole and {library} in turn")
+        times, version = race(entrants, OURS, machine, worker)
+        ours, theirs = times[OURS].samples, times[library].samples
+        timed = [task for task in tasks if task.task.tag in times]
+        each = {task.task.tag: middle(times[task.task.tag].samples) * task.task.count for task in timed}
+        shares = {tag: seconds / sum(each.values()) for tag, seconds in each.items()}
+        found = [moving(task, shares) for task in timed if len(tasks) > 1 and only_moves(task.task)]
+        for task in costly(shares, timed, MOST_TASKS):
+            listener.stage(f"running {task.task.tag} without one suspect at a time")
+            found += causes_in(task, shares[task.task.tag], machine, worker, seed)
+    if middle(ours) < SHORTEST_CALL:
+        found.append(Cause(CALL, SENTENCES[CALL], "", "", share_of_call(payload, whole, machine)))
+    causes = sorted((cause for cause in found if cause.share.low > LEAST), key=lambda cause: -cause.share.estimate)
+    ratio = ratio_interval(ours.seconds, theirs.seconds)
+    return Against(payload.name, library, version, middle(ours), middle(theirs), ratio, shares, tuple(causes))
+
+
+def task_contender(task: Scheduled, candidate: Candidate, seed: int) -> Contender:
+    """A task alone, as it is compiled."""
+    return Contender(task.task.tag, Entry(task.task.tag, task.task.payload, candidate, seed))
+
+
+def race(
+    entrants: Sequence[Contender], anchor: str, machine: Machine, worker: Worker
+) -> tuple[dict[str, EntryTimes], str]:
+    """Times of all that are right, by name, and the version of the last library.
+
+    Raises:
+        ComparatorError: The anchor, or a library, is not right here.
+    """
+    with Contest(machine, worker, SILENT) as contest:
+        contest.enter(entrants)
+        times = contest.race_all((anchor,), chosen_care().limit(EFFORT))
+        version = ""
+        for entrant in entrants:
+            standing = contest.standings.get(entrant.name)
+            is_library = entrant.entry is None or not isinstance(entrant.entry.contender, Candidate)
+            if entrant.name not in times and (is_library or entrant.name == anchor):
+                why = f"{standing.status}, {standing.diagnostic}" if standing is not None else "not run"
+                raise ComparatorError(f"{entrant.name} must compute what the oracle says; {why}")
+            version = standing.version if is_library and standing is not None else version
+    return times, version
+
+
+def causes_in(task: Scheduled, share: float, machine: Machine, worker: Worker, seed: int) -> list[Cause]:
+    """Causes in one task: for each, the suspect whose absence gains most.
+
+    Args:
+        task: The task, as it is compiled.
+        share: Its share of the time of the whole.
+        machine: The host.
+        worker: Process of our programs.
+        seed: Seed of the input data.
+    """
+    suspects = {f"without {n}": suspect for n, suspect in enumerate(suspects_of(task, machine)) if n < MOST_SUSPECTS}
+    programs = {name: candidate_of([suspect.without], machine) for name, suspect in suspects.items()}
+    tag, first = task.task.tag, candidate_of([task], machine)
+    different = {name: program for name, program in programs.items() if program != first}
+    entrants = [task_contender(task, first, seed)]
+    entrants += [Contender(name, Entry(name, task.task.payload, program, seed)) for name, program in different.items()]
+    times, _ = race(entrants, tag, machine, worker)
+    best: dict[str, Cause] = {}
+    for name in different:
+        if name in times:
+            cause = cause_of_suspect(suspects[name], times[name].samples, times[tag].samples, share)
+            if cause.name not in best or cause.share.estimate > best[cause.name].share.estimate:
+                best[cause.name] = cause
+    return list(best.values())
+
+
+def cause_of_suspect(suspect: Suspect, without: Samples, as_it_is: Samples, share: float) -> Cause:
+    """What a suspect costs: the part of the whole's time that goes without it."""
+    left = ratio_interval(without.seconds, as_it_is.seconds)
+    gone = less_than_one(left).scaled(share)
+    return Cause(suspect.cause, SENTENCES[suspect.cause], suspect.without.task.tag, suspect.change, gone)
+
+
+def moving(task: Scheduled, shares: dict[str, float]) -> Cause:
+    """A task that only moves elements, as a cause: its whole share."""
+    share = shares[task.task.tag]
+    return Cause(MOVES, SENTENCES[MOVES], task.task.tag, "", Interval(share, share, share))
+
+
+def middle(samples: Samples) -> float:
+    """Median seconds of a call."""
+    return median(samples.seconds)
+
+
+def share_of_call(payload: Payload, candidate: Candidate, machine: Machine) -> Interval:
+    """The part of a call from Python that is not the program: both in this process, in turn."""
+    function = PayloadFunction(payload, candidate, machine)
+    program = compile_candidate(payload, candidate)
+    values = payload.make_inputs(0)
+    arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
+    for name, value in values.items():
+        arrays[name][...] = value
+    panels = [weight.pack(arrays[payload.arguments[weight.source].name]) for weight in program.weights]
+    bound = program.bind([*arrays.values(), *panels])
+    given = [values[a.name] for a in payload.arguments if a.role != "output"]
+
+    def call(calls: int) -> None:
+        for _ in range(calls):
+            function(*given)
+
+    function(*given)
+    effort = chosen_care().limit(EFFORT)
+    calls = max(1, round(effort.sample_seconds / seconds_of(call, 1)))
+    pairs = [(seconds_of(call, calls), seconds_of(bound.run, calls)) for _ in range(effort.samples)]
+    return less_than_one(ratio_interval([alone for _, alone in pairs], [called for called, _ in pairs]))
+
+
+def seconds_of(run: Callable[[int], None], calls: int) -> float:
+    """Seconds of a call, of so many in a row."""
+    begun = perf_counter()
+    run(calls)
+    return (perf_counter() - begun) / calls
+
+
+def less_than_one(ratio: Interval) -> Interval:
+    """What is missing of a ratio to one."""
+    return Interval(1 - ratio.high, 1 - ratio.estimate, 1 - ratio.low)
