@@ -20,7 +20,8 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
     if not options:
         return function
     added = {parameter.name: parameter for option in options for parameter in option.parameters}
-    by_value_first = sorted(options, key=lambda option: bool(option.parameters))  # a folder of sizes is no payload
+    # A folder of sizes is no payload; a chip's name is no file of a machine.
+    by_value_first = sorted(options, key=lambda option: (bool(option.parameters), not option.first))
 
     @wraps(function)
     def run(**arguments: Any) -> None:  # noqa: ANN401 - whatever the verb takes

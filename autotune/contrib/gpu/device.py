@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from autotune.contrib.gpu.files import NVPTX
 from autotune.core.errors import MachineError
 from autotune.core.printable import one_line
 
@@ -48,7 +49,7 @@ class Device:
         return f"{what}; at most {room}"
 
 
-VULKAN, NVPTX, DEFAULT_CHIP = Device("vulkan"), "nvptx", "sm_90"
+VULKAN, DEFAULT_CHIP = Device("vulkan"), "sm_90"
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,12 @@ def nvidia(chip: str) -> Device:
     )
 
 
-def find_device(spec: str) -> Device:
-    """The device that `--target` names.
+def find_device(spec: str, option: str = "--target") -> Device:
+    """The device that an option names.
+
+    Args:
+        spec: What is given for the option.
+        option: The option, for the message.
 
     Raises:
         MachineError: There is none of that name.
@@ -121,6 +126,6 @@ def find_device(spec: str) -> Device:
     if name == NVPTX and (chip in CHIPS or not colon):
         return nvidia(chip or DEFAULT_CHIP)
     raise MachineError(
-        f"--target of tune must be {VULKAN.name}, {NVPTX} or {NVPTX}:CHIP of {', '.join(CHIPS)}; "
-        f"got {one_line(spec)[:60]!r}; for a processor that is not here give --for"
+        f"{option} of a GPU must be {VULKAN.name}, {NVPTX} or {NVPTX}:CHIP of {', '.join(CHIPS)}; "
+        f"got {one_line(spec)[:60]!r}; for a processor that is not here give tune --for"
     )

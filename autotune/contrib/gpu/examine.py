@@ -2,6 +2,8 @@
 
 worker:  script -> kernel -> threads in NumPy: races? right? -> SPIR-V, or PTX
 here:    spirv-val, lavapipe: right?                            ptxas: registers, spills
+
+Without a driver, for `tune --for`, no result is compared: blocks are run for races and counts, on zeros.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +14,7 @@ import numpy as np
 from autotune.contrib.gpu import nvptx, spirv
 from autotune.contrib.gpu.counts import BlockCounts
 from autotune.contrib.gpu.device import Device
-from autotune.contrib.gpu.interpret import ThreadRun, interpret
+from autotune.contrib.gpu.interpret import ThreadRun, blank_arrays, interpret
 from autotune.contrib.gpu.kernel import Kernel, KernelSource, make_kernel
 from autotune.contrib.gpu.model import Estimate, estimate
 from autotune.contrib.gpu.vulkan import Lavapipe, run_on
@@ -27,6 +29,7 @@ from autotune.worker.worker import Worker
 
 TYPES = ("f32", "i32", "i64")  # of arguments
 MOST_OPERATIONS = 1 << 32  # of a payload: lavapipe does 10^8 a second
+COUNTED_BLOCKS = 2  # of a grid, where nothing is compared: two can race
 WRONG: Final = "wrong-result"
 
 
@@ -100,7 +103,8 @@ class Examined:
         made: What the worker made.
         binary: The kernel as SPIR-V.
         assembled: What ptxas says of its PTX; `None` where there is none of either.
-        cycles: What the model says; `None` where it is not right.
+        estimate: What the model says; `None` where it is not right.
+        verified: Whether its results were compared with the oracle.
     """
 
     outcome: Outcome
@@ -110,9 +114,24 @@ class Examined:
     binary: bytes = b""
     assembled: nvptx.Assembled | None = None
     estimate: Estimate | None = None
+    verified: bool = True
 
 
 def check_payload(payload: Payload) -> None:
+    """Refuse what no kernel is written for, or none can be verified of.
+
+    Raises:
+        PayloadError: A constraint is broken.
+    """
+    check_types(payload)
+    if payload.flops > MOST_OPERATIONS:
+        raise PayloadError(
+            f"a payload must take at most {MOST_OPERATIONS:.2g} operations to be verified without a GPU, "
+            f"{payload.name} takes {payload.flops:.2g}; choose smaller sizes, or --for nvptx, which verifies none"
+        )
+
+
+def check_types(payload: Payload) -> None:
     """Refuse what no kernel is written for.
 
     Raises:
@@ -126,11 +145,6 @@ def check_payload(payload: Payload) -> None:
     if payload.cases:
         raise PayloadError(
             f"a payload must have one case for --target, {payload.name} has {len(payload.cases)}; leave --target out"
-        )
-    if payload.flops > MOST_OPERATIONS:
-        raise PayloadError(
-            f"a payload must take at most {MOST_OPERATIONS:.2g} operations to be verified without a GPU, "
-            f"{payload.name} takes {payload.flops:.2g}; choose smaller sizes"
         )
 
 
@@ -168,11 +182,33 @@ def make(job: KernelJob) -> Made:
         if verdict.outcome != "ok":
             said = f"thread by thread: {verdict.diagnostic}"
             return Made(kernel, run.counts, run.blocks, "", "", verdict.outcome, said, verdict.max_error)
-        code, chip = spirv.spirv_text(kernel), job.source.device.chip
-        ptx = nvptx.ptx_text(kernel, chip) if chip else ""
+        code, ptx = endings_of(kernel, job.source.device)
     except CompileError as error:
-        return Made(outcome=FAILED_AT.get(error.stage, "transform-failed"), diagnostic=str(error))
+        return failed(error)
     return Made(kernel, run.counts, run.blocks, code, ptx, max_error=verdict.max_error)
+
+
+def make_unverified(job: KernelJob) -> Made:
+    """Make a candidate's kernel, run some blocks of it for races and counts alone, and write it; in a worker."""
+    try:
+        kernel = make_kernel(job.source)
+        run = interpret(kernel, blank_arrays(kernel), COUNTED_BLOCKS)
+        if run.race:
+            return Made(kernel, run.counts, run.blocks, outcome=WRONG, diagnostic=run.race)
+        code, ptx = endings_of(kernel, job.source.device)
+    except CompileError as error:
+        return failed(error)
+    return Made(kernel, run.counts, run.blocks, code, ptx, max_error=np.nan)
+
+
+def endings_of(kernel: Kernel, device: Device) -> tuple[str, str]:
+    """A kernel as a module of the spirv dialect, and for a chip as PTX."""
+    return spirv.spirv_text(kernel), nvptx.ptx_text(kernel, device.chip) if device.chip else ""
+
+
+def failed(error: CompileError) -> Made:
+    """What became of a candidate that the compiler refused."""
+    return Made(outcome=FAILED_AT.get(error.stage, "transform-failed"), diagnostic=str(error))
 
 
 def judge(payload: Payload, kernel: Kernel, run: ThreadRun, before: list[Array], expected: list[Array]) -> Verdict:
@@ -192,25 +228,26 @@ def judge(payload: Payload, kernel: Kernel, run: ThreadRun, before: list[Array],
     return verify(payload, got, expected)
 
 
-def examine(job: KernelJob, drawn: Drawn, worker: Worker, driver: Lavapipe) -> Examined:
+def examine(job: KernelJob, drawn: Drawn | None, worker: Worker, driver: Lavapipe | None) -> Examined:
     """Make a candidate, validate it, run it on lavapipe and compare.
 
     Args:
         job: The candidate.
-        drawn: Arrays of its call.
+        drawn: Arrays of its call; `None` where nothing is compared.
         worker: Makes the kernel.
-        driver: Runs it.
+        driver: Runs it; `None` where nothing is compared.
     """
-    made = worker.call(make, job)
+    made = worker.call(make if driver is not None else make_unverified, job)
     if isinstance(made, Evaluation):
         return Examined(made.outcome, made.diagnostic, np.inf, Made())
     if made.outcome != "ok" or made.kernel is None or made.counts is None:
         return Examined(made.outcome, made.diagnostic, made.max_error, made)
-    payload, device = job.call.payload, job.source.device
+    payload, device, verdict = job.call.payload, job.source.device, None
     try:
         binary = spirv.serialise(made.code)
-        spirv.validate(binary, driver.validator)
-        verdict = run_kernel(payload, made.kernel, binary, drawn, driver)
+        if driver is not None and drawn is not None:
+            spirv.validate(binary, driver.validator)
+            verdict = run_kernel(payload, made.kernel, binary, drawn, driver)
         ptxas = nvptx.find_ptxas() if made.ptx else None
         assembled = nvptx.assemble(made.ptx, device.chip, ptxas) if ptxas is not None else None
     except CompileError as error:
@@ -225,12 +262,12 @@ class Finding:
     """What drivers and assemblers say of a kernel.
 
     Attributes:
-        verdict: Comparison of what it wrote on lavapipe with the oracle.
+        verdict: Comparison of what it wrote on lavapipe with the oracle; `None` where it was not run.
         binary: SPIR-V that ran.
         assembled: Figures of ptxas; `None` where there are none.
     """
 
-    verdict: Verdict
+    verdict: Verdict | None
     binary: bytes
     assembled: nvptx.Assembled | None
 
@@ -238,8 +275,10 @@ class Finding:
 def conclude(made: Made, kernel: Kernel, counts: BlockCounts, device: Device, finding: Finding) -> Examined:
     """What became of a candidate that ran: the model speaks of what is right and keeps to registers, alone."""
     verdict, assembled = finding.verdict, finding.assembled
-    known = Examined(verdict.outcome, "", verdict.max_error, made, finding.binary, assembled)
-    if verdict.outcome != "ok":
+    known = Examined("ok", "", made.max_error, made, finding.binary, assembled, verified=verdict is not None)
+    if verdict is not None:
+        known = replace(known, outcome=verdict.outcome, max_error=verdict.max_error)
+    if verdict is not None and verdict.outcome != "ok":
         return replace(known, diagnostic=f"on lavapipe: {verdict.diagnostic}")
     if assembled is not None and assembled.spilled:
         why = f"a thread must keep what it computes in registers, it spills {assembled.spilled} bytes"

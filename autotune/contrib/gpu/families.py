@@ -39,7 +39,12 @@ FAMILIES: tuple[GpuFamily, ...] = (GpuMatmul(), GpuRows())
 
 def covering(task: Task) -> GpuFamily | None:
     """The first family that covers a task."""
-    return next((family for family in FAMILIES if family.covers(task)), None)
+    return next(iter(families_of(task)), None)
+
+
+def families_of(task: Task) -> list[GpuFamily]:
+    """All families that cover a task, the one that is searched first."""
+    return [family for family in FAMILIES if family.covers(task)]
 
 
 def names() -> list[str]:

@@ -13,20 +13,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from autotune.compiler.tasks.payload_folder import first_fault
 from autotune.contrib.gpu.device import Device, find_device
-from autotune.contrib.gpu.examine import KernelCall, KernelJob, check_payload, draw, examine
+from autotune.contrib.gpu.examine import KernelCall, check_payload
 from autotune.contrib.gpu.files import BINARY, CHOSEN, PAYLOAD, PROGRAM, PTX, SCHEDULE
-from autotune.contrib.gpu.kernel import KernelSource
-from autotune.contrib.gpu.tune import KernelTrial, TaskKernel, cycles_of, only_task, units_of
-from autotune.contrib.gpu.vulkan import Lavapipe
+from autotune.contrib.gpu.records import kernel_key
+from autotune.contrib.gpu.tune import Examiner, TaskKernel, Workshop, only_task, units_of
 from autotune.core.errors import BundleError
-from autotune.core.evaluator import Evaluation
 from autotune.core.payload import Payload
 from autotune.registry import is_registered
 from autotune.store.bundle import digest
 from autotune.store.places import slug
 from autotune.store.records import ArgumentRecord
 from autotune.worker.loading.resolve import known_payload
-from autotune.worker.worker import Worker
 
 MOST_BYTES = 64 << 20  # of a file
 MORE_CYCLES = 1.001  # times the recorded ones: the model is arithmetic, and has no noise
@@ -172,7 +169,7 @@ def read_limited(path: Path) -> bytes:
     return data
 
 
-def replay_folder(found: KernelFolder, worker: Worker, driver: Lavapipe) -> list[KernelReplay]:
+def replay_folder(found: KernelFolder, workshop: Workshop) -> list[KernelReplay]:
     """Make the kernels of a folder again from its scripts, verify each, and the whole where there are several.
 
     Raises:
@@ -183,11 +180,11 @@ def replay_folder(found: KernelFolder, worker: Worker, driver: Lavapipe) -> list
     replays, made = [], []
     for unit in units.payloads:
         folder = found.folder / slug(unit.name) if found.several else found.folder
-        kernel = make_again(unit, folder, found.device, worker, driver)
+        kernel = make_again(unit, folder, workshop)
         replays.append(compared(kernel, folder, found.device))
         made.append(kernel)
     if found.several:
-        whole = units.assembled(made, found.device, worker, driver)
+        whole = units.assembled(made, workshop)
         name = f"{found.payload.name} as a whole"
         if whole is None:
             replays.append(KernelReplay(name, "wrong-result", "a kernel of it is not right"))
@@ -196,32 +193,29 @@ def replay_folder(found: KernelFolder, worker: Worker, driver: Lavapipe) -> list
     return replays
 
 
-def make_again(payload: Payload, folder: Path, device: Device, worker: Worker, driver: Lavapipe) -> TaskKernel:
+def make_again(payload: Payload, folder: Path, workshop: Workshop) -> TaskKernel:
     """The kernel of a task's folder, made of its script.
 
     Raises:
-        BundleError: There is no script, or the oracle does not answer.
+        BundleError: There is no script.
+        PayloadError: The oracle does not answer.
     """
     check_payload(payload)
     text, task, family = only_task(payload)
     script = read_limited(folder / SCHEDULE).decode(errors="replace")
-    call = KernelCall(payload)
-    drawn = worker.call(draw, call)
-    if isinstance(drawn, Evaluation):
-        raise BundleError(f"the oracle of {payload.name} must answer, it {drawn.outcome}: {drawn.diagnostic}")
-    examined = examine(KernelJob(call, KernelSource(text, script, device)), drawn, worker, driver)
-    name = task.name
-    return TaskKernel(name, family.name, payload, (KernelTrial({}, script, examined),))
+    facts = workshop.facts(payload, task, family)
+    trial = Examiner(workshop, KernelCall(payload), text).trial(script, {}, kernel_key(text, script, facts, 0))
+    return TaskKernel(facts, payload, (trial,))
 
 
 def compared(kernel: TaskKernel, folder: Path, device: Device) -> KernelReplay:
     """A kernel beside what is recorded of it."""
     (trial,) = kernel.tried
-    examined = trial.examined
-    if examined.outcome != "ok":
-        return KernelReplay(kernel.payload.name, examined.outcome, examined.diagnostic)
+    examined, record = trial.examined, trial.record
+    if examined is None or record.outcome != "ok":
+        return KernelReplay(kernel.payload.name, record.outcome, record.diagnostic)
     now = examined.made.ptx.encode() if device.chip else examined.binary
     same = now == read_limited(folder / (PTX if device.chip else BINARY))
-    then, cycles = read_json(folder / CHOSEN).get("predicted_cycles"), cycles_of(trial)
+    then, cycles = read_json(folder / CHOSEN).get("predicted_cycles"), record.cycles
     both = (cycles, float(then)) if cycles is not None and isinstance(then, int | float) else None
     return KernelReplay(kernel.payload.name, "ok", "", examined.max_error, same, both)

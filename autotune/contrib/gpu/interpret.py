@@ -136,7 +136,7 @@ def interpret(kernel: Kernel, arrays: Sequence[Array], most_blocks: int = MOST_B
         except RaceError as error:
             return ThreadRun(str(error), (), (), len(blocks), threads.counts)
         memories = [threads.values[argument] for argument in entry.arguments]
-    written = tuple((memory.shadow.writer >= 0).reshape(memory.data.shape) for memory in memories)
+    written = tuple(memory.shadow.written.reshape(memory.data.shape) for memory in memories)
     return ThreadRun("", tuple(memory.data for memory in memories), written, len(blocks), threads.counts)
 
 

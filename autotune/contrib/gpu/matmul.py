@@ -20,6 +20,7 @@ from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 
 BLOCKS, STEPS, TILES = (1, 2, 4, 8, 16, 32, 64, 128), (4, 8, 16, 32), (1, 2, 4, 8)
+SQUARE = 64  # rows and columns of a block, by default
 MOST_SUMS = 64  # of a thread, each in a register
 MOST_UNROLLED = 4  # steps of k in the body of the innermost loop
 
@@ -72,14 +73,18 @@ class GpuMatmul:
         )
 
     def default(self, task: Task, device: Device) -> Config:
-        """Blocks of 64 by 64 at most and tiles of 4 by 4, as far as the sizes allow."""
+        """Blocks of 64 by 64 and tiles of 4 by 4, twice as high where that leaves a block for each multiprocessor.
+
+        As far as the sizes allow: every tile divides the next larger one.
+        """
         product, space = contraction_of(task), self.space(task, device)
+        high = 2 if product.m * product.n >= 2 * SQUARE * SQUARE * device.cores else 1
         values = {knob.name: [int(value) for value in knob.values] for knob in space.knobs}
         chosen: dict[str, int | str | bool] = {"staged": True, "block_k": nearest(values["block_k"], 16)}
-        for dim, size in (("m", product.m), ("n", product.n)):
-            tile = nearest(values[f"thread_{dim}"], 4)
+        for dim, size, times in (("m", product.m, high), ("n", product.n, 1)):
+            tile = nearest(values[f"thread_{dim}"], 4 * times)
             blocks = [block for block in values[f"block_{dim}"] if block % tile == 0]
-            chosen |= {f"thread_{dim}": tile, f"block_{dim}": nearest(blocks, min(size, 64))}
+            chosen |= {f"thread_{dim}": tile, f"block_{dim}": nearest(blocks, min(size, SQUARE * times))}
         config = {knob.name: chosen[knob.name] for knob in space.knobs}
         return config if space.broken_constraint(config) is None else next(space.configs())
 

@@ -16,13 +16,15 @@ from mlir.dialects.gpu import ObjectAttr
 from autotune.compiler.codegen.llvm_library import find_file
 from autotune.compiler.ir.module import context, every_op, parse, run_passes
 from autotune.contrib.gpu.kernel import Kernel, width_of
-from autotune.core.errors import CompileError
+from autotune.core.errors import CompileError, MachineError
 from autotune.core.printable import first_lines
 
-WHEEL = "nvidia-cuda-nvcc-cu12"
+WHEEL, READER = "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvdisasm"  # of ptxas, and of nvdisasm
+WHEELS = ("nvidia.cuda_nvcc", "nvidia.cuda_nvdisasm", "nvidia.cu13")  # packages that wheels put programs in
 PTX_VERSION = "+ptx87"  # the first that knows all of `device.CHIPS`; ptxas from 12.8 on reads it
 ALIGNMENT = 16  # bytes, of workgroup memory; of arguments as cuMemAlloc gives them it is more
 VECTORS = (2, 4)  # lengths that are loaded at once where they are aligned
+CUBIN = "kernel.cubin"
 SECONDS = 120.0
 USED = re.compile(r"Used (\d+) registers")
 SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -116,14 +118,21 @@ def factor(value: ir.Value) -> int:
 @cache
 def find_ptxas() -> str | None:
     """Path of ptxas, of its wheel or of the system; `None` where it is not installed."""
-    path = find_file("bin", "ptxas", package="nvidia.cuda_nvcc") if find_spec("nvidia") is not None else None
-    return str(path) if path is not None else shutil.which("ptxas")
+    return find_tool("ptxas")
 
 
 @cache
-def version_of(ptxas: str) -> str:
-    """Version of a ptxas, such as ``12.9``."""
-    done = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=False, timeout=SECONDS)
+def find_tool(name: str) -> str | None:
+    """Path of a program of NVIDIA's, of a wheel or of the system; `None` where it is not installed."""
+    folders = WHEELS if find_spec("nvidia") is not None else ()
+    paths = (find_file("bin", name, package=folder) for folder in folders if find_spec(folder) is not None)
+    return next((str(path) for path in paths if path is not None), None) or shutil.which(name)
+
+
+@cache
+def version_of(tool: str) -> str:
+    """Version of such a program, such as ``12.9``."""
+    done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False, timeout=SECONDS)
     told = re.search(r"release ([\d.]+)", done.stdout)
     return told[1] if told else "of unknown version"
 
@@ -140,11 +149,43 @@ def assemble(ptx: str, chip: str, ptxas: str) -> Assembled:
         CompileError: Stage ``jit``: it is refused.
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
-        path = Path(folder) / "kernel.ptx"
-        path.write_text(ptx)
-        command = [ptxas, "-v", f"-arch={chip}", str(path), "-o", str(path.with_suffix(".cubin"))]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
-    registers, spilled = USED.search(done.stderr), SPILLED.search(done.stderr)
-    if done.returncode != 0 or registers is None or spilled is None:
-        raise CompileError("jit", f"ptxas: {first_lines(done.stderr + done.stdout)}")
+        said = write_cubin(ptx, chip, ptxas, Path(folder))
+    registers, spilled = USED.search(said), SPILLED.search(said)
+    if registers is None or spilled is None:
+        raise CompileError("jit", f"ptxas: {first_lines(said)}")
     return Assembled(int(registers[1]), int(spilled[1]) + int(spilled[2]), version_of(ptxas))
+
+
+def write_cubin(ptx: str, chip: str, ptxas: str, folder: Path) -> str:
+    """Assemble PTX to `CUBIN` of a folder; gives what ptxas says of it.
+
+    Raises:
+        CompileError: Stage ``jit``: it is refused.
+    """
+    path = folder / "kernel.ptx"
+    path.write_text(ptx)
+    command = [ptxas, "-v", f"-arch={chip}", str(path), "-o", str(folder / CUBIN)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    if done.returncode != 0:
+        raise CompileError("jit", f"ptxas: {first_lines(done.stderr + done.stdout)}")
+    return done.stderr
+
+
+def disassemble(ptx: str, chip: str) -> str:
+    """The instructions of a chip that ptxas makes of PTX.
+
+    Raises:
+        CompileError: Stage ``jit``: it is refused.
+        MachineError: ptxas or nvdisasm is not installed.
+    """
+    ptxas, reader = find_ptxas(), find_tool("nvdisasm")
+    if ptxas is None or reader is None:
+        lacks, wheel = ("ptxas", WHEEL) if ptxas is None else ("nvdisasm", READER)
+        raise MachineError(f"SASS is what {lacks} makes of PTX, it is not installed; pip install {wheel}")
+    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
+        write_cubin(ptx, chip, ptxas, Path(folder))
+        command = [reader, "--print-code", str(Path(folder) / CUBIN)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+    if done.returncode != 0:
+        raise CompileError("jit", f"nvdisasm: {first_lines(done.stderr + done.stdout)}")
+    return done.stdout

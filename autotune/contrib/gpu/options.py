@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.tune import ELSEWHERE, check_folder, check_modelled
-from autotune.contrib.gpu.files import BINARY, CHOSEN, PAYLOAD, PROGRAM, PTX, SCHEDULE, is_kernel_folder
+from autotune.cli.say import complain
+from autotune.cli.tune import ELSEWHERE, FOR, check_folder, check_modelled
+from autotune.contrib.gpu.files import (
+    BINARY,
+    CHOSEN,
+    NVPTX,
+    PAYLOAD,
+    PROGRAM,
+    PTX,
+    SCHEDULE,
+    STORE,
+    home_of,
+    is_kernel_folder,
+)
 from autotune.plugins import Arguments, Listing, MachineFact, VerbOption, option
-from autotune.store.places import OUTPUT, slug
+from autotune.store.places import slug
 
 if TYPE_CHECKING:
     from autotune.contrib.gpu.device import Device
@@ -23,23 +35,41 @@ if TYPE_CHECKING:
 
 
 def choose_kernel(arguments: Arguments) -> None:
-    """`tune --target DEVICE`: nothing is measured, so that of a search it takes trials, sampler and seed alone."""
+    """`tune --target DEVICE`: candidates are verified and none is measured."""
+    tune_unmeasured(arguments, arguments["target"], "--target", verified=True)
+
+
+def choose_by_model(arguments: Arguments) -> None:
+    """`tune --for nvptx:CHIP`: the model alone chooses, of any sizes; nothing is verified, nothing measured."""
+    tune_unmeasured(arguments, arguments["kind"], "--for", verified=False)
+
+
+def tune_unmeasured(arguments: Arguments, spec: str, option_name: str, *, verified: bool) -> None:
+    """Search by the model: of a search that takes trials, sampler and seed alone."""
     from autotune.cli.reading import read_payloads
     from autotune.contrib.gpu.device import find_device
     from autotune.core.progress import ProgressLine
     from autotune.tuning.options import options_given
 
-    device = find_device(arguments["target"])
+    device = find_device(spec, option_name)
     check_folder(arguments["payloads"], arguments["bundle"])
     options = options_given(arguments)
-    check_modelled(options, arguments, f"--target {device.name}", ("store",))
+    check_modelled(options, arguments, f"{option_name} {device.name}", ())
     with ProgressLine() as line:
         loaded = read_payloads(arguments["payloads"], line)
-    tune_kernels(loaded, device, options, folder=arguments["bundle"], as_json=arguments["as_json"])
+    given = {"folder": arguments["bundle"], "as_json": arguments["as_json"], "verified": verified}
+    tune_kernels(loaded, device, options, store=arguments["store"], **given)
 
 
 def tune_kernels(
-    payloads: "Sequence[Payload]", device: "Device", options: "TuneOptions", *, folder: Path | None, as_json: bool
+    payloads: "Sequence[Payload]",
+    device: "Device",
+    options: "TuneOptions",
+    *,
+    store: str | None,
+    folder: Path | None,
+    as_json: bool,
+    verified: bool = True,
 ) -> None:
     """Search a kernel for each payload, or each task of one of several; write them, exit 1 if none is right for one.
 
@@ -47,34 +77,41 @@ def tune_kernels(
         payloads: What is computed.
         device: What kernels are for.
         options: Options of `tune`.
+        store: Store of what became of them; by default the device's in this folder.
         folder: Folder to write to; by default one below ``tuned/``.
         as_json: Print JSON.
+        verified: Run kernels, and compare what they compute; without it the model alone judges.
     """
-    from autotune.contrib.gpu.tune import tune_kernel, units_of
+    from autotune.contrib.gpu.tune import Workshop, tune_kernel, units_of
     from autotune.contrib.gpu.vulkan import find_lavapipe
     from autotune.core.progress import ProgressLine
+    from autotune.store.store import Store
     from autotune.worker.worker import Worker
 
-    driver, wrong = find_lavapipe(), False
-    for payload in payloads:
-        whole, units = folder or OUTPUT / slug(f"for-{device.name}") / slug(payload.name), units_of(payload)
-        each, several = replace(options, trials=max(1, options.trials // len(units.payloads))), units.tagged is not None
-        kernels = []
-        with Worker(options.timeout) as worker:
-            for unit in units.payloads:
-                place = whole / slug(unit.name) if several else whole
-                with ProgressLine(unit.name) as line:
-                    kernels.append(tune_kernel(unit, device, each, line, worker=worker, driver=driver))
-                write_kernel(kernels[-1], device, place)
-                if as_json:
-                    typer.echo(json.dumps(kernels[-1].to_json() | {"target": device.name, "files": str(place)}))
-                else:
-                    show_kernel(kernels[-1], device, place)
-            if several:
-                assembled = units.assembled(kernels, device, worker, driver)
-                wrong = wrong or (assembled is not None and assembled.outcome != "ok")
-                tell_whole(payload, units, assembled, whole, device, as_json=as_json)
-        wrong = wrong or any(kernel.best is None for kernel in kernels)
+    driver, wrong = find_lavapipe() if verified else None, False
+    with Store.open(store or home_of(device.name) / STORE) as opened:
+        for message in opened.messages:
+            complain(message)
+        for payload in payloads:
+            whole, units = folder or home_of(device.name) / slug(payload.name), units_of(payload, verified=verified)
+            trials, several = max(1, options.trials // len(units.payloads)), units.several
+            kernels = []
+            with Worker(options.timeout) as worker:
+                workshop = Workshop(device, worker, driver, opened)
+                for unit in units.payloads:
+                    place = whole / slug(unit.name) if several else whole
+                    with ProgressLine(unit.name) as line:
+                        kernels.append(tune_kernel(unit, replace(options, trials=trials), workshop, line))
+                    write_kernel(kernels[-1], device, place)
+                    if as_json:
+                        typer.echo(json.dumps(kernels[-1].to_json() | {"target": device.name, "files": str(place)}))
+                    else:
+                        show_kernel(kernels[-1], device, place)
+                if several and verified:
+                    assembled = units.assembled(kernels, workshop)
+                    wrong = wrong or (assembled is not None and assembled.outcome != "ok")
+                    tell_whole(payload, units, assembled, whole, device, as_json=as_json)
+            wrong = wrong or any(kernel.best is None for kernel in kernels)
     if wrong:
         raise typer.Exit(1)
 
@@ -167,47 +204,56 @@ def write_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     told = tuned.to_json() | {"target": device.name, "payload": record_of(tuned.payload)}
     (place / PAYLOAD).write_text(tuned.payload.text)
-    best = tuned.best
-    if best is not None and (kernel := best.examined.made.kernel) is not None:
+    best, chosen = tuned.best, tuned.chosen
+    if best is not None and chosen is not None and (kernel := chosen.made.kernel) is not None:
         names = [argument.name for argument in tuned.payload.arguments]
         bindings = [names[number] for number in kernel.arguments]
         told |= {"entry": kernel.name, "block": kernel.block, "grid": kernel.grid, "bindings": bindings}
         (place / SCHEDULE).write_text(best.script)
         if device.chip:
-            (place / PTX).write_text(best.examined.made.ptx)
+            (place / PTX).write_text(chosen.made.ptx)
         else:
-            (place / BINARY).write_bytes(best.examined.binary)
+            (place / BINARY).write_bytes(chosen.binary)
     (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n")
 
 
 def show_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
     """Print what the model chose, how it was verified, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
-    from autotune.reports.format import error_beside, out
+    from autotune.reports.format import out
 
-    console, best, count = out(), tuned.best, len(tuned.tried)
-    show_sentence(console, f"{tuned.payload.name} for {device.name}: verified, not measured")
+    console, count = out(), len(tuned.tried)
+    how = "verified, not measured" if tuned.facts.verified else "chosen by a model; not verified, not measured"
+    show_sentence(console, f"{tuned.payload.name} for {device.name}: {how}")
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in tuned.outcomes.items())
-    if best is None:
-        show_sentence(console, f"none of {count} configs is right: {outcomes}; {tuned.tried[0].examined.diagnostic}", 2)
+    if tuned.best is None:
+        show_sentence(console, f"none of {count} configs is right: {outcomes}; {tuned.tried[0].record.diagnostic}", 2)
         return
-    for sentence in sentences_of(tuned):
+    known = f", {tuned.recorded} of them recorded before" if tuned.recorded else ""
+    ending = [sentence_of_ptx(tuned)] if device.chip else []
+    for sentence in (*sentences_of(tuned), check_of(tuned), *ending, f"{count} configs: {outcomes}{known}"):
         show_sentence(console, sentence, 2)
-    beside = error_beside(best.examined.max_error, tuned.payload.oracle, unproved=tuned.payload.unproved)
-    show_sentence(console, f"right, {beside}, on lavapipe; {blocks_of(tuned)} thread by thread without a race", 2)
-    if device.chip:
-        show_sentence(console, sentence_of_ptx(tuned), 2)
-    show_sentence(console, f"{count} configs: {outcomes}", 2)
     console.print(
         f"  files: {place}: {PTX if device.chip else BINARY}, {SCHEDULE}, {CHOSEN}", soft_wrap=True, markup=False
     )
+
+
+def check_of(tuned: "TaskKernel") -> str:
+    """How the chosen kernel was checked."""
+    from autotune.reports.format import error_beside
+
+    if not tuned.facts.verified or tuned.best is None:
+        return f"{blocks_of(tuned)} thread by thread without a race; no result was compared: --target does that"
+    error = tuned.best.record.max_error or 0.0
+    beside = error_beside(error, tuned.payload.oracle, unproved=tuned.payload.unproved)
+    return f"right, {beside}, on lavapipe; {blocks_of(tuned)} thread by thread without a race"
 
 
 def sentence_of_ptx(tuned: "TaskKernel") -> str:
     """What ptxas says of the chosen kernel, which nobody ran as PTX."""
     from autotune.contrib.gpu.nvptx import WHEEL
 
-    assembled = tuned.best.examined.assembled if tuned.best is not None else None
+    assembled = tuned.chosen.assembled if tuned.chosen is not None else None
     if assembled is None:
         return f"PTX, not run and not assembled: ptxas is missing; pip install {WHEEL}"
     return f"PTX, not run: {assembled.registers} registers a thread and no spill by ptxas {assembled.version}"
@@ -215,7 +261,7 @@ def sentence_of_ptx(tuned: "TaskKernel") -> str:
 
 def blocks_of(tuned: "TaskKernel") -> str:
     """How many blocks of the chosen kernel were run thread by thread."""
-    made = tuned.best.examined.made if tuned.best is not None else None
+    made = tuned.chosen.made if tuned.chosen is not None else None
     if made is None or made.kernel is None:
         return "none"
     count = made.kernel.blocks
@@ -224,19 +270,18 @@ def blocks_of(tuned: "TaskKernel") -> str:
 
 def sentences_of(tuned: "TaskKernel") -> list[str]:
     """What the model says of the chosen kernel."""
-    from autotune.contrib.gpu.tune import cycles_of
-
-    best, default = tuned.best, tuned.tried[0]
-    if best is None or best.examined.estimate is None or best.examined.made.kernel is None:
+    best, default = tuned.best, tuned.tried[0].record
+    kernel = tuned.chosen.made.kernel if tuned.chosen is not None else None
+    if best is None or best.record.cycles is None or kernel is None:
         return []
-    modelled, kernel = best.examined.estimate, best.examined.made.kernel
-    gain = (cycles_of(default) or modelled.cycles) / modelled.cycles
-    same = "the default" if best.config == default.config else f"{gain:.3f} x the default's rate"
-    config = " ".join(f"{name}={value}" for name, value in best.config.items())
-    share = f" ({modelled.fused:.0%} of the device's multiply-adds)" if modelled.fused else ""
+    record = best.record
+    gain = (default.cycles or best.record.cycles) / best.record.cycles
+    same = "the default" if record.config == default.config else f"{gain:.3f} x the default's rate"
+    config = " ".join(f"{name}={value}" for name, value in record.config.items())
+    share = f" ({record.share:.0%} of the device's multiply-adds)" if record.share else ""
     return [
-        f"{tuned.task} by {tuned.family}: {modelled.cycles:.3g} cycles by a model{share}, bound by {modelled.bound}, "
-        f"{same}",
+        f"{tuned.facts.task} by {tuned.facts.family}: {record.cycles:.3g} cycles by a model{share}, "
+        f"bound by {record.bound}, {same}",
         config,
         f"grid of {' x '.join(map(str, kernel.grid))} blocks of {' x '.join(map(str, kernel.block))} threads, "
         f"{kernel.workgroup_bytes} bytes of workgroup memory, {kernel.barriers} barriers",
@@ -257,6 +302,21 @@ def describe_lavapipe() -> str:
     if missing := missing_parts():
         return f"none for `tune --target vulkan`, {', '.join(missing)} missing; {way_out()}"
     return f"lavapipe for `tune --target vulkan`, {find_lavapipe().driver}"
+
+
+def describe_nvidia() -> str:
+    """What assembles PTX here and reads it back, or what is missing."""
+    from autotune.contrib.gpu.nvptx import READER, WHEEL, find_ptxas, find_tool, version_of
+
+    ptxas, reader = find_ptxas(), find_tool("nvdisasm")
+    if ptxas is None:
+        return (
+            f"PTX is neither assembled nor disassembled for `tune --target nvptx`, ptxas missing; pip install {WHEEL}"
+        )
+    said = f"ptxas {version_of(ptxas)} for `tune --target nvptx`, never run"
+    if reader is None:
+        return f"{said}; nvdisasm missing for `show --stage sass`, pip install {READER}"
+    return f"{said}; nvdisasm {version_of(reader)}"
 
 
 def replay_kernels(arguments: Arguments) -> None:
@@ -286,13 +346,15 @@ def regress_kernels(arguments: Arguments) -> None:
 def replayed(folder: Path) -> "list[KernelReplay]":
     """What becomes of the kernels of a folder."""
     from autotune.contrib.gpu.folder import read_folder, replay_folder
+    from autotune.contrib.gpu.tune import Workshop
     from autotune.contrib.gpu.vulkan import find_lavapipe
     from autotune.core.progress import ProgressLine
     from autotune.worker.isolation.limits import MODEL_SECONDS
     from autotune.worker.worker import Worker
 
+    found = read_folder(folder)
     with ProgressLine(str(folder)), Worker(MODEL_SECONDS) as worker:
-        return replay_folder(read_folder(folder), worker, find_lavapipe())
+        return replay_folder(found, Workshop(found.device, worker, find_lavapipe()))
 
 
 def tell_replays(replays: "list[KernelReplay]", sentences: list[str], *, as_json: bool) -> None:
@@ -341,6 +403,7 @@ REGRESS = VerbOption("regress", (), takes_kernels("bundles"), regress_kernels)
 EMIT = VerbOption("emit", (), takes_kernels("bundles"), emit_kernels)
 DEVICES = Listing(summaries)
 FACT = MachineFact(describe_lavapipe)
+NVIDIA_FACT = MachineFact(describe_nvidia)
 TUNE = VerbOption(
     "tune",
     (
@@ -359,4 +422,11 @@ TUNE = VerbOption(
     ),
     takes=lambda arguments: bool(arguments["target"]),
     run=choose_kernel,
+)
+TUNE_FOR = VerbOption(
+    "tune",
+    (FOR,),
+    takes=lambda given: given["kind"].split(":")[0] == NVPTX and not given.get("cluster"),
+    run=choose_by_model,
+    first=True,
 )

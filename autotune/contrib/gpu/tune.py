@@ -1,23 +1,41 @@
 """The search of kernels for a device: every candidate verified, none measured, the model's cycles compared."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from autotune.compiler.ir.module import compiler_version
+from autotune.contrib.gpu import nvptx
 from autotune.contrib.gpu.device import Device
-from autotune.contrib.gpu.examine import TYPES, Examined, KernelCall, KernelJob, check_payload, draw, examine
+from autotune.contrib.gpu.examine import (
+    TYPES,
+    Drawn,
+    Examined,
+    KernelCall,
+    KernelJob,
+    check_payload,
+    check_types,
+    draw,
+    examine,
+)
 from autotune.contrib.gpu.families import GpuFamily, covering, names
 from autotune.contrib.gpu.host import HostSource
 from autotune.contrib.gpu.kernel import KernelSource
+from autotune.contrib.gpu.model import VERSION
+from autotune.contrib.gpu.records import KernelRecord, SweepFacts, finite, kernel_key, open_sweep
 from autotune.contrib.gpu.vulkan import Lavapipe
 from autotune.contrib.gpu.whole import Whole, WrittenKernel, assemble
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
-from autotune.core.space import Value
+from autotune.core.printable import first_lines
+from autotune.core.space import Config
 from autotune.core.task import Task
+from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.search import Search
 from autotune.worker.loading.reading import partition
@@ -26,11 +44,17 @@ from autotune.worker.worker import Worker
 
 @dataclass(frozen=True)
 class KernelTrial:
-    """A config, and what became of it."""
+    """A config, and what became of it.
 
-    config: dict[str, Value]
+    Attributes:
+        script: Transform script of the config.
+        record: What is kept of it.
+        examined: All that is known of it; `None` of one that a store had.
+    """
+
     script: str
-    examined: Examined
+    record: KernelRecord
+    examined: Examined | None = None
 
 
 @dataclass(frozen=True)
@@ -38,99 +62,202 @@ class TaskKernel:
     """The search of a task.
 
     Attributes:
-        task: Name of the task, for people.
-        family: Name of the family.
+        facts: What its kernels are of.
         payload: What was verified.
         tried: Every candidate, the default first.
+        recorded: Number of those that a store had.
     """
 
-    task: str
-    family: str
+    facts: SweepFacts
     payload: Payload
     tried: tuple[KernelTrial, ...]
+    recorded: int = 0
 
     @property
     def best(self) -> KernelTrial | None:
         """The right one that the model likes best; `None` where none is right."""
-        right = [each for each in self.tried if each.examined.estimate is not None]
-        return min(right, key=lambda each: cycles_of(each) or 0.0, default=None)
+        right = [each for each in self.tried if each.record.cycles is not None]
+        return min(right, key=lambda each: each.record.cycles or 0.0, default=None)
+
+    @property
+    def chosen(self) -> Examined | None:
+        """All that is known of the best; `None` where none is right."""
+        return self.best.examined if self.best is not None else None
 
     @property
     def written(self) -> WrittenKernel | None:
         """The chosen kernel; `None` where none is right."""
-        best = self.best
-        if best is None or best.examined.made.kernel is None:
+        chosen = self.chosen
+        if chosen is None or chosen.made.kernel is None:
             return None
-        return WrittenKernel(best.examined.made.kernel, best.examined.binary, best.examined.made.ptx)
+        return WrittenKernel(chosen.made.kernel, chosen.binary, chosen.made.ptx)
 
     @property
     def outcomes(self) -> dict[str, int]:
         """Number of candidates by outcome."""
-        return dict(Counter(each.examined.outcome for each in self.tried))
+        return dict(Counter(each.record.outcome for each in self.tried))
 
     def to_json(self) -> dict[str, Any]:
         """One plain object, which says that nothing was measured."""
-        best, default = self.best, self.tried[0]
+        best, default, chosen = self.best, self.tried[0], self.chosen
         return {
-            "task": self.task,
-            "family": self.family,
-            "config": best.config if best else None,
-            "predicted_cycles": cycles_of(best) if best else None,
-            "default_cycles": cycles_of(default),
-            "predicted_share_of_fma": best.examined.estimate.fused if best and best.examined.estimate else None,
-            "max_error": best.examined.max_error if best else None,
+            "task": self.facts.task,
+            "family": self.facts.family,
+            "config": best.record.config if best else None,
+            "predicted_cycles": best.record.cycles if best else None,
+            "default_cycles": default.record.cycles,
+            "predicted_share_of_fma": best.record.share if best else None,
+            "max_error": best.record.max_error if best else None,
             "oracle": self.payload.oracle,
             "outcomes": self.outcomes,
-            "diagnostics": sorted({each.examined.diagnostic for each in self.tried} - {""}),
-            "ptxas": asdict(best.examined.assembled) if best and best.examined.assembled else None,
+            "recorded": self.recorded,
+            "diagnostics": sorted({each.record.diagnostic for each in self.tried} - {""}),
+            "ptxas": asdict(chosen.assembled) if chosen and chosen.assembled else None,
+            "verified": self.facts.verified,
             "measured": False,
         }
 
 
-def cycles_of(candidate: KernelTrial) -> float | None:
-    """What the model says of a candidate; `None` where it is not right."""
-    modelled = candidate.examined.estimate
-    return modelled.cycles if modelled is not None else None
+@dataclass(frozen=True)
+class Workshop:
+    """What makes kernels, and what judges them.
+
+    Attributes:
+        device: Device that they are for.
+        worker: Makes them.
+        driver: Runs them; `None` where the model alone judges, and nothing is compared.
+        store: Keeps what became of them; `None` for nothing.
+    """
+
+    device: Device
+    worker: Worker
+    driver: Lavapipe | None
+    store: Store | None = None
+
+    def facts(self, payload: Payload, task: Task, family: GpuFamily) -> SweepFacts:
+        """What kernels of a task are of."""
+        return SweepFacts(
+            payload.name,
+            task.name,
+            self.device.name,
+            family.name,
+            self.driver is not None,
+            versions_of(self.device, self.driver),
+            dict(family.default(task, self.device)),
+        )
 
 
-def tune_kernel(
-    payload: Payload,
-    device: Device,
-    options: TuneOptions,
-    listener: Listener = SILENT,
-    *,
-    worker: Worker,
-    driver: Lavapipe,
-) -> TaskKernel:
+def versions_of(device: Device, driver: Lavapipe | None) -> dict[str, str]:
+    """Versions of what makes and judges kernels for a device."""
+    ptxas = nvptx.find_ptxas() if device.chip else None
+    return {
+        "model": VERSION,
+        "compiler": compiler_version(),
+        **({"driver": Path(driver.driver).name} if driver is not None else {}),
+        **({"ptxas": nvptx.version_of(ptxas)} if ptxas is not None else {}),
+    }
+
+
+def tune_kernel(payload: Payload, options: TuneOptions, workshop: Workshop, listener: Listener = SILENT) -> TaskKernel:
     """Search a kernel for a payload of one task.
 
     Args:
         payload: What is computed.
-        device: What it is for.
         options: Trials, sampler, seed.
+        workshop: What makes and judges them.
         listener: Notified of stages.
-        worker: Makes kernels.
-        driver: Runs them.
 
     Raises:
         PayloadError: No family of kernels covers the payload.
+        StoreError: The store cannot be read or written.
     """
-    check_payload(payload)
+    (check_types if workshop.driver is None else check_payload)(payload)
     text, task, family = only_task(payload)
-    call = KernelCall(payload, options.seed)
-    drawn = worker.call(draw, call)
-    if isinstance(drawn, Evaluation):
-        raise PayloadError(f"the oracle of {payload.name} must answer, it {drawn.outcome}: {drawn.diagnostic}")
-    default = family.default(task, device)
-    search = Search(family.space(task, device), default, sampler=options.sampler, seed=options.seed)
+    call, device = KernelCall(payload, options.seed), workshop.device
+    examiner = Examiner(workshop, call, text)
+    facts, space = workshop.facts(payload, task, family), family.space(task, device)
+    sweep = open_sweep(workshop.store, facts, text) if workshop.store is not None else None
+    search = Search(space, facts.default, sampler=options.sampler, seed=options.seed)
     tried: list[KernelTrial] = []
     while len(tried) < options.trials and (config := search.ask()) is not None:
-        listener.stage(f"verifying {len(tried) + 1} of {options.trials}")
+        listener.stage(f"{examiner.verb} {len(tried) + 1} of {options.trials}")
         script = family.build(task, config, device)
-        job = KernelJob(call, KernelSource(text, script, device))
-        tried.append(KernelTrial(dict(config), script, examine(job, drawn, worker, driver)))
-        search.tell(config, cycles_of(tried[-1]))
-    return TaskKernel(task.name, family.name, payload, tuple(tried))
+        key = kernel_key(text, script, facts, options.seed)
+        known = sweep.records.get(key) if sweep is not None else None
+        tried.append(KernelTrial(script, known) if known else examiner.trial(script, config, key))
+        if sweep is not None and known is None:
+            sweep.add(tried[-1].record, space)
+        search.tell(config, tried[-1].record.cycles)
+    recorded = sum(each.examined is None for each in tried)
+    return examiner.with_best(TaskKernel(facts, payload, tuple(tried), recorded))
+
+
+@dataclass
+class Examiner:
+    """Makes and judges candidates of a task.
+
+    Attributes:
+        workshop: What makes and judges them.
+        call: What they compute.
+        text: The task as MLIR.
+    """
+
+    workshop: Workshop
+    call: KernelCall
+    text: str
+
+    @property
+    def verb(self) -> str:
+        """What it does, for people."""
+        return "verifying" if self.workshop.driver is not None else "modelling"
+
+    @cached_property
+    def drawn(self) -> Drawn | None:
+        """Inputs and what the oracle says; `None` where nothing is compared.
+
+        Raises:
+            PayloadError: The oracle does not answer.
+        """
+        if self.workshop.driver is None:
+            return None
+        drawn = self.workshop.worker.call(draw, self.call)
+        if isinstance(drawn, Evaluation):
+            name = self.call.payload.name
+            raise PayloadError(f"the oracle of {name} must answer, it {drawn.outcome}: {drawn.diagnostic}")
+        return drawn
+
+    def examine(self, script: str) -> Examined:
+        """Make and judge a script."""
+        job = KernelJob(self.call, KernelSource(self.text, script, self.workshop.device))
+        return examine(job, self.drawn, self.workshop.worker, self.workshop.driver)
+
+    def trial(self, script: str, config: Config, key: str) -> KernelTrial:
+        """Make and judge a config."""
+        examined = self.examine(script)
+        modelled, assembled = examined.estimate, examined.assembled
+        return KernelTrial(
+            script,
+            KernelRecord(
+                key,
+                dict(config),
+                examined.outcome,
+                first_lines(examined.diagnostic),
+                finite(examined.max_error),
+                modelled.cycles if modelled else None,
+                modelled.fused if modelled else 0.0,
+                modelled.bound if modelled else "",
+                assembled.registers if assembled else None,
+                examined.verified,
+            ),
+            examined,
+        )
+
+    def with_best(self, found: TaskKernel) -> TaskKernel:
+        """A search whose best kernel is here: one that a store had is made and judged once more."""
+        while (best := found.best) is not None and best.examined is None:
+            again = self.trial(best.script, best.record.config, best.record.key)
+            found = replace(found, tried=tuple(again if each is best else each for each in found.tried))
+        return found
 
 
 @dataclass(frozen=True)
@@ -150,22 +277,25 @@ class Units:
     tags: tuple[str, ...] = ()
 
     @property
+    def several(self) -> bool:
+        """Whether the payload has several tasks."""
+        return self.tagged is not None
+
+    @property
     def sentence(self) -> str:
         """Why the whole is not assembled."""
         rest = f"; no kernel is written for {', '.join(self.without)}" if self.without else ", of which one is wrong"
         return f"{len(self.payloads)} tasks were verified alone, the whole was not assembled{rest}"
 
-    def assembled(self, tuned: Sequence[TaskKernel], device: Device, worker: Worker, driver: Lavapipe) -> Whole | None:
-        """The whole of its tasks' kernels; `None` where one has none.
+    def assembled(self, tuned: Sequence[TaskKernel], workshop: Workshop) -> Whole | None:
+        """The whole of its tasks' kernels; `None` where one has none, or nothing is compared.
 
         Args:
             tuned: What became of each of `payloads`.
-            device: What kernels are for.
-            worker: Plans.
-            driver: Runs.
+            workshop: What plans and runs it.
         """
         written = [each.written for each in tuned]
-        if self.without or self.tagged is None:
+        if self.without or self.tagged is None or workshop.driver is None:
             return None
         kernels = {tag: kernel for tag, kernel in zip(self.tags, written, strict=True) if kernel is not None}
         if len(kernels) < len(self.tags):
@@ -174,20 +304,25 @@ class Units:
             tag: tuple(argument.type for argument in payload.arguments)
             for tag, payload in zip(self.tags, self.payloads, strict=True)
         }
-        source = HostSource(self.tagged, {tag: each.kernel for tag, each in kernels.items()}, types, device)
-        return assemble(source, kernels, worker, driver)
+        source = HostSource(self.tagged, {tag: each.kernel for tag, each in kernels.items()}, types, workshop.device)
+        return assemble(source, kernels, workshop.worker, workshop.driver)
 
 
-def units_of(payload: Payload) -> Units:
+def units_of(payload: Payload, *, verified: bool = True) -> Units:
     """A payload as payloads of one task.
+
+    Args:
+        payload: The payload.
+        verified: Whether kernels are compared with the oracle, which not all can be.
 
     Raises:
         PayloadError: No family of kernels covers any of them.
     """
+    check = check_payload if verified else check_types
     parts = partition(payload)
     if len(parts.tasks) + len(parts.uncovered) == 1:
         return Units((payload,))
-    covered = [task for task in parts.tasks if covering(task) is not None and can_verify(task.payload)]
+    covered = [task for task in parts.tasks if covering(task) is not None and passes(check, task.payload)]
     rest = [task.name for task in parts.tasks if task not in covered]
     if not covered:
         raise PayloadError(
@@ -198,10 +333,10 @@ def units_of(payload: Payload) -> Units:
     return Units(tuple(task.payload for task in covered), without, parts.payload, tags)
 
 
-def can_verify(payload: Payload) -> bool:
-    """Tell whether `check_payload` lets a payload pass."""
+def passes(check: Callable[[Payload], None], payload: Payload) -> bool:
+    """Tell whether a check lets a payload pass."""
     try:
-        check_payload(payload)
+        check(payload)
     except PayloadError:
         return False
     return True

@@ -44,12 +44,14 @@ class VerbOption:
             plug-in takes over some values of an option that the verb has.
         takes: Whether the plug-in runs instead of the verb, given all arguments.
         run: Runs instead.
+        first: Whether it is asked before plug-ins with the same option that take any value of it.
     """
 
     verb: str
     parameters: tuple[inspect.Parameter, ...]
     takes: Callable[[Arguments], bool]
     run: Callable[[Arguments], None]
+    first: bool = False
 
 
 @dataclass(frozen=True)

@@ -272,7 +272,7 @@ def test_all_defaults_are_valid_whatever_the_sizes():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["matmul,m=8,n=8,k=8", "--target", "cuda"], "--target of tune must be vulkan"),
+        (["matmul,m=8,n=8,k=8", "--target", "cuda"], "--target of a GPU must be vulkan"),
         (["matmul,m=8,n=8,k=8", "--target", "vulkan", "--threads", "2"], "drop --threads"),
         (["matmul,m=8,n=8,k=8", "--target", "vulkan", "--for", "x86-64"], "drop one of them"),
     ],
@@ -332,7 +332,7 @@ def test_vectors_are_said_to_be_aligned_where_that_is_proved(index, aligned):
 def test_chips_have_names():
     assert find_device("nvptx") == find_device("nvptx:sm_90")
     for spec in ("nvptx:", "nvptx:sm_1", "vulkan:sm_90"):
-        with pytest.raises(MachineError, match="--target of tune must be vulkan, nvptx or nvptx:CHIP of sm_80"):
+        with pytest.raises(MachineError, match="--target of a GPU must be vulkan, nvptx or nvptx:CHIP of sm_80"):
             find_device(spec)
 
 

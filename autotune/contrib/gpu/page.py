@@ -1,0 +1,236 @@
+"""What is kept of kernels, for `inspect` and `report`: the sweeps of a store or of a folder, and their page."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from autotune.contrib.gpu.files import PROGRAM, SCHEDULE, STORE, home_of, is_kernel_folder
+from autotune.contrib.gpu.folder import KernelFolder, read_folder, read_json, read_limited
+from autotune.contrib.gpu.records import KernelRecord, KernelSweep, kernel_sweeps, outcomes_of
+from autotune.contrib.gpu.tune import units_of
+from autotune.core.errors import StoreError
+from autotune.core.space import Config
+from autotune.reports.format import plural
+from autotune.reports.page import write_page
+from autotune.reports.sections.blocks import (
+    Block,
+    Commands,
+    DataTable,
+    FoldedSection,
+    Notes,
+    Section,
+    TableCell,
+    TableColumn,
+    TableRow,
+)
+from autotune.reports.sections.tasks import code_of
+from autotune.store.address import shown
+from autotune.store.places import slug
+from autotune.store.store import Store
+
+MEASURED_NOTHING = "cycles are a model's of the device; nothing was measured"
+HEADS = ("kernel", "device", "cycles", "of the FMA roof", "over default", "bound by", "registers", "error", "trials")
+
+
+def read_sweeps(source: str | Path, store: str | None = None) -> list[KernelSweep]:
+    """The sweeps of a store of kernels, or those behind a folder that `tune --target` wrote.
+
+    Args:
+        source: The store, or the folder.
+        store: Store of a folder's; by default the device's below the folder that one works in.
+
+    Raises:
+        StoreError: There is no store, or it is damaged.
+        BundleError: The folder is damaged.
+    """
+    folder = Path(source)
+    if not is_kernel_folder(folder):
+        with Store.open(source, create=False, exclusive=False) as opened:
+            return list(kernel_sweeps(opened))
+    found = read_folder(folder)
+    units = {unit.name for unit in units_of(found.payload, verified=False).payloads}
+    place = store or home_of(found.device.name) / STORE
+    if "://" not in str(place) and not Path(place).is_file():
+        raise StoreError(f"trials of {folder} must be in a store, {shown(str(place))} is none; name it with --store")
+    with Store.open(place, create=False, exclusive=False) as opened:
+        sweeps = kernel_sweeps(opened)
+        return [each for each in sweeps if each.facts.payload in units and each.facts.device == found.device.name]
+
+
+def to_json(sweep: KernelSweep) -> dict[str, Any]:
+    """One plain object: what was found for a task, and how many trials that took."""
+    best, records = sweep.best, list(sweep.records.values())
+    return {
+        **asdict(sweep.facts),
+        "trials": len(records),
+        "outcomes": outcomes_of(records),
+        "over_default": over_default(sweep),
+        "best": asdict(best) if best is not None else None,
+        "measured": False,
+    }
+
+
+def over_default(sweep: KernelSweep) -> float | None:
+    """How many times the default's cycles are those of the best; `None` where one of them is not right."""
+    best, default = sweep.best, sweep.default
+    if best is None or default is None or not best.cycles or default.cycles is None:
+        return None
+    return default.cycles / best.cycles
+
+
+def changed(sweep: KernelSweep, record: KernelRecord) -> Config:
+    """Knobs of a record that are not as by default."""
+    return {name: value for name, value in record.config.items() if sweep.facts.default.get(name) != value}
+
+
+def write_kernel_page(source: str, store: str | None) -> str:
+    """The page of a folder or a store of kernels.
+
+    Args:
+        source: The folder, or the store.
+        store: Store of a folder's trials; by default the device's, where there is one.
+
+    Raises:
+        BundleError: The folder is damaged.
+        StoreError: The store is damaged.
+    """
+    folder = Path(source)
+    if not is_kernel_folder(folder):
+        sweeps = read_sweeps(source)
+        said = f"{plural(sum(len(each.records) for each in sweeps), 'trial')}; {MEASURED_NOTHING}."
+        return write_page(f"Kernels of {shown(source)}", said, [kernels_of(sweeps), search_of(sweeps)])
+    found = read_folder(folder)
+    place = store or home_of(found.device.name) / STORE
+    sweeps = read_sweeps(source, store) if store is not None or Path(place).is_file() else []
+    sections = [
+        *([kernels_of(sweeps)] if sweeps else []),
+        *([launches_of(found)] if found.several else []),
+        scripts_of(found),
+        *([search_of(sweeps)] if sweeps else []),
+        again_with(folder),
+    ]
+    return write_page(
+        f"{found.payload.name} for {found.device.name}", f"{verdict_of(found)}; {MEASURED_NOTHING}.", sections
+    )
+
+
+def verdict_of(found: KernelFolder) -> str:
+    """Whether the kernels of a folder are right, as it was recorded."""
+    told = read_json(found.folder / PROGRAM) if found.several else {}
+    if found.several and told.get("outcome") != "ok":
+        return f"The whole was not right: {told.get('outcome')}"
+    return "Verified when it was written"
+
+
+def kernels_of(sweeps: Sequence[KernelSweep]) -> Section:
+    """A row a task: what was found, by the model."""
+    columns = [TableColumn(head, head not in ("kernel", "device", "bound by")) for head in HEADS]
+    return Section(
+        "kernels", "Kernels", [DataTable(f"The best kernel of each task; {MEASURED_NOTHING}.", columns, rows(sweeps))]
+    )
+
+
+def rows(sweeps: Sequence[KernelSweep]) -> list[TableRow]:
+    """Rows of a table of kernels."""
+    made = []
+    for sweep in sweeps:
+        best, gain, tried = sweep.best, over_default(sweep), len(sweep.records)
+        if best is None or best.cycles is None:
+            what = [TableCell("none is right"), *[TableCell("-")] * (len(HEADS) - 4)]
+        else:
+            error = f"{best.max_error:.2g}" if best.max_error is not None else "not compared"
+            what = [
+                TableCell(f"{best.cycles:.3g}", best.cycles),
+                TableCell(f"{best.share:.0%}", best.share),
+                TableCell(f"{gain:.2f}x" if gain else "-", gain),
+                TableCell(best.bound),
+                TableCell(str(best.registers or "-"), best.registers),
+                TableCell(error, best.max_error),
+            ]
+        name = TableCell(f"{sweep.facts.payload} by {sweep.facts.family}")
+        made.append(TableRow([name, TableCell(sweep.facts.device), *what, TableCell(str(tried), tried)]))
+    return made
+
+
+def search_of(sweeps: Sequence[KernelSweep]) -> Section:
+    """Every trial of every sweep."""
+    blocks: list[Block] = []
+    for sweep in sweeps:
+        columns = [TableColumn("config"), TableColumn("outcome"), TableColumn("cycles", numeric=True)]
+        trials = [
+            TableRow(
+                [
+                    TableCell(" ".join(f"{name}={value}" for name, value in record.config.items())),
+                    TableCell(record.outcome, title=record.diagnostic),
+                    TableCell(f"{record.cycles:.4g}" if record.cycles is not None else "-", record.cycles),
+                ],
+                marked=record is sweep.best,
+            )
+            for record in sweep.records.values()
+        ]
+        title = f"{sweep.facts.payload} for {sweep.facts.device}: {plural(len(trials), 'trial')}"
+        blocks.append(FoldedSection(title, [DataTable("Trials in their order.", columns, trials)]))
+    return Section("search", "Search", blocks)
+
+
+def launches_of(found: KernelFolder) -> Section:
+    """What a host must do."""
+    told = read_json(found.folder / PROGRAM)
+    launches = [str(each.get("kernel")) for each in listed(told, "launches")]
+    columns = [TableColumn("kernel"), TableColumn("launches", numeric=True), TableColumn("block"), TableColumn("grid")]
+    given = told.get("kernels")
+    kernels: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    table = [
+        TableRow(
+            [
+                TableCell(name),
+                TableCell(str(launches.count(name))),
+                *(TableCell(axes(each, what)) for what in ("block", "grid")),
+            ]
+        )
+        for name, each in kernels.items()
+    ]
+    said = f"{plural(len(launches), 'launch').replace('launchs', 'launches')} of {plural(len(kernels), 'kernel')}"
+    room = f"intermediates take {told.get('arena_bytes')} bytes, {told.get('separate_bytes')} each alone"
+    return Section("launches", "Launches", [DataTable(f"{said}; {room}.", columns, table)])
+
+
+def listed(told: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Objects of a list of JSON; others are left out."""
+    given = told.get(name)
+    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+
+
+def axes(kernel: object, what: str) -> str:
+    """Sizes along x, y and z."""
+    sizes = kernel.get(what) if isinstance(kernel, dict) else None
+    return " x ".join(map(str, sizes)) if isinstance(sizes, list) else "-"
+
+
+def scripts_of(found: KernelFolder) -> Section:
+    """The transform script of every kernel."""
+    units = units_of(found.payload, verified=False).payloads
+    places = {unit.name: found.folder / slug(unit.name) if found.several else found.folder for unit in units}
+    blocks: list[Block] = [
+        code_of(f"Script of {name}", read_limited(place / SCHEDULE).decode(errors="replace"))
+        for name, place in places.items()
+        if (place / SCHEDULE).is_file()
+    ]
+    return Section("scripts", "Scripts", blocks or [Notes(["No kernel was right."])])
+
+
+def again_with(folder: Path) -> Section:
+    """Commands that make, check and hand on the kernels again."""
+    name = folder.absolute().name
+    verbs = (
+        ("# make them again, verify them", ["replay", name]),
+        ("# wrong here, or more cycles by the model?", ["regress", name]),
+        ("# files and a C header for a host of your own", ["emit", name, "-o", "out"]),
+    )
+    return Section(
+        "again",
+        "Again",
+        [Commands([line for said, words in verbs for line in (said, shlex.join(["autotune", *words]))])],
+    )

@@ -1,0 +1,74 @@
+"""Kernels of a payload beside each other by the model, for `compare --target`: no time, and no library."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.contrib.gpu.examine import KernelCall
+from autotune.contrib.gpu.families import GpuFamily, families_of
+from autotune.contrib.gpu.files import CHOSEN, SCHEDULE
+from autotune.contrib.gpu.folder import read_json, read_limited
+from autotune.contrib.gpu.records import KernelRecord, kernel_key
+from autotune.contrib.gpu.tune import Examiner, Units, Workshop, only_task
+from autotune.core.payload import Payload
+from autotune.core.task import Task
+from autotune.store.places import slug
+
+FOUND = "found"  # what the kernel of a folder is called
+
+
+@dataclass(frozen=True)
+class RankedKernel:
+    """A kernel of a task.
+
+    Attributes:
+        task: Name of the task's payload.
+        name: What wrote its script.
+        record: What became of it.
+    """
+
+    task: str
+    name: str
+    record: KernelRecord
+
+    def to_json(self) -> dict[str, Any]:
+        """One plain object."""
+        return {"task": self.task, "name": self.name, **asdict(self.record)}
+
+
+def rank_kernels(units: Units, folder: Path, workshop: Workshop) -> Iterator[RankedKernel]:
+    """The default of each family that covers a task, and what was found for it before, one after the other.
+
+    Args:
+        units: Tasks of the payload.
+        folder: Folder that `tune --target` wrote, if it did.
+        workshop: What makes and judges kernels.
+
+    Raises:
+        BundleError: The folder cannot be read.
+        PayloadError: The oracle does not answer.
+    """
+    for unit in units.payloads:
+        text, task, own = only_task(unit)
+        examiner, place = (
+            Examiner(workshop, KernelCall(unit), text),
+            folder / slug(unit.name) if units.several else folder,
+        )
+        for family in families_of(task):
+            config = family.default(task, workshop.device)
+            script = family.build(task, config, workshop.device)
+            trial = examiner.trial(script, config, key_of(script, unit, workshop, family, task, text))
+            yield RankedKernel(unit.name, f"default of {family.name}", trial.record)
+        if (place / SCHEDULE).is_file():
+            script, config = (
+                read_limited(place / SCHEDULE).decode(errors="replace"),
+                read_json(place / CHOSEN)["config"],
+            )
+            trial = examiner.trial(script, config or {}, key_of(script, unit, workshop, own, task, text))
+            yield RankedKernel(unit.name, FOUND, trial.record)
+
+
+def key_of(script: str, payload: Payload, workshop: Workshop, family: GpuFamily, task: Task, text: str) -> str:
+    """Identity of a kernel."""
+    return kernel_key(text, script, workshop.facts(payload, task, family), 0)

@@ -1,0 +1,211 @@
+"""Stages of a kernel, for `show --target`: the script, the kernel after it, and what becomes of it in either ending."""
+
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+
+from autotune.contrib.gpu import nvptx, spirv
+from autotune.contrib.gpu.device import Device, find_device
+from autotune.contrib.gpu.examine import check_types
+from autotune.contrib.gpu.families import GpuFamily
+from autotune.contrib.gpu.files import SCHEDULE, is_kernel_folder
+from autotune.contrib.gpu.folder import read_folder, read_limited
+from autotune.contrib.gpu.kernel import KernelSource, make_kernel
+from autotune.contrib.gpu.tune import Units, only_task, units_of
+from autotune.core.errors import PayloadError, SpaceError
+from autotune.core.evaluator import Evaluation
+from autotune.core.payload import Payload
+from autotune.core.printable import did_you_mean, one_line
+from autotune.core.space import Config, Space
+from autotune.core.task import Task
+from autotune.reports.scheduled import read_knobs
+from autotune.reports.space import counted, spelled, table
+from autotune.store.places import slug
+from autotune.worker.loading.reading import open_payload
+from autotune.worker.worker import Worker
+
+STAGES = ("payload", "tasks", "space", "schedule", "scheduled", "spirv", "ptx", "sass")
+OF_CHIPS = ("ptx", "sass")
+DEFAULT = "default"
+
+
+@dataclass(frozen=True)
+class ShownTask:
+    """A task whose kernel is shown.
+
+    Attributes:
+        payload: The task as a payload.
+        text: The task as MLIR, its op tagged.
+        task: The task.
+        family: Family that covers it.
+        device: What the kernel is for.
+        script: A script of the user's own, or a folder's; empty for the family's.
+    """
+
+    payload: Payload
+    text: str
+    task: Task
+    family: GpuFamily
+    device: Device
+    script: str = ""
+
+    @property
+    def space(self) -> Space:
+        """What may be chosen."""
+        return self.family.space(self.task, self.device)
+
+    def config(self, knobs: str | None) -> Config:
+        """The default config with knobs set as ``name=value,...``.
+
+        Raises:
+            SpaceError: A knob or value is not of the space, or a constraint is broken.
+        """
+        config = dict(self.family.default(self.task, self.device))
+        if not knobs:
+            return config
+        config |= read_knobs(knobs, self.space)
+        self.space.check(config)
+        if broken := self.space.broken_constraint(config):
+            raise SpaceError(f"{broken}; got {one_line(knobs)[:200]}")
+        return config
+
+    def script_of(self, knobs: str | None) -> str:
+        """The transform script of a config, or the one that is given.
+
+        Raises:
+            PayloadError: Both are.
+        """
+        if self.script and knobs:
+            raise PayloadError("knobs are of a family's script, a script of its own is shown; leave out --config")
+        return self.script or self.family.build(self.task, self.config(knobs), self.device)
+
+    def show(self, stage: str, knobs: str | None, worker: Worker) -> str:
+        """A stage.
+
+        Raises:
+            CompileError: The compiler refused the kernel before that stage.
+            MachineError: A tool is missing.
+            PayloadError: The device has no such stage, or the worker failed over it.
+        """
+        if stage == "payload":
+            return self.text
+        if stage == "space":
+            return self.describe_space()
+        script = self.script_of(knobs)
+        if stage == "schedule":
+            return script
+        if stage in OF_CHIPS and not self.device.chip:
+            raise PayloadError(
+                f"stage {stage} must be of a chip, {self.device.name} has none; give --target nvptx:CHIP"
+            )
+        wanted = "ptx" if stage == "sass" else stage
+        told = worker.call(write_stage, StageJob(KernelSource(self.text, script, self.device), wanted))
+        if isinstance(told, Evaluation):
+            raise PayloadError(f"a script must end, the process that applied it {told.outcome}: {told.diagnostic}")
+        return nvptx.disassemble(told, self.device.chip) if stage == "sass" else told
+
+    def describe_space(self) -> str:
+        """The space, as a table and sentences."""
+        space, default = self.space, self.family.default(self.task, self.device)
+        rows = [("knob", "default", "values")]
+        rows += [(knob.name, str(default[knob.name]), spelled(knob.values)) for knob in space.knobs]
+        head = f"{self.task.tag} by {self.family.name} for {self.device.name}: {counted(space)}"
+        return "\n".join([head, *table(rows), *(f"constraint: {each.sentence}" for each in space.constraints)])
+
+
+@dataclass(frozen=True)
+class StageJob:
+    """What a worker is asked of a script.
+
+    Attributes:
+        source: Task and script.
+        stage: ``scheduled``, ``spirv`` or ``ptx``.
+    """
+
+    source: KernelSource
+    stage: str
+
+
+def write_stage(job: StageJob) -> str:
+    """A stage of a kernel, in a worker.
+
+    Raises:
+        CompileError: It is refused before.
+    """
+    kernel = make_kernel(job.source)
+    if job.stage == "scheduled":
+        return kernel.text
+    return spirv.spirv_text(kernel) if job.stage == "spirv" else nvptx.ptx_text(kernel, job.source.device.chip)
+
+
+def show_stage(source: str, target: str, stage: str, *, task: str | None, config: str | None, script: str) -> str:
+    """A stage of a payload's kernel.
+
+    Args:
+        source: A payload's spec, or a folder that `tune --target` wrote.
+        target: Device; empty for the folder's.
+        stage: One of `STAGES`.
+        task: Tag of the task, where there are several.
+        config: Knobs as ``name=value,...``.
+        script: A transform script of the user's own; empty for the family's, or the folder's.
+
+    Raises:
+        PayloadError: The payload, stage or task is unknown.
+        CompileError: The compiler refused the kernel before that stage.
+    """
+    if stage not in STAGES:
+        hint = did_you_mean(stage, STAGES)
+        raise PayloadError(
+            f"stage of a kernel must be one of {', '.join(STAGES)}; got {stage!r}{'; ' * bool(hint)}{hint}"
+        )
+    folder = Path(source) if is_kernel_folder(Path(source)) else None
+    found = read_folder(folder) if folder is not None else None
+    payload = found.payload if found is not None else open_payload(source)
+    device = find_device(target) if target or found is None else found.device
+    check_types(payload)
+    units = units_of(payload, verified=False)
+    if stage == "tasks":
+        return "\n".join(list_tasks(units))
+    number = chosen_unit(units, task)
+    unit = units.payloads[number]
+    if folder is not None and not script and not config:
+        script = read_limited((folder / slug(unit.name) if units.several else folder) / SCHEDULE).decode(
+            errors="replace"
+        )
+    text, own, family = only_task(unit)
+    with Worker() as worker:
+        return ShownTask(unit, text, own, family, device, script).show(stage, config, worker)
+
+
+def show_difference(source: str, target: str, stage: str, sides: tuple[str, str], task: str | None) -> str:
+    """What differs between two stages, or two configs at a stage, as a unified diff; arguments as of `show_stage`."""
+    if all(side in STAGES for side in sides):
+        texts = [show_stage(source, target, side, task=task, config=None, script="") for side in sides]
+    else:
+        knobs = [None if side == DEFAULT else side for side in sides]
+        texts = [show_stage(source, target, stage, task=task, config=each, script="") for each in knobs]
+    before, after = (text.splitlines() for text in texts)
+    return "\n".join(unified_diff(before, after, *sides, n=3, lineterm="")) or f"{sides[0]} and {sides[1]} are the same"
+
+
+def list_tasks(units: Units) -> list[str]:
+    """A line a task, and one for each that no kernel is written for."""
+    lines = []
+    for number, unit in enumerate(units.payloads):
+        _, task, family = only_task(unit)
+        lines.append(f"{units.tags[number] if units.several else task.tag}  {unit.name}  {family.name}")
+    return [*lines, *(f"no kernel: {name}" for name in units.without)]
+
+
+def chosen_unit(units: Units, tag: str | None) -> int:
+    """Number of the task with a tag; without one, of the only task there is.
+
+    Raises:
+        PayloadError: There is none, or there are several.
+    """
+    tags = units.tags if units.several else (only_task(units.payloads[0])[1].tag,)
+    found = [number for number, each in enumerate(tags) if tag in (None, each)]
+    if len(found) != 1:
+        got = f"got {tag!r}" if tag is not None else "a kernel is of one task"
+        raise PayloadError(f"--task must be one of {', '.join(tags)}; {got}")
+    return found[0]
