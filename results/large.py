@@ -5,6 +5,7 @@ A decoder of wide layers with random weights is written as an ONNX file, its wei
 command and of all its processes is looked at every second. Needs the extra `import`.
 """
 
+import shutil
 import subprocess
 import sys
 import time
@@ -119,14 +120,15 @@ def write(path: Path, layers: int, width: int, words: int) -> None:
 def measure(layers: Layers = LAYERS) -> None:
     """Record each command; the model is written where it is not there."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    path, place, bundle = (FOLDER / f"{MODEL}{layers}{end}" for end in (".onnx", "", ".bundle"))
+    path, place, bundle, store = (FOLDER / f"{MODEL}{layers}{end}" for end in (".onnx", "", ".bundle", ".journal"))
+    store.unlink(missing_ok=True)
+    shutil.rmtree(bundle, ignore_errors=True)
     if not path.is_file():
         write(path, layers, WIDTH, WORDS)
     found: dict[str, Any] = {"bytes": path.with_suffix(".bin").stat().st_size, "layers": layers, "commands": {}}
-    store = FOLDER / f"{MODEL}{layers}.journal"
     for command in (
         ["import", str(path), "-o", str(place)],
-        ["tune", str(place), "--trials", "20", "--store", str(store), "--bundle", str(bundle), "--anew"],
+        ["tune", str(place), "--trials", "20", "--store", str(store), "--bundle", str(bundle)],
         ["replay", str(bundle)],
     ):
         found["commands"][command[0]] = watched([PROGRAM, *command])
