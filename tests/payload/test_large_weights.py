@@ -7,7 +7,6 @@ import subprocess
 import numpy as np
 import onnx
 import pytest
-from autotune.tuning.default_program import default_candidate
 from bundle_support import no_care
 from model_zoo import mlp, numpy_helper
 
@@ -18,6 +17,7 @@ from autotune.core.evaluator import Job
 from autotune.core.host.machine import this_machine
 from autotune.core.host.tensor_file import TensorEntry, TensorInFile, is_mapped, map_entries, map_tensors, read_header
 from autotune.core.plugs.imported import DESCRIPTION, ORACLE, TEXT, WEIGHTS
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.bench.testbench import Testbench
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.imports import import_once
