@@ -16,7 +16,7 @@ from blocks import Block, Only, keep, load, read, table
 from autotune.contrib.gpu import nvptx
 from autotune.contrib.gpu.device import CHIPS, VULKAN, nvidia
 from autotune.contrib.gpu.examine import Examined, KernelCall
-from autotune.contrib.gpu.tune import Examiner, Workshop, only_task
+from autotune.contrib.gpu.tune import Examiner, KernelWorkshop, only_task
 from autotune.contrib.gpu.vulkan import find_lavapipe
 from autotune.tuning.samplers.search import Search
 from autotune.worker.loading.reading import open_payload
@@ -64,7 +64,7 @@ def measure(only: Only = "") -> None:
     """Make, verify and assemble every kernel whose name contains `only`, and judge the large product by the model."""
     driver = find_lavapipe()
     with Worker() as worker:
-        workshop = Workshop(VULKAN, worker, driver)
+        workshop = KernelWorkshop(VULKAN, worker, driver)
         for kind, specs in CORPUS.items():
             for spec in specs:
                 if only in spec:
@@ -83,7 +83,7 @@ def versions() -> dict[str, str]:
     return {"mesa": mesa, "ptxas": nvptx.version_of(ptxas)}
 
 
-def examine(spec: str, workshop: Workshop) -> dict[str, Any]:
+def examine(spec: str, workshop: KernelWorkshop) -> dict[str, Any]:
     """What became of a payload's kernels: the default one, assembled for every chip, and drawn ones."""
     payload = open_payload(spec)
     text, task, family = only_task(payload)
@@ -115,7 +115,10 @@ def judge(chip: str, worker: Worker) -> dict[str, Any]:
     payload = open_payload(LARGE)
     text, task, family = only_task(payload)
     device = nvidia(chip)
-    examiner, config = Examiner(Workshop(device, worker, None), KernelCall(payload), text), family.default(task, device)
+    examiner, config = (
+        Examiner(KernelWorkshop(device, worker, None), KernelCall(payload), text),
+        family.default(task, device),
+    )
     found = examiner.examine(family.build(task, config, device))
     assert found.estimate is not None
     assert found.assembled is not None

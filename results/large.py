@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Annotated, Any
@@ -19,7 +20,6 @@ import numpy as np
 import psutil
 import typer
 from blocks import Block, keep, read, table
-from onnx import TensorProto, helper, numpy_helper
 
 PROGRAM = str(Path(sys.executable).with_name("autotune"))
 NAME, FOLDER, MODEL = "large", Path(__file__).resolve().parent.parent / "build" / "large", "decoder"
@@ -31,6 +31,11 @@ MOST_BYTES = 16e9
 HEAD = ("command", "weights", "memory of its own", "with what it maps of files", "within 16 GB", "seconds")
 
 Layers = Annotated[int, typer.Option(help="Layers of the model, 805 MB each.")]
+
+
+def onnx() -> Any:  # noqa: ANN401 - a module
+    """The package, which rendering does without."""
+    return import_module("onnx")
 
 
 @dataclass
@@ -50,24 +55,24 @@ class Decoder:
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:  # noqa: ANN401 - whatever ONNX has
         """Name of an op's only result."""
-        self.nodes.append(helper.make_node(kind, inputs, [f"t{len(self.nodes)}"], **attributes))
+        self.nodes.append(onnx().helper.make_node(kind, inputs, [f"t{len(self.nodes)}"], **attributes))
         return f"t{len(self.nodes) - 1}"
 
     def constant(self, value: Any) -> str:  # noqa: ANN401 - whatever NumPy takes
         """Name of a tensor in the graph."""
-        self.tensors.append(numpy_helper.from_array(np.asarray(value), f"c{len(self.tensors)}"))
+        self.tensors.append(onnx().numpy_helper.from_array(np.asarray(value), f"c{len(self.tensors)}"))
         return f"c{len(self.tensors) - 1}"
 
     def weight(self, *shape: int) -> str:
         """Name of a random tensor in the file of weights."""
-        tensor = TensorProto(name=f"c{len(self.tensors)}", data_type=TensorProto.FLOAT, dims=shape)
+        tensor = onnx().TensorProto(name=f"c{len(self.tensors)}", data_type=onnx().TensorProto.FLOAT, dims=shape)
         self.file.write(bytes(-self.file.tell() % PAGE))
         left, start = int(np.prod(shape)), self.file.tell()
         while left:
             count = min(left, PIECE)
             self.file.write((0.04 * self.rng.random(count, dtype=np.float32) - 0.02).astype(np.float32).data)
             left -= count
-        tensor.data_location = TensorProto.EXTERNAL
+        tensor.data_location = onnx().TensorProto.EXTERNAL
         for key, value in {"location": self.name, "offset": start, "length": self.file.tell() - start}.items():
             tensor.external_data.add(key=key, value=str(value))
         self.tensors.append(tensor)
@@ -106,14 +111,14 @@ def write(path: Path, layers: int, width: int, words: int) -> None:
         for _ in range(layers):
             x = decoder.layer(x, width)
         y = decoder.op("MatMul", decoder.norm(x, width), decoder.weight(width, words))
-    graph = helper.make_graph(
+    graph = onnx().helper.make_graph(
         decoder.nodes,
         "decoder",
-        [helper.make_tensor_value_info("ids", TensorProto.INT64, [TOKENS])],
-        [helper.make_tensor_value_info(y, TensorProto.FLOAT, [TOKENS, words])],
+        [onnx().helper.make_tensor_value_info("ids", onnx().TensorProto.INT64, [TOKENS])],
+        [onnx().helper.make_tensor_value_info(y, onnx().TensorProto.FLOAT, [TOKENS, words])],
         decoder.tensors,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    model = onnx().helper.make_model(graph, opset_imports=[onnx().helper.make_opsetid("", 20)], ir_version=10)
     path.write_bytes(model.SerializeToString())
 
 
@@ -140,7 +145,7 @@ def watched(command: list[str]) -> dict[str, float]:
     """Most memory of a command and its processes, and the seconds that it took.
 
     Raises:
-        CalledProcessError: It fails; a `replay` whose times are too noisy to be compared does not.
+        CalledProcessError: The command fails; a `replay` whose times are too noisy to be compared does not.
     """
     begun, own, whole = time.perf_counter(), 0, 0
     with TemporaryFile("w+") as said, subprocess.Popen(command, stdout=said) as process:

@@ -9,6 +9,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.plugs.rewrites import MASKED_ENDS, NeededRewrite
 from autotune.core.scripts import marks
 from autotune.core.space import Config, Knob
+from autotune.core.task import Task
 from schedules import moves
 from schedules.moves import Script
 
@@ -41,3 +42,13 @@ def mark_ends(script: Script, config: Config, function: str = "") -> None:
 def needed_for(config: Config) -> tuple[NeededRewrite, ...]:
     """The rewrite that masks ends, where a config asks for it."""
     return (MASKED_ENDS,) if is_masked(config) else ()
+
+
+def seen_by(task: Task, machine: Machine) -> Machine:
+    """The machine as a contraction meets it: by its element type; in a loop of the payload, without masks.
+
+    What a loop carries is read and written by parts there. Upstream's bufferization refuses masked parts of it
+    ("cannot avoid RaW conflict"), as in a recurrent network.
+    """
+    held = machine.holding(task.dtype)
+    return held.without_masks() if task.count > task.occurrences else held

@@ -16,7 +16,7 @@ from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from schedules import moves
 from schedules.blocking import DIMS, Loop
-from schedules.ends import mark_ends, needed_for
+from schedules.ends import mark_ends, needed_for, seen_by
 from schedules.features import group_features
 from schedules.functions import function_defaults, function_knobs
 from schedules.fused_model import default_config
@@ -58,22 +58,22 @@ class Fused(Family):
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Blocks of rows and columns, vectors, and the knobs of each contraction."""
-        space = fused_space(shape_of(task), machine.holding(task.dtype))
+        space = fused_space(shape_of(task), seen_by(task, machine))
         return replace(space, knobs=(*space.knobs, *function_knobs(task)))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """Fused, with blocks that stay in the caches."""
         shape = shape_of(task)
-        machine = machine.holding(task.dtype)
+        machine = seen_by(task, machine)
         return {**default_config(shape, fused_space(shape, machine), machine), **function_defaults(task)}
 
     def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
         """Numbers that decide how fast a config is."""
-        return group_features(shape_of(task), config, machine.holding(task.dtype))
+        return group_features(shape_of(task), config, seen_by(task, machine))
 
     def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
         """Cycles of the contractions of a call, from those of a multiply-add in the hot loop; 0 where it has none."""
-        return group_cycles(shape_of(task), config, machine.holding(task.dtype), in_l1)
+        return group_cycles(shape_of(task), config, seen_by(task, machine), in_l1)
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Panels as wide as the register tile, if the config wants them made beforehand; blocks, if it goes online."""
@@ -97,7 +97,7 @@ class Fused(Family):
         space.check(config)
         kind = OnlineWriter if online_columns(config) else FusedWriter
         shape = piece_of_group(shape_of(task), config)
-        writer = kind(Script(space.knobs, config), task.ops, shape, config, machine.holding(task.dtype))
+        writer = kind(Script(space.knobs, config), task.ops, shape, config, seen_by(task, machine))
         mark_ends(writer.script, config)
         writer.write()
         return writer.script.text

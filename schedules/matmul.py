@@ -16,7 +16,7 @@ from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from schedules import moves, packing
 from schedules.blocking import DIMS, Loop, Piece, Region, register_loops
-from schedules.ends import mark_ends, needed_for
+from schedules.ends import mark_ends, needed_for, seen_by
 from schedules.features import contraction_features
 from schedules.matmul_model import default_config
 from schedules.matmul_space import columns_of, contraction_of, cut_all, matmul_space
@@ -44,19 +44,19 @@ class Matmul(Family):
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Knobs whose values make sense for these sizes, and the constraints between them."""
-        return matmul_space(contraction_of(task), machine.holding(task.dtype))
+        return matmul_space(contraction_of(task), seen_by(task, machine))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """The config an analytic model of registers and caches prefers."""
-        return default_config(contraction_of(task), self.space(task, machine), machine.holding(task.dtype))
+        return default_config(contraction_of(task), self.space(task, machine), seen_by(task, machine))
 
     def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
         """Numbers that decide how fast a config is."""
-        return contraction_features(contraction_of(task), config, machine.holding(task.dtype))
+        return contraction_features(contraction_of(task), config, seen_by(task, machine))
 
     def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
         """Cycles of a call, from those of a multiply-add in the hot loop."""
-        return contraction_cycles(contraction_of(task), config, machine.holding(task.dtype), in_l1)
+        return contraction_cycles(contraction_of(task), config, seen_by(task, machine), in_l1)
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Cut ``%op`` into regions, and tile, pack and vectorize each."""

@@ -96,6 +96,23 @@ PACKED = tensor_payload(
 )
 
 
+def product_of_bytes(m, n, k):
+    kinds = f"tensor<{m}x{k}xi8>, tensor<{k}x{n}xi8>"
+    return tensor_payload(
+        "product",
+        [
+            Argument("a", "input", (m, k), "i8"),
+            Argument("b", "weight", (k, n), "i8"),
+            Argument("c", "output", (m, n), "i32"),
+        ],
+        f"""%zero = arith.constant 0 : i32
+    %empty = tensor.empty() : tensor<{m}x{n}xi32>
+    %zeros = linalg.fill ins(%zero : i32) outs(%empty : tensor<{m}x{n}xi32>) -> tensor<{m}x{n}xi32>
+    %result = linalg.matmul ins(%a, %b : {kinds}) outs(%zeros : tensor<{m}x{n}xi32>) -> tensor<{m}x{n}xi32>""",
+        reduction=k,
+    )
+
+
 def product_of(payload, arrays, *, a="mk", b="kn"):
     """What a `contraction_payload` should write, in float64."""
     left, right = arrays["a"].astype(np.float64), arrays["b"].astype(np.float64)

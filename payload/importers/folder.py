@@ -54,7 +54,7 @@ def write_folder(
         inputs: Inputs of each of `SEEDS`, by name.
         results: What the framework computes of them, in the order of the model's results.
         keep: Writes the model in its own format, whole, to a path, for its own runtime to be compared with.
-        lying: Where weights lie in files of the user's, by name: those of a large model stay there.
+        lying: Positions of weights in files of the user's, by name: those of a large model stay there.
         source: The model's file: the folder of a large model refers to it, and holds no copy.
     """
     is_large = sum(array.nbytes for array in weights.values()) > MOST_COPIED

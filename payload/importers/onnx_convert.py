@@ -122,7 +122,7 @@ class ReadModel:
     Attributes:
         model: The model, in standard ops; weights are inputs of its graph.
         weights: Values of the weights, by name.
-        lying: Where those lie that are in files beside the model's own.
+        lying: Positions of those that are in files beside the model's own.
     """
 
     model: "ModelProto"

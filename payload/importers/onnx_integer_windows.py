@@ -24,7 +24,7 @@ class Image:
 
     Attributes:
         name: Name of it.
-        shape: Its sizes, (n, h, w, c).
+        shape: Sizes of the image, (n, h, w, c).
     """
 
     name: str

@@ -56,9 +56,9 @@ class FixedWeight:
     """A weight that is held in whole numbers.
 
     Attributes:
-        whole: Its numbers less their zero points, as int64.
+        whole: Numbers less their zero points, as int64.
         scale: One step, or one for each index of an axis.
-        axis: That axis.
+        axis: Axis of the scales.
     """
 
     whole: Array
@@ -89,7 +89,7 @@ class Ending:
         high: Largest one.
         scale: One step of what it is quantised to; `None` if it stays real.
         zero: Zero point of that, of the signed bytes.
-        shift: As of `Bytes`.
+        shift: Number that is added, as of `Bytes`.
         nodes: The nodes that are so computed with the product.
     """
 

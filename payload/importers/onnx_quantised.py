@@ -73,7 +73,7 @@ class IntegerWriter:
 
     Attributes:
         model: Model that is written, in place.
-        weights: Its weights, by name.
+        weights: Weights of the model, by name.
         facts: What is known of its tensors as they are in the file.
         known: Values of what depends on no input.
         readers: Nodes that read each tensor; of the model's results `None` besides.

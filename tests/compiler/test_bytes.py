@@ -5,32 +5,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from precision_support import computed
-from tuning_support import tensor_payload
+from tuning_support import product_of_bytes
 
 from autotune.compiler.tasks.partition import partition
-from autotune.core.payload import Argument
 from autotune.registry import families_for, load_family
 from schedules.narrow import NARROW_BYTES
 
 SIZES, COLUMNS = st.integers(1, 70), st.integers(2, 70)
 LEAST = -128
-
-
-def product_of_bytes(m, n, k):
-    kinds = f"tensor<{m}x{k}xi8>, tensor<{k}x{n}xi8>"
-    return tensor_payload(
-        "product",
-        [
-            Argument("a", "input", (m, k), "i8"),
-            Argument("b", "weight", (k, n), "i8"),
-            Argument("c", "output", (m, n), "i32"),
-        ],
-        f"""%zero = arith.constant 0 : i32
-    %empty = tensor.empty() : tensor<{m}x{n}xi32>
-    %zeros = linalg.fill ins(%zero : i32) outs(%empty : tensor<{m}x{n}xi32>) -> tensor<{m}x{n}xi32>
-    %result = linalg.matmul ins(%a, %b : {kinds}) outs(%zeros : tensor<{m}x{n}xi32>) -> tensor<{m}x{n}xi32>""",
-        reduction=k,
-    )
 
 
 def assert_exact(family, a, b, **config):

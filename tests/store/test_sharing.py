@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 from listener_support import Recorder
-from tuning_support import contraction_payload, tensor, tensor_payload
+from tuning_support import contraction_payload, product_of_bytes, tensor, tensor_payload
 
 from autotune.bundles.reproduce import find_task, reproduce
 from autotune.compiler.tasks.partition import partition
@@ -180,7 +180,8 @@ def tasks_of_all_kinds():
     """Some tasks of every family."""
     tasks = [TASK, *partition(contraction_payload(96, 160, 128, role_b="weight")).tasks]
     in_blocks = load_payload("qmatmul,n=64,k=256")
-    for payload in (window_payload(), turned_payload(), strided_payload(), in_blocks):
+    whole_numbers = product_of_bytes(160, 256, 128)
+    for payload in (window_payload(), turned_payload(), strided_payload(), in_blocks, whole_numbers):
         tasks += partition(payload).tasks
     return [*tasks, *(find_task(spec, tag) for spec, tag in whole_tasks())]
 

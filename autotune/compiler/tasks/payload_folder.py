@@ -41,7 +41,7 @@ class WeightFile:
 
     Attributes:
         path: The file.
-        tensors: Where the weights lie in it, by name; empty for a safetensors file.
+        tensors: Positions of the weights in it, by name; empty for a safetensors file.
     """
 
     path: Path
@@ -52,7 +52,7 @@ class WeightFile:
 
         Raises:
             OSError: The file cannot be read.
-            ValueError: It holds no tensors, or is cut off.
+            ValueError: The file holds no tensors, or is cut off.
         """
         return self.tensors or read_header(self.path)
 

@@ -65,7 +65,7 @@ class Against:
     Attributes:
         payload: Name of the payload.
         library: Name of the library.
-        version: Its version.
+        version: Version of the library.
         seconds: Seconds of a call of our program.
         library_seconds: Seconds of a call of the library.
         ratio: How many times as long ours takes; paired samples.
@@ -155,7 +155,7 @@ def causes_in(task: Scheduled, share: float, machine: Machine, worker: Worker, s
 
     Args:
         task: The task, as it is compiled.
-        share: Its share of the time of the whole.
+        share: Part of the time of the whole.
         machine: The host.
         worker: Process of our programs.
         seed: Seed of the input data.

@@ -21,7 +21,7 @@ class ScheduledProgram:
 
     Attributes:
         payload: The payload.
-        tasks: Its tasks, each with its family and config.
+        tasks: Tasks of the payload, each with its family and config.
         text: The module with tagged tasks.
         machine: The host.
     """

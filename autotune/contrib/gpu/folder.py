@@ -16,7 +16,7 @@ from autotune.contrib.gpu.device import Device, find_device
 from autotune.contrib.gpu.examine import KernelCall, check_payload
 from autotune.contrib.gpu.files import BINARY, CHOSEN, PAYLOAD, PROGRAM, PTX, SCHEDULE
 from autotune.contrib.gpu.records import kernel_key
-from autotune.contrib.gpu.tune import Examiner, TaskKernel, Workshop, only_task, units_of
+from autotune.contrib.gpu.tune import Examiner, KernelWorkshop, TaskKernel, only_task, units_of
 from autotune.core.errors import BundleError
 from autotune.core.payload import Payload
 from autotune.registry import is_registered
@@ -169,7 +169,7 @@ def read_limited(path: Path) -> bytes:
     return data
 
 
-def replay_folder(found: KernelFolder, workshop: Workshop) -> list[KernelReplay]:
+def replay_folder(found: KernelFolder, workshop: KernelWorkshop) -> list[KernelReplay]:
     """Make the kernels of a folder again from its scripts, verify each, and the whole where there are several.
 
     Raises:
@@ -193,7 +193,7 @@ def replay_folder(found: KernelFolder, workshop: Workshop) -> list[KernelReplay]
     return replays
 
 
-def make_again(payload: Payload, folder: Path, workshop: Workshop) -> TaskKernel:
+def make_again(payload: Payload, folder: Path, workshop: KernelWorkshop) -> TaskKernel:
     """The kernel of a task's folder, made of its script.
 
     Raises:

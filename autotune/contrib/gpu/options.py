@@ -82,7 +82,7 @@ def tune_kernels(
         as_json: Print JSON.
         verified: Run kernels, and compare what they compute; without it the model alone judges.
     """
-    from autotune.contrib.gpu.tune import Workshop, tune_kernel, units_of
+    from autotune.contrib.gpu.tune import KernelWorkshop, tune_kernel, units_of
     from autotune.contrib.gpu.vulkan import find_lavapipe
     from autotune.core.progress import ProgressLine
     from autotune.store.store import Store
@@ -97,7 +97,7 @@ def tune_kernels(
             trials, several = max(1, options.trials // len(units.payloads)), units.several
             kernels = []
             with Worker(options.timeout) as worker:
-                workshop = Workshop(device, worker, driver, opened)
+                workshop = KernelWorkshop(device, worker, driver, opened)
                 for unit in units.payloads:
                     place = whole / slug(unit.name) if several else whole
                     with ProgressLine(unit.name) as line:
@@ -346,7 +346,7 @@ def regress_kernels(arguments: Arguments) -> None:
 def replayed(folder: Path) -> "list[KernelReplay]":
     """What becomes of the kernels of a folder."""
     from autotune.contrib.gpu.folder import read_folder, replay_folder
-    from autotune.contrib.gpu.tune import Workshop
+    from autotune.contrib.gpu.tune import KernelWorkshop
     from autotune.contrib.gpu.vulkan import find_lavapipe
     from autotune.core.progress import ProgressLine
     from autotune.worker.isolation.limits import MODEL_SECONDS
@@ -354,7 +354,7 @@ def replayed(folder: Path) -> "list[KernelReplay]":
 
     found = read_folder(folder)
     with ProgressLine(str(folder)), Worker(MODEL_SECONDS) as worker:
-        return replay_folder(found, Workshop(found.device, worker, find_lavapipe()))
+        return replay_folder(found, KernelWorkshop(found.device, worker, find_lavapipe()))
 
 
 def tell_replays(replays: "list[KernelReplay]", sentences: list[str], *, as_json: bool) -> None:

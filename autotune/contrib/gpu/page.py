@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.contrib.gpu.files import PROGRAM, SCHEDULE, STORE, home_of, is_kernel_folder
 from autotune.contrib.gpu.folder import KernelFolder, read_folder, read_json, read_limited
-from autotune.contrib.gpu.records import KernelRecord, KernelSweep, kernel_sweeps, outcomes_of
+from autotune.contrib.gpu.records import GpuRecord, KernelSweep, kernel_sweeps, outcomes_of
 from autotune.contrib.gpu.tune import units_of
 from autotune.core.errors import StoreError
 from autotune.core.space import Config
@@ -80,7 +80,7 @@ def over_default(sweep: KernelSweep) -> float | None:
     return default.cycles / best.cycles
 
 
-def changed(sweep: KernelSweep, record: KernelRecord) -> Config:
+def changed(sweep: KernelSweep, record: GpuRecord) -> Config:
     """Knobs of a record that are not as by default."""
     return {name: value for name, value in record.config.items() if sweep.facts.default.get(name) != value}
 

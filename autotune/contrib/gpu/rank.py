@@ -9,8 +9,8 @@ from autotune.contrib.gpu.examine import KernelCall
 from autotune.contrib.gpu.families import GpuFamily, families_of
 from autotune.contrib.gpu.files import CHOSEN, SCHEDULE
 from autotune.contrib.gpu.folder import read_json, read_limited
-from autotune.contrib.gpu.records import KernelRecord, kernel_key
-from autotune.contrib.gpu.tune import Examiner, Units, Workshop, only_task
+from autotune.contrib.gpu.records import GpuRecord, kernel_key
+from autotune.contrib.gpu.tune import Examiner, KernelWorkshop, Units, only_task
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.store.places import slug
@@ -30,14 +30,14 @@ class RankedKernel:
 
     task: str
     name: str
-    record: KernelRecord
+    record: GpuRecord
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
         return {"task": self.task, "name": self.name, **asdict(self.record)}
 
 
-def rank_kernels(units: Units, folder: Path, workshop: Workshop) -> Iterator[RankedKernel]:
+def rank_kernels(units: Units, folder: Path, workshop: KernelWorkshop) -> Iterator[RankedKernel]:
     """The default of each family that covers a task, and what was found for it before, one after the other.
 
     Args:
@@ -69,6 +69,6 @@ def rank_kernels(units: Units, folder: Path, workshop: Workshop) -> Iterator[Ran
             yield RankedKernel(unit.name, FOUND, trial.record)
 
 
-def key_of(script: str, payload: Payload, workshop: Workshop, family: GpuFamily, task: Task, text: str) -> str:
+def key_of(script: str, payload: Payload, workshop: KernelWorkshop, family: GpuFamily, task: Task, text: str) -> str:
     """Identity of a kernel."""
     return kernel_key(text, script, workshop.facts(payload, task, family), 0)

@@ -56,7 +56,7 @@ def compare_kernels(arguments: Arguments) -> None:
     from autotune.cli.reading import read_payloads
     from autotune.contrib.gpu.device import find_device
     from autotune.contrib.gpu.rank import rank_kernels
-    from autotune.contrib.gpu.tune import Workshop, units_of
+    from autotune.contrib.gpu.tune import KernelWorkshop, units_of
     from autotune.contrib.gpu.vulkan import find_lavapipe
     from autotune.core.progress import ProgressLine
     from autotune.worker.isolation.limits import MODEL_SECONDS
@@ -69,7 +69,7 @@ def compare_kernels(arguments: Arguments) -> None:
         (payload,) = read_payloads([arguments["payload"]], line)
         folder = arguments["bundle"] or home_of(device.name) / slug(payload.name)
         with Worker(MODEL_SECONDS) as worker:
-            ranked = list(rank_kernels(units_of(payload), folder, Workshop(device, worker, driver)))
+            ranked = list(rank_kernels(units_of(payload), folder, KernelWorkshop(device, worker, driver)))
     if arguments["as_json"]:
         typer.echo(json.dumps([{**each.to_json(), "measured": False} for each in ranked]))
     else:

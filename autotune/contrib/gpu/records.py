@@ -29,7 +29,7 @@ from autotune.store.sweep import TRIAL, distributions
 
 
 @dataclass(frozen=True)
-class KernelRecord:
+class GpuRecord:
     """What became of a candidate.
 
     Attributes:
@@ -80,7 +80,7 @@ class SweepFacts:
     default: dict[KnobName, KnobValue] = field(default_factory=dict)
 
 
-RECORD, FACTS = TypeAdapter(KernelRecord), TypeAdapter(SweepFacts)
+RECORD, FACTS = TypeAdapter(GpuRecord), TypeAdapter(SweepFacts)
 
 
 def kernel_key(text: str, script: str, facts: SweepFacts, seed: int) -> str:
@@ -108,7 +108,7 @@ class KernelSweep:
     """
 
     def __init__(self, log: Log, facts: SweepFacts, where: str) -> None:
-        self.facts, self.records, self.where = facts, dict[str, KernelRecord](), where
+        self.facts, self.records, self.where = facts, dict[str, GpuRecord](), where
         self._log = log
         self.refresh()
 
@@ -124,7 +124,7 @@ class KernelSweep:
             record = checked(RECORD, entry.value, f"{self.where}: {self._log.name} {entry.number}")
             self.records[record.key] = record
 
-    def add(self, record: KernelRecord, space: Space) -> None:
+    def add(self, record: GpuRecord, space: Space) -> None:
         """Record a candidate, in one write.
 
         Args:
@@ -153,13 +153,13 @@ class KernelSweep:
         self.refresh()
 
     @property
-    def best(self) -> KernelRecord | None:
+    def best(self) -> GpuRecord | None:
         """The right one that the model likes best; `None` where none is right."""
         right = [record for record in self.records.values() if record.cycles is not None]
         return min(right, key=lambda record: record.cycles or 0.0, default=None)
 
     @property
-    def default(self) -> KernelRecord | None:
+    def default(self) -> GpuRecord | None:
         """The record of the default config; `None` where it is not there."""
         return next((record for record in self.records.values() if record.config == self.facts.default), None)
 
@@ -201,7 +201,7 @@ def checked(adapter: TypeAdapter[Any], told: object, where: str) -> Any:  # noqa
     """What a store holds, once it is checked.
 
     Raises:
-        StoreError: It is not as it was written.
+        StoreError: The record is not as it was written.
     """
     try:
         return adapter.validate_python(told)
@@ -215,6 +215,6 @@ def finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def outcomes_of(records: Sequence[KernelRecord]) -> Mapping[str, int]:
+def outcomes_of(records: Sequence[GpuRecord]) -> Mapping[str, int]:
     """Number of candidates by outcome."""
     return {outcome: sum(each.outcome == outcome for each in records) for outcome in {r.outcome: 0 for r in records}}

@@ -130,7 +130,7 @@ def write_stage(job: StageJob) -> str:
     """A stage of a kernel, in a worker.
 
     Raises:
-        CompileError: It is refused before.
+        CompileError: A stage before is refused.
     """
     kernel = make_kernel(job.source)
     if job.stage == "scheduled":

@@ -25,7 +25,7 @@ from autotune.contrib.gpu.families import GpuFamily, covering, names
 from autotune.contrib.gpu.host import HostSource
 from autotune.contrib.gpu.kernel import KernelSource
 from autotune.contrib.gpu.model import VERSION
-from autotune.contrib.gpu.records import KernelRecord, SweepFacts, finite, kernel_key, open_sweep
+from autotune.contrib.gpu.records import GpuRecord, SweepFacts, finite, kernel_key, open_sweep
 from autotune.contrib.gpu.vulkan import Lavapipe
 from autotune.contrib.gpu.whole import Whole, WrittenKernel, assemble
 from autotune.core.errors import PayloadError
@@ -53,7 +53,7 @@ class KernelTrial:
     """
 
     script: str
-    record: KernelRecord
+    record: GpuRecord
     examined: Examined | None = None
 
 
@@ -119,7 +119,7 @@ class TaskKernel:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class KernelWorkshop:
     """What makes kernels, and what judges them.
 
     Attributes:
@@ -158,7 +158,9 @@ def versions_of(device: Device, driver: Lavapipe | None) -> dict[str, str]:
     }
 
 
-def tune_kernel(payload: Payload, options: TuneOptions, workshop: Workshop, listener: Listener = SILENT) -> TaskKernel:
+def tune_kernel(
+    payload: Payload, options: TuneOptions, workshop: KernelWorkshop, listener: Listener = SILENT
+) -> TaskKernel:
     """Search a kernel for a payload of one task.
 
     Args:
@@ -202,7 +204,7 @@ class Examiner:
         text: The task as MLIR.
     """
 
-    workshop: Workshop
+    workshop: KernelWorkshop
     call: KernelCall
     text: str
 
@@ -237,7 +239,7 @@ class Examiner:
         modelled, assembled = examined.estimate, examined.assembled
         return KernelTrial(
             script,
-            KernelRecord(
+            GpuRecord(
                 key,
                 dict(config),
                 examined.outcome,
@@ -287,7 +289,7 @@ class Units:
         rest = f"; no kernel is written for {', '.join(self.without)}" if self.without else ", of which one is wrong"
         return f"{len(self.payloads)} tasks were verified alone, the whole was not assembled{rest}"
 
-    def assembled(self, tuned: Sequence[TaskKernel], workshop: Workshop) -> Whole | None:
+    def assembled(self, tuned: Sequence[TaskKernel], workshop: KernelWorkshop) -> Whole | None:
         """The whole of its tasks' kernels; `None` where one has none, or nothing is compared.
 
         Args:

@@ -75,7 +75,7 @@ class GGUFFile:
         """A list of texts; empty if there is none.
 
         Raises:
-            UnsupportedError: They are no texts.
+            UnsupportedError: The values are no texts.
         """
         found = self.list_of(key)
         if not all(isinstance(each, str) for each in found):
@@ -86,7 +86,7 @@ class GGUFFile:
         """A list of finite numbers; empty if there is none.
 
         Raises:
-            UnsupportedError: They are no such numbers.
+            UnsupportedError: The values are no such numbers.
         """
         found = self.list_of(key)
         if not all(isinstance(each, (int, float)) and np.isfinite(each) for each in found):

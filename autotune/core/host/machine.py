@@ -55,6 +55,10 @@ class Machine:
         """f32 elements in one vector register."""
         return self.vector_bits // 32
 
+    def without_masks(self) -> "Machine":
+        """The machine as code meets it that masks no part of a vector."""
+        return replace(self, isa="") if self.masks else self
+
     def holding(self, dtype: str) -> "Machine":
         """The machine as code for elements of a type meets it, counted in f32: of f64, registers and caches hold half.
 

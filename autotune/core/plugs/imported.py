@@ -124,7 +124,7 @@ class WeightsElsewhere:
     Attributes:
         path: The file: from the folder, or from the root.
         sha256: Hex hash of all its bytes.
-        tensors: Where the weights lie in it, by name; empty for a safetensors file, which says so itself.
+        tensors: Positions of the weights in it, by name; empty for a safetensors file, which says so itself.
     """
 
     path: str

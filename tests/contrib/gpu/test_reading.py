@@ -9,9 +9,9 @@ from autotune.contrib.gpu import nvptx, vulkan
 from autotune.contrib.gpu.device import VULKAN, nvidia
 from autotune.contrib.gpu.options import describe_nvidia
 from autotune.contrib.gpu.page import changed, over_default, read_sweeps
-from autotune.contrib.gpu.records import KernelRecord
+from autotune.contrib.gpu.records import GpuRecord
 from autotune.contrib.gpu.show import DEFAULT, show_difference, show_stage
-from autotune.contrib.gpu.tune import Workshop, tune_kernel
+from autotune.contrib.gpu.tune import KernelWorkshop, tune_kernel
 from autotune.registry import load_payload
 from autotune.store.store import Store, trials
 from autotune.tuning.options import TuneOptions
@@ -64,11 +64,11 @@ def test_configs_and_stages_are_set_beside_each_other():
 def test_a_search_by_the_model_alone_verifies_nothing_and_goes_on_where_it_was(tmp_path):
     payload, options = load_payload(PRODUCT), TuneOptions(trials=3, sampler="random")
     with Worker() as worker, Store.open(tmp_path / "kernels.journal") as store:
-        workshop = Workshop(nvidia("sm_90"), worker, None, store)
+        workshop = KernelWorkshop(nvidia("sm_90"), worker, None, store)
         first = tune_kernel(payload, options, workshop)
         again = tune_kernel(payload, options, workshop)
         more = tune_kernel(payload, TuneOptions(trials=4, sampler="random"), workshop)
-        other = tune_kernel(payload, options, Workshop(VULKAN, worker, None, store))
+        other = tune_kernel(payload, options, KernelWorkshop(VULKAN, worker, None, store))
     assert [each.recorded for each in (first, again, more, other)] == [0, 3, 3, 0]
     assert [each.record for each in first.tried] == [each.record for each in again.tried]
     assert again.chosen.made.ptx == first.chosen.made.ptx
@@ -101,7 +101,7 @@ def test_sizes_that_cannot_be_verified_are_searched_by_the_model(autotune, tmp_p
 def test_records_of_a_store_are_checked(tmp_path, refused):
     with Store.open(tmp_path / "kernels.journal") as store, Worker() as worker:
         options = TuneOptions(trials=1)
-        tune_kernel(load_payload(PRODUCT), options, Workshop(VULKAN, worker, None, store))
+        tune_kernel(load_payload(PRODUCT), options, KernelWorkshop(VULKAN, worker, None, store))
     path = tmp_path / "kernels.journal"
     recorded = path.read_text()
     spoiled = re.sub(r'("outcome": ?)"ok"', r'\1"fine"', recorded)
@@ -110,7 +110,7 @@ def test_records_of_a_store_are_checked(tmp_path, refused):
     refused("inspect", path, words="kernels of a store must be whole")
     refused("report", path, "-o", tmp_path / "page.html", words="kernels of a store must be whole")
     with pytest.raises(TypeError):
-        KernelRecord()
+        GpuRecord()
 
 
 @needs_lavapipe
