@@ -20,7 +20,7 @@ from autotune.core.space import Knob, Space
 from autotune.core.trial import RIGHT
 from autotune.store.store import Store
 from autotune.tuning.samplers.search import Search
-from autotune.tuning.stages.task_search import TaskSearch
+from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.worker.worker import Worker
 
 pytestmark = pytest.mark.usefixtures("cold_keepers")
@@ -206,9 +206,7 @@ class FaultySearch(TaskSearch):
 def search_all(path, worker):
     """The trials of one sweep over all faults, by fault, and how many were run."""
     with Store.open(path) as store:
-        search = FaultySearch.open(
-            TASK, FaultyFamily(), this_machine(), store, payload="faulty", sampler="grid", seed=0
-        )
+        search = FaultySearch.open(TASK, FaultyFamily(), SearchSetting(this_machine(), store, "faulty", "grid", 0))
         assert isinstance(search.search, Search)
         steps = list(iter(lambda: search.step(worker), None))
     return {trial.config["fault"]: trial for trial, _ in steps}, sum(fresh for _, fresh in steps)
