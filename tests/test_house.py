@@ -275,3 +275,8 @@ def test_tests_mirror_the_rooms():
     assert folders | {"contrib"} == packages | {"payload", "schedules"}
     features = {path.name for path in (ROOT / "autotune" / "contrib").iterdir() if (path / "__init__.py").exists()}
     assert features == {path.name for path in (ROOT / "tests" / "contrib").iterdir() if any(path.glob("test_*.py"))}
+
+
+def test_no_two_files_of_tests_have_one_name():
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -28,7 +28,8 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
         taker = next((option for option in by_value_first if option.takes(arguments)), None)
         if taker is not None:
             check_alone(taker, options, arguments)
-            taker.run(arguments)
+            others = added.keys() - {parameter.name for parameter in taker.parameters}
+            taker.run({name: value for name, value in arguments.items() if name not in others})
         else:
             function(**{name: value for name, value in arguments.items() if name not in added})
 
