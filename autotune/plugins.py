@@ -9,6 +9,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.dialects`` | `Dialect` of payload files |
 | ``autotune.readers`` | function, called ``dialect``, that reads payload files in a `Dialect` |
 | ``autotune.schedules`` | `Family` of schedules |
+| ``autotune.schedule_aliases`` | a `Family` of ``autotune.schedules``, by a name that it had |
 | ``autotune.samplers`` | `autotune.tuning.samplers.sampler.SamplerKind`, chosen by ``--sampler`` |
 | ``autotune.lessons`` | function, called ``spaces``, from folders to transfer data for samplers of a family |
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |

@@ -31,6 +31,7 @@ COMPARATORS = "autotune.comparators"
 IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
 READERS, WRITTEN = "autotune.readers", "dialect"
 VERBS, OPTIONS, SECTIONS = "autotune.verbs", "autotune.options", "autotune.sections"
+ALIASES = "autotune.schedule_aliases"  # names that families had
 PAYLOAD_STAGES = "autotune.payload_stages"
 STAGES, LISTS, WRITERS = "autotune.stages", "autotune.lists", "autotune.writers"
 FACTS = "autotune.facts"
@@ -231,9 +232,26 @@ def load_family(spec: str) -> Family:
         return load_family_file(Path(path), name)
     have = ", ".join(family.name for family in (*families(), *rounding_families()))
     for family in (*families(), *rounding_families()):
-        if family.name == spec:
+        if family.name == current_name(spec):
             return family
     raise ScheduleError(f"schedule must be one of {have}, or in a file as mine.py:FAMILY; got {spec!r}")
+
+
+def current_name(family: str) -> str:
+    """The name of a family, given that name or one that it had, as files of earlier versions have it."""
+    return former_names().get(family, family)
+
+
+def first_name(family: str) -> str:
+    """The name that a family was first recorded by. Identities of sweeps hold it, so that stores stay comparable."""
+    return next((former for former, name in former_names().items() if name == family), family)
+
+
+@cache
+def former_names() -> dict[str, str]:
+    """Today's names of families by names that they had."""
+    names = {point.value: point.name for point in registered(SCHEDULES).values()}
+    return {point.name: names.get(point.value, point.name) for point in registered(ALIASES).values()}
 
 
 def load_family_file(path: Path, name: str) -> Family:

@@ -20,7 +20,7 @@ from autotune.core.console import duration
 from autotune.core.payload import Payload
 from autotune.core.stats import quiet_time, ratio_interval
 from autotune.core.trial import Samples
-from autotune.registry import load_payload
+from autotune.registry import current_name, load_payload
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.choose import RACE_EFFORT, race
@@ -93,7 +93,7 @@ CASES = (
     Case(
         "conv 3 x 3, 32 to 32 channels, 28 x 28",
         spec("conv,batch=1,channels=32,filters=32,size=28"),
-        "4 places of a row share a weight in registers, 14 in `windows`",
+        "4 places of a row share a weight in registers, 14 in `sliding_window`",
     ),
     Case(
         "attention 4 x 64 x 32",
@@ -103,7 +103,7 @@ CASES = (
     Case(
         "stencil of 3 x 3 points, 256 x 512",
         file("stencil"),
-        "8 rows share a weight in registers in `windows`; here LLVM's own vectors are best",
+        "8 rows share a weight in registers in `sliding_window`; here LLVM's own vectors are best",
     ),
     Case(
         "max pool of 2 x 2, 32 x 112 x 112",
@@ -138,7 +138,7 @@ CASES = (
     Case(
         "transpose 512 x 512",
         function(lambda x: T.permute_dims(x, (1, 0)) + 1, 512, 512),
-        "no loop goes along both rows, so nothing becomes a vector; `turned` turns squares",
+        "no loop goes along both rows, so nothing becomes a vector; `transpose` does so in squares",
     ),
 )
 
@@ -191,7 +191,7 @@ def row(case: Case, data: dict[str, Any]) -> str:
     times = [duration(each) if each is not None else "-" for each in data["seconds"]]
     config = " ".join(f"{name}={value}" for name, value in data["best"][NAME].items() if name in SAID)
     ratio = "{estimate:.2f} [{low:.2f}, {high:.2f}]".format(**data["ratio"]) if data["ratio"] else "-"
-    return f"| {' | '.join([case.name, f'`{usual}`', *times, ratio, f'`{config}`', case.why])} |"
+    return f"| {' | '.join([case.name, f'`{current_name(usual)}`', *times, ratio, f'`{config}`', case.why])} |"
 
 
 BLOCK = Block(NAME, part, measure)

@@ -17,7 +17,7 @@ from blocks import Block, file_of, keep, load, table
 from autotune.contrib.backends.makers import open_makers
 from autotune.core.console import duration
 from autotune.core.task_names import tell_apart
-from autotune.registry import load_baseline
+from autotune.registry import current_name, load_baseline
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.stages.choose import Choice, choose_all
@@ -112,7 +112,10 @@ def row(task: dict[str, Any], backend: str) -> str:
         str(task["count"]),
         *(duration(each) if each is not None else "-" for each in (ours, theirs)),
     ]
-    cells += [f"{theirs / ours:.2f} x" if ours is not None and theirs is not None else "-", f"`{task['winner']}`"]
+    cells += [
+        f"{theirs / ours:.2f} x" if ours is not None and theirs is not None else "-",
+        f"`{current_name(task['winner'])}`",
+    ]
     return f"| {' | '.join(cells)} |"
 
 

@@ -21,6 +21,7 @@ from blocks import Block, Only, keep, read, table
 
 import autotune as at
 from autotune.core.console import duration
+from autotune.registry import current_name
 from payload.zoo import MODELS, OPS, ZOO
 
 NEEDED = ("torch", "transformers", "onnxscript", "torch_mlir", "onnxruntime")
@@ -123,7 +124,9 @@ def part(path: Path) -> str:
 def row(name: str, found: dict[str, Any]) -> str:
     """One line of the table."""
     first = found["onnx"]
-    families = ", ".join(f"{count} {family}" for family, count in sorted(first.get("families", {}).items()))
+    families = ", ".join(
+        f"{count} {name}" for name, count in sorted((current_name(f), n) for f, n in first.get("families", {}).items())
+    )
     cells = [f"`{name}`", imports(found), str(sum(first.get("families", {}).values()) or "-"), families or "-"]
     error = max((ours(found[route]).get("max_error") or 0.0 for route in ROUTES), default=0.0)
     cells.append(f"{error:.0e}" if error else "0")

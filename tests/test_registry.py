@@ -8,11 +8,14 @@ from autotune import registry as module
 from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError, ScheduleError
 from autotune.registry import (
+    ALIASES,
     BASELINES,
     PAYLOADS,
     SCHEDULES,
+    current_name,
     families,
     family_for,
+    first_name,
     load_baseline,
     load_family,
     load_payload,
@@ -114,3 +117,22 @@ def test_unknown_family_or_baseline_is_refused_with_the_known_ones(load, kind):
 
 def test_examples_in_the_docstrings_hold():
     assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize(("former", "name"), [("turned", "transpose"), ("windows", "sliding_window")])
+def test_a_family_answers_to_the_name_that_it_had(former, name):
+    assert load_family(former) is load_family(name)
+    assert load_family(former).name == name
+    assert first_name(name) == former
+    assert current_name(former) == current_name(name) == name
+
+
+def test_every_former_name_is_of_an_installed_family_and_no_family_has_it():
+    families_here = {point.value for point in registered(SCHEDULES).values()}
+    for point in registered(ALIASES).values():
+        assert point.value in families_here
+        assert point.name not in registered(SCHEDULES)
+
+
+def test_a_family_without_another_name_is_recorded_by_its_own():
+    assert first_name("matmul") == current_name("matmul") == "matmul"

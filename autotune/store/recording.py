@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pandas as pd
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 
 from autotune.core.errors import StoreError
 from autotune.core.host.files import check_file, read_file
@@ -21,6 +21,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Constraint, Knob, Space, Value
 from autotune.core.task import Task
 from autotune.core.trial import Trial
+from autotune.registry import current_name
 from autotune.store.frames import to_frame
 from autotune.store.records import Versions
 
@@ -68,7 +69,7 @@ class Recording:
     format_version: Literal[1, 2, 3]
     payload: str
     task: Annotated[Task, BeforeValidator(with_ops)]
-    family: str
+    family: Annotated[str, AfterValidator(current_name)]
     machine: Machine
     versions: Versions
     seed: int

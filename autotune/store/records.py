@@ -7,9 +7,11 @@ from pydantic import AfterValidator, Field
 
 from autotune.core.payload import ROLES, SYMBOL, Argument, Case
 from autotune.core.precision import PRECISIONS
+from autotune.registry import current_name
 
 MOST_PART_ERROR = 1.0  # a part of a baseline that says less of the whole is none
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
+FamilyName = Annotated[Name, AfterValidator(current_name)]
 RewriteStep = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,50}@[0-9]{1,6}$")]  # a rewrite and its version
 RuleName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,60}$")]
 Symbol = Annotated[str, Field(pattern=f"^{SYMBOL}$")]
@@ -137,7 +139,7 @@ class TaskRecord:
         reference_seconds: Times of the FMA kernel between those of the winner; empty where that was not recorded.
     """
 
-    schedule: Name
+    schedule: FamilyName
     config: dict[KnobName, KnobValue] | None
     knobs: dict[KnobName, Annotated[tuple[KnobValue, ...], Field(min_length=1, max_length=10_000)]]
     structure: Text

@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 from autotune.core.errors import StoreError
 from autotune.core.space import Space
 from autotune.core.trial import Trial
+from autotune.registry import current_name
 from autotune.store.header import WAY_OUT
 from autotune.store.locks import Locks
 from autotune.store.log import Log, LogEntry
@@ -164,6 +165,6 @@ def decode(recorded: dict[str, Any], number: int, where: str) -> Trial:
         data = dict(recorded)
         if isinstance(data["max_error"], str):
             data["max_error"] = float(data["max_error"])
-        return Trial.from_json(data)
+        return Trial.from_json({**data, "schedule": current_name(data["schedule"])})
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"trials of a store must be complete; {where}: {number} is not; {WAY_OUT}") from error

@@ -48,9 +48,9 @@ BATCH = sums("2x5x40", "2x40", "(n, c, h) -> (n, h, c)", "(n, c, h) -> (n, c)", 
 ROWS = sums("5x40", "5", "(n, c) -> (n, c)", "(n, c) -> (n)", ["parallel", "reduction"])
 TRANSPOSED = ROW.replace("READ", "(n, k)").replace("MATRIX", "37x21xf32")
 CASES = {
-    "a pool with channels last": (POOL, "windows"),
-    "sums of a batch": (BATCH, "windows"),
-    "a row times a matrix": (ROW.replace("READ", "(k, n)").replace("MATRIX", "21x37xf32"), "windows"),
+    "a pool with channels last": (POOL, "sliding_window"),
+    "sums of a batch": (BATCH, "sliding_window"),
+    "a row times a matrix": (ROW.replace("READ", "(k, n)").replace("MATRIX", "21x37xf32"), "sliding_window"),
     "sums along rows": (ROWS, "vectorize"),
     "a matrix times a column": (TRANSPOSED, "vectorize"),
 }

@@ -43,7 +43,7 @@ def test_only_columns_that_lie_apart_are_written_otherwise_and_nothing_changes(n
     agrees(payload, run(payload, inputs, None, PLAIN, text=text), run(payload, inputs, None, PLAIN))
 
 
-@pytest.mark.parametrize(("name", "family"), [("A by rows", "vectorize"), ("A by columns", "windows")])
+@pytest.mark.parametrize(("name", "family"), [("A by rows", "vectorize"), ("A by columns", "sliding_window")])
 def test_the_default_sums_in_vectors_whatever_the_order(name, family, tmp_path):
     payload, machine = loaded(tmp_path, product(READS[name], "(b, k, n)")), this_machine()
     parts = partition(payload)

@@ -25,8 +25,8 @@ def test_each_family_has_a_search_of_its_own_and_one_named_twice_has_one(tmp_pat
 
 
 def test_one_that_covers_nothing_is_refused(tmp_path):
-    with pytest.raises(ScheduleError, match=r"--beside must cover a task of .*; 'windows' covers none"):
-        tuned(tmp_path, trials=1, beside=["windows"])
+    with pytest.raises(ScheduleError, match=r"--beside must cover a task of .*; 'sliding_window' covers none"):
+        tuned(tmp_path, trials=1, beside=["sliding_window"])
 
 
 def test_one_that_is_not_installed_is_refused(tmp_path):

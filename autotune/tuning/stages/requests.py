@@ -15,6 +15,7 @@ from autotune.core.scripts.assembly import DESTINATIONS, LOWERING
 from autotune.core.space import Space, Value
 from autotune.core.task import Task
 from autotune.core.trial import Outcome, Reason, Trial
+from autotune.registry import first_name
 
 SAME_SCRIPT = Evaluation("duplicate", diagnostic="writes the same script as an earlier trial")
 
@@ -77,7 +78,7 @@ def identity_of(task: Task, family: Family, machine: Machine, space: Space, comp
         "machine": machine.fingerprint,
         "compiler": compiler,
         "pipeline": sha256(shared(machine.threads).encode()).hexdigest(),
-        "schedule": family.name,
+        "schedule": first_name(family.name),
         "knobs": sha256(repr(space.knobs).encode()).hexdigest(),
     }
     identity |= family.identity

@@ -1,9 +1,9 @@
-"""Ops that read windows, such as convolutions, with what follows them: register tiles of places by channels.
+"""Ops with a sliding window, such as convolutions, with what follows them: register tiles of positions by channels.
 
     for f0 step 32: for h: for w0 step 14:
       for i: for j: for c:  y[h, w0 to w0 + 14, f0 to f0 + 32] += x[h + i, w0 + j to ..., c] * k[i, j, c, f0 to ...]
 
-Nothing is copied: a window is read where it lies. It serves grouped and depthwise convolutions and pooling as well.
+Nothing is copied: a window is read in place. It serves grouped and depthwise convolutions and pooling as well.
 """
 
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ from schedules.matmul_model import RegisterTile, score
 from schedules.matmul_space import PACKINGS, REGISTER_M, below
 from schedules.moves import Script
 from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop
-from schedules.windows_writer import WindowsWriter
+from schedules.sliding_window_writer import SlidingWindowWriter
 
-ORDERS = ("places", "lanes")  # what the outer loops go over
+ORDERS = ("places", "lanes")  # outer loops: over positions of the window, or over channels; stores hold these values
 BYTES = 4
-UNEVEN = 3 / 4  # of the worth of a tile that does not divide its places: what follows is done in larger blocks
+UNEVEN = 3 / 4  # of the score of a tile that does not divide its positions: what follows is done in larger blocks
 
 
 @dataclass(frozen=True)
-class Windows(Family):
+class SlidingWindow(Family):
     """The family for ops of which one loop alone becomes vectors, and for those in groups with what follows them."""
 
-    name: str = "windows"
+    name: str = "sliding_window"
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
@@ -43,13 +43,13 @@ class Windows(Family):
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and vectors of a register tile, what the outer loops go over, and how a kernel is stored."""
-        op, lanes = windows_of(task)
+        op, lanes = window_op(task)
         sizes = op.nest.sizes
         rows = below(REGISTER_M, sizes[lanes.row] + 1) if lanes.row is not None else (1,)
         widths = tuple(v * machine.lanes for v in fitting_vectors(sizes[lanes.lane], machine.lanes))
         knobs = [Knob("rows", rows), Knob("width", widths), *knobs_of_ends((sizes[lanes.lane],), machine)]
         knobs.append(Knob("outside", ORDERS))
-        if is_shared_out(op.nest, lanes):
+        if is_parallelized(op.nest, lanes):
             knobs.extend(knobs_for({"m": outer_counts(op.nest, lanes.lane, machine)}))
         if lanes.constant_b:
             knobs.append(Knob("pack_b", (PACKINGS[0], PACKINGS[-1])))
@@ -63,7 +63,7 @@ class Windows(Family):
 
     def default(self, task: Task, machine: Machine) -> Config:
         """The register tile of a product as large; channels outside where the kernel does not stay in L2."""
-        (op, lanes), space = windows_of(task), self.space(task, machine)
+        (op, lanes), space = window_op(task), self.space(task, machine)
         sizes = op.nest.sizes
         values = {knob.name: knob.values for knob in space.knobs}
         summed = prod(op.nest.reduced)
@@ -76,7 +76,7 @@ class Windows(Family):
         if "ends" in values:
             chosen = {**chosen, "ends": MASKED}
         packed = {"pack_b": PACKINGS[-1]} if lanes.constant_b else {}
-        shares = outer_default(op.nest, lanes.lane, machine) if is_shared_out(op.nest, lanes) else {}
+        shares = outer_default(op.nest, lanes.lane, machine) if is_parallelized(op.nest, lanes) else {}
         return {**chosen, **packed, **shares, **function_defaults(task)}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
@@ -85,8 +85,8 @@ class Windows(Family):
         space.check(config)
         script = Script(space.knobs, config)
         mark_ends(script, config)
-        op, lanes = windows_of(task)
-        writer = WindowsWriter(script, op.nest, lanes, config, machine)
+        op, lanes = window_op(task)
+        writer = SlidingWindowWriter(script, op.nest, lanes, config, machine)
         if task.is_group:
             writer.write_group(task.ops)
         else:
@@ -99,21 +99,23 @@ class Windows(Family):
         return Rewrites(int(config["width"]) if stored else 0, needed=needed_for(config))
 
 
-def is_shared_out(nest: LoopNest, lanes: Lanes) -> bool:
-    """Tell whether threads may share an op out: along a loop that is none of its register tile."""
+def is_parallelized(nest: LoopNest, lanes: Lanes) -> bool:
+    """Return whether threads may share an op: along a loop that is not one of its register tile."""
     return outer_loop(nest, lanes.lane) != lanes.row
 
 
-def windows_of(task: Task) -> tuple[Op, Lanes]:
-    """The op of a task that reads windows, and its register tile; where there are several, that with most to compute.
+def window_op(task: Task) -> tuple[Op, Lanes]:
+    """The op of a task with a sliding window, and its register tile; of several, that with the most work.
 
     Raises:
-        ScheduleError: No op of the task reads windows.
+        ScheduleError: No op of the task has a sliding window.
     """
     found = [(op, op.lanes) for op in task.ops if op.lanes is not None]
     if not found:
-        raise ScheduleError(f"schedule 'windows' needs an op with a sliding window, got {task.tag}; try 'vectorize'")
+        raise ScheduleError(
+            f"schedule 'sliding_window' needs an op with a sliding window, got {task.tag}; try 'vectorize'"
+        )
     return max(found, key=lambda pair: prod(pair[0].nest.sizes))
 
 
-WINDOWS = Windows()
+SLIDING_WINDOW = SlidingWindow()

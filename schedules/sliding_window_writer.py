@@ -1,4 +1,4 @@
-"""The script of an op that reads windows: loops by ones, register tiles, accumulators in registers."""
+"""The script of an op with a sliding window: loops with a step of one, register tiles, accumulators in registers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,22 +25,22 @@ class WindowTile:
         op: Handle of the op in its innermost loop: one element of all loops but the lane.
         width: Elements of it along the lane.
         outermost: Handle of the loop around all that one part of the op became.
-        places: Handle of the loop over the tile's places, to be written out; empty where there is one place.
-        count: Number of its places.
+        positions: Handle of the loop over the tile's positions, to be unrolled; empty where there is one.
+        count: Number of its positions.
         sums: Handle of the outermost loop that sums; empty where nothing is summed.
     """
 
     op: str
     width: int
     outermost: str
-    places: str
+    positions: str
     count: int
     sums: str
 
 
 @dataclass(frozen=True)
-class WindowsWriter:
-    """Writes the loops around ops that read windows: one alone, or some with the element-wise ops behind them.
+class SlidingWindowWriter:
+    """Writes the loops around ops with a sliding window: one alone, or several with the element-wise ops that follow.
 
     Attributes:
         script: Script that ops are appended to.
@@ -65,7 +65,7 @@ class WindowsWriter:
         op, sizes, loops = share_outer_loop(
             self.script, moves.generalize(self.script, "%op"), self.nest, self.lanes.lane, self.config
         )
-        self.descend(op, self.order, sizes, "".join(loops))
+        self.tile_loops(op, self.order, sizes, "".join(loops))
         self.start_from(zeros)
         self.finish()
 
@@ -82,11 +82,11 @@ class WindowsWriter:
         moves.shrink_empties(self.script, function)
         for handle, fill, member in reversed(list(zip(handles, fills, members, strict=True))):
             if member.lanes is None:
-                self.write_behind(handle, member)
+                self.write_follower(handle, member)
                 continue
             inside = replace(self, nest=member.nest, lanes=member.lanes, tiles=[])
             sizes = tuple(self.block.get(dim, size) for dim, size in enumerate(member.nest.sizes))
-            inside.descend(
+            inside.tile_loops(
                 moves.generalize(self.script, handle), [d for d in self.order if sizes[d] > 1], sizes, loops[0]
             )
             inside.start_from(fill)
@@ -114,20 +114,20 @@ class WindowsWriter:
         steps = {dim: wanted.get(dim, 1) for dim in self.order}
         return {dim: step if sizes[dim] % step == 0 else sizes[dim] for dim, step in steps.items()}
 
-    def pieces(self, dim: int, size: int) -> tuple[Piece, ...]:
-        """What a parallel loop is cut into: register tiles, and smaller ones for what they leave over."""
+    def tiles_along(self, dim: int, size: int) -> tuple[Piece, ...]:
+        """Tiles of a parallel loop: register tiles, and smaller ones for the remainder."""
         if dim == self.lanes.lane:
             masked = lanes_of_ends(self.config, self.machine)
             return cut(size, 0, int(self.config["width"]), powers_of_two=True, masked=masked)
         return cut(size, 0, int(self.config["rows"]) if dim == self.lanes.row else 1)
 
-    def descend(self, op: str, dims: Sequence[int], sizes: Sequence[int], outermost: str, count: int = 1) -> None:
-        """Cut the first of `dims` into pieces, loop over each, and go on inside with the others; consumes `op`."""
+    def tile_loops(self, op: str, dims: Sequence[int], sizes: Sequence[int], outermost: str, count: int = 1) -> None:
+        """Tile the first of `dims`, and in each tile the others; consumes `op`."""
         if not dims:
             self.sum_up(op, sizes, outermost, count)
             return
         dim, *rest = dims
-        found = self.pieces(dim, sizes[dim])
+        found = self.tiles_along(dim, sizes[dim])
         parts = moves.split_into(self.script, op, dim, [piece.size for piece in found])
         for piece, part in zip(found, parts, strict=True):
             inside, around = part, outermost
@@ -135,19 +135,19 @@ class WindowsWriter:
                 inside, loop = moves.tile_loop(self.script, part, len(sizes), dim, piece.register)
                 around = around or loop
             within = [piece.register if d == dim else size for d, size in enumerate(sizes)]
-            self.descend(inside, rest, within, around, piece.register if dim == self.lanes.row else count)
+            self.tile_loops(inside, rest, within, around, piece.register if dim == self.lanes.row else count)
 
     def sum_up(self, op: str, sizes: Sequence[int], outermost: str, count: int) -> None:
-        """Loops that sum, and in them one place of the register tile after the other; consumes `op`."""
-        sums, places = "", ""
+        """Loops that sum, and in them one position of the register tile after the other; consumes `op`."""
+        sums, positions = "", ""
         for dim, kind in enumerate(self.nest.iterators):
             if kind == "reduction" and sizes[dim] > 1:
                 op, loop = moves.tile_loop(self.script, op, len(sizes), dim, 1)
                 moves.annotate(self.script, loop, marks.SUMS)
                 sums = sums or loop
         if count > 1 and self.lanes.row is not None:
-            op, places = moves.tile_loop(self.script, op, len(sizes), self.lanes.row, 1)
-        self.tiles.append(WindowTile(op, sizes[self.lanes.lane], outermost, places, count, sums))
+            op, positions = moves.tile_loop(self.script, op, len(sizes), self.lanes.row, 1)
+        self.tiles.append(WindowTile(op, sizes[self.lanes.lane], outermost, positions, count, sums))
 
     def start_from(self, zeros: str) -> None:
         """Let accumulators start from zero, where a handle `zeros` to what fills them so is not empty."""
@@ -157,16 +157,16 @@ class WindowsWriter:
                 moves.annotate(self.script, tile.sums, marks.FROM_ZERO)
 
     def finish(self) -> None:
-        """Vectors, and places written out."""
+        """Vectorize, and unroll loops over positions."""
         for outermost in dict.fromkeys(tile.outermost for tile in self.tiles):
             tiles = [tile for tile in self.tiles if tile.outermost == outermost]
             moves.vectorize(self.script, drop_unit_loops(self.script, outermost))
             write_slices(self.script, outermost)
             for tile in tiles:
-                if tile.places:
-                    moves.unroll_loop(self.script, tile.places, tile.count)
+                if tile.positions:
+                    moves.unroll_loop(self.script, tile.positions, tile.count)
 
-    def write_behind(self, op: str, member: Op) -> None:
+    def write_follower(self, op: str, member: Op) -> None:
         """Vectors of one block of an element-wise op; consumes `op`."""
         choose_functions(self.script, self.config, op)
         sizes = tuple(self.block[dim] for dim in range(len(member.nest.sizes)))
@@ -174,7 +174,7 @@ class WindowsWriter:
         if lane != self.lanes.lane:
             tile_and_vectorize(self.script, op, sizes, 1, sizes[-1] & -sizes[-1])
             return
-        found = self.pieces(lane, sizes[lane])
+        found = self.tiles_along(lane, sizes[lane])
         parts = moves.split_into(self.script, op, lane, [piece.size for piece in found])
         for piece, part in zip(found, parts, strict=True):
             tile_and_vectorize(self.script, part, (*sizes[:lane], piece.size), 1, piece.register)
@@ -193,7 +193,7 @@ def drop_unit_loops(script: Script, loop: str) -> str:
 def write_slices(script: Script, loop: str) -> None:
     """Let vectors inside a loop be read from, and written to, the tensor that they are a slice of.
 
-    Written out later, places of a tile are then elements apart of one tensor, and move out of loops on their own.
+    Unrolled later, positions of a tile are then separate elements of one tensor, and move out of loops on their own.
     """
     patterns = ("merge_consecutive_insert_extract_slice", "fold_tensor_subset_ops_into_vector_transfers")
     held = " ".join(f"transform.apply_patterns.tensor.{name}" for name in patterns)

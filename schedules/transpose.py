@@ -1,8 +1,8 @@
-"""Element-wise ops of which an operand lies the other way round, such as a transpose: turned square by square.
+"""Element-wise ops with a transposed operand, such as a transpose: transposed square by square.
 
     y[c, h, w] = x[h, w, c]   ->   for h: for c0 step 8: for w0 step 8:  y[c0 : c0 + 8, h, w0 : w0 + 8] = ...
 
-A square of vectors is read, turned in registers, and written as vectors.
+A square of vectors is read, transposed in registers, and written as vectors.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ SIDES = (4, 8, 16)
 
 
 @dataclass(frozen=True)
-class Squares(SingleOp):
-    """The family for element-wise ops that read an operand along another loop than they write."""
+class Transpose(SingleOp):
+    """The family for element-wise ops with an operand whose last dimension is not that of the result."""
 
-    name: str = "turned"
+    name: str = "transpose"
 
     def covers(self, task: Task) -> bool:
         """Every such op of known loops that stands alone and becomes vectors as it is."""
@@ -39,19 +39,19 @@ class Squares(SingleOp):
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Cut an op into squares, and what they leave over into smaller ones."""
-        turned, last, side = task.root.turned or 0, len(sizes) - 1, int(config["side"])
+        row, last, side = task.root.turned or 0, len(sizes) - 1, int(config["side"])
         for dim, size in enumerate(sizes):
-            if dim not in (turned, last) and size > 1:
+            if dim not in (row, last) and size > 1:
                 op, _ = moves.tile_loop(script, op, len(sizes), dim, 1)
-        rows, columns = (cut(sizes[dim], 0, side, powers_of_two=True) for dim in (turned, last))
-        for row, strip in zip(rows, moves.split_into(script, op, turned, [piece.size for piece in rows]), strict=True):
+        rows, columns = (cut(sizes[dim], 0, side, powers_of_two=True) for dim in (row, last))
+        for tile, strip in zip(rows, moves.split_into(script, op, row, [piece.size for piece in rows]), strict=True):
             parts = moves.split_into(script, strip, last, [piece.size for piece in columns])
             for column, part in zip(columns, parts, strict=True):
                 square = part
-                for dim, piece in ((turned, row), (last, column)):
+                for dim, piece in ((row, tile), (last, column)):
                     if piece.register < piece.size:
                         square, _ = moves.tile_loop(script, square, len(sizes), dim, piece.register)
                 moves.vectorize(script, square)
 
 
-TURNED = Squares()
+TRANSPOSE = Transpose()
