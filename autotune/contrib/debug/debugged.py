@@ -1,22 +1,29 @@
 """A payload and a schedule as somebody names them, recorded step by step."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from autotune.bundles.candidates import recorded_candidate
-from autotune.contrib.debug.record import DebugRequest, record
+from autotune.contrib.debug.record import ChangedScript, DebugRequest, record
 from autotune.contrib.debug.recording import DebugRecording
 from autotune.contrib.debug.stepper import DebugLimits
 from autotune.core.candidate import Candidate
-from autotune.core.errors import ScheduleError
+from autotune.core.errors import AutotuneError, ScheduleError
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Payload
+from autotune.core.scripts.parametric import ChosenScript
 from autotune.reports.scheduled import as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.show import read_own
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.stages.user_script import open_own, own_of, parts_of
 from autotune.worker.loading.reading import ScriptFile, open_payload
+
+SIZES = re.compile(r"((?:tile_sizes|num_threads|vector_sizes) )\[(\d+(?:, *\d+)*)\]")
+MOST_VALUES = 6  # of a knob that are tried
 
 
 def debug(
@@ -26,6 +33,8 @@ def debug(
     task: str | None = None,
     knobs: str = "",
     skip: Sequence[int] = (),
+    edits: Sequence[tuple[int, str, str]] = (),
+    variants: bool = False,
     lowering: bool = False,
     seconds: float = DebugLimits.seconds,
 ) -> DebugRecording:
@@ -38,6 +47,8 @@ def debug(
         task: Tag of the task to look at alone.
         knobs: Values of knobs of that task, ``name=value,...``.
         skip: Numbers of steps to leave out.
+        edits: Texts to replace in the script: line, old and new text.
+        variants: Whether to try as well what single changes do: each step left out, other values of knobs and sizes.
         lowering: Whether the lowering that all schedules share is part of it.
         seconds: Time after which steps are no longer single.
 
@@ -45,7 +56,10 @@ def debug(
         AutotuneError: Payload, schedule, task or knob is not there; the message says which.
     """
     named, candidate = open_source(payload, schedule, task, knobs)
-    return record(DebugRequest(named, candidate, lowering, DebugLimits(seconds, skip=tuple(skip))))
+    candidate = edited(candidate, edits)
+    limits = DebugLimits(seconds, skip=tuple(skip), lanes=this_machine().lanes)
+    changed = candidates_around(payload, schedule, task, candidate) if variants else ()
+    return record(DebugRequest(named, candidate, lowering, limits, changed))
 
 
 def open_source(
@@ -75,3 +89,70 @@ def script_file(schedule: str | Path) -> ScriptFile:
     if isinstance(schedule, Path) or (schedule.endswith(".mlir") and "\n" not in schedule):
         return ScriptFile.read(Path(schedule))
     return ScriptFile("schedule", schedule)
+
+
+def edited(candidate: Candidate, edits: Sequence[tuple[int, str, str]]) -> Candidate:
+    """A candidate with texts of its script replaced.
+
+    Raises:
+        ScheduleError: A text is not in the line that it is said to be in.
+    """
+    script = candidate.script
+    lines = (script.text if isinstance(script, ChosenScript) else script or "").split("\n")
+    for line, old, new in edits:
+        if not old or not 0 < line <= len(lines) or old not in lines[line - 1]:
+            raise ScheduleError(f"an edit must replace a text of line {line} of the script, {old!r} is not there")
+        lines[line - 1] = lines[line - 1].replace(old, new, 1)
+    text = "\n".join(lines)
+    return replace(candidate, script=replace(script, text=text) if isinstance(script, ChosenScript) else text)
+
+
+def candidates_around(
+    source: Payload | str, schedule: str | Path | None, task: str | None, candidate: Candidate
+) -> tuple[ChangedScript, ...]:
+    """What else may be tried of a script, one change each: tile sizes halved and doubled, other values of knobs."""
+    script = candidate.script
+    text = script.text if isinstance(script, ChosenScript) else script or ""
+    found = []
+    for line, words in enumerate(text.split("\n"), 1):
+        if (sizes := SIZES.search(words)) is not None:
+            for new in other_sizes(sizes[2]):
+                try_it = edited(candidate, [(line, sizes[0], f"{sizes[1]}[{new}]")])
+                found.append(ChangedScript(f"line {line}: [{sizes[2]}] becomes [{new}]", try_it))
+    return (*found, *other_knobs(source, schedule, task, candidate))
+
+
+def other_sizes(sizes: str) -> Iterator[str]:
+    """Tile sizes with one of them halved or doubled."""
+    numbers = [int(size) for size in sizes.split(",")]
+    for place, number in enumerate(numbers):
+        for other in (number // 2, number * 2):
+            if other and number:
+                yield ", ".join(map(str, [*numbers[:place], other, *numbers[place + 1 :]]))
+
+
+def other_knobs(
+    source: Payload | str, schedule: str | Path | None, task: str | None, candidate: Candidate
+) -> Iterator[ChangedScript]:
+    """A script with another value of a knob, for every value of every knob of a task."""
+    payload = open_payload(source) if isinstance(source, str) and not is_bundle(source) else source
+    if isinstance(payload, str):
+        return
+    own = open_own(script_file(schedule)) if schedule else read_own(payload, None)
+    tasks = [each for each in parts_of(payload, own).tasks if task in (None, each.tag)]
+    if len(tasks) != 1:
+        return
+    machine = this_machine()
+    alone = as_recorded(tasks[0], None, machine, own)
+    for knob in alone.family.space(alone.task, machine).knobs if alone.family is not None else ():
+        for value in knob.values if len(knob.values) <= MOST_VALUES else ():
+            if alone.config is not None and value != alone.config[knob.name]:
+                with suppress(AutotuneError):  # a constraint
+                    changed = with_knobs(alone, f"{knob.name}={value}", machine)
+                    other = candidate_of([changed], machine, candidate.text)
+                    yield ChangedScript(f"{knob.name} = {value}", other, knob=knob.name)
+
+
+def is_bundle(source: str) -> bool:
+    """Whether a source is the folder of a bundle."""
+    return (Path(source) / MANIFEST_FILE).exists()

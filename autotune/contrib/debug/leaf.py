@@ -37,6 +37,8 @@ class Held:
         ops: Names of payload ops, in order.
         values: Attributes of a param.
         invalid: Why it may not be used any more; empty where it may.
+        made: Number of the step that gave it.
+        ended: Number of the step that made it invalid.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Held:
     ops: list[str] = field(default_factory=list)
     values: list[ir.Attribute] = field(default_factory=list)
     invalid: str = ""
+    made: int = 0
+    ended: int = 0
 
 
 class LeafError(Exception):

@@ -44,7 +44,7 @@ def idle(ops: Sequence[ir.Operation], changes: Sequence[Change], used: Mapping[i
     handles = [held for held in used.values() if held.kind == OPS]
     if handles and not any(held.ops for held in handles):
         names = ", ".join(dict.fromkeys(held.name for held in handles))
-        yield Mark(IDLE, f"the payload is as it was: {names} points at no op")
+        yield Mark(IDLE, f"the payload is as it was: {names} points at no op", cause=handles[0].made)
     else:
         yield Mark(IDLE, "the payload is as it was")
 

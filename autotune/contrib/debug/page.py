@@ -7,20 +7,25 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from autotune.contrib.debug.recording import Change, DebugRecording, TransformStep
+from autotune.contrib.debug.nest_cost import NestCost, cache_of
+from autotune.contrib.debug.recording import Change, DebugRecording, ScriptVariant, TransformStep
+from autotune.contrib.debug.terminal import summary
+from autotune.core.host.machine import this_machine
+from autotune.reports.format import size
 
+MOST_LOOPS = 40  # of a nest
 PARTS = files("autotune.contrib.debug") / "templates"
 
 
-def write_page(recording: DebugRecording) -> str:
-    """The page of a recording; it allows no script and no style but its own, and no network."""
+def write_page(recording: DebugRecording, other: DebugRecording | None = None) -> str:
+    """The page of one recording or two; it allows no script and no style but its own, and no network."""
     style, script = ((PARTS / name).read_text() for name in ("debug.css", "debug.js"))
     return Template((PARTS / "debug.html").read_text()).substitute(
         style=style,
         style_hash=digest(style),
         script=script,
         script_hash=digest(script),
-        data=as_json(page_data(recording)),
+        data=as_json(page_data(recording) | ({"other": page_data(other)} if other is not None else {})),
     )
 
 
@@ -45,6 +50,9 @@ def page_data(recording: DebugRecording) -> dict[str, Any]:
         "ops": " ".join(op or "-" for op in recording.before.ops),
         "steps": [step_data(step) for step in recording.steps],
         "message": recording.message,
+        "order": [nest.op for nest in recording.nests],
+        "nests": [nest_data(nest) for nest in recording.nests],
+        "variants": [variant_data(variant) for variant in recording.variants],
         "notes": [*recording.notes, *(mark.sentence for mark in recording.marks)],
     }
 
@@ -53,14 +61,32 @@ def step_data(step: TransformStep) -> dict[str, Any]:
     """A step as the page's script reads it."""
     return {
         "op": step.op.removeprefix("transform."),
-        "text": step.text if not step.line else "",
+        "full": step.text,
         "line": step.line,
         "path": step.path,
         "changes": [change_data(change) for change in step.changes],
         "handles": [[h.frame, h.name, h.state, int(h.is_param), *h.ops] for h in step.handles if h.name],
-        "marks": [[mark.kind, mark.sentence, *mark.ops] for mark in step.marks],
+        "marks": [[mark.kind, mark.sentence, mark.cause, *mark.ops] for mark in step.marks],
         "origins": step.origins,
+        "order": step.order,
+        "nests": [nest_data(nest) for nest in step.nests],
     }
+
+
+def nest_data(nest: NestCost) -> list[object]:
+    """A loop nest as the page's script reads it: op, summary, share of the roof, loops."""
+    machine = this_machine()
+    loops = [
+        [each.op, each.kind, each.depth, each.trips, each.runs, size(each.bytes), cache_of(each.bytes, machine)]
+        for each in nest.loops[:MOST_LOOPS]
+    ]
+    return [nest.op, summary(nest), round(nest.share(machine), 3), loops]
+
+
+def variant_data(variant: ScriptVariant) -> dict[str, Any]:
+    """A variant as the page's script reads it."""
+    steps = [step_data(step) for step in variant.steps]
+    return {"label": variant.label, "first": variant.first, "message": variant.message, "steps": steps}
 
 
 def change_data(change: Change) -> list[object]:

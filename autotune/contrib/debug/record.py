@@ -1,28 +1,49 @@
 """Recording in an isolated process: payload and script are parsed there, and data comes back."""
 
+import hashlib
 import time
 from dataclasses import dataclass, field, replace
 
 from mlir import ir
 
-from autotune.compiler.ir.module import context, copy_module
+from autotune.compiler.ir.module import context, copy_module, run_passes
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.stages import alone
 from autotune.compiler.lowering.steps import rewrite
 from autotune.compiler.script.apply import run_script
-from autotune.contrib.debug.recording import DebugRecording, PayloadText
+from autotune.contrib.debug.recording import KNOB, DebugRecording, Mark, PayloadText, ScriptVariant
 from autotune.contrib.debug.script_facts import ScriptFacts
 from autotune.contrib.debug.stepper import DebugLimits, Ended, Stepper
+from autotune.contrib.debug.whatif import first_difference
 from autotune.core.candidate import Candidate
-from autotune.core.errors import CompileError, ScheduleError
+from autotune.core.errors import AutotuneError, CompileError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.payload import Payload
+from autotune.core.printable import first_lines
 from autotune.worker.loading.reading import bare
 from autotune.worker.worker import Worker
 
 SECONDS = 300.0  # for all of it
+VARIANT_SECONDS, MOST_STEPS = 20.0, 120  # for variants, and of a script that variants of are tried
 MEMORY_BYTES = 8 << 30
 PREPARED = "panels"  # the last step before the script itself
+
+
+@dataclass(frozen=True)
+class ChangedScript:
+    """A script with one thing changed.
+
+    Attributes:
+        label: What is changed.
+        candidate: How the payload is compiled then.
+        skip: Number of a step that is left out; 0 for none.
+        knob: Name of the knob that has another value; empty where none has.
+    """
+
+    label: str
+    candidate: Candidate
+    skip: int = 0
+    knob: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,12 +55,14 @@ class DebugRequest:
         candidate: How it is compiled.
         lowering: Whether the lowering that all schedules share is part of it.
         limits: How much is recorded.
+        changed: Scripts to be tried as well.
     """
 
     payload: Payload
     candidate: Candidate
     lowering: bool = False
     limits: DebugLimits = field(default_factory=DebugLimits)
+    changed: tuple[ChangedScript, ...] = ()
 
 
 def record(request: DebugRequest) -> DebugRecording:
@@ -58,11 +81,59 @@ def record(request: DebugRequest) -> DebugRecording:
 
 
 def record_here(request: DebugRequest) -> DebugRecording:
-    """The steps of a script. In the isolated process only.
+    """The steps of a script, and what becomes of them with single changes. In the isolated process only.
 
     Raises:
         CompileError: The payload or the script does not parse, or a rewrite before the script refuses it.
     """
+    found = record_one(request)
+    if not request.changed or len(found.steps) > MOST_STEPS:
+        return found
+    left_out = (
+        ChangedScript(f"without step {number}, {step.op.removeprefix('transform.')}", request.candidate, number)
+        for number, step in enumerate(found.steps, 1)
+        if step.changes
+    )
+    begun, variants = time.monotonic(), list[ScriptVariant]()
+    for changed in (*left_out, *request.changed):
+        if time.monotonic() - begun > VARIANT_SECONDS:
+            note = f"other variants than the first {len(variants)} were not tried: the limit of time was reached"
+            found = replace(found, notes=(*found.notes, note))
+            break
+        variants.append(variant_of(request, found, changed))
+    return marked(replace(found, variants=tuple(variants)))
+
+
+def variant_of(request: DebugRequest, found: DebugRecording, changed: ChangedScript) -> ScriptVariant:
+    """What becomes of a recording with one change."""
+    limits = replace(request.limits, skip=(changed.skip,) if changed.skip else ())
+    try:
+        other = record_one(replace(request, candidate=changed.candidate, limits=limits))
+    except (AutotuneError, ValueError) as error:
+        return ScriptVariant(changed.label, (), len(found.steps) + 1, first_lines(str(error)), knob=changed.knob)
+    first = first_difference(found, other) or len(found.steps) + 1
+    same = found.result == other.result and not (other.message or found.message)
+    return ScriptVariant(changed.label, other.steps[first - 1 :], first, other.message, same, changed.knob)
+
+
+def marked(found: DebugRecording) -> DebugRecording:
+    """A recording with marks of knobs whose every other value leads to the same payload, in the step that sets each."""
+    steps, marks = list(found.steps), list(found.marks)
+    lines = ["", *found.script.splitlines()]
+    for knob in dict.fromkeys(each.knob for each in found.variants if each.knob):
+        tried = [each for each in found.variants if each.knob == knob]
+        if not all(each.same for each in tried):
+            continue
+        mark = Mark(KNOB, f"{knob}: the payload is the same in the end with each of {len(tried) + 1} values")
+        setting = [place for place, step in enumerate(steps) if f'<"{knob}">' in lines[step.line]]
+        for place in setting:
+            steps[place] = replace(steps[place], marks=(*steps[place].marks, mark))
+        marks += [] if setting else [mark]
+    return replace(found, steps=tuple(steps), marks=tuple(marks))
+
+
+def record_one(request: DebugRequest) -> DebugRecording:
+    """The steps of a script; raises as `record_here`."""
     begun = time.monotonic()
     with context():
         unit = prepared(request)
@@ -78,7 +149,10 @@ def record_here(request: DebugRequest) -> DebugRecording:
             stepper.run()
         except Ended as ended:
             failure = failure or str(ended)
-        notes = [] if request.limits.skip else list(disagreements(stepper, whole, failure))
+        notes = [] if request.limits.skip else disagreements(stepper, whole, failure)
+        result = "" if failure else canonical(stepper.named.module)
+    if stepper.costless:
+        notes.append(f"costs are shown up to step {stepper.costless} only: the limit of time was reached")
     if stepper.thinned:
         notes.append(
             f"from step {stepper.thinned} on, a step is a whole call: the limits of time and size were reached"
@@ -92,7 +166,15 @@ def record_here(request: DebugRequest) -> DebugRecording:
         failure,
         tuple(notes),
         seconds=time.monotonic() - begun,
+        nests=stepper.nests,
+        result=result,
     )
+
+
+def canonical(module: ir.Module) -> str:
+    """Hash of a module in canonical form, which loops of one turn and their sizes are not part of; changes it."""
+    run_passes(module, "builtin.module(canonicalize,cse)")
+    return hashlib.sha256(str(module).encode()).hexdigest()
 
 
 def prepared(request: DebugRequest) -> Unit:

@@ -4,6 +4,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
+from autotune.contrib.debug.nest_cost import NestCost
+
 HOLDS, INVALID, GONE = "holds", "invalidated", "out of scope"  # states of a handle
 FAILED, EMPTY, IDLE, REMAINDER, CONSUMED, KNOB, SKIPPED = (
     *("failed", "matches nothing", "no difference", "remainder", "used after it was consumed", "knob without effect"),
@@ -55,11 +57,13 @@ class Mark:
         kind: One of the words above.
         sentence: What it is, and where it comes from.
         ops: Names of the payload ops that it is about.
+        cause: Number of the step that it comes from; 0 where that is the step itself.
     """
 
     kind: str
     sentence: str
     ops: tuple[str, ...] = ()
+    cause: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ class TransformStep:
         marks: What to look at.
         origins: New ops of the payload with the one that each was made from, ``new old``.
         seconds: Time that the interpreter took.
+        nests: Loop nests after it that are not as they were before.
+        order: Outermost ops of all loop nests after it; empty where they are as before.
     """
 
     op: str
@@ -89,6 +95,8 @@ class TransformStep:
     marks: tuple[Mark, ...] = ()
     origins: tuple[str, ...] = ()
     seconds: float = 0.0
+    nests: tuple[NestCost, ...] = ()
+    order: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -134,6 +142,9 @@ class DebugRecording:
         notes: Sentences about all of it: joined steps, a result that is not that of one run of the whole script.
         marks: What is to be said of the script, not of one step.
         seconds: Time that recording took.
+        nests: Loop nests before the first step.
+        variants: What becomes of it if something is changed.
+        result: Hash of the payload behind the last step, in canonical form.
     """
 
     payload: str
@@ -145,6 +156,17 @@ class DebugRecording:
     notes: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = ()
     seconds: float = 0.0
+    nests: tuple[NestCost, ...] = ()
+    variants: tuple["ScriptVariant", ...] = ()
+    result: str = ""
+
+    def nests_after(self, count: int) -> tuple[NestCost, ...]:
+        """Loop nests after so many steps, in the order of the payload."""
+        known, order = {nest.op: nest for nest in self.nests}, tuple(nest.op for nest in self.nests)
+        for step in self.steps[:count]:
+            known |= {nest.op: nest for nest in step.nests}
+            order = step.order or order
+        return tuple(known[op] for op in order)
 
     def payload_after(self, count: int) -> PayloadText:
         """The payload after so many steps."""
@@ -180,3 +202,24 @@ class DebugRecording:
             if any(origin.partition(" ")[0] == op for origin in step.origins):
                 return number
         return 0
+
+
+@dataclass(frozen=True)
+class ScriptVariant:
+    """The same script with one thing changed.
+
+    Attributes:
+        label: What is changed, ``rows = 8`` or ``without step 4``.
+        steps: Steps from the first on that is another one.
+        first: Number of that step.
+        message: Why it ended early; empty where it did not.
+        same: Whether the payload is the same in the end, in canonical form.
+        knob: Name of the knob that has another value; empty where none has.
+    """
+
+    label: str
+    steps: tuple[TransformStep, ...]
+    first: int
+    message: str = ""
+    same: bool = False
+    knob: str = ""

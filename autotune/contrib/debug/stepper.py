@@ -7,17 +7,19 @@ between: `transform.include`, `transform.foreach` and `transform.sequence` are e
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from mlir import ir
 
 from autotune.compiler.script.apply import without_preamble
 from autotune.compiler.script.user_module import MAIN
+from autotune.contrib.debug.costs import nest_cost, outermost
 from autotune.contrib.debug.differ import changes_between
 from autotune.contrib.debug.leaf import OPS, PARAM, VALUE, Held, Leaf, LeafError, kind_of
 from autotune.contrib.debug.marks import marks_of
-from autotune.contrib.debug.named_ops import NamedOps
+from autotune.contrib.debug.named_ops import NamedOps, name_in
+from autotune.contrib.debug.nest_cost import NestCost
 from autotune.contrib.debug.recording import (
     CONSUMED,
     EMPTY,
@@ -36,8 +38,10 @@ from autotune.core.printable import first_lines
 
 INCLUDE, FOREACH, SEQUENCE = "transform.include", "transform.foreach", "transform.sequence"
 ENTERED = (INCLUDE, FOREACH, SEQUENCE)
+MOST_LINES = 200  # of a loop nest; what holds more holds several
 SUPPRESS = 2  # of `failures`
 LOCATED = re.compile(r'loc\("(\w+)"\)')
+PRINTED = re.compile(r'%\w+(?::\d+)? = "transform\.([\w.]+)"\(.* -> (?:\([^)]*\)|\S+)(?= )')  # an op of the script
 WHERE = re.compile(r'(?:at )?loc\((?:"[^"]*"(?::\d+:\d+)?|unknown)\):\s*')
 
 
@@ -70,11 +74,15 @@ class DebugLimits:
         seconds: Time after which the rest of the script is applied without a look at single steps.
         characters: Text of changes after which the same happens.
         skip: Numbers of steps to leave out.
+        lanes: f32 elements of a vector register, which costs are counted in.
+        cost_seconds: Time after which costs are not looked at any more.
     """
 
     seconds: float = 120.0
     characters: int = 48_000_000
     skip: tuple[int, ...] = ()
+    lanes: int = 16
+    cost_seconds: float = 20.0
 
 
 class Stepper:
@@ -84,14 +92,19 @@ class Stepper:
         steps: Steps so far.
         named: The payload.
         thinned: Number of the step from which on steps are whole calls; 0 where all are single.
+        nests: Loop nests before the first step.
+        costless: Number of the step from which on costs are not looked at; 0 where all are.
     """
 
     def __init__(self, module: ir.Module, facts: ScriptFacts, limits: DebugLimits) -> None:
         self.named, self._facts, self._limits = NamedOps(module), facts, limits
         self.steps: list[TransformStep] = []
-        self.thinned = 0
+        self.thinned, self.costless = 0, 0
         self._lines, self._ops = self.named.text()
         self.before = (tuple(self._lines), tuple(self._ops))
+        self._cost_seconds, self._priced = 0.0, dict[str, NestCost | None]()
+        self._known = {nest.op: nest for nest in self._costs()}
+        self.nests = tuple(self._known.values())
         self._frames: list[Frame] = []
         self._path: list[str] = []
         self._sequences = 0
@@ -123,7 +136,7 @@ class Stepper:
         self._frames.append(frame)
         self._path.append(where)
         for value, name, given in zip(block.arguments, self._facts.argument_names(block, op), arguments, strict=False):
-            frame.values[value] = Held(name, given.kind, value.type, list(given.ops), list(given.values))
+            frame.values[value] = passed_on(given, name, value.type)
         try:
             *ops, end = [each.operation for each in block.operations]
             self._run_ops(ops)
@@ -169,7 +182,7 @@ class Stepper:
             frame = Frame(self._frames[-1].number)
             results = self._caught(op, lambda: self._enter(op, block, frame, given, "sequence"))
         for value, name, held in zip(op.results, self._facts.names_of(op), results, strict=False):
-            self._frames[-1].values[value] = Held(name, held.kind, value.type, list(held.ops), list(held.values))
+            self._frames[-1].values[value] = passed_on(held, name, value.type)
 
     def _caught(self, op: ir.Operation, run: Callable[[], list[Held]]) -> list[Held]:
         """What a region gives; handles of nothing where it fails and the script says to go on."""
@@ -186,9 +199,9 @@ class Stepper:
         """A loop over the ops of handles; gives what its turns yield, one after the other."""
         counts = [len(held.values if held.kind == PARAM else held.ops) for held in operands]
         if not counts or not min(counts):
-            self._note(op, "it runs over nothing")
+            self._note(op, "it runs over nothing", next((held.made for held in operands if held.made), 0))
         results = [Held("", kind_of(value.type), value.type) for value in op.results]
-        rest = [Held("", held.kind, held.type, list(held.ops), list(held.values)) for held in operands]
+        rest = [passed_on(held, "", held.type) for held in operands]
         self._frames[-1].waiting += rest
         count = min(counts, default=0)
         for turn in range(1, count + 1):
@@ -201,9 +214,9 @@ class Stepper:
         self._frames[-1].waiting = [held for held in self._frames[-1].waiting if all(held is not each for each in rest)]
         return results
 
-    def _note(self, op: ir.Operation, sentence: str) -> None:
+    def _note(self, op: ir.Operation, sentence: str, cause: int) -> None:
         """A step that only says something."""
-        self._add(op, str(op).split("{", maxsplit=1)[0].strip(), (), (Mark(EMPTY, sentence),), 0.0)
+        self._add(op, str(op).split("{", maxsplit=1)[0].strip(), (), (Mark(EMPTY, sentence, cause=cause),), 0.0)
 
     def _held(self, value: ir.Value) -> Held:
         """What a value of the script holds."""
@@ -215,7 +228,7 @@ class Stepper:
             held = self._held(value)
             if held.invalid:
                 said = f"{held.name} may not be used any more: {held.invalid}"
-                self._add(op, str(op), (), (Mark(CONSUMED, said),), 0.0)
+                self._add(op, str(op), (), (Mark(CONSUMED, said, cause=held.ended),), 0.0)
                 raise Ended(said)
 
     def _spend(self, op: ir.Operation) -> None:
@@ -227,10 +240,10 @@ class Stepper:
             gone, name = set(held.ops), held.name
             if held.invalid or held.kind != OPS:
                 continue
-            held.invalid = f"{where} consumed it"
+            held.invalid, held.ended = f"{where} consumed it", number
             for other in self._all_held():
                 if not other.invalid and any(self._is_inside(each, gone) for each in other.ops):
-                    other.invalid = f"{where} consumed {name}, which is or holds its ops"
+                    other.invalid, other.ended = f"{where} consumed {name}, which is or holds its ops", number
 
     def _is_inside(self, op: str, ops: set[str]) -> bool:
         return any(each in ops for each in self.named.around(op))
@@ -270,7 +283,7 @@ class Stepper:
         try:
             seconds = Leaf(self.named, self._facts.module, ops, used, live, results).apply()
         except LeafError as error:
-            self._fail(ops[0], text, str(error))
+            self._fail(ops[0], text, str(error), used.values())
         self._frames[-1].values |= results
         changes = () if all(op.name.startswith(QUERIES) for op in ops) else self._look()
         marks = marks_of(ops, changes, results, used, self._facts)
@@ -286,7 +299,7 @@ class Stepper:
         found = {}
         for op in ops:
             for value, name in zip(op.results, self._facts.names_of(op), strict=True):
-                held = Held(name, kind_of(value.type), value.type)
+                held = Held(name, kind_of(value.type), value.type, made=len(self.steps) + 1)
                 if op is ops[-1] or held.kind == PARAM or is_used_behind(value, ops[-1]):
                     found[value] = held
         return found
@@ -300,13 +313,40 @@ class Stepper:
         self._frames[-1].values |= results
         self._add(ops[0], text, (), (Mark(SKIPPED, "this step was left out"),), 0.0)
 
-    def _fail(self, op: ir.Operation, text: str, said: str) -> None:
+    def _fail(self, op: ir.Operation, text: str, said: str, used: Iterable[Held]) -> None:
         """End with an error of the interpreter."""
         message, about = read_error(said, self.named.spots)
         self.named.renew()
         changes = self._look()
-        self._add(op, text, changes, (Mark(FAILED, message, about),), 0.0)
+        self._add(op, text, changes, (Mark(FAILED, message, about, self._cause(used)),), 0.0)
         raise Ended(message)
+
+    def _cause(self, used: Iterable[Held]) -> int:
+        """Number of the step that a failure comes from: a marked one, else the one that made what it works on."""
+        makers = [held.made for held in used if held.made]  # in the order of operands: what is worked on comes first
+        marked = [number for number in makers if self.steps[number - 1].marks]
+        changed = [number for number in makers if self.steps[number - 1].changes]
+        return next(iter(marked + changed + makers), 0)
+
+    def _costs(self) -> tuple[NestCost, ...]:
+        """Loop nests as they are now; none where too much time went into looking."""
+        if self._cost_seconds > self._limits.cost_seconds:
+            self.costless = self.costless or len(self.steps) + 1
+            return ()
+        begun = time.perf_counter()
+        places = {name: number for number, name in enumerate(self._ops) if name}
+        found, known = list[NestCost](), dict[str, NestCost | None]()
+
+        def text_of(op: ir.Operation) -> str:
+            return nest_text(self._lines, places.get(name_in(op.location), 0))
+
+        for op in outermost(self.named.module, lambda op: text_of(op).count("\n") > MOST_LINES):
+            text = text_of(op)
+            known[text] = self._priced[text] if text in self._priced else nest_cost(op, self._limits.lanes)
+            found += [cost] if (cost := known[text]) is not None else []
+        self._priced = known
+        self._cost_seconds += time.perf_counter() - begun
+        return tuple(found)
 
     def _look(self) -> tuple[Change, ...]:
         """What changed in the payload since the last look."""
@@ -321,6 +361,11 @@ class Stepper:
     ) -> None:
         frame = self._frames[-1].number if self._frames else 0
         line = place_of(op)[0]
+        now = self._costs() if changes else ()
+        nests = tuple(nest for nest in now if self._known.get(nest.op) != nest)
+        order = tuple(nest.op for nest in now)
+        order = order if nests or (now and order != tuple(self._known)) else ()
+        self._known = {nest.op: nest for nest in now} or self._known
         step = TransformStep(
             op.name,
             text,
@@ -332,6 +377,8 @@ class Stepper:
             marks,
             tuple(self.named.origins) if changes else (),
             seconds,
+            nests,
+            order,
         )
         self.steps.append(step)
 
@@ -350,16 +397,30 @@ class Stepper:
         return tuple(found)
 
 
+def nest_text(lines: Sequence[str], first: int) -> str:
+    """Text of an op that begins at a line, with what is in it; its names are unique, so that no other one has it."""
+    depth = len(lines[first]) - len(lines[first].lstrip())
+    end = first + 1
+    while end < len(lines) and (lines[end].startswith(" " * (depth + 1)) or lines[end].startswith(" " * depth + "}")):
+        end += 1
+    return "\n".join(lines[first:end])
+
+
 def symbol_of(sequence: ir.Operation) -> str:
     """Name of a sequence."""
     return str(sequence.attributes["sym_name"].value)
 
 
+def passed_on(held: Held, name: str, kind: ir.Type) -> Held:
+    """The same under another name."""
+    return replace(held, name=name, type=kind, ops=list(held.ops), values=list(held.values), invalid="", ended=0)
+
+
 def first_of(held: Held) -> Held:
     """Take the first op, or value, off a handle."""
     if held.kind == PARAM:
-        return Held("", held.kind, held.type, values=[held.values.pop(0)])
-    return Held("", held.kind, held.type, [held.ops.pop(0)])
+        return Held("", held.kind, held.type, values=[held.values.pop(0)], made=held.made)
+    return Held("", held.kind, held.type, [held.ops.pop(0)], made=held.made)
 
 
 def together(ops: Sequence[ir.Operation]) -> int:
@@ -398,4 +459,4 @@ def is_made_by(value: ir.Value, ops: Sequence[ir.Operation]) -> bool:
 def read_error(said: str, spots: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
     """What the interpreter said of a failure, in a line, and the payload ops that it named."""
     about = tuple(dict.fromkeys(name for name in LOCATED.findall(said) if name in spots))
-    return first_lines(WHERE.sub("", without_preamble(said))), about
+    return first_lines(PRINTED.sub(r"what \1 gives", WHERE.sub("", without_preamble(said)))), about

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from textwrap import wrap
 
+from autotune.contrib.debug.nest_cost import NestCost, cache_of
 from autotune.contrib.debug.recording import INVALID, DebugRecording, Handle, TransformStep
+from autotune.core.host.machine import this_machine
 from autotune.core.printable import lines as printable
+from autotune.reports.format import size
 
 WIDTH = 80
 MOST_HANDLES = 12
@@ -37,7 +40,8 @@ def step_line(number: int, step: TransformStep) -> Iterator[str]:
     name = f"{'  ' * min(depth, 6)}{short(step)}"
     yield cut(f"{number:>4}  {name:<46.46} {where:<9} {change:>15}")
     for mark in step.marks:
-        yield from wrapped(f"{mark.kind}: {mark.sentence}", "        ! ", "          ")
+        cause = f"; see step {mark.cause}" if mark.cause else ""
+        yield from wrapped(f"{mark.kind}: {mark.sentence}{cause}", "        ! ", "          ")
 
 
 def sizes(step: TransformStep) -> list[tuple[int, int]]:
@@ -64,7 +68,8 @@ def details(recording: DebugRecording, number: int, *, diff: bool = False) -> It
     yield from changed(recording, number)
     for mark in step.marks:
         about = f" ({', '.join(f'%{op}' for op in mark.ops[:4])})" if mark.ops else ""
-        yield from wrapped(f"{mark.kind}: {mark.sentence}{about}", "! ", "  ")
+        cause = f"; see step {mark.cause}" if mark.cause else ""
+        yield from wrapped(f"{mark.kind}: {mark.sentence}{about}{cause}", "! ", "  ")
     yield from handle_lines(step.handles)
     if diff:
         yield from difference(recording, number)
@@ -114,6 +119,34 @@ def handle_lines(handles: tuple[Handle, ...]) -> Iterator[str]:
         yield f"  and {len(shown) - MOST_HANDLES} more"
 
 
+def cost_lines(nests: tuple[NestCost, ...]) -> Iterator[str]:
+    """Loop nests: what each loop touches in a run against the caches, loads and stores, and the share of the roof."""
+    if not nests:
+        yield "no loop nest"
+    machine = this_machine()
+    for nest in nests:
+        yield from wrapped(f"%{nest.op}: {summary(nest)}", "", "  ")
+        for loop in nest.loops[:MOST_HANDLES]:
+            name = f"{'  ' * loop.depth}%{loop.op}"
+            touched = f"{size(loop.bytes)} a run"
+            yield cut(
+                f"  {name:<32.32} {loop.trips:>10} x {loop.runs:<10} {touched:>15} {cache_of(loop.bytes, machine)}"
+            )
+        if len(nest.loops) > MOST_HANDLES:
+            yield f"  and {len(nest.loops) - MOST_HANDLES} more loops"
+
+
+def summary(nest: NestCost) -> str:
+    """A nest in a phrase."""
+    machine = this_machine()
+    if not nest.flops:
+        return f"moves data, bound by {nest.bound(machine)}"
+    per = "a multiply-add" if nest.fmas else "an operation"
+    about = "" if nest.exact else "about "
+    rates = f"{nest.loads_each:.2f} loads, {nest.stores_each:.2f} stores {per}"
+    return f"{rates}; {about}{nest.share(machine):.0%} of the roof, bound by {nest.bound(machine)}"
+
+
 def difference(recording: DebugRecording, number: int) -> Iterator[str]:
     """What a step did to the payload, as a unified diff; lines are whole."""
     before, after = recording.payload_after(number - 1), recording.payload_after(number)
@@ -144,10 +177,10 @@ def wrapped(text: str, first: str, more: str) -> Iterator[str]:
     yield from wrap(plain(text), WIDTH, initial_indent=first, subsequent_indent=more)
 
 
-def cut(text: str) -> str:
+def cut(text: str, width: int = WIDTH) -> str:
     """A line that fits."""
     text = plain(text).replace("\n", " ").rstrip()
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def plain(text: str) -> str:

@@ -1,7 +1,9 @@
 """`autotune debug`: what a schedule does, step by step."""
 
 import sys
+from functools import partial
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from autotune.contrib.debug.recording import DebugRecording
+    from autotune.contrib.debug.session import Changes, Replay
 
 
 def debug(
@@ -27,10 +30,14 @@ def debug(
     skip: Annotated[
         list[int] | None, typer.Option(parser=whole, metavar="N", help="Leave out step N; may be repeated.")
     ] = None,
+    edit: Annotated[
+        list[str] | None, typer.Option(metavar="LINE:OLD>NEW", help="Replace a text in a line of the script.")
+    ] = None,
     step: Annotated[int, typer.Option(parser=whole, metavar="N", help="Step N alone.")] = 0,
     until: Annotated[str, typer.Option(metavar="OP", help="The first step of a transform op.")] = "",
     grep: Annotated[str, typer.Option(metavar="TEXT", help="Only steps with that text.")] = "",
     diff: Annotated[bool, typer.Option("--diff", help="What the step did to the payload, as a diff.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Loop nests and caches after the step, or after all.")] = False,
     page: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page that opens in a browser without a network.")
     ] = None,
@@ -44,12 +51,13 @@ def debug(
     """
     from autotune.contrib.debug.debugged import debug as record
     from autotune.contrib.debug.page import write_page
-    from autotune.contrib.debug.terminal import details, overview
+    from autotune.contrib.debug.session import Changes
+    from autotune.contrib.debug.terminal import cost_lines, details, overview
     from autotune.contrib.debug.whatif import compare
     from autotune.core.options import MOST_COUNT, check_whole
     from autotune.core.progress import ProgressLine
 
-    schedules, skipped = schedule or [], skip or []
+    schedules, skipped, edits = schedule or [], skip or [], [read_edit(text) for text in edit or []]
     check_whole("step", step, 0, MOST_COUNT)
     for number in skipped:
         check_whole("skip", number, 1, MOST_COUNT)
@@ -60,19 +68,27 @@ def debug(
     first = schedules[0] if schedules else None
     with ProgressLine() as line:
         line.stage(f"applying the schedule of {source}")
-        found = record(source, first, task=task, knobs=knobs, skip=skipped, lowering=lowering)
+        alone = not (step or until or cost or other or len(schedules) == 2)
+        apply = partial(record, source, first, task=task, lowering=lowering)
+        found = apply(knobs=knobs, skip=skipped, edits=edits, variants=alone)
         if other or len(schedules) == 2:
             second = record(other or source, schedules[-1] if schedules else None, task=task, lowering=lowering)
     if other or len(schedules) == 2:
+        if page is not None:
+            write_file(page, write_page(found, second))
         print_lines(compare(found, second))
     elif page is not None:
-        page.write_text(write_page(found))
+        write_file(page, write_page(found))
     elif number := chosen_step(found, step, until):
         print_lines(details(found, number, diff=diff))
+        print_lines(cost_lines(found.nests_after(number)) if cost else ())
+    elif cost:
+        print_lines(cost_lines(found.nests_after(len(found.steps))))
     elif grep or not (sys.stdin.isatty() and sys.stdout.isatty()):
         print_lines(overview(found, grep))
     else:
-        talk(found)
+        given = Changes(knobs, tuple(skipped), tuple(edits))
+        talk(found, given, lambda changes: apply(knobs=changes.knobs, skip=changes.skip, edits=changes.edits))
 
 
 def chosen_step(recording: "DebugRecording", step: int, until: str) -> int:
@@ -98,19 +114,50 @@ def print_lines(lines: "Iterable[str]") -> None:
         typer.echo(line)
 
 
-def talk(recording: "DebugRecording") -> None:
-    """Show steps as they are asked for."""
-    from autotune.contrib.debug.session import HELP, DebugSession
+def read_edit(text: str) -> tuple[int, str, str]:
+    """A text to replace, ``LINE:OLD>NEW``.
 
-    session = DebugSession(recording)
-    print_lines([*HELP.splitlines(), ""])
-    answer = session.answer("go 1")
-    while answer is not None:
-        print_lines(answer)
+    Raises:
+        typer.BadParameter: It is written otherwise.
+    """
+    line, colon, change = text.partition(":")
+    old, arrow, new = (part.strip() for part in change.partition(">"))
+    if not (colon and arrow and old and line.strip().isdecimal()):
+        raise typer.BadParameter(f"an edit must read LINE:OLD>NEW, got {text}", param_hint="--edit")
+    return int(line), old, new
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a page.
+
+    Raises:
+        typer.BadParameter: The file cannot be written.
+    """
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"a page must be a file that can be written, {path} is not: {error.strerror}"
+        ) from error
+
+
+def talk(recording: "DebugRecording", given: "Changes", replay: "Replay") -> None:
+    """Show steps as they are asked for, no more lines at once than the terminal has."""
+    from autotune.contrib.debug.session import HELP, DebugSession
+    from autotune.contrib.debug.terminal import cut
+
+    session = DebugSession(recording, replay, given)
+    lines: list[str] | None = [*HELP.splitlines(), "", *(session.answer("1") or [])]
+    while lines is not None:
+        columns, rows = get_terminal_size()
+        most = max(rows - 2, 1)  # without the command and the next one
+        print_lines(cut(line, columns) for line in lines[:most])
+        rest = lines[most:]
         try:
-            answer = session.answer(input("debug> "))
+            command = input(f"{len(rest)} more lines, Enter shows them> " if rest else "debug> ")
         except EOFError:
             return
+        lines = rest if rest and not command else session.answer(command)
 
 
 VERB = Verb(debug, "Understand them", "Show what a schedule does to a payload, step by step.", after="show")

@@ -13,6 +13,7 @@ from autotune.contrib.debug.recording import (
     FAILED,
     IDLE,
     INVALID,
+    KNOB,
     REMAINDER,
 )
 from autotune.contrib.debug.stepper import DebugLimits
@@ -188,42 +189,54 @@ def test_params_have_values_and_paths_say_where(tmp_path):
 
 
 MM = match("mm", "linalg.matmul")
+NOTHING = match("none", "linalg.conv_2d")
+WIDTH = """%width = transform.tune.knob<"width"> = 128 from options = [64, 128] -> !transform.param<i64>
+%a, %i = transform.structured.tile_using_for %mm tile_sizes [0, %width]
+  : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)"""
+# For each: the script, kind and sentence of a mark, and what stands in the line of the script that is the cause.
 FAULTY = {
     "a handle is used after it was consumed": (
         f"{MM}\n{tile('%a, %i', '%mm', '[8]')}\n{tile('%b, %j', '%mm', '[4]')}",
         CONSUMED,
         "%mm may not be used any more: step 2 (structured.tile_using_for, line 5) consumed it",
+        "%a, %i",
     ),
     "an op inside a consumed one is used": (
         f'{MM}\n{match("f", "func.func")}\n%g = transform.apply_registered_pass "canonicalize" to %f'
         f" : (!transform.any_op) -> !transform.any_op\n{tile('%b, %j', '%mm', '[4]')}",
         CONSUMED,
         "consumed %f, which is or holds its ops",
+        "apply_registered_pass",
     ),
     "a match of nothing": (
-        f"{match('mm', 'linalg.conv_2d')}\n{tile('%a, %i', '%mm', '[8]')}",
+        f"{NOTHING}\n{tile('%a, %i', '%none', '[8]')}",
         EMPTY,
-        "%mm points at no op, and structured.tile_using_for uses it",
+        "%none points at no op, and structured.tile_using_for uses it",
+        "linalg.conv_2d",
     ),
     "a transform of nothing": (
-        f"{match('mm', 'linalg.conv_2d')}\n{tile('%a, %i', '%mm', '[8]')}",
+        f"{NOTHING}\ntransform.structured.vectorize %none : !transform.any_op",
         IDLE,
-        "%mm points at no op",
+        "%none points at no op",
+        "linalg.conv_2d",
     ),
     "a tile that does not divide": (
         f"{MM}\n{tile('%a, %i', '%mm', '[7]')}",
         REMAINDER,
         "a tile size does not divide its loop",
+        "[7]",
     ),
     "a vectorization of an open size": (
         f"{MM}\n{tile('%a, %i', '%mm', '[7]')}\ntransform.structured.vectorize %a : !transform.any_op",
         FAILED,
         "vectorize",
+        "[7]",
     ),
     "an op without tiles": (
         f"{match('c', 'arith.constant')}\n{tile('%a, %i', '%c', '[8]')}",
         FAILED,
         "only ops implementing TilingInterface are supported",
+        "arith.constant",
     ),
     "an order that prevents fusion": (
         f"{MM}\n{match('twice', 'linalg.elementwise')}\n{tile('%a, %i', '%mm', '[8]')}\n"
@@ -232,36 +245,88 @@ FAULTY = {
         " : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)",
         FAILED,
         "could not find next producer to fuse",
+        "%a, %i",
     ),
-    "too many tile sizes": (f"{MM}\n{tile('%a, %i, %j, %k, %l', '%mm', '[8, 8, 8, 8]')}", FAILED, "too many tiles"),
+    "too many tile sizes": (
+        f"{MM}\n{tile('%a, %i, %j, %k, %l', '%mm', '[8, 8, 8, 8]')}",
+        FAILED,
+        "too many tiles",
+        "[8, 8, 8, 8]",
+    ),
     "cleaning that cleans nothing": (
         f"{match('f', 'func.func')}\ntransform.apply_cse to %f : !transform.any_op\n"
-        "transform.apply_cse to %f : !transform.any_op",
+        "transform.apply_cse to %f : !transform.any_op  // again",
         IDLE,
         "the payload is as it was",
+        "// again",
     ),
     "a handle that is split into too many": (
         f"{MM}\n%a, %b = transform.split_handle %mm : (!transform.any_op) -> (!transform.any_op, !transform.any_op)",
         FAILED,
-        "expected to contain 2 payloads but it contains 1",
+        "what structured.match gives expected to contain 2 payloads but it contains 1",
+        "linalg.matmul",
     ),
     "a loop over nothing": (
-        f"{match('mm', 'linalg.conv_2d')}\ntransform.foreach %mm : !transform.any_op {{\n^bb0(%x: !transform.any_op):\n"
+        f"{NOTHING}\ntransform.foreach %none : !transform.any_op {{\n^bb0(%x: !transform.any_op):\n"
         f"{tile('%a, %i', '%x', '[8]')}\n}}",
         EMPTY,
         "it runs over nothing",
+        "linalg.conv_2d",
+    ),
+    "a knob without effect": (
+        f"{MM}\n{WIDTH}",
+        KNOB,
+        "width: the payload is the same in the end with each of 2 values",
+        'knob<"width">',
     ),
 }
 
 
+def walk(found, keys):
+    """Number of the step that keys lead to: `m` to the next mark, `c` to the step that a mark refers to."""
+    number = 0
+    for key in keys:
+        if key == "m":
+            number = next((n for n, step in enumerate(found.steps, 1) if n > number and step.marks), number)
+        else:
+            number = next((mark.cause for mark in found.steps[number - 1].marks if mark.cause), number)
+    return number
+
+
 @pytest.mark.parametrize("fault", FAULTY)
 def test_what_is_marked_in_a_faulty_script_leads_to_the_cause(fault, tmp_path):
-    body, kind, sentence = FAULTY[fault]
-    found = debug(payload_file(tmp_path), script(body))
+    body, kind, sentence, cause = FAULTY[fault]
+    found = debug(payload_file(tmp_path), script(body), variants=True)
     marks = [mark for step in found.steps for mark in step.marks]
     assert any(mark.kind == kind and sentence in mark.sentence for mark in marks), marks
     assert not found.notes
     assert bool(found.message) == (kind in (FAILED, CONSUMED))
+    lines = [found.script.splitlines()[found.steps[walk(found, keys) - 1].line - 1] for keys in ("m", "mc", "mmc")]
+    assert any(cause in line for line in lines), lines
+
+
+def test_a_knob_with_an_effect_is_not_marked(tmp_path):
+    body = f"{MM}\n{WIDTH.replace('64, 128', '8, 128')}"
+    found = debug(payload_file(tmp_path), script(body), variants=True)
+    assert [(each.knob, each.same) for each in found.variants if each.knob] == [("width", False)]
+    assert not any(mark.kind == KNOB for step in found.steps for mark in step.marks)
+
+
+def test_variants_say_what_follows_from_one_change(tmp_path):
+    body = f"{MM}\n{tile('%a, %i', '%mm', '[8]')}\ntransform.structured.vectorize %a : !transform.any_op"
+    found = debug(payload_file(tmp_path), script(body), variants=True)
+    known = {each.label: each for each in found.variants}
+    without = known["without step 2, structured.tile_using_for"]
+    assert without.first == 2
+    assert "scf.for" not in added_in(without.steps)
+    wider = known["line 5: [8] becomes [16]"]
+    assert (wider.first, wider.message, wider.same) == (2, "", False)
+    assert "%c16" in added_in(wider.steps)
+
+
+def added_in(steps):
+    """Lines that steps add, as one text."""
+    return "\n".join(line for step in steps for change in step.changes for line in change.added)
 
 
 def test_a_failure_names_the_op_that_did_not_match(tmp_path):

@@ -58,48 +58,121 @@ def test_script_of_the_page_writes_text_alone():
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """A page of three steps, the last of which is marked."""
+    """A page of four steps, the last two of which are marked."""
     body = f"{match('mm', 'linalg.matmul')}\n{tile('%a, %i', '%mm', '[8]')}\n{match('none', 'linalg.conv_2d')}\n"
     folder = tmp_path_factory.mktemp("page")
-    found = debug(payload_file(folder), script(body + "transform.structured.vectorize %none : !transform.any_op"))
+    text = script(body + "transform.structured.vectorize %none : !transform.any_op")
+    found = debug(payload_file(folder), text, variants=True)
     path = folder / "page.html"
     path.write_text(write_page(found))
     return path
 
 
-def test_stepping_hovering_and_searching(browser, recorded):
+@pytest.fixture
+def opened(browser, recorded):
+    """The page in a browser; whatever its script complains about fails the test."""
     faults = []
     page = browser.new_page(viewport={"width": 1200, "height": 800})
+    page.set_default_timeout(10000)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.goto(recorded.as_uri())
-    assert page.text_content("#count") == "0 of 4"
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    assert page.text_content("#count") == "2 of 4"
-    assert page.locator("#seen .add").count() > 3
-    assert "tile_using_for" in page.text_content("#where")
-    page.hover("#handles li:has-text('%i')")
-    assert "scf.for" in page.text_content("#seen .lit")
-    page.hover("#seen .add:has-text('scf.for')")
-    assert "made by step 2" in page.text_content("#about")
-    assert "held by %i" in page.text_content("#about")
-    assert "%mm" in page.text_content("#handles .invalid")
-    page.keyboard.press("/")
-    page.keyboard.type("linalg.fill")
-    page.keyboard.press("Enter")
-    assert "linalg.fill" in page.text_content("#seen .found")
-    page.click("#marked")
-    assert "matches nothing" in page.text_content("#marks")
-    page.set_viewport_size({"width": 400, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    colours = set()
-    for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme=scheme)
-        colours.add(page.evaluate("getComputedStyle(document.querySelector('#where')).color"))
-    assert len(colours) == 2
+    yield page
     page.close()
     assert not faults
+
+
+def test_stepping_and_hovering(opened):
+    assert opened.text_content("#count") == "0 of 4"
+    opened.click("#next")
+    opened.click("#next")
+    assert opened.text_content("#count") == "2 of 4"
+    assert opened.locator("#payload .add").count() > 3
+    assert opened.text_content("#op") == "structured.tile_using_for"
+    assert "tile_using_for" in opened.text_content("#script .now")
+    opened.hover("#handles li:has-text('%i')")
+    assert "scf.for" in opened.text_content("#payload .lit")
+    opened.hover("#payload .add:has-text('scf.for')")
+    assert "made by step 2" in opened.text_content("#about")
+    assert "held by %i" in opened.text_content("#about")
+    assert "%mm" in opened.text_content("#handles .invalid")
+    opened.fill("#slider", "1")
+    assert opened.text_content("#count") == "1 of 4"
+    opened.click("#script .step:has-text('vectorize')")
+    assert opened.text_content("#count") == "4 of 4"
+
+
+def test_keys_alone_lead_everywhere(opened):
+    press, text = opened.keyboard.press, opened.text_content
+    press("ArrowRight")
+    press("ArrowRight")
+    assert text("#count") == "2 of 4"
+    press("ArrowLeft")
+    press("End")
+    assert text("#count") == "4 of 4"
+    press("Home")
+    press("m")
+    assert "matches nothing" in text("#marks")
+    press("m")
+    assert text("#count") == "4 of 4"
+    press("c")
+    assert text("#count") == "3 of 4"
+    press("/")
+    opened.keyboard.type("linalg.fill")
+    press("Enter")
+    assert "linalg.fill" in text("#payload .found")
+    press("Escape")
+    press("Home")
+    press("f")
+    assert opened.get_attribute("#fold", "aria-pressed") == "true"
+    press("ArrowRight")
+    for _ in range(30):
+        press("Tab")
+        if opened.evaluate("document.activeElement.matches('#handles li:has(b)')"):
+            break
+    assert "linalg.matmul" in text("#payload .lit")
+
+
+def test_costs_are_beside_each_step(opened):
+    opened.keyboard.press("ArrowRight")
+    opened.keyboard.press("ArrowRight")
+    assert "of the roof" in opened.text_content("#costs")
+    opened.hover("#costs tr:has-text('matmul')")
+    assert "linalg.matmul" in opened.text_content("#payload .lit")
+
+
+def test_a_variant_is_another_recording(opened):
+    opened.select_option("#variants", label="line 5: [8] becomes [16]")
+    assert opened.text_content("#count") == "2 of 4"
+    assert "%c16" in "".join(opened.locator("#payload .add").all_text_contents())
+    opened.select_option("#variants", index=0)
+    assert "%c16" not in "".join(opened.locator("#payload .add").all_text_contents())
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_wider_than_the_window_and_colours_follow_the_system(opened, width):
+    opened.set_viewport_size({"width": width, "height": 800})
+    colours = set()
+    for scheme in ("dark", "light"):
+        opened.emulate_media(color_scheme=scheme)
+        for key in ("Home", "ArrowRight", "ArrowRight", "m"):
+            opened.keyboard.press(key)
+            assert opened.evaluate("document.documentElement.scrollWidth") <= width
+        colours.add(opened.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
+
+
+def test_two_schedules_are_side_by_side(browser, tmp_path):
+    texts = [script(f"{match('mm', 'linalg.matmul')}\n{tile('%a, %i', '%mm', size)}") for size in ("[8]", "[4]")]
+    path = tmp_path / "two.html"
+    path.write_text(write_page(*(debug(payload_file(tmp_path), text) for text in texts)))
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.click("#difference")
+    assert page.text_content("#count") == "2 of 2"
+    assert "%c8" in "".join(page.locator("#payload .add").all_text_contents())
+    assert "%c4" in "".join(page.locator("#beside .add").all_text_contents())
+    page.close()
 
 
 def test_hostile_text_does_nothing_in_a_browser(browser, tmp_path):
@@ -110,5 +183,5 @@ def test_hostile_text_does_nothing_in_a_browser(browser, tmp_path):
     page.keyboard.press("ArrowRight")
     assert page.title() == "Schedule, step by step"
     assert page.locator("img").count() == 0
-    assert "onerror" in page.text_content("#seen")
+    assert "onerror" in page.text_content("#payload")
     page.close()

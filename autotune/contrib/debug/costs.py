@@ -1,0 +1,473 @@
+"""Loop nests of a payload with what they touch and do, read off the IR: tensors or buffers, vectors or linalg."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from mlir import ir
+
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import constant, is_constant, maker, static_slice
+from autotune.contrib.debug.named_ops import name_in
+from autotune.contrib.debug.nest_cost import LoopCost, NestCost
+
+LOOPS = ("scf.for", "scf.forall", "scf.parallel", "affine.for")
+NESTS = (*LOOPS, "linalg.")
+SLICES = ("tensor.extract_slice", "memref.subview")
+READS, WRITES = ("vector.transfer_read", "vector.load"), ("vector.transfer_write", "vector.store")
+SCALAR_READS, SCALAR_WRITES = ("memref.load", "tensor.extract", "affine.load"), ("memref.store", "affine.store")
+SAME = ("tensor.cast", "memref.cast", "bufferization.to_tensor", "bufferization.to_buffer", "tensor.pad")
+SUMS = ("arith.addf", "vector.multi_reduction", "vector.reduction")
+ARITHMETIC = (
+    *SUMS[1:],
+    "arith.addf",
+    "arith.subf",
+    "arith.mulf",
+    "arith.divf",
+    "arith.maximumf",
+    "arith.minimumf",
+    "arith.negf",
+)
+
+
+@dataclass
+class Totals:
+    """What a block does, once."""
+
+    fmas: float = 0.0
+    other: float = 0.0
+    loads: float = 0.0
+    stores: float = 0.0
+    flops: float = 0.0
+    chains: int = 0
+    most: float = 0.0  # multiply-adds of the block that `chains` is of
+    own: float = 0.0  # multiply-adds of this block itself
+    own_chains: int = 0
+    regions: list["Access"] = field(default_factory=list)
+    loops: list[LoopCost] = field(default_factory=list)
+    exact: bool = True
+
+    def compute(self, fmas: float, flops: float, chains: int) -> None:
+        """Add multiply-adds of this block; `chains` of them do not wait for another one of it."""
+        self.fmas, self.flops, self.own = self.fmas + fmas, self.flops + flops, self.own + fmas
+        self.own_chains += chains
+        if self.own > self.most:
+            self.most, self.chains = self.own, self.own_chains
+
+    def add(self, other: "Totals", times: int) -> None:
+        """Add what is done so many times."""
+        for name in ("fmas", "other", "loads", "stores", "flops"):
+            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+        if times * other.most > self.most:
+            self.most, self.chains = times * other.most, other.chains
+        self.exact = self.exact and other.exact
+        self.regions += other.regions
+
+
+@dataclass
+class Access:
+    """A part of an array that an op touches: the indices it begins at, where they are no constants, and sizes."""
+
+    value: ir.Value
+    begins: list[list[ir.Value | int]]  # of each dimension, terms that are added up
+    sizes: list[int]
+    strides: list[int]
+
+
+def outermost(module: ir.Module, is_large: Callable[[ir.Operation], bool]) -> Iterator[ir.Operation]:
+    """Ops of a module that may be loop nests: loops, and structured ops outside of any.
+
+    Args:
+        module: The payload.
+        is_large: Whether a loop holds so much, such as the layers of a model, that what is in it are nests.
+    """
+    for function in module.body.operations:
+        yield from nests_in(function.operation, is_large)
+
+
+def nests_in(around: ir.Operation, is_large: Callable[[ir.Operation], bool]) -> Iterator[ir.Operation]:
+    """Outermost loop nests in the regions of an op."""
+    for block in (block for region in around.regions for block in region.blocks):
+        for op in (each.operation for each in block.operations):
+            if op.name in LOOPS and is_large(op):
+                yield from nests_in(op, is_large)
+            elif op.name.startswith(NESTS):
+                yield op
+
+
+def nest_cost(op: ir.Operation, lanes: int) -> NestCost | None:
+    """What a loop nest costs; `None` of an op that computes nothing.
+
+    Args:
+        op: Outermost op of the nest; locations of ops are their names.
+        lanes: f32 elements of one vector register.
+    """
+    return Reader(lanes).nest(op)
+
+
+class Reader:
+    """Reads one nest.
+
+    Args:
+        lanes: f32 elements of one vector register.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._lanes = lanes
+        self._spans: dict[ir.Value, int] = {}  # of the counts of loops that are looked at: largest less smallest value
+
+    def nest(self, op: ir.Operation) -> NestCost | None:
+        """A nest; `None` of an op that computes nothing."""
+        if op.name not in LOOPS and not op.name.startswith("linalg."):
+            return None
+        totals = Totals()
+        self._visit(op, totals, 0, 1)
+        if not totals.loops or not (totals.flops or totals.loads or totals.stores):
+            return None
+        return NestCost(
+            name_in(op.location), tuple(totals.loops), totals.fmas, totals.other, totals.loads, totals.stores,
+            totals.flops, totals.chains, totals.exact,
+        )  # fmt: skip
+
+    def _visit(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:
+        if op.name in LOOPS:
+            self._loop(op, totals, depth, runs)
+        elif op.name.startswith("linalg.") and op.name != "linalg.yield":
+            self._structured(op, totals, depth, runs)
+        elif op.name in READS + SCALAR_READS + WRITES + SCALAR_WRITES:
+            self._transfer(op, totals)
+        elif op.name in ("vector.contract", "vector.outerproduct", "vector.fma") or op.name in ARITHMETIC:
+            self._compute(op, totals)
+        else:
+            for block in (block for region in op.regions for block in region.blocks):
+                for each in block.operations:
+                    self._visit(each.operation, totals, depth, runs)
+
+    def _loop(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:
+        """A loop: its body, as often as it runs; what it touches moves with its count and those of inner loops."""
+        trips, spans, exact = trips_of(op)
+        place = len(totals.loops)
+        totals.loops.append(LoopCost(name_in(op.location), op.name, depth, trips, runs, 0))
+        body, block = Totals(exact=exact), op.regions[0].blocks[0]
+        body.loops = totals.loops
+        for each in block.operations:
+            self._visit(each.operation, body, depth + 1, runs * trips)
+        self._spans.update(zip(block.arguments, spans, strict=False))
+        touched = self._bytes(body.regions)
+        totals.add(body, trips)
+        totals.loops[place] = LoopCost(name_in(op.location), op.name, depth, trips, runs, touched)
+
+    def _structured(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:
+        """A linalg op, as plain loops over elements."""
+        arrays = [value for value in op.operands if isinstance(value.type, ir.ShapedType)]
+        if not arrays:
+            return
+        shapes = [self._shape(value) for value in arrays]
+        trips = iterations(op, shapes)
+        accesses = [Access(v, [[] for _ in s], list(s), [1] * len(s)) for v, s in zip(arrays, shapes, strict=True)]
+        totals.loops.append(LoopCost(name_in(op.location), op.name, depth, trips, runs, self._bytes(accesses)))
+        names = [each.operation.name for each in body_of(op)]
+        multiply_adds = min(names.count("arith.mulf"), names.count("arith.addf"))
+        others = sum((name.startswith("arith.") and name.endswith("f")) or name.startswith("math.") for name in names)
+        done = Totals(
+            fmas=trips * multiply_adds,
+            other=trips * max(others - 2 * multiply_adds, 0),
+            loads=trips * (len(arrays) - (0 if reduces(op, shapes, trips) else 1)),
+            stores=trips,
+            flops=trips * others,
+            chains=1 if multiply_adds and reduces(op, shapes, trips) else 0,
+            most=trips * multiply_adds,
+            regions=accesses,
+        )
+        totals.add(done, 1)
+
+    def _transfer(self, op: ir.Operation, totals: Totals) -> None:
+        """A load or a store, of a vector or an element."""
+        writes = op.name in WRITES + SCALAR_WRITES
+        array = next((v for v in op.operands if isinstance(v.type, ir.RankedTensorType | ir.MemRefType)), None)
+        if array is None:
+            return
+        moved = op.operands[0].type if writes else op.results[0].type
+        shape = list(moved.shape) if isinstance(moved, ir.VectorType) else []
+        rank = len(self._shape(array))
+        indices = [v for v in op.operands if isinstance(v.type, ir.IndexType)][:rank]
+        sizes = sizes_along(op, shape, rank)
+        access = Access(array, [[index] for index in indices] or [[] for _ in sizes], sizes, [1] * rank)
+        count = float(prod(sizes[:-1]) * -(-sizes[-1] // self._lanes)) if sizes else 1.0  # rows of an array apart
+        totals.add(Totals(loads=0 if writes else count, stores=count if writes else 0, regions=[access]), 1)
+
+    def _compute(self, op: ir.Operation, totals: Totals) -> None:
+        """Arithmetic on vectors, or on elements."""
+        kind = op.results[0].type if len(op.results) else None
+        shape = shape_of(op.results[0]) if kind is not None else []
+        if op.name in SUMS and any(made_by.name == "arith.mulf" for v in op.operands if (made_by := maker(v))):
+            return  # counted with the product
+        if op.name in ARITHMETIC and not (sums := summed(op)):
+            shape = list(op.operands[0].type.shape) if op.name in SUMS[1:] and shape_of(op.operands[0]) else shape
+            totals.add(Totals(other=registers(shape, self._lanes), flops=prod(shape)), 1)
+            return
+        if op.name in ARITHMETIC:
+            fmas, chains = registers(shape, self._lanes), int(registers(shape_of(sums[0].results[0]), self._lanes))
+            own = chains if any(is_carried(v, op) for v in sums[0].operands if maker(v) != op) else 0
+            totals.compute(fmas, 2 * prod(shape), own)
+            return
+        work = prod(iterations_of_contract(op)) if op.name == "vector.contract" else prod(shape)
+        fmas = registers(shape, self._lanes) * work / max(prod(shape), 1)
+        chains = int(registers(shape, self._lanes))
+        own = chains if len(op.operands) > 2 and is_carried(op.operands[2], op) else 0
+        totals.compute(fmas, 2 * work, own)
+
+    def _shape(self, value: ir.Value) -> tuple[int, ...]:
+        """Sizes of an array; of a slice of open size, the most it may have."""
+        kind = ir.ShapedType(value.type)
+        shape = [kind.get_dim_size(d) if not kind.is_dynamic_dim(d) else -1 for d in range(kind.rank)]
+        made_by = maker(value)
+        if -1 in shape and made_by is not None and made_by.name in SLICES:
+            whole, most = self._shape(made_by.operands[0]), most_sizes(made_by)
+            if len(most) == len(shape):
+                shape = [min(size or full, full) for size, full in zip(most, whole, strict=True)]
+        elif -1 in shape and made_by is not None and len(made_by.operands) and made_by.name.startswith("linalg."):
+            shape = list(self._shape(made_by.operands[len(made_by.operands) - 1]))
+        return tuple(max(size, 1) for size in shape)
+
+    def _bytes(self, accesses: Iterable[Access]) -> int:
+        """Bytes that accesses touch while the counts of the loops that are looked at run, arrays counted once."""
+        found: dict[ir.Value, int] = {}
+        for access in accesses:
+            root = self._root(access)
+            shape = self._shape(root.value)
+            extents = (
+                min(whole, (size - 1) * stride + 1 + self._moved(begin))
+                for whole, begin, size, stride in zip(shape, root.begins, root.sizes, root.strides, strict=False)
+            )
+            touched = prod(extents) * element_bytes(root.value.type)
+            found[root.value] = max(found.get(root.value, 0), touched)
+        return sum(found.values())
+
+    def _moved(self, terms: Sequence[ir.Value | int]) -> int:
+        """How far an index moves."""
+        return sum(self._span(term) for term in terms if not isinstance(term, int))
+
+    def _span(self, value: ir.Value) -> int:
+        """Largest less smallest value of an index while the counts of the loops that are looked at run."""
+        if value in self._spans:
+            return self._spans[value]
+        made_by = maker(value)
+        if made_by is None or is_constant(value):
+            return 0
+        if made_by.name in ("affine.apply", "affine.min", "affine.max"):
+            amap = ir.AffineMapAttr(made_by.attributes["map"]).value
+            spans = [self._span(operand) for operand in made_by.operands]
+            return max(span_of(expr, spans[: amap.n_dims], spans[amap.n_dims :]) for expr in amap.results)
+        spans = [self._span(operand) for operand in made_by.operands if isinstance(operand.type, ir.IndexType)]
+        if made_by.name == "arith.muli":
+            factors = [constant(v) for v in made_by.operands if is_constant(v)]
+            return sum(spans) * abs(prod(factors))
+        return sum(spans)
+
+    def _root(self, access: Access) -> Access:
+        """The array that an access is of a part of."""
+        while (above := self._above(access)) is not None:
+            access = above
+        return access
+
+    def _above(self, access: Access) -> Access | None:
+        """The same access of the array around it; `None` where there is none."""
+        made_by = maker(access.value)
+        if made_by is None:
+            given = initial_value(access.value)
+            return None if given is None else Access(given, access.begins, access.sizes, access.strides)
+        if made_by.name in SLICES:
+            return part_of(made_by, access, self._shape(made_by.operands[0]))
+        if made_by.name in SAME:
+            return Access(made_by.operands[0], access.begins, access.sizes, access.strides)
+        if made_by.name in ("tensor.insert_slice", "vector.transfer_write"):
+            return Access(made_by.operands[1], access.begins, access.sizes, access.strides)
+        if made_by.name in ("scf.for", "scf.forall") or made_by.name.startswith("linalg."):
+            number = ir.OpResult(access.value).result_number
+            before = list(made_by.operands)[len(made_by.operands) - len(made_by.results) + number]
+            return Access(before, access.begins, access.sizes, access.strides)
+        return None
+
+
+def trips_of(op: ir.Operation) -> tuple[int, list[int], bool]:
+    """Iterations of a loop, how far each of its counts moves, and whether that is known."""
+    if op.name == "scf.for":
+        first, end, step = list(op.operands)[:3]
+        if not (is_constant(first) and is_constant(step) and most_of(end)):
+            return 1, [0], False
+        trips = max(-(-(most_of(end) - constant(first)) // max(constant(step), 1)), 0)
+        return trips, [max(trips - 1, 0) * constant(step)], is_constant(end)
+    if op.name == "scf.forall":
+        names = ("staticLowerBound", "staticUpperBound", "staticStep")
+        lows, highs, steps = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names)
+        counts = [
+            max(-(-(h - low) // s), 1) if min(h, s) > 0 else 1 for low, h, s in zip(lows, highs, steps, strict=True)
+        ]
+        return prod(counts), [(n - 1) * s for n, s in zip(counts, steps, strict=True)], min(highs) > 0
+    if op.name == "affine.for" and not any(isinstance(v.type, ir.IndexType) for v in op.operands):
+        first, end = (
+            int(str(ir.AffineMapAttr(op.attributes[n]).value.results[0])) for n in ("lowerBoundMap", "upperBoundMap")
+        )
+        step = int(ir.IntegerAttr(op.attributes["step"]))
+        return -(-(end - first) // step), [(-(-(end - first) // step) - 1) * step], True
+    return 1, [0], False
+
+
+def most_of(value: ir.Value) -> int:
+    """The most that an index may be: a constant, or the least of several of which one is; 0 where that is not known."""
+    made_by = maker(value)
+    if made_by is not None and made_by.name == "affine.min":
+        results = ir.AffineMapAttr(made_by.attributes["map"]).value.results
+        return min((int(each.value) for each in results if isinstance(each, ir.AffineConstantExpr)), default=0)
+    return constant(value) if is_constant(value) else 0
+
+
+def most_sizes(cut: ir.Operation) -> list[int]:
+    """The most that each size of a slice may be; 0 where that is not known."""
+    offsets, sizes, _ = static_slice(cut)
+    given = [v for v in list(cut.operands)[1:] if isinstance(v.type, ir.IndexType)]
+    open_sizes = iter(given[sum(offset < 0 for offset in offsets) :])
+    return [size if size >= 0 else most_of(next(open_sizes)) for size in sizes]
+
+
+def initial_value(argument: ir.Value) -> ir.Value | None:
+    """What a loop begins with in the place of an argument that it carries; `None` of other arguments."""
+    block = argument.owner
+    loop, number = block.owner, ir.BlockArgument(argument).arg_number
+    if loop.operation.name not in ("scf.for", "scf.forall"):
+        return None
+    counts = len(block.arguments) - len(loop.operation.results)
+    operands = list(loop.operation.operands)
+    before = len(operands) - len(loop.operation.results)
+    return operands[before + number - counts] if number >= counts else None
+
+
+def part_of(cut: ir.Operation, access: Access, whole: Sequence[int]) -> Access | None:
+    """An access of a slice as one of what it is cut from."""
+    offsets, sizes, strides = static_slice(cut)
+    given = iter([v for v in list(cut.operands)[1:] if isinstance(v.type, ir.IndexType)])
+    begins: list[list[ir.Value | int]] = [[next(given)] if offset < 0 else [] for offset in offsets]
+    kept = list(range(len(sizes)))
+    dropped = len(sizes) - len(access.sizes)
+    for d in list(kept):  # those of size 1 go first, as upstream drops them
+        if dropped and sizes[d] == 1:
+            kept.remove(d)
+            dropped -= 1
+    if len(kept) != len(access.sizes):
+        return None
+    extents, steps = [1] * len(sizes), list(strides)
+    for d, begin, size, stride in zip(kept, access.begins, access.sizes, access.strides, strict=True):
+        begins[d] += begin
+        extents[d], steps[d] = min(size, whole[d]), max(stride * max(strides[d], 1), 1)
+    return Access(cut.operands[0], begins, extents, steps)
+
+
+def span_of(expr: ir.AffineExpr, dims: Sequence[int], symbols: Sequence[int]) -> int:
+    """How far an affine expression moves, its parts taken one by one."""
+    if isinstance(expr, ir.AffineConstantExpr):
+        return 0
+    if isinstance(expr, ir.AffineDimExpr):
+        return dims[int(expr.position)]
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return symbols[int(expr.position)]
+    binary = ir.AffineBinaryExpr(expr)
+    left, right = (span_of(each, dims, symbols) for each in (binary.lhs, binary.rhs))
+    factor = abs(binary.rhs.value) if isinstance(binary.rhs, ir.AffineConstantExpr) else 1
+    if isinstance(expr, ir.AffineAddExpr):
+        found = left + right
+    elif isinstance(expr, ir.AffineMulExpr):
+        found = left * factor
+    elif isinstance(expr, ir.AffineModExpr):
+        found = min(left, factor - 1)
+    else:
+        found = -(-left // max(factor, 1))
+    return found
+
+
+def iterations(op: ir.Operation, shapes: Sequence[Sequence[int]]) -> int:
+    """Iterations of a linalg op."""
+    sizes: dict[int, int] = {}
+    maps = [amap for v, amap in zip(op.operands, indexing_maps(op), strict=False) if isinstance(v.type, ir.ShapedType)]
+    for shape, amap in zip(shapes, maps, strict=False):
+        for size, dim in zip(shape, dimensions(amap), strict=False):
+            if dim is not None:
+                sizes[dim] = size
+    return prod(sizes.values()) if sizes else max(map(prod, shapes))
+
+
+def reduces(op: ir.Operation, shapes: Sequence[Sequence[int]], trips: int) -> bool:
+    """Whether a linalg op sums into what it writes."""
+    return op.name not in ("linalg.fill", "linalg.copy") and trips > prod(shapes[-1])
+
+
+def body_of(op: ir.Operation) -> Iterator[ir.OpView]:
+    """Ops that a linalg op does for every iteration."""
+    for block in (block for region in op.regions for block in region.blocks):
+        yield from block.operations
+
+
+def sizes_along(op: ir.Operation, shape: Sequence[int], rank: int) -> list[int]:
+    """How much of each dimension of an array a transfer of a vector touches."""
+    sizes = [1] * rank
+    if "permutation_map" in op.attributes:
+        for size, dim in zip(shape, dimensions(ir.AffineMapAttr(op.attributes["permutation_map"]).value), strict=True):
+            if dim is not None and dim < rank:
+                sizes[dim] = size
+    elif shape:
+        sizes[rank - len(shape) :] = list(shape)[-rank:]
+    return sizes
+
+
+def iterations_of_contract(op: ir.Operation) -> list[int]:
+    """Sizes of the dimensions of a vector.contract."""
+    sizes: dict[int, int] = {}
+    maps = [ir.AffineMapAttr(each).value for each in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    for operand, amap in zip(op.operands, maps, strict=True):
+        shape = list(operand.type.shape) if isinstance(operand.type, ir.VectorType) else []
+        for size, expr in zip(shape, amap.results, strict=False):
+            sizes[ir.AffineDimExpr(expr).position] = size
+    return list(sizes.values())
+
+
+def registers(shape: Sequence[int], lanes: int) -> float:
+    """Registers that a vector fills; one of an element."""
+    shape = [size for size in shape if size != 1]
+    return float(prod(shape[:-1]) * -(-shape[-1] // lanes)) if shape else 1.0
+
+
+def shape_of(value: ir.Value) -> list[int]:
+    """Sizes of a vector; none of an element."""
+    return list(value.type.shape) if isinstance(value.type, ir.VectorType) else []
+
+
+def is_carried(value: ir.Value, op: ir.Operation) -> bool:
+    """Whether what an op adds to comes from the iteration before: carried, or read where the loop does not move."""
+    made_by = maker(value)
+    if made_by is None:
+        return bool(value.owner == op.block)
+    if made_by.name in READS + SCALAR_READS:
+        counts = list(op.block.arguments)[:1]
+        return not any(depends(v, counts) for v in made_by.operands if isinstance(v.type, ir.IndexType))
+    return made_by.name in ("vector.extract", "vector.shape_cast") and is_carried(made_by.operands[0], op)
+
+
+def depends(value: ir.Value, counts: Sequence[ir.Value]) -> bool:
+    """Whether an index is computed from one of some counts of loops."""
+    made_by = maker(value)
+    return value in counts or (made_by is not None and any(depends(each, counts) for each in made_by.operands))
+
+
+def summed(op: ir.Operation) -> list[ir.Operation]:
+    """The ops that add a product to something."""
+    if op.name != "arith.mulf":
+        return []
+    return [use.owner.operation for use in op.results[0].uses if use.owner.operation.name in SUMS]
+
+
+def element_bytes(kind: ir.Type) -> int:
+    """Bytes of an element of an array."""
+    element = ir.ShapedType(kind).element_type
+    if isinstance(element, ir.IndexType):
+        return 8
+    return max(1, getattr(element, "width", 32) // 8)
