@@ -4,7 +4,7 @@
 
 torch-mlir puts zeros between the elements that are read and flips the kernel in every call; here nothing is
 multiplied by a zero, and kernels, which must be weights, lie as they are read. Where the stride does not divide the
-kernel, each phase is a convolution of its own.
+kernel, each phase is a convolution of its own. Phases behind the end of a shorter kernel are zeros, before the bias.
 """
 
 from collections.abc import Sequence
@@ -61,33 +61,40 @@ def write_spread(  # noqa: PLR0917 - each is of another kind
     writer: NodeWriter, node: "NodeProto", n: int, parts: Sequence[Dense], bias: Array | None, axes: Sequence[Phases]
 ) -> None:
     """Dense convolutions, whose channels are then spread over the positions of a group; the excess is cut off."""
-    rank, strides, groups = len(axes), [axis.stride for axis in axes], [axis.groups for axis in axes]
+    rank, phases, groups = len(axes), [axis.read for axis in axes], [axis.groups for axis in axes]
+    unread = [axis.stride - axis.read for axis in axes]
     is_whole = all(axis.skipped == 0 and axis.groups * axis.stride == axis.size for axis in axes)
-    into = node.output[0]
+    added = bias if any(unread) else None
+    into, spread = node.output[0], node.output[0] if added is None else ""
     dense = []
     for part in parts:
         inputs = [node.input[0], writer.constant(part.kernel)]
-        if bias is not None:
+        if bias is not None and added is None:
             inputs.append(writer.constant(np.repeat(bias, part.phases)))
         dense.append(
             writer.add(
                 "Conv",
                 *inputs,
-                into=into if is_whole and prod(strides) == 1 else "",
+                into=into if is_whole and prod(phases) == 1 and not any(unread) else "",
                 kernel_shape=list(part.kernel.shape[2:]),
                 pads=[pads[side] for side in (0, 1) for pads in part.pads],
                 group=of(node, "group", 1),
             )
         )
     whole = dense[0]
-    if prod(strides) > 1:
+    if prod(axis.stride for axis in axes) > 1:
         made = parts[0].kernel.shape[0] // parts[0].phases
         is_joined = len(dense) > 1
         joined = writer.add("Concat", *dense, axis=1) if is_joined else whole
-        apart = writer.reshape(joined, n, *(*strides, made) if is_joined else (made, *strides), *groups)
-        turned = writer.add("Transpose", apart, perm=spread_order(rank, is_joined=is_joined))
+        apart = writer.reshape(joined, n, *(*phases, made) if is_joined else (made, *phases), *groups)
+        whole = writer.add("Transpose", apart, perm=spread_order(rank, is_joined=is_joined))
+        if any(unread):
+            behind = [0, 0, *(size for each in unread for size in (0, each))]
+            whole = writer.add("Pad", whole, writer.numbers(*[0] * len(behind), *behind))
         sizes = [axis.groups * axis.stride for axis in axes]
-        whole = writer.reshape(turned, n, made, *sizes, into=into if is_whole else "")
+        whole = writer.reshape(whole, n, made, *sizes, into=spread if is_whole else "")
     if not is_whole:
         bounds = [[axis.skipped for axis in axes], [axis.skipped + axis.size for axis in axes], range(2, 2 + rank)]
-        writer.add("Slice", whole, *(writer.numbers(*each) for each in bounds), into=into)
+        whole = writer.add("Slice", whole, *(writer.numbers(*each) for each in bounds), into=spread)
+    if added is not None:
+        writer.add("Add", whole, writer.constant(added.reshape(-1, *[1] * rank)), into=into)

@@ -34,6 +34,11 @@ class Phases:
         """Groups of positions."""
         return -(-(self.skipped + self.size) // self.stride)
 
+    @property
+    def read(self) -> int:
+        """Phases that read something: those behind the end of a kernel shorter than the stride read nothing."""
+        return min(self.stride, self.kernel)
+
 
 def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: int) -> Phases | None:
     """The phases of a dimension; `None` where dense convolutions would not read all of its input.
@@ -48,6 +53,8 @@ def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: i
     Example:
         >>> phases_of(5, 3, 2, (0, 0), 0)
         Phases(stride=2, kernel=3, first=0, pads=(1, 1), skipped=0, size=11)
+        >>> phases_of(5, 2, 3, (0, 0), 0).read
+        2
         >>> phases_of(5, 2, 2, (3, 3), 0) is None
         True
     """
@@ -55,8 +62,8 @@ def phases_of(given: int, kernel: int, stride: int, pads: Sequence[int], more: i
     size = (given - 1) * stride + kernel + more - sum(pads)
     first, last = pads[0] // stride, (pads[0] + size - 1) // stride
     around = (taps - 1 - first, last - given + 1)
-    if kernel % stride and (taps == 1 or around[0] == 0):
-        return None  # some phases multiply by nothing, or do not read what lies first
+    if kernel % stride and taps > 1 and around[0] == 0:
+        return None  # some phases do not read what lies first
     if min(around) < 0 or last > given + taps - 2:
         return None
     return Phases(stride, kernel, first, around, pads[0] - stride * first, size)
@@ -78,7 +85,7 @@ class Dense:
 
 
 def dense_convolutions(kernel: Array, axes: Sequence[Phases], group: int) -> list[Dense]:
-    """One for all phases, where each multiplies by as many elements of the kernel; else one for each phase, in order.
+    """One for all phases that read something, where each multiplies by as many elements; else one for each, in order.
 
     What has fewer elements is not filled up by zeros: a zero times NaN or infinity is NaN, where nothing is to be read.
 
@@ -92,8 +99,8 @@ def dense_convolutions(kernel: Array, axes: Sequence[Phases], group: int) -> lis
         >>> [each.kernel[:, 0] for each in dense_convolutions(np.array([[[1, 2, 3]]]), axes, 1)]
         [array([[3, 1]]), array([[2]])]
     """
-    strides = [axis.stride for axis in axes]
-    if not any(axis.kernel % axis.stride for axis in axes):
+    strides = [axis.read for axis in axes]
+    if not any(axis.kernel % axis.read for axis in axes):
         return [Dense(arranged(kernel, strides, group), prod(strides), [axis.pads for axis in axes])]
     parts = []
     for phases in np.ndindex(*strides):

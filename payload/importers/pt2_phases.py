@@ -33,6 +33,8 @@ def write_phases(graph: "Graph", weights: dict[str, Array]) -> None:
 
 def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None:
     """Write one as a dense convolution, where that may be."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
     x, kernel, bias, strides, pads, dilations, _, added, groups = node.args
     held = weights.get(kernel.name)
     if held is None or held.dtype != np.float32 or set(dilations) != {1} or (bias and bias.name not in weights):
@@ -44,16 +46,21 @@ def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None
     if len(axes) < rank:
         return
     writer, dense = ProgramWriter(graph, node), []
+    has_unread = any(axis.read < axis.stride for axis in axes)
     parts = dense_convolutions(held, axes, groups)
     places = [axis.groups for axis in axes]
     for number, part in enumerate(parts):
-        added_bias = bias
-        if bias is not None and part.phases > 1:
+        added_bias = None if has_unread else bias
+        if added_bias is not None and part.phases > 1:
             repeated = np.repeat(weights[bias.name], part.phases)
             added_bias = writer.weight(f"{bias.name}_phases", repeated, weights)
         filters = writer.weight(f"{kernel.name}_phases{number}", part.kernel, weights)
         dense.append(convolution(writer, x, (filters, added_bias), part.pads, places, groups))
-    node.replace_all_uses_with(spread(writer, dense, axes))
+    result = spread(writer, dense, axes)
+    if has_unread and bias is not None:
+        column = writer.weight(f"{bias.name}_column", weights[bias.name].reshape(-1, *[1] * rank), weights)
+        result = writer.add(torch.ops.aten.add.Tensor, result.meta["val"].shape, result, column)
+    node.replace_all_uses_with(result)
     graph.erase_node(node)
 
 
@@ -113,17 +120,22 @@ def spread(writer: ProgramWriter, dense: "list[Node]", axes: Sequence[Phases]) -
     """The channels of dense convolutions spread over the positions of a group, and what is too much cut off."""
     import torch  # noqa: PLC0415 - comes with an extra
 
-    aten, rank, strides = torch.ops.aten, len(axes), [axis.stride for axis in axes]
+    aten, rank, phases = torch.ops.aten, len(axes), [axis.read for axis in axes]
     is_joined, result = len(dense) > 1, dense[0]
     n, channels, *places = result.meta["val"].shape
-    if prod(strides) > 1:
-        made = channels if is_joined else channels // prod(strides)
+    if prod(axis.stride for axis in axes) > 1:
+        made = channels if is_joined else channels // prod(phases)
         if is_joined:
             result = writer.add(aten.cat.default, [n, channels * len(dense), *places], dense, 1)
-        apart = [n, *((*strides, made) if is_joined else (made, *strides)), *places]
+        apart = [n, *((*phases, made) if is_joined else (made, *phases)), *places]
         order = spread_order(rank, is_joined=is_joined)
         result = writer.add(aten.view.default, apart, result, apart)
-        result = writer.add(aten.permute.default, [apart[d] for d in order], result, order)
+        shape = [apart[d] for d in order]
+        result = writer.add(aten.permute.default, shape, result, order)
+        if phases != [axis.stride for axis in axes]:
+            behind = [size for axis in reversed(axes) for size in (0, axis.stride - axis.read, 0, 0)]
+            shape = [n, made, *(size for axis in axes for size in (axis.groups, axis.stride))]
+            result = writer.add(aten.constant_pad_nd.default, shape, result, behind, 0.0)
         places = [axis.groups * axis.stride for axis in axes]
         channels = made
         result = writer.add(aten.reshape.default, [n, made, *places], result, [n, made, *places])

@@ -14,6 +14,8 @@ CASES = {
         (1, 2, 2, 3, 2),
     ),
     "three by four": (torch.nn.ConvTranspose2d(2, 4, 4, stride=3, groups=2, bias=False), (1, 2, 3, 2)),
+    "a kernel shorter than the stride": (torch.nn.ConvTranspose1d(3, 2, 2, stride=3, output_padding=1), (2, 3, 7)),
+    "one side shorter": (torch.nn.ConvTranspose2d(4, 6, (1, 4), (2, 2), (0, 1), groups=2), (1, 4, 3, 5)),
     "a volume": (torch.nn.ConvTranspose3d(2, 3, 2, stride=2), (1, 2, 2, 3, 2)),
 }
 
