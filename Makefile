@@ -16,8 +16,8 @@ UV := $(shell uv --version 2>/dev/null)
 PYTHON ?= $(if $(UV),>=3.11$(comma)<3.14,python3)
 VENV := .venv
 BIN := $(VENV)/bin
-BLOCKS := figures comparisons threads growth jobs targets gpu mesh precision quantised models grid kernelbench foreign_models torch_backend dynamic large regressions warmth samplers fit analysis expected backends affine rules tensors calls onnx_ops array_api ablations generation own_schedules selftest database cluster scale faults
-SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_commands.py
+BLOCKS := figures comparisons threads growth jobs targets gpu mesh precision quantised models grid kernelbench foreign_models torch_backend dynamic large regressions warmth samplers fit analysis expected backends affine rules tensors calls onnx_ops array_api ablations generation own_schedules debug selftest database cluster scale faults
+SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_commands.py docs/_nano.py
 
 .PHONY: packages tune test check regress gate mutations format figures docs notebooks site clean
 

@@ -86,7 +86,13 @@ def nest_data(nest: NestCost) -> list[object]:
 def variant_data(variant: ScriptVariant) -> dict[str, Any]:
     """A variant as the page's script reads it."""
     steps = [step_data(step) for step in variant.steps]
-    return {"label": variant.label, "first": variant.first, "message": variant.message, "steps": steps}
+    return {
+        "label": variant.label,
+        "first": variant.first,
+        "message": variant.message,
+        "same": variant.same,
+        "steps": steps,
+    }
 
 
 def change_data(change: Change) -> list[object]:

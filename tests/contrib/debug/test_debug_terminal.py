@@ -10,6 +10,7 @@ import sys
 import termios
 import time
 from fcntl import ioctl
+from pathlib import Path
 
 import pytest
 from debug_support import match, payload_file, script, tile
@@ -213,3 +214,14 @@ def test_what_is_not_there_is_refused_in_one_line(refused, payload, tmp_path, wo
     path = tmp_path / "mine.mlir"
     path.write_text(script(BODY))
     assert said in refused("debug", payload, "--schedule", path, *words)
+
+
+def test_the_documented_example_prints_what_its_page_shows(autotune, monkeypatch, tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "debug.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    for name, text in re.findall(r'^```mlir title="([^"]+)"\n(.*?)^```$', page, re.M | re.S):
+        Path(name).write_text(text)
+    command, shown = re.search(r"^```sh\nautotune (debug .*?)\n```\n\n```text\n(.*?)^```$", page, re.M | re.S).groups()
+    assert autotune(*command.split())[1] == shown
+    marks = autotune("debug", "matmul,m=64,n=64,k=64", "--schedule", "better.mlir")[1]
+    assert "!" not in marks

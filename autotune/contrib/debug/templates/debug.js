@@ -94,6 +94,10 @@ class Pane { // a payload, of which only the lines in sight are elements
     if (change >= 0) this.to(change);
     this.paint();
   }
+  toOp(ops) { // where none of the ops is in sight already
+    const line = this.view.findIndex(each => each[1] !== "-" && ops.includes(each[1])), from = this.box.scrollTop;
+    if (line >= 0 && (line * LINE < from || line * LINE > from + this.box.clientHeight - LINE)) this.to(line);
+  }
   to(line) { this.box.scrollTop = Math.max(0, line * LINE - 80); }
   paint() {
     const begin = Math.max(0, Math.floor(this.box.scrollTop / LINE) - 10);
@@ -145,7 +149,8 @@ function lights(item, ops) {
 function listHandles() {
   const list = at("handles");
   list.replaceChildren();
-  for (const handle of recording.handles(step)) {
+  const known = recording.handles(step), invalid = known.filter(handle => handle.state === "invalidated");
+  for (const handle of [...known.filter(handle => !invalid.includes(handle)), ...invalid]) {
     const item = put(list, "li", "", handle.state === "invalidated" ? "invalid" : "");
     put(item, "b", handle.name);
     const what = handle.ops.map(op => handle.param ? op : "%" + op).join(", ") || "nothing";
@@ -156,15 +161,18 @@ function listHandles() {
   if (!list.children.length) put(list, "li", "none yet", "quiet");
 }
 function listCosts() {
-  const list = at("costs");
+  const list = at("costs"), current = step ? recording.steps[step - 1] : null;
+  const changed = new Set(current ? current.nests.map(nest => nest[0]) : []), all = recording.costs(step);
   list.replaceChildren();
-  for (const [op, summary, share, loops] of recording.costs(step)) {
-    const nest = put(list, "details", "");
+  for (const [op, summary, share, loops] of [...all.filter(nest => changed.has(nest[0])), ...all.filter(nest => !changed.has(nest[0]))]) {
+    const nest = put(list, "details", "", changed.has(op) ? "changed-nest" : "");
     nest.open = list.children.length < 4;
     const head = put(nest, "summary", "");
-    const meter = put(head, "meter", "");
-    meter.value = Math.min(1, share);
-    meter.title = "share of the roof";
+    if (share) {
+      const meter = put(head, "meter", "");
+      meter.value = Math.min(1, share);
+      meter.title = "share of the roof";
+    }
     put(head, "b", " %" + op);
     put(head, "span", " " + summary);
     lights(head, [op]);
@@ -221,6 +229,7 @@ function show(number) {
   const row = current && current.line ? at("script").children[current.line - 1] : null;
   if (row) { row.classList.add("now"); row.scrollIntoView({ block: "nearest" }); }
   refresh();
+  if (current && !current.changes.length) pane.toOp([...current.marks.flatMap(mark => mark.slice(3)), ...current.handles.flatMap(each => each.slice(4))]);
   listHandles();
   listCosts();
   hover("");
@@ -242,9 +251,11 @@ at("from").textContent = data.source + (other ? " beside " + other.source : "");
 document.title = "Schedule, step by step";
 const stepsOf = new Map();
 data.steps.forEach((each, i) => { if (each.line) stepsOf.set(each.line, [...(stepsOf.get(each.line) || []), i + 1]); });
-const markedLines = new Set(data.steps.filter(each => each.marks.length).map(each => each.line));
+const serious = each => each.marks.some(mark => mark[0] !== "no difference");
+const markedLines = new Map();
+for (const each of data.steps) if (each.marks.length) markedLines.set(each.line, markedLines.get(each.line) === "marked" || serious(each) ? "marked" : "idle");
 data.script.forEach((line, i) => {
-  const row = put(at("script"), "div", String(i + 1).padStart(4) + "  " + line, markedLines.has(i + 1) ? "marked" : "");
+  const row = put(at("script"), "div", String(i + 1).padStart(4) + "  " + line, markedLines.get(i + 1) || "");
   if (/^\s*\/\//.test(line)) row.classList.add("quiet");
   if (!stepsOf.has(i + 1)) return;
   row.classList.add("step");
@@ -253,7 +264,7 @@ data.script.forEach((line, i) => {
 if (data.variants.length) {
   at("whatif").hidden = false;
   put(at("variants"), "option", "as it is");
-  for (const each of data.variants) put(at("variants"), "option", each.label + (each.message ? " (fails)" : ""));
+  for (const each of data.variants) put(at("variants"), "option", each.label + (each.message ? " (fails)" : each.same ? " (the same in the end)" : ""));
   at("variants").addEventListener("change", event => {
     const chosen = data.variants[event.target.selectedIndex - 1];
     recording = chosen ? new Recording(data, [...data.steps.slice(0, chosen.first - 1), ...chosen.steps], chosen.message) : base;
