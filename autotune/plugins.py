@@ -11,7 +11,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.schedules`` | `Family` of schedules |
 | ``autotune.schedule_aliases`` | a `Family` of ``autotune.schedules``, by a name that it had |
 | ``autotune.samplers`` | `autotune.tuning.samplers.sampler.SamplerKind`, chosen by ``--sampler`` |
-| ``autotune.lessons`` | function, called ``spaces``, from folders to transfer data for samplers of a family |
+| ``autotune.transfer`` | function, called ``spaces``, from folders to transfer data for samplers of a family |
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |
 | ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |

@@ -93,7 +93,7 @@ CASES = (
     Case(
         "conv 3 x 3, 32 to 32 channels, 28 x 28",
         spec("conv,batch=1,channels=32,filters=32,size=28"),
-        "4 places of a row share a weight in registers, 14 in `sliding_window`",
+        "4 elements of a row share a weight in registers, 14 in `sliding_window`",
     ),
     Case(
         "attention 4 x 64 x 32",
@@ -131,9 +131,9 @@ CASES = (
         "what vectors leave over is one masked vector, not powers of two in turn",
     ),
     Case(
-        "place of a maximum, 128 x 1000",
+        "argmax, 128 x 1000",
         function(lambda x: T.argmax(x, axis=1), 128, 1000),
-        "upstream has no vectors of a loop's counter: the place is found one by one",
+        "upstream has no vectors of a loop's counter: the index is found one by one",
     ),
     Case(
         "transpose 512 x 512",

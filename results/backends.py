@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from blocks import Block, file_of, keep, load, table
 
-from autotune.contrib.backends.makers import open_makers
+from autotune.contrib.backends.generators import open_generators
 from autotune.core.console import duration
 from autotune.core.task_names import tell_apart
 from autotune.registry import current_name, load_baseline
@@ -49,10 +49,10 @@ def measure(
         with (
             Store.open(STORE) as store,
             open_workplace(1, SECONDS) as place,
-            open_makers((backend,), SECONDS) as makers,
+            open_generators((backend,), SECONDS) as generators,
         ):
             wanted = [task for task in tasks if only in task.tag]
-            rivals, left_out = makers.families(wanted, place.machine)
+            rivals, left_out = generators.families(wanted, place.machine)
             searches = open_searches(
                 wanted, setting_of(payload, place.machine, store, TuneOptions()), entrants=Entrants(competing=rivals)
             )

@@ -93,7 +93,7 @@ CASES = {
 }
 
 
-def contestants(model: bytes, function: Callable[..., T.Tensor], given: list[Array]) -> dict[str, Call]:
+def entries(model: bytes, function: Callable[..., T.Tensor], given: list[Array]) -> dict[str, Call]:
     """Every way to compute a model from some arrays, by name."""
     import onnxruntime
 
@@ -143,7 +143,7 @@ def check(ways: Mapping[str, Call]) -> None:
 def measure() -> None:
     """Time every way to call in turns."""
     for short, (name, case) in CASES.items():
-        ways = contestants(*case())
+        ways = entries(*case())
         seconds: dict[str, list[float]] = {each: [] for each in ways}
         for _ in range(ROUNDS):
             for each, call in ways.items():

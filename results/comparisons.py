@@ -19,7 +19,7 @@ LIBRARIES = ("onnxruntime", "numpy", "torch", "iree")
 
 
 @dataclass(frozen=True)
-class Contest:
+class Comparison:
     """One row of the table.
 
     Attributes:
@@ -36,71 +36,77 @@ class Contest:
 
 
 FOLDER = "comparisons"
-CONTESTS = (
-    Contest("matmul,m=512,n=512,k=512,constant_b=1", "1"),
-    Contest("matmul,m=256,n=512,k=512,constant_b=1", "1"),
-    Contest("matmul,m=128,n=3072,k=768,constant_b=1", "1"),
-    Contest("matmul,m=1024,n=1024,k=1024,constant_b=1", "1"),
-    Contest("matmul,m=128,n=768,k=3072,constant_b=1", "1"),
-    Contest("matmul,m=512,n=512,k=512", "1", 100),
-    Contest("matmul,m=256,n=512,k=512", "1"),
-    Contest("matmul,m=128,n=3072,k=768", "1"),
-    Contest("attention,heads=1,seq=512,d=64", "1"),
-    Contest("attention,heads=1,seq=4096,d=64", "1"),
-    Contest("attention,heads=12,seq=128,d=64", "1"),
-    Contest("attention,heads=12,seq=128,d=64,causal=1", "1.5"),
-    Contest("layer_norm,rows=128,cols=768", "1"),
-    Contest("softmax,rows=128,cols=768", "1"),
-    Contest("gelu,rows=128,cols=768", "1"),
-    Contest("layer_norm,rows=1024,cols=3072", "1"),
-    Contest("softmax,rows=1024,cols=3072", "1"),
-    Contest("gelu,rows=1024,cols=3072", "1"),
-    Contest("embedding,rows=128,cols=768,vocab=50257", "1"),
-    Contest("nano", "1.5", 200),
-    Contest("gpt2", "1.15", 80, "loops"),
+COMPARISONS = (
+    Comparison("matmul,m=512,n=512,k=512,constant_b=1", "1"),
+    Comparison("matmul,m=256,n=512,k=512,constant_b=1", "1"),
+    Comparison("matmul,m=128,n=3072,k=768,constant_b=1", "1"),
+    Comparison("matmul,m=1024,n=1024,k=1024,constant_b=1", "1"),
+    Comparison("matmul,m=128,n=768,k=3072,constant_b=1", "1"),
+    Comparison("matmul,m=512,n=512,k=512", "1", 100),
+    Comparison("matmul,m=256,n=512,k=512", "1"),
+    Comparison("matmul,m=128,n=3072,k=768", "1"),
+    Comparison("attention,heads=1,seq=512,d=64", "1"),
+    Comparison("attention,heads=1,seq=4096,d=64", "1"),
+    Comparison("attention,heads=12,seq=128,d=64", "1"),
+    Comparison("attention,heads=12,seq=128,d=64,causal=1", "1.5"),
+    Comparison("layer_norm,rows=128,cols=768", "1"),
+    Comparison("softmax,rows=128,cols=768", "1"),
+    Comparison("gelu,rows=128,cols=768", "1"),
+    Comparison("layer_norm,rows=1024,cols=3072", "1"),
+    Comparison("softmax,rows=1024,cols=3072", "1"),
+    Comparison("gelu,rows=1024,cols=3072", "1"),
+    Comparison("embedding,rows=128,cols=768,vocab=50257", "1"),
+    Comparison("nano", "1.5", 200),
+    Comparison("gpt2", "1.15", 80, "loops"),
 )
 
 
 def measure(only: Only = "") -> None:
     """Tune every payload from an empty store, then compare it."""
-    for contest in CONTESTS:
-        if only in contest.payload:
-            bundle = home() / "bundles" / slug(contest.payload)
+    for comparison in COMPARISONS:
+        if only in comparison.payload:
+            bundle = home() / "bundles" / slug(comparison.payload)
             with TemporaryDirectory() as folder:
-                command = ["autotune", "tune", contest.payload, "--trials", str(contest.trials), "--seed", "0"]
+                command = ["autotune", "tune", comparison.payload, "--trials", str(comparison.trials), "--seed", "0"]
                 command += [
                     "--cold",
                     "--anew",
                     "--baseline",
-                    contest.baseline,
+                    comparison.baseline,
                     "--store",
                     f"{folder}/store.journal",
                     "--json",
                 ]
                 run([*command, "--bundle", str(bundle)])
             found = json.loads(
-                run(["autotune", "compare", contest.payload, "--bundle", str(bundle), *options(contest)])
+                run(["autotune", "compare", comparison.payload, "--bundle", str(bundle), *options(comparison)])
             )
             del found["notes"]  # they name places on this machine
-            path_of(home(), contest).parent.mkdir(parents=True, exist_ok=True)
-            path_of(home(), contest).write_text(json.dumps(found) + "\n")
-            typer.echo(row(contest, found))
+            path_of(home(), comparison).parent.mkdir(parents=True, exist_ok=True)
+            path_of(home(), comparison).write_text(json.dumps(found) + "\n")
+            typer.echo(row(comparison, found))
 
 
-def path_of(folder: Path, contest: Contest) -> Path:
+def path_of(folder: Path, comparison: Comparison) -> Path:
     """Where a machine's comparison lies: a file of its own, as `report` reads what `compare --json` printed."""
-    return folder / FOLDER / f"{slug(contest.payload)}.json"
+    return folder / FOLDER / f"{slug(comparison.payload)}.json"
 
 
-def options(contest: Contest) -> list[str]:
+def options(comparison: Comparison) -> list[str]:
     """Options of the comparison."""
-    return ["--baseline", "none" if contest.baseline == "loops" else contest.baseline, "--rivals", "best", "--json"]
+    return [
+        "--baseline",
+        "none" if comparison.baseline == "loops" else comparison.baseline,
+        "--rivals",
+        "best",
+        "--json",
+    ]
 
 
 def part(path: Path) -> str:
     """A recorded machine's comparisons."""
-    found = {contest: load(path_of(path.parent, contest)) for contest in CONTESTS}
-    rows = [row(contest, data) for contest, data in found.items() if data]
+    found = {comparison: load(path_of(path.parent, comparison)) for comparison in COMPARISONS}
+    rows = [row(comparison, data) for comparison, data in found.items() if data]
     versions = sorted({version for data in found.values() if data for version in versions_of(data)})
     head = ("payload", "default", "best", "of the roof", *LIBRARIES, "over ONNX Runtime", "target")
     return (
@@ -116,12 +122,12 @@ def versions_of(data: dict[str, Any]) -> list[str]:
     return [" ".join(str(r["version"]).replace(",", "").split()[:2]) for r in ran]
 
 
-def row(contest: Contest, data: dict[str, Any]) -> str:
+def row(comparison: Comparison, data: dict[str, Any]) -> str:
     """One line of the table."""
     rows = {r["name"]: r for r in data["rows"]}
     times = [duration(rows.get(name, {}).get("seconds")) for name in ("default", "best")]
     others = [duration(rows.get(name, {}).get("seconds")) for name in LIBRARIES]
-    cells = [f"`{contest.payload}`", *times, share(rows), *others, advantage(rows), f"{contest.target} x"]
+    cells = [f"`{comparison.payload}`", *times, share(rows), *others, advantage(rows), f"{comparison.target} x"]
     return "| " + " | ".join(cells) + " |"
 
 

@@ -1,7 +1,7 @@
 """The table of stateful inference in docs/results.md: measure it (`measure`), and write it (`render`).
 
-Prefill and decode are tuned from empty stores, their bundles go to results/<machine>/bundles/; then each contest is one
-`autotune compare` or `autotune generate --both` command, whose JSON goes to results/<machine>/generation.json.
+Prefill and decode are tuned from empty stores, their bundles go to results/<machine>/bundles/; then each comparison is
+one `autotune compare` or `autotune generate --both` command, whose JSON goes to results/<machine>/generation.json.
 """
 
 import json
@@ -55,7 +55,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Comparison:
     """A command whose JSON is recorded."""
 
     name: str
@@ -70,7 +70,7 @@ class Contest:
         typer.echo("\n".join(ROWS[self.name](found)))
 
 
-def steps(model: str) -> Iterator[Sweep | Contest]:
+def steps(model: str) -> Iterator[Sweep | Comparison]:
     """All that is measured of a model, in order."""
     config = PRESETS[model]
     decode, alone = f"{model},function=decode", ("--against", "", "--baseline", "none")
@@ -80,15 +80,15 @@ def steps(model: str) -> Iterator[Sweep | Contest]:
         yield Sweep(f"tune-{form}", f"{decode},weights={form}", 40)
     here = f"{decode},position={POSITION}"
     libraries = ("--against", ",".join(LIBRARIES), "--baseline", "none")
-    yield Contest("decode", model, ("compare", here, *libraries))
-    yield Contest("stored", model, ("compare", here, *alone, *beside(f"{here},weights={form}" for form in STORED)))
+    yield Comparison("decode", model, ("compare", here, *libraries))
+    yield Comparison("stored", model, ("compare", here, *alone, *beside(f"{here},weights={form}" for form in STORED)))
     for name, length in PROMPTS.items():
         kept = min(length, config.positions + 1 - max(NEW))
         prompt = ",".join(str(token % config.vocab) for token in range(kept))
         command = ("generate", model, "--both", "--prompt-tokens", prompt, "--max-new", str(max(NEW)))
-        yield Contest(f"cache-{name}", model, command)
+        yield Comparison(f"cache-{name}", model, command)
     logits = [f"matmul,m={m},n={config.vocab},k={config.d_model},transpose_b=1,constant_b=1" for m in (1, config.seq)]
-    yield Contest("prefill", model, ("compare", f"{model},function=prefill", *libraries, *beside([model, *logits])))
+    yield Comparison("prefill", model, ("compare", f"{model},function=prefill", *libraries, *beside([model, *logits])))
 
 
 def beside(payloads: "Iterator[str] | list[str]") -> list[str]:
@@ -100,14 +100,14 @@ def measure(
     only: Annotated[str, typer.Option(help="Only parts whose name contains this.")] = "",
     model: Annotated[str, typer.Option(help="Of another model, which the page does not show.")] = SHOWN,
 ) -> None:
-    """Tune prefill and decode, then run the contests."""
+    """Tune prefill and decode, then run the comparisons."""
     for step in steps(model):
         if only in step.name:
             step.measure()
 
 
 def part(path: Path) -> str:
-    """A machine's contests of the model that is shown."""
+    """A machine's comparisons of the model that is shown."""
     found = {name: read(path, f"{SHOWN}-{name}") for name in ROWS}
     rows = [line for name, data in found.items() if data for line in ROWS[name](data)]
     if not rows:

@@ -1,4 +1,4 @@
-"""The grid in docs/results.md, tasks that nobody tunes for: `measure` runs them, `render` writes the tables.
+"""The grid in docs/results.md, tasks that are not tuned: `measure` runs them, `render` writes the tables.
 
 `grid_tasks.py` draws the tasks from a seed. Each is written as a network of PyTorch, exported to ONNX, imported,
 compiled by the default configs and checked against PyTorch in float64. `--times` measures too, in turn on one core:

@@ -278,7 +278,7 @@ def said_of_model(data: dict[str, Any]) -> str:
     tasks = ", ".join(f"{count} tasks in {kind}" for kind, count in counts.items())
     tuned = f"What was tuned is off by {budget['spent']:.2g}{agrees}: {tasks}."
     head = ("computed in", "time", "off f32 by, at most", "same likeliest token")
-    return f"\n`{MODEL}`, random weights, {data['places']} places of real text. {tuned}\n\n{table(head, rows)}"
+    return f"\n`{MODEL}`, random weights, {data['places']} tokens of real text. {tuned}\n\n{table(head, rows)}"
 
 
 BLOCK = Block("precision", part, measure)

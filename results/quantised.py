@@ -100,7 +100,7 @@ def measure_decode() -> None:
     keep(NAME, MODEL, {"seconds": seconds, "bytes": sizes, "machine": asdict(machine)})
 
 
-def contestant(payload: Payload) -> Callable[[int], None]:
+def timed(payload: Payload) -> Callable[[int], None]:
     """Calls of a payload's default program, checked against its reference."""
     run, arrays = bound_program(payload)
     run(1)
@@ -127,7 +127,7 @@ def measure() -> None:
         payloads["f32"] = at.payload(f"matmul,m={m},n={n},k={k},constant_b=1")
         weights = {name: sum(a.bytes for a in p.arguments if a.role == "weight") for name, p in payloads.items()}
         machine = this_machine()
-        ways = {name: contestant(payload) for name, payload in payloads.items()}
+        ways = {name: timed(payload) for name, payload in payloads.items()}
         ways |= {f"read {name}": bind(read_payload(machine.lanes, size), machine).run for name, size in weights.items()}
         samples = measure_interleaved(list(ways.values()), EFFORT)
         seconds = {name: list(each.seconds) for name, each in zip(ways, samples, strict=True)}

@@ -2,8 +2,8 @@
 
 A search asks as it does in `tune` and is told what was recorded; its time is what its trials took to compile, verify
 and measure then, and what asking takes now. One that begins anywhere knows nothing; others begin with the family's
-default. Lessons are the recordings of all other spaces of this machine. The score is Kernel Tuner's: how far the best
-so far is between what random draws are expected to have then and the best there is, on average over the time that
+default. Transfer data are the recordings of all other spaces of this machine. The score is Kernel Tuner's: how far the
+best so far is between what random draws are expected to have then and the best there is, on average over the time that
 random draws need for 95 % of the way from the median (Willemsen et al., A Methodology for Comparing Optimization
 Algorithms for Auto-Tuning, FGCS 2024). Twelve minutes of one core; `--only` measures some spaces.
 """
@@ -24,11 +24,11 @@ import numpy.typing as npt  # noqa: E402
 import typer  # noqa: E402
 from blocks import ROOT, Block, Only, keep_all, load, read, table  # noqa: E402
 
-from autotune.contrib.spaces.lessons import lessons_for  # noqa: E402
 from autotune.contrib.spaces.rerun import Ground, Rerun  # noqa: E402
+from autotune.contrib.spaces.transfer import transfer_for  # noqa: E402
 from autotune.registry import load_family  # noqa: E402
 from autotune.store.recording import Recording, read_recording  # noqa: E402
-from autotune.tuning.samplers.sampler import Lesson  # noqa: E402
+from autotune.tuning.samplers.sampler import PriorTrial  # noqa: E402
 
 SEEDS = 50
 TRIALS = 40
@@ -46,7 +46,7 @@ class Setting:
     name: str
     sampler: str
     default: bool = False
-    lessons: bool = False
+    transfer: bool = False
 
 
 SETTINGS = (
@@ -56,12 +56,12 @@ SETTINGS = (
     Setting("auto", "auto"),
     Setting("tpe, default first", "tpe", default=True),
     Setting("auto, default first", "auto", default=True),
-    Setting("auto, default and lessons", "auto", default=True, lessons=True),
+    Setting("auto, default and transfer data", "auto", default=True, transfer=True),
 )
 
 # Measured when it is asked for, `measure --setting GPSampler --seeds 10`: it needs PyTorch, and 50 ms and more an ask.
 SLOW = (Setting("GPSampler", "GPSampler"),)
-LESSONS = "auto, default and lessons"
+TRANSFER = "auto, default and transfer data"
 VERSUS = tuple(f"against tpe, alike begun: {each}" for each in ("seconds to 95 %", "to 99 %", "score"))
 
 Numbers = npt.NDArray[np.float64]
@@ -116,22 +116,24 @@ def measure(
                 others = [other for key, other in recordings.items() if key != name]
                 target = folder.parent / "samplers.json"
                 before = read(target, name).get("settings", {})
-                found = replay(recording, lessons_for(load_family(recording.family), others), wanted, seeds)
+                found = replay(recording, transfer_for(load_family(recording.family), others), wanted, seeds)
                 keep_all(target, {**load(target), name: {**found, "settings": {**before, **found["settings"]}}})
                 said = (f"{key} {fmean(each['trials']):.1f}" for key, each in found["settings"].items())
                 typer.echo(f"{name}: {', '.join(said)}")
 
 
-def replay(recording: Recording, lessons: Sequence[Lesson], wanted: Sequence[Setting], seeds: int) -> dict[str, Any]:
+def replay(
+    recording: Recording, transfer: Sequence[PriorTrial], wanted: Sequence[Setting], seeds: int
+) -> dict[str, Any]:
     """What settings find on a recorded space."""
     ground = Ground.of(recording)
     found: dict[str, Any] = {}
     for setting in wanted:
         start = process_time()
         first = recording.default if setting.default else None
-        given = lessons if setting.lessons else ()
+        given = transfer if setting.transfer else ()
         runs = [
-            ground.rerun(setting.sampler, s, TRIALS, first=first, lessons=given, until=ground.best)
+            ground.rerun(setting.sampler, s, TRIALS, first=first, transfer=given, until=ground.best)
             for s in range(seeds)
         ]
         asking = (process_time() - start) / sum(len(run.seconds) for run in runs)
@@ -186,13 +188,13 @@ def targets(spaces: Sequence[dict[str, Any]]) -> list[str]:
     for where, some in (("all", spaces), (f"{len(hard)} hard", hard)):
         for what, begun, wanted in (
             ("trials, cold, median [p90]", ("tpe", "auto"), "12 [25]"),
-            ("trials, default and records", ("tpe, default first", LESSONS), "3 [10]"),
+            ("trials, default and records", ("tpe, default first", TRANSFER), "3 [10]"),
         ):
             cells = [spread([t for space in some for t in space["settings"][each]["trials"]]) for each in begun]
             found.append(row(what, where, *cells, wanted))
         for what, begun in (
             ("time of random draws over its, cold", ("tpe", "auto")),
-            ("the same, default and records", ("tpe, default first", LESSONS)),
+            ("the same, default and records", ("tpe, default first", TRANSFER)),
         ):
             found.append(row(what, where, *(f"{over_random(each, some):.2f} x" for each in begun), "5 x"))
         bound = float(np.exp(np.mean([np.log(fmean(space["settings"]["random"]["trials"])) for space in some])))

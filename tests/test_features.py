@@ -32,7 +32,7 @@ def features_that(plug_into):
 
 
 # A sweep calls what these groups have; all others add to the command line, or are asked for by name.
-OF_SWEEPS = [f"autotune.{each}" for each in ("lessons", "rewriters", "rewrites", "rivals", "samplers", "schedules")]
+OF_SWEEPS = [f"autotune.{each}" for each in ("transfer", "rewriters", "rewrites", "rivals", "samplers", "schedules")]
 OF_TUNING = features_that(OF_SWEEPS)
 # Loads the command line with what features plug into it, in a process for each installation, forked from one that has
 # imported what is not of this project. That no feature imports another one is a test of its own, without a process.

@@ -13,7 +13,7 @@ from autotune.core.errors import BundleError
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import REFERENCE, Payload
-from autotune.core.plugs.foreign_kernel import kernel_files
+from autotune.core.plugs.external_kernel import kernel_files
 from autotune.core.precision import precision_named
 from autotune.core.scripts.assembly import write_step
 from autotune.core.task import Task

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from autotune.core.payload import Payload
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.scripts.parametric import ChosenScript
 
 Script = str | ChosenScript  # as text, or as a user's own with what is chosen for its knobs
@@ -28,7 +28,7 @@ class Candidate:
     text: str | None = None
     panels: tuple[tuple[str, int], ...] = ()
     part: int = 1
-    kernels: tuple[ForeignKernel, ...] = ()
+    kernels: tuple[ExternalKernel, ...] = ()
 
 
 @dataclass(frozen=True)

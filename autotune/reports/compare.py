@@ -21,7 +21,7 @@ from autotune.core.winner_time import interference_of, winner_time
 from autotune.registry import COMPARATORS, load_baseline, load_comparator, registered
 from autotune.reports.compare_options import CompareOptions
 from autotune.reports.comparison import Comparison, Row
-from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
+from autotune.reports.comparison_run import ENTRY_SECONDS, ComparisonRun, EntryTimes
 from autotune.reports.entries import (
     ON_ONE,
     Contender,
@@ -38,7 +38,7 @@ from autotune.reports.entries import (
 from autotune.store.bundle import read_bundle
 from autotune.tuning.stages.roofline import share_of_roof, why_unsteady
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
-from autotune.worker.bench.entry import Standing
+from autotune.worker.bench.entry import Verification
 from autotune.worker.isolation.environment import only_threads
 from autotune.worker.isolation.limits import check_memory
 from autotune.worker.kept_roofs import limits_of
@@ -101,7 +101,7 @@ def compare(
     with (
         only_threads(1) as unset,
         Worker(ENTRY_SECONDS, threads=threads) as worker,
-        Contest(machine, worker, told, thorough=options.is_thorough) as contest,
+        ComparisonRun(machine, worker, told, thorough=options.is_thorough) as entries,
     ):
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")
@@ -112,13 +112,13 @@ def compare(
         plain = baseline_contenders(
             payload, baseline, flops, machine=machine, seed=options.seed, worker=worker, listener=told
         )
-        contest.enter([*plain, *ours, *roof, *theirs])
+        entries.enter([*plain, *ours, *roof, *theirs])
         told.stage("running all of them in turn")
-        times = contest.race_all(ANCHORS, EFFORT)
+        times = entries.race_all(ANCHORS, EFFORT)
     quiet = min(chain(*(each.samples.reference_seconds for each in times.values())), default=None)
     rows = tuple(
-        make_row(c, contest.standings[c.name], times.get(c.name), flops_of(c, payload, flops), machine, quiet=quiet)
-        for c in contest.contenders
+        make_row(c, entries.verifications[c.name], times.get(c.name), flops_of(c, payload, flops), machine, quiet=quiet)
+        for c in entries.contenders
     )
     rows = with_efficiency(rows, threads)
     anchor = next((name for name in ANCHORS if name in times), None)
@@ -241,7 +241,7 @@ def flops_of(contender: Contender, payload: Payload, flops: float) -> float:
 
 def make_row(
     contender: Contender,
-    standing: Standing,
+    verification: Verification,
     times: EntryTimes | None,
     flops: float,
     machine: Machine,
@@ -254,13 +254,13 @@ def make_row(
     timed = winner_time(samples.seconds, samples.reference_seconds, quiet) if samples else None
     return Row(
         name=contender.name,
-        outcome=standing.status,
-        version=standing.version or contender.version,
+        outcome=verification.status,
+        version=verification.version or contender.version,
         seconds=timed.seconds.widened(contender.error) if timed else None,
         clock_seconds=timed.clock.estimate if timed else None,
         roof_fraction=share_of_roof(flops, samples, machine) if samples and flops else None,
-        max_error=standing.max_error,
+        max_error=verification.max_error,
         ratio=ratio_interval(samples.seconds, anchor.seconds).widened(contender.error) if samples and anchor else None,
-        diagnostic=standing.diagnostic,
+        diagnostic=verification.diagnostic,
         samples=samples,
     )

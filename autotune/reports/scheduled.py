@@ -9,8 +9,8 @@ from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
 from autotune.core.errors import BundleError, PayloadError, SpaceError
 from autotune.core.host.machine import Machine
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.plugs.family import Family
-from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.plugs.program import ExternalCode
 from autotune.core.scripts.assembly import Step, kernels_of, origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space, Value
@@ -30,7 +30,7 @@ class Scheduled:
     task: Task
     family: Family | None = None
     config: Config | None = None
-    kernel: ForeignKernel | None = None
+    kernel: ExternalKernel | None = None
 
     @property
     def has_own_script(self) -> bool:

@@ -16,7 +16,7 @@ from autotune.compiler.script.checks import PASSES, passes_of
 from autotune.core.errors import BundleError
 from autotune.core.host.scratch import Scratch
 from autotune.core.payload import REFERENCE, Payload
-from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject, kernel_files
+from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject, kernel_files
 from autotune.core.scripts.rules import NO_RULES, Rules
 from autotune.registry import BASELINES, RIVALS, is_registered, load_baseline, registered
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes, write_manifest
@@ -45,7 +45,7 @@ class BundleFiles:
     payload: Payload
     texts: Mapping[str, str]
     manifest: Manifest
-    kernels: tuple[ForeignKernel, ...] = ()
+    kernels: tuple[ExternalKernel, ...] = ()
 
     @property
     def files(self) -> dict[str, str | bytes]:
@@ -156,7 +156,7 @@ def is_left_out(folder: Path, name: str) -> bool:
     return name.startswith(DERIVED) and not os.path.lexists(folder / name)
 
 
-def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ForeignKernel:
+def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ExternalKernel:
     """The code of a back end for a task; nothing looks into it but the process that runs it.
 
     Raises:
@@ -172,7 +172,7 @@ def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ForeignKernel:
     made = MadeObject(
         record.symbol, read_bytes_of(folder / code, manifest.sha256[code]), record.sizes, record.maker, text
     )
-    return ForeignKernel(tag, record.backend, record.types, made)
+    return ExternalKernel(tag, record.backend, record.types, made)
 
 
 def recorded_rules(manifest: Manifest, texts: Mapping[str, str]) -> Rules:

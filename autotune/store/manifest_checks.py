@@ -7,7 +7,7 @@ import psutil
 
 from autotune.core.errors import BundleError
 from autotune.core.payload import DTYPES, REFERENCE, WRITTEN
-from autotune.core.plugs.foreign_kernel import kernel_files
+from autotune.core.plugs.external_kernel import kernel_files
 from autotune.core.stats import Interval
 from autotune.store.manifest import Manifest
 from autotune.store.records import BudgetRecord

@@ -15,7 +15,7 @@ from autotune.store.places import bundle_folder, home, recorded_folders, recorde
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions, command_options, options_from
 from autotune.tuning.result import TuneResult
-from autotune.tuning.samplers.search import lessons_from
+from autotune.tuning.samplers.search import transfer_from
 from autotune.tuning.stages.opening import Start
 from autotune.tuning.stages.user_script import own_script
 from autotune.tuning.stages.warm_start import read_known
@@ -98,7 +98,7 @@ def start_of(payload: Payload, options: TuneOptions, given: ScriptFile | None, m
     """
     return Start(
         known=() if options.cold else tuple(read_known(recorded_folders(), payload.name)),
-        lessons=None if options.cold else lessons_from(recorded_spaces(), options.sampler),
+        transfer=None if options.cold else transfer_from(recorded_spaces(), options.sampler),
         least_floor=read_floor(home(), machine),
         script=own_script(payload, given) if not options.family else None,
     )

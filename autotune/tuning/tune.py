@@ -240,5 +240,5 @@ def recorded(options: TuneOptions, start: Start, payload: Payload) -> TuneOption
         schedule=start.script.source if start.script is not None else "",
         rules=rules.source if rules.source else "" if rules.ours else NONE,
         exact=rules.exact,
-        cold=options.cold or not (start.known or start.lessons),
+        cold=options.cold or not (start.known or start.transfer),
     )

@@ -20,7 +20,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.stats import LONGEST, SHORTEST
 from autotune.core.trial import Samples
-from autotune.worker.bench.entry import Entry, ExpectedPart, Standing
+from autotune.worker.bench.entry import Entry, ExpectedPart, Verification
 from autotune.worker.bench.libraries import enter_library, take_expected
 from autotune.worker.bench.measure import Batch, is_spent
 from autotune.worker.bench.programs import REFERENCE, OracleQuestion, enter_program, enter_reference, expected_part
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Contestant:
+class EntryProcess:
     """An entry in its process.
 
     Attributes:
@@ -44,35 +44,35 @@ class Contestant:
 
     name: str
     worker: Worker
-    admit: Callable[[Worker], Standing | Evaluation]
+    admit: Callable[[Worker], Verification | Evaluation]
 
-    def enter(self) -> Standing:
+    def enter(self) -> Verification:
         """Prepare and verify it; the process remembers it."""
-        return standing_of(self.admit(self.worker))
+        return verification_of(self.admit(self.worker))
 
-    def calibrate(self, seconds: float) -> Batch | Standing:
+    def calibrate(self, seconds: float) -> Batch | Verification:
         """How to take its samples, so that each lasts so many seconds; a status if its process fails over it."""
         return self._ask(calibrate_entry, FirstTurn(self.name, seconds))
 
-    def sample(self, batch: Batch) -> float | Standing:
+    def sample(self, batch: Batch) -> float | Verification:
         """Seconds a call; a status if its process fails over it, or says what is no time."""
         found = self._ask(take_sample, Turn(self.name, batch))
-        if isinstance(found, Standing) or SHORTEST <= found <= LONGEST:
+        if isinstance(found, Verification) or SHORTEST <= found <= LONGEST:
             return found
-        return Standing("crashed", diagnostic="its process answered with what is no time")
+        return Verification("crashed", diagnostic="its process answered with what is no time")
 
-    def _ask(self, function: Callable[[A], T | None], turn: A) -> T | Standing:
+    def _ask(self, function: Callable[[A], T | None], turn: A) -> T | Verification:
         """Have a turn; where another entry ended the process, this one enters the next first."""
         for _ in range(2):
             found = self.worker.call(function, turn)
             if isinstance(found, Evaluation):
-                return standing_of(found)
+                return verification_of(found)
             if found is not None:
                 return found
-            standing = self.enter()
-            if standing.status != "ok":
-                return standing
-        return Standing("crashed", diagnostic="its process ended between its turns, twice")
+            verification = self.enter()
+            if verification.status != "ok":
+                return verification
+        return Verification("crashed", diagnostic="its process ended between its turns, twice")
 
 
 @dataclass(frozen=True)
@@ -85,32 +85,32 @@ class Finish:
     """
 
     samples: dict[str, Samples] = field(default_factory=dict)
-    fallen: dict[str, Standing] = field(default_factory=dict)
+    fallen: dict[str, Verification] = field(default_factory=dict)
 
 
-def standing_of(found: Standing | Evaluation) -> Standing:
+def verification_of(found: Verification | Evaluation) -> Verification:
     """A status; also of an entry whose process died."""
-    return found if isinstance(found, Standing) else Standing(found.outcome, diagnostic=found.diagnostic)
+    return found if isinstance(found, Verification) else Verification(found.outcome, diagnostic=found.diagnostic)
 
 
-def program(entry: Entry, worker: Worker) -> Contestant:
+def program(entry: Entry, worker: Worker) -> EntryProcess:
     """One of our programs, in the process of all of them."""
-    return Contestant(entry.name, worker, lambda home: home.call(enter_program, entry))
+    return EntryProcess(entry.name, worker, lambda home: home.call(enter_program, entry))
 
 
-def library(entry: Entry, worker: Worker, ours: Worker) -> Contestant:
+def library(entry: Entry, worker: Worker, ours: Worker) -> EntryProcess:
     """A library in a process of its own; what it should compute is known to `ours`."""
     bare = replace(entry, payload=replace(entry.payload, reference=None))  # an oracle may be of the compiler's package
 
-    def admit(home: Worker) -> Standing | Evaluation:
+    def admit(home: Worker) -> Verification | Evaluation:
         for _ in range(2):
             if (failure := hand_over(entry.payload, entry.seed, ours, home)) is not None:
                 return failure
             if (found := home.call(enter_library, bare)) is not None:
                 return found
-        return Standing("crashed", diagnostic="its process was killed from outside before its turns, twice")
+        return Verification("crashed", diagnostic="its process was killed from outside before its turns, twice")
 
-    return Contestant(entry.name, worker, admit)
+    return EntryProcess(entry.name, worker, admit)
 
 
 def hand_over(payload: Payload, seed: int, ours: Worker, theirs: Worker) -> Evaluation | None:
@@ -150,39 +150,39 @@ def size_of(part: ExpectedPart, payload: Payload) -> int:
     return size
 
 
-def race(contestants: Sequence[Contestant], ours: Worker, machine: Machine, effort: Effort) -> Finish:
+def race(entries: Sequence[EntryProcess], ours: Worker, machine: Machine, effort: Effort) -> Finish:
     """Time all of them, interleaved with each other and with the reference kernel.
 
     Sample i of one and sample i of another were taken in the same round. Whose process fails over it is out, and the
     others stay.
     """
     effort = chosen_care().limit(effort)
-    reference = Contestant(REFERENCE, ours, lambda home: home.call(enter_reference, machine))
+    reference = EntryProcess(REFERENCE, ours, lambda home: home.call(enter_reference, machine))
     finish, batches = Finish(), {}
-    for each in (*contestants, reference):
+    for each in (*entries, reference):
         found = each.calibrate(effort.sample_seconds)
-        if isinstance(found, Standing):
+        if isinstance(found, Verification):
             finish.fallen[each.name] = found
         else:
             batches[each.name] = found
-    times = run_rounds([each for each in (*contestants, reference) if each.name in batches], batches, finish, effort)
+    times = run_rounds([each for each in (*entries, reference) if each.name in batches], batches, finish, effort)
     if REFERENCE in finish.fallen:  # without it no time means anything
         lost = finish.fallen.pop(REFERENCE)
-        return Finish({}, {each.name: finish.fallen.get(each.name, lost) for each in contestants})
+        return Finish({}, {each.name: finish.fallen.get(each.name, lost) for each in entries})
     beside = tuple(times[REFERENCE])
-    for each in contestants:
+    for each in entries:
         if each.name not in finish.fallen:
             finish.samples[each.name] = Samples(tuple(times[each.name]), beside, batches[each.name].calls)
     return finish
 
 
 def run_rounds(
-    contestants: Sequence[Contestant], batches: dict[str, Batch], finish: Finish, effort: Effort
+    entries: Sequence[EntryProcess], batches: dict[str, Batch], finish: Finish, effort: Effort
 ) -> dict[str, list[float]]:
     """Samples of all entries by rounds; one that fails is noted in `finish`."""
-    order = list(contestants)
+    order = list(entries)
     shuffle = random.Random(0).shuffle
-    times: dict[str, list[float]] = {each.name: [] for each in contestants}
+    times: dict[str, list[float]] = {each.name: [] for each in entries}
     start, rounds = time.perf_counter(), 0
     while REFERENCE not in finish.fallen and not is_spent(effort, rounds, start):
         shuffle(order)
@@ -190,7 +190,7 @@ def run_rounds(
             if each.name in finish.fallen:
                 continue
             found = each.sample(batches[each.name])
-            if isinstance(found, Standing):
+            if isinstance(found, Verification):
                 finish.fallen[each.name] = found
             else:
                 times[each.name].append(found)

@@ -6,8 +6,8 @@ import pytest
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import this_machine
+from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject
 from autotune.core.plugs.family import Family
-from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject
 from autotune.core.plugs.guarded_family import GuardedFamily
 from autotune.core.plugs.program import ExternalCode, UserScript, WrittenScript
 from autotune.core.plugs.rewrites import NeededRewrite, Rewrites
@@ -15,7 +15,7 @@ from autotune.core.scripts.assembly import Step, assemble, kernels_of, script_of
 from autotune.core.scripts.parametric import ChosenScript
 
 OPS = 'transform.annotate %op "mine" : !transform.any_op'
-KERNEL = ForeignKernel("tag", "mine", ("memref<4xf32>",), MadeObject("f", b"code"))
+KERNEL = ExternalKernel("tag", "mine", ("memref<4xf32>",), MadeObject("f", b"code"))
 
 
 def test_an_identity_names_the_rewrites_that_a_script_asks_for():

@@ -158,7 +158,7 @@ def test_interrupt_ends_with_its_exit_code(autotune, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare.Contest, "enter", interrupted)
+    monkeypatch.setattr(compare.ComparisonRun, "enter", interrupted)
     code, out, said = autotune("compare", TINY, "--against", "numpy")
     assert (code, out) == (130, "")
     assert "Traceback" not in said

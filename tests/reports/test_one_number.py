@@ -23,7 +23,7 @@ from autotune.core.trial import Samples
 from autotune.core.winner_time import winner_time
 from autotune.reports.compare import make_row, unsteady_race
 from autotune.reports.comparison import Comparison
-from autotune.reports.contest import EntryTimes
+from autotune.reports.comparison_run import EntryTimes
 from autotune.reports.entries import Contender
 from autotune.reports.page import report_bundle
 from autotune.reports.sections.gained import gained_of_bundle
@@ -31,7 +31,7 @@ from autotune.reports.task_lines import lines_of_bundle
 from autotune.reports.winner import describe
 from autotune.store.bundle import read_bundle
 from autotune.tuning.result import TuneResult
-from autotune.worker.bench.entry import Standing
+from autotune.worker.bench.entry import Verification
 
 FOLDER = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/nano"
 FLOPS = 1e6
@@ -111,7 +111,7 @@ def shown_by(bundle):
         data.payload, "leave-one-out", rows, None, None, machine, unsteady=unsteady_here(bundle, machine, ours)
     )
     best = make_row(
-        Contender("best", None), Standing("ok"), EntryTimes(ours[0].samples, None), FLOPS, machine, quiet=quiet
+        Contender("best", None), Verification("ok"), EntryTimes(ours[0].samples, None), FLOPS, machine, quiet=quiet
     )
     times = {"best": EntryTimes(ours[0].samples, None)}
     unsteady = unsteady_race(times, "best", quiet, machine, Roofs(**data.roofs))

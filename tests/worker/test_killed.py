@@ -119,8 +119,8 @@ def test_library_whose_process_is_killed_before_it_was_told_all_is_told_again(wo
             return theirs.call(function, argument)
 
         home = SimpleNamespace(call=call)
-        contestant = library(Entry("numpy", payload, NUMPY), home, worker)
-        assert contestant.enter().status == "ok"
+        entry = library(Entry("numpy", payload, NUMPY), home, worker)
+        assert entry.enter().status == "ok"
     assert len(parts) == 4
 
 

@@ -31,7 +31,7 @@ from autotune.core.scripts.parametric import OpenKnob, OpenScript, ScriptConstra
 from autotune.core.scripts.rules import Rewriting, Rule
 from autotune.core.scripts.terms import Term
 from autotune.core.trial import Samples
-from autotune.worker.bench.entry import ExpectedPart, Standing
+from autotune.worker.bench.entry import ExpectedPart, Verification
 from autotune.worker.bench.proof import OutputError, Transformed
 from autotune.worker.isolation.answers import (
     RETURNED,
@@ -147,7 +147,7 @@ class Holder:
     call: collections.abc.Callable[[], None]
 
 
-@pytest.mark.parametrize("kind", [Wild, list[Wild], tuple[Standing | Evaluation], dict[int, str], type, complex])
+@pytest.mark.parametrize("kind", [Wild, list[Wild], tuple[Verification | Evaluation], dict[int, str], type, complex])
 def test_type_that_is_no_data_has_no_codec(kind):
     with pytest.raises(TypeError, match="answer"):
         codec(kind)
@@ -202,7 +202,7 @@ def test_every_kind_of_answer_is_data():
         Rewriting,
         tuple[Rule, ...],
         Transformed,
-        Standing,
+        Verification,
         Stage,
     )
     for kind in (*kinds, *(SlotRequest(method, (abs,)).kind for method in METHODS)):

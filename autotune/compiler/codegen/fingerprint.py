@@ -10,7 +10,7 @@ from mlir.execution_engine import ExecutionEngine
 
 from autotune.compiler.codegen.object_code import object_code
 from autotune.core.errors import DuplicateError
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Fingerprints:
     scheduled: str = ""
     compiled: str = ""
 
-    def take_schedule(self, module: ir.Module, kernels: Sequence[ForeignKernel] = ()) -> None:
+    def take_schedule(self, module: ir.Module, kernels: Sequence[ExternalKernel] = ()) -> None:
         """Take the fingerprint of a module that was scheduled, and of code of others that it calls.
 
         Raises:
@@ -37,7 +37,7 @@ class Fingerprints:
         if self.scheduled in self.known:
             raise DuplicateError("becomes the same IR as an earlier trial")
 
-    def take_code(self, engine: ExecutionEngine, kernels: Sequence[ForeignKernel] = ()) -> None:
+    def take_code(self, engine: ExecutionEngine, kernels: Sequence[ExternalKernel] = ()) -> None:
         """Take the fingerprint of machine code, that of others included.
 
         Raises:
@@ -48,7 +48,7 @@ class Fingerprints:
             raise DuplicateError("becomes the same machine code as an earlier trial")
 
 
-def code_of(kernels: Sequence[ForeignKernel]) -> bytes:
+def code_of(kernels: Sequence[ExternalKernel]) -> bytes:
     """The code of all kernels."""
     return b"".join(kernel.made.code for kernel in kernels)
 

@@ -11,7 +11,7 @@ from functools import cache
 
 from autotune.compiler.codegen.llvm_library import open_llvm, take_error
 from autotune.core.errors import CompileError
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.printable import first_lines
 
 PROCESSORS = ("x86_64", "AMD64", "aarch64", "arm64")
@@ -44,7 +44,7 @@ class LinkedKernel:
         value: Address of the function.
     """
 
-    def __init__(self, kernel: ForeignKernel) -> None:
+    def __init__(self, kernel: ExternalKernel) -> None:
         """Link a kernel.
 
         Raises:
@@ -73,7 +73,7 @@ class LinkedKernel:
             llvm().LLVMOrcDisposeLLJIT(self._jit)
 
 
-def check(kernel: ForeignKernel, error: int | None, said: Sequence[str] = ()) -> None:
+def check(kernel: ExternalKernel, error: int | None, said: Sequence[str] = ()) -> None:
     """Raise if LLVM says that something is wrong.
 
     Args:

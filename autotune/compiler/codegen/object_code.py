@@ -15,7 +15,7 @@ from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.compiler.codegen.openmp import openmp_libraries
 from autotune.core.errors import CompileError
 from autotune.core.host.scratch import scratch_file
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 
 HEADING = re.compile(r"[0-9a-f]+ <(.+)>:$")
 PARALLEL_LOOP = "..omp_par"  # behind the name of the function that LLVM takes a parallel loop's body out of
@@ -28,7 +28,7 @@ def object_code(engine: ExecutionEngine) -> bytes:
         return path.read_bytes()
 
 
-def add_kernels(engine: ExecutionEngine, kernels: Sequence[ForeignKernel]) -> None:
+def add_kernels(engine: ExecutionEngine, kernels: Sequence[ExternalKernel]) -> None:
     """Let an engine's module call code of others, which lives as long as the engine.
 
     Raises:
@@ -39,7 +39,7 @@ def add_kernels(engine: ExecutionEngine, kernels: Sequence[ForeignKernel]) -> No
 
 
 def compile_object(
-    module: ir.Module, entry: str, *, parallel: bool = False, kernels: Sequence[ForeignKernel] = ()
+    module: ir.Module, entry: str, *, parallel: bool = False, kernels: Sequence[ExternalKernel] = ()
 ) -> bytes:
     """The object file of a module in the LLVM dialect, for this host.
 

@@ -21,7 +21,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
 from autotune.core.host.stopwatch import Stopwatch
 from autotune.core.payload import Array, Payload
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.printable import first_lines
 
 LOOP = "__autotune_calls"
@@ -161,7 +161,7 @@ def link(
     entry: str = f"_mlir_ciface_{LOOP}",
     level: int = 3,
     parallel: bool = False,
-    kernels: Sequence[ForeignKernel] = (),
+    kernels: Sequence[ExternalKernel] = (),
 ) -> tuple[ExecutionEngine, int]:
     """The machine code of a module in the LLVM dialect, and where one of its functions begins.
 

@@ -34,7 +34,7 @@ from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.host.matrix_unit import tiles_here
 from autotune.core.payload import Payload
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.plugs.rewrites import MASKED_ENDS, Blocks
 from autotune.core.precision import DOTS, Precision, precision_named
 from autotune.core.scripts.marks import MASKED, ONLINE, PRECISION
@@ -77,7 +77,7 @@ class Unit:
     buffers: BufferPlan | None = None
     threads: int = 1
     parallel: bool = False
-    kernels: tuple[ForeignKernel, ...] = ()
+    kernels: tuple[ExternalKernel, ...] = ()
     plans_arena: bool = False
     matrix_unit: bool = False
 

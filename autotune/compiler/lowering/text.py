@@ -11,7 +11,7 @@ from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.candidate import Candidate
 from autotune.core.payload import Payload
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class LoweredProgram:
     text: str
     weights: tuple[PanelWeight, ...] = ()
     threads: int = 1
-    kernels: tuple[ForeignKernel, ...] = ()
+    kernels: tuple[ExternalKernel, ...] = ()
 
 
 def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:

@@ -23,7 +23,7 @@ THREAD_NUMBER = "__kmpc_bound_thread_num"
 
 
 @dataclass(frozen=True)
-class Place:
+class ArenaSlot:
     """Where a buffer lies in the arena.
 
     Attributes:
@@ -37,10 +37,10 @@ class Place:
 
 @dataclass(frozen=True)
 class FunctionPlan:
-    """The arena of one function: its buffers, and a place for each."""
+    """The arena of one function: its buffers, and a slot for each."""
 
     buffers: Sequence[Buffer]
-    places: Sequence[Place]
+    slots: Sequence[ArenaSlot]
     peak_bytes: int
 
 
@@ -62,19 +62,19 @@ def plan_arena(module: ir.Module, threads: int = 1) -> BufferPlan:
     plans = [plan_function(step, threads) for name, step in steps.items() if not may_call_itself(str(name), calls)]
     starts = accumulate((plan.peak_bytes for plan in plans), initial=0)
     found = [buffer for plan in plans for buffer in plan.buffers]
-    places = [
+    slots = [
         replace(place, offset=start + place.offset)
         for start, plan in zip(starts, plans, strict=False)
-        for place in plan.places
+        for place in plan.slots
     ]
     whole = BufferPlan(
         buffers=tuple(buffer.lifetime for buffer in found),
-        offsets=tuple(place.offset for place in places),
+        offsets=tuple(place.offset for place in slots),
         peak_bytes=sum(plan.peak_bytes for plan in plans),
         others=sum(step.makers + len(step.allocs) for step in steps.values()) - len(found),
     )
     if found:
-        move_into_arena(module, found, places, whole.peak_bytes)
+        move_into_arena(module, found, slots, whole.peak_bytes)
     return whole
 
 
@@ -95,16 +95,16 @@ def plan_function(steps: Steps, threads: int) -> FunctionPlan:
     starts = dict(zip(plans, outside.offsets, strict=False))
     shared = iter(outside.offsets[len(rooms) :])
     own = {loop: iter(plan.offsets) for loop, plan in plans.items()}
-    places = [
-        Place(next(shared))
+    slots = [
+        ArenaSlot(next(shared))
         if buffer.parallel is None
-        else Place(starts[buffer.parallel] + next(own[buffer.parallel]), plans[buffer.parallel].peak_bytes)
+        else ArenaSlot(starts[buffer.parallel] + next(own[buffer.parallel]), plans[buffer.parallel].peak_bytes)
         for buffer in buffers
     ]
-    return FunctionPlan(buffers, places, outside.peak_bytes)
+    return FunctionPlan(buffers, slots, outside.peak_bytes)
 
 
-def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], places: Sequence[Place], size: int) -> None:
+def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], slots: Sequence[ArenaSlot], size: int) -> None:
     """Declare the arena of `size` bytes and put a view of it in the place of every allocation."""
     name = free_name(module)
     kind = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
@@ -112,10 +112,10 @@ def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], places: Sequen
         with ir.InsertionPoint.at_block_begin(module.body):
             uninitialised = ir.UnitAttr.get()
             memref.global_(name, kind, sym_visibility="private", initial_value=uninitialised, alignment=ALIGNMENT)
-            if any(place.stride for place in places):
+            if any(place.stride for place in slots):
                 number = ir.FunctionType.get([llvm.PointerType.get()], [ir.IntegerType.get_signless(32)])
                 func.FuncOp(THREAD_NUMBER, number, visibility="private")
-        for buffer, spot in zip(buffers, places, strict=True):
+        for buffer, spot in zip(buffers, slots, strict=True):
             with ir.InsertionPoint(buffer.alloc):
                 whole = memref.get_global(kind, name)
                 view = memref.view(buffer.alloc.results[0].type, whole, start_of(spot), [])
@@ -123,7 +123,7 @@ def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], places: Sequen
             buffer.alloc.erase()
 
 
-def start_of(spot: Place) -> ir.Value:
+def start_of(spot: ArenaSlot) -> ir.Value:
     """The byte at which a buffer of this thread begins, at the insertion point."""
     if not spot.stride:
         return index(spot.offset)

@@ -1,6 +1,6 @@
 """Back ends: other compilers, and people's own C, which compete with schedules for tasks.
 
-    makers --Question, Order--> external_code, in a process without MLIR --Backend--> MadeObject
+    generators --Question, Order--> external_code, in a process without MLIR --Backend--> MadeObject
     rewrites: ops that stand for a kernel's call in a program, and the call
 
 `plugin` is what the engine knows of it: `Rivals` of a search. `backend` holds the `Backend` that plug-ins register

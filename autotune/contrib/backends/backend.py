@@ -11,8 +11,8 @@ from typing import Protocol
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
+from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject
 from autotune.core.plugs.family import Family
-from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject
 from autotune.core.plugs.program import ExternalCode, Program
 from autotune.core.plugs.rewrites import NeededRewrite, Rewrites
 from autotune.core.space import Config, Space
@@ -90,7 +90,7 @@ class BackendFamily(Family):
     """
 
     offers: Mapping[str, Offer] = field(compare=False)
-    kernel: Callable[[Task, Config, Machine], ForeignKernel] = field(compare=False)
+    kernel: Callable[[Task, Config, Machine], ExternalKernel] = field(compare=False)
     name: str = ""
     version: str = ""
     fallback: bool = False

@@ -1,6 +1,6 @@
 """What a back end does, in a process of its own only: nothing here imports MLIR, whose LLVM may be another.
 
-Question(spec, tasks) --ask_offers--> Offers; Order(spec, task, config) --make--> ForeignKernel
+Question(spec, tasks) --ask_offers--> Offers; Order(spec, task, config) --make--> ExternalKernel
 """
 
 import os
@@ -18,7 +18,7 @@ from autotune.core.c_names import identifier
 from autotune.core.errors import AutotuneError, CompileError, MachineError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject, operand_types
+from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject, operand_types
 from autotune.core.printable import first_lines
 from autotune.core.space import Config
 from autotune.core.task import Task
@@ -109,13 +109,13 @@ def offer_of(backend: Backend, task: Task, machine: Machine) -> Offer:
     return Offer("", backend.space(task, machine), backend.default(task, machine))
 
 
-def make(order: Order) -> ForeignKernel | Evaluation:
+def make(order: Order) -> ExternalKernel | Evaluation:
     """A task's code, under a name of its own; where it cannot be made, an `Evaluation` that says why."""
     try:
         backend = open_backend(order.spec)
         made = backend.make(order.task, order.config, order.machine)
         types = operand_types(order.task.payload)
-        return ForeignKernel(order.task.tag, backend.name, types, named(made, symbol_of(backend.name, order.task.tag)))
+        return ExternalKernel(order.task.tag, backend.name, types, named(made, symbol_of(backend.name, order.task.tag)))
     except CompileError as error:
         return Evaluation(FAILED_AT.get(error.stage, "transform-failed"), diagnostic=str(error))
     except AutotuneError:

@@ -33,7 +33,7 @@ from autotune.core.c_names import identifier
 from autotune.core.errors import CompileError, ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.ops.op import Contraction
-from autotune.core.plugs.foreign_kernel import MadeObject
+from autotune.core.plugs.external_kernel import MadeObject
 from autotune.core.printable import first_lines
 from autotune.core.space import Config, Knob, Space
 from autotune.core.task import Task

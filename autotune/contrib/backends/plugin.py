@@ -20,9 +20,9 @@ class Backends:
 
     def open(self, names: Sequence[str], seconds: float) -> AbstractContextManager[OpenRivals]:
         """The back ends of a run, in a process of their own."""
-        from autotune.contrib.backends.makers import open_makers
+        from autotune.contrib.backends.generators import open_generators
 
-        return open_makers(names, seconds)
+        return open_generators(names, seconds)
 
 
 RIVALS = Backends()

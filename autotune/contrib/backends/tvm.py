@@ -14,7 +14,7 @@ from typing import Any
 from autotune.core.errors import CompileError
 from autotune.core.host.extras import install_command
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.foreign_kernel import MadeObject
+from autotune.core.plugs.external_kernel import MadeObject
 from autotune.core.printable import first_lines
 from autotune.core.space import Config, Space
 from autotune.core.task import Task

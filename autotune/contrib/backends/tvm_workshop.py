@@ -14,7 +14,7 @@ from autotune.contrib.backends.tvm_code import SYMBOL, write_llvm
 from autotune.contrib.backends.tvm_decisions import KINDS, SKETCH, Decision, read_decisions, space_of
 from autotune.contrib.backends.tvm_te import TensorExpressions, UntranslatedOpError
 from autotune.core.errors import CompileError
-from autotune.core.plugs.foreign_kernel import MadeObject
+from autotune.core.plugs.external_kernel import MadeObject
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
 

@@ -15,7 +15,7 @@ import scipy
 
 from autotune.contrib.cost_model.gaussian_process import Numbers, Process
 from autotune.core.trial import Reason
-from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, Lesson, Terrain
+from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, PriorTrial, SpaceView
 
 STARTUP = 2  # random configs before anything is modelled, where there is no prior
 POOL, MOST_DRAFTS = 256, 400  # drafts; of more than most, those with the largest expected improvement stay
@@ -34,14 +34,14 @@ LEAST_COST = 0.02  # seconds of a trial: looking one up takes hardly any
 class CostModel:
     """Learns from features of configs. See `Sampler` for what its methods are called with."""
 
-    def __init__(self, terrain: Terrain, seed: int) -> None:
+    def __init__(self, view: SpaceView, seed: int) -> None:
         """Sample a space.
 
         Args:
-            terrain: View of the space.
+            view: View of the space.
             seed: Seed of every random choice.
         """
-        self.terrain = terrain
+        self.view = view
         self.random = random.Random(f"model {seed}")
         self.told: dict[Index, float] = {}
         self.costs: dict[Index, float] = {}
@@ -49,8 +49,8 @@ class CostModel:
         self.draws = FIRST
         self.under_way: Sequence[Index] = ()
         self.reason = Reason("a random draw")
-        self.before = learnt(terrain.names, terrain.lessons)
-        self.place = terrain.names.index(DELAY) if DELAY in terrain.names else None
+        self.before = learnt(view.names, view.transfer)
+        self.place = view.names.index(DELAY) if DELAY in view.names else None
         self.least: float | None = None  # of what arithmetic says of the first drafts
         self.believed: dict[Index, Numbers] = {}
         self.order = np.arange(1 + (self.place is not None) + (self.before is not None))  # of priors, likeliest first
@@ -65,7 +65,7 @@ class CostModel:
         drafts = list(self.pool)
         self.reason = Reason("a random draw", drafted=len(drafts))
         if not drafts:
-            return tuple(self.random.randrange(count) for count in self.terrain.counts)
+            return tuple(self.random.randrange(count) for count in self.view.counts)
         if len(self.order) == 1 and len(self.told) < STARTUP:
             return self.random.choice(drafts)
         expected, unsure = self.expect(drafts)
@@ -92,17 +92,17 @@ class CostModel:
         """Fill the pool: random configs, and neighbours of the best."""
         draws, self.draws = self.draws, FRESH
         for _ in range(draws):
-            self.add(tuple(self.random.randrange(count) for count in self.terrain.counts))
+            self.add(tuple(self.random.randrange(count) for count in self.view.counts))
             if len(self.pool) >= POOL:
                 break
         for parent in sorted(self.told, key=self.told.__getitem__)[:PARENTS]:
-            for index, count in enumerate(self.terrain.counts):
+            for index, count in enumerate(self.view.counts):
                 for value in range(count):
                     self.add((*parent[:index], value, *parent[index + 1 :]))
 
     def add(self, index: Index) -> None:
         """Draft a config, unless it breaks a constraint or is known."""
-        if index not in self.told and index not in self.pool and self.terrain.is_open(index):
+        if index not in self.told and index not in self.pool and self.view.is_open(index):
             self.pool[index] = None
 
     def promise(self, drafts: Sequence[Index], expected: Numbers, unsure: Numbers) -> Numbers:
@@ -169,7 +169,7 @@ class CostModel:
 
     def features(self, indices: Sequence[Index]) -> Numbers:
         """Features of configs, a row each."""
-        return np.array([self.terrain.describe(index) for index in indices])
+        return np.array([self.view.describe(index) for index in indices])
 
     def beliefs(self, indices: Sequence[Index]) -> Numbers:
         """Regret of configs that is expected before anything was measured of this task: a column for each prior.
@@ -229,13 +229,13 @@ def log_improvement(far: Numbers) -> Numbers:
     return np.asarray(np.where(far > -5, near, below), dtype=np.float64)
 
 
-def learnt(names: Sequence[str], lessons: Sequence[Lesson]) -> Process | None:
+def learnt(names: Sequence[str], transfer: Sequence[PriorTrial]) -> Process | None:
     """A Gaussian process of the analytical model's error on transfer data; `None` without any."""
-    if not lessons:
+    if not transfer:
         return None
-    rows = np.array([[lesson.features.get(name, 0.0) for name in names] for lesson in lessons])
-    excess = np.array([lesson.excess for lesson in lessons])
+    rows = np.array([[prior.features.get(name, 0.0) for name in names] for prior in transfer])
+    excess = np.array([prior.excess for prior in transfer])
     wanted = np.where(np.isfinite(excess), regret(excess), FAILED)
     if DELAY in names:
-        wanted = wanted - lost_by_delay(rows[:, names.index(DELAY)] - [lesson.least for lesson in lessons])
+        wanted = wanted - lost_by_delay(rows[:, names.index(DELAY)] - [prior.least for prior in transfer])
     return Process.of(rows, wanted)

@@ -25,7 +25,7 @@ from autotune.core.payload import Payload
 from autotune.core.stats import Interval, ratio_interval
 from autotune.core.trial import Samples
 from autotune.registry import load_comparator
-from autotune.reports.contest import ENTRY_SECONDS, Contest, EntryTimes
+from autotune.reports.comparison_run import ENTRY_SECONDS, ComparisonRun, EntryTimes
 from autotune.reports.entries import Contender, library_contender
 from autotune.reports.scheduled import Scheduled, candidate_of
 from autotune.worker.bench.entry import Entry
@@ -136,17 +136,17 @@ def race(
     Raises:
         ComparatorError: The anchor, or a library, is not right here.
     """
-    with Contest(machine, worker, SILENT) as contest:
-        contest.enter(entrants)
-        times = contest.race_all((anchor,), chosen_care().limit(EFFORT))
+    with ComparisonRun(machine, worker, SILENT) as run:
+        run.enter(entrants)
+        times = run.race_all((anchor,), chosen_care().limit(EFFORT))
         version = ""
         for entrant in entrants:
-            standing = contest.standings.get(entrant.name)
+            verification = run.verifications.get(entrant.name)
             is_library = entrant.entry is None or not isinstance(entrant.entry.contender, Candidate)
             if entrant.name not in times and (is_library or entrant.name == anchor):
-                why = f"{standing.status}, {standing.diagnostic}" if standing is not None else "not run"
+                why = f"{verification.status}, {verification.diagnostic}" if verification is not None else "not run"
                 raise ComparatorError(f"{entrant.name} must compute what the oracle says; {why}")
-            version = standing.version if is_library and standing is not None else version
+            version = verification.version if is_library and verification is not None else version
     return times, version
 
 

@@ -10,7 +10,7 @@ from autotune.core.space import Config
 from autotune.registry import load_family
 from autotune.store.recording import Recording
 from autotune.tuning.samplers.features import Features, features_of
-from autotune.tuning.samplers.sampler import Lesson
+from autotune.tuning.samplers.sampler import PriorTrial
 from autotune.tuning.samplers.search import Search
 
 
@@ -87,7 +87,7 @@ class Ground:
         trials: int,
         *,
         first: Config | None = None,
-        lessons: Sequence[Lesson] = (),
+        transfer: Sequence[PriorTrial] = (),
         until: float = 0.0,
     ) -> Rerun:
         """Search it.
@@ -97,7 +97,7 @@ class Ground:
             seed: Seed of the sampler, and of where it begins.
             trials: Most trials.
             first: Config to begin with; by default any.
-            lessons: What is known of other tasks.
+            transfer: What is known of other tasks.
             until: Seconds a call with which the search ends.
         """
         search = Search(
@@ -106,7 +106,7 @@ class Ground:
             sampler=sampler,
             seed=seed,
             features=self.features,
-            lessons=lessons,
+            transfer=transfer,
         )
         found: list[tuple[float, float]] = []
         while len(found) < trials and (not found or found[-1][0] > until) and (config := search.ask()) is not None:

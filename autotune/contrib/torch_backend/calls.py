@@ -21,7 +21,7 @@ from autotune.compiler.passes.panels import PanelWeight
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument
 from autotune.core.host.cores import physical_cores
 from autotune.core.payload import DTYPES, Argument, Array
-from autotune.core.plugs.foreign_kernel import ForeignKernel, MadeObject
+from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject
 
 V = TypeVar("V")
 TORCH_DTYPES = {
@@ -79,7 +79,7 @@ class Context:
         for library in runner_libraries():
             ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
         made = MadeObject(kept.program.symbol, kept.code)
-        self._linked = LinkedKernel(ForeignKernel("graph", "torch", (), made))
+        self._linked = LinkedKernel(ExternalKernel("graph", "torch", (), made))
         self._function = ENTRY(self._linked.value)
         arguments = kept.program.arguments
         self._descriptors = [descriptor(argument.shape) for argument in arguments]

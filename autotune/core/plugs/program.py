@@ -8,7 +8,7 @@ ExternalCode    machine code of another compiler, made when it is to be compiled
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.plugs.rewrites import NeededRewrite, Rewrites
 from autotune.core.scripts.parametric import ChosenScript
 
@@ -75,7 +75,7 @@ class Program:
         return None
 
     @property
-    def kernel(self) -> ForeignKernel | None:
+    def kernel(self) -> ExternalKernel | None:
         """Code that computes the ops, to which nothing is done then; `None` where there is a script."""
         return None
 
@@ -173,8 +173,8 @@ class ExternalCode(Program):
     """
 
     origin: str = ""
-    make: Callable[[], ForeignKernel] | None = field(default=None, compare=False)
-    code: ForeignKernel | None = None
+    make: Callable[[], ExternalKernel] | None = field(default=None, compare=False)
+    code: ExternalKernel | None = None
 
     @property
     def said(self) -> str:
@@ -182,7 +182,7 @@ class ExternalCode(Program):
         return self.origin
 
     @property
-    def kernel(self) -> ForeignKernel | None:
+    def kernel(self) -> ExternalKernel | None:
         """The code."""
         return self.code
 

@@ -12,8 +12,8 @@ from textwrap import indent
 from autotune.core.candidate import Script
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.plugs.family import Family
-from autotune.core.plugs.foreign_kernel import ForeignKernel
 from autotune.core.plugs.program import Program
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import KNOBS, ONLINE, PRECISION, TAG
@@ -133,7 +133,7 @@ def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
     return tuple((step.tag, step.rewrites.panel) for step in steps if step.rewrites.panel)
 
 
-def kernels_of(steps: Sequence[Step]) -> tuple[ForeignKernel, ...]:
+def kernels_of(steps: Sequence[Step]) -> tuple[ExternalKernel, ...]:
     """Code of others, of those steps that have some."""
     return tuple(step.program.kernel for step in steps if step.program.kernel is not None)
 

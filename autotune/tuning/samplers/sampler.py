@@ -39,7 +39,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 @dataclass(frozen=True)
-class Lesson:
+class PriorTrial:
     """A config that was measured before, of another task or by another sweep.
 
     Attributes:
@@ -53,11 +53,11 @@ class Lesson:
     least: float = 0.0
 
 
-Lessons = Callable[[Family], Sequence[Lesson]]  # of the family whose configs are searched
+TransferData = Callable[[Family], Sequence[PriorTrial]]  # of the family whose configs are searched
 
 
 @dataclass(frozen=True)
-class Terrain:
+class SpaceView:
     """What a sampler may ask of the space that it samples.
 
     Attributes:
@@ -65,14 +65,14 @@ class Terrain:
         is_open: Whether a config satisfies all constraints and was not proposed yet.
         names: Names of the features.
         describe: Features of a config, in the order of `names`.
-        lessons: Configs that were measured before, of other tasks.
+        transfer: Configs that were measured before, of other tasks.
     """
 
     counts: tuple[int, ...]
     is_open: Callable[[Index], bool]
     names: tuple[str, ...] = ()
     describe: Callable[[Index], tuple[float, ...]] = tuple
-    lessons: Sequence[Lesson] = ()
+    transfer: Sequence[PriorTrial] = ()
 
 
 class Sampler(Protocol):
@@ -111,12 +111,12 @@ class SamplerKind:
     Attributes:
         open: Opens it for a space, with a seed.
         line: What it is, in some words.
-        takes_lessons: Whether it learns from recorded spaces, and from what a family's arithmetic says beforehand.
+        takes_transfer: Whether it learns from recorded spaces, and from what a family's arithmetic says beforehand.
     """
 
-    open: Callable[[Terrain, int], Sampler]
+    open: Callable[[SpaceView, int], Sampler]
     line: str
-    takes_lessons: bool = False
+    takes_transfer: bool = False
 
 
 class Uniform:

@@ -17,7 +17,7 @@ from autotune.core.errors import SpaceError
 from autotune.core.printable import did_you_mean
 from autotune.core.space import Config, Space, Value
 from autotune.core.trial import Reason
-from autotune.registry import LESSONS, SAMPLERS, SPACES, complain, loaded_points, registered
+from autotune.registry import SAMPLERS, SPACES, TRANSFER, complain, loaded_points, registered
 from autotune.tuning.samplers.features import Features, feature_names, is_ordered, knob_features
 from autotune.tuning.samplers.named_samplers import HUB, ask_by_name, class_of, is_named, is_optunas
 from autotune.tuning.samplers.objectives import AskingBoth
@@ -26,22 +26,22 @@ from autotune.tuning.samplers.sampler import (
     DELAY,
     FAILED_SECONDS,
     Index,
-    Lesson,
-    Lessons,
+    PriorTrial,
     Sampler,
     SamplerKind,
-    Terrain,
+    SpaceView,
     Tpe,
+    TransferData,
     Uniform,
 )
 
 DEFAULT = "auto"  # a feature's, else TPE: docs/decisions/tuning.md
-TPE = SamplerKind(lambda terrain, seed: Tpe(terrain.counts, seed), "TPE")
+TPE = SamplerKind(lambda view, seed: Tpe(view.counts, seed), "TPE")
 OWN = {
     DEFAULT: TPE,
     "tpe": TPE,
-    "random": SamplerKind(lambda terrain, seed: Uniform(terrain.counts, seed), "random draws"),
-    "cmaes": SamplerKind(lambda terrain, seed: CmaEs(terrain.counts, seed), "CMA-ES"),
+    "random": SamplerKind(lambda view, seed: Uniform(view.counts, seed), "random draws"),
+    "cmaes": SamplerKind(lambda view, seed: CmaEs(view.counts, seed), "CMA-ES"),
 }
 
 
@@ -56,17 +56,17 @@ def samplers() -> tuple[str, ...]:
     return (*learning(), "grid")
 
 
-def takes_lessons(name: str) -> bool:
+def takes_transfer(name: str) -> bool:
     """Whether a sampler learns from recorded spaces."""
-    return name in learning() and learning()[name].takes_lessons
+    return name in learning() and learning()[name].takes_transfer
 
 
-def lessons_from(folders: Sequence[Path], sampler: str) -> Lessons | None:
+def transfer_from(folders: Sequence[Path], sampler: str) -> TransferData | None:
     """Transfer data for a sampler, from recorded spaces in folders; `None` where it uses none."""
-    points = registered(LESSONS)
-    if not takes_lessons(sampler) or SPACES not in points:
+    points = registered(TRANSFER)
+    if not takes_transfer(sampler) or SPACES not in points:
         return None
-    return cast(Callable[[Sequence[Path]], Lessons | None], points[SPACES].load())(folders)
+    return cast(Callable[[Sequence[Path]], TransferData | None], points[SPACES].load())(folders)
 
 
 def check_sampler(name: str) -> None:
@@ -85,15 +85,15 @@ def check_sampler(name: str) -> None:
         )
 
 
-def open_sampler(name: str, terrain: Terrain, seed: int) -> Sampler | None:
+def open_sampler(name: str, view: SpaceView, seed: int) -> Sampler | None:
     """A sampler by its name; `None` for ``grid``, which only enumerates.
 
     Raises:
         MachineError: A package is missing that it needs.
     """
     if name in learning():
-        return learning()[name].open(terrain, seed)
-    return ask_by_name(name, terrain.counts, seed) if is_named(name) else None
+        return learning()[name].open(view, seed)
+    return ask_by_name(name, view.counts, seed) if is_named(name) else None
 
 
 BY_DEFAULT, BY_RECORD = "the default config", "a recorded config"
@@ -110,7 +110,7 @@ class Search:
     Attributes:
         rejected: Proposals that were turned down, by reason: ``duplicate``, ``constraint``.
         reason: Why the last config was asked for.
-        lessons: Number of configs of other tasks that the sampler learned from beforehand.
+        transfer: Number of configs of other tasks that the sampler learned from beforehand.
         is_reckoned: Whether the family's arithmetic tells the sampler something beforehand.
     """
 
@@ -123,7 +123,7 @@ class Search:
         seed: int = 0,
         starts: Sequence[Config] = (),
         features: Features = knob_features,
-        lessons: Sequence[Lesson] = (),
+        transfer: Sequence[PriorTrial] = (),
         has_joules: bool = False,
     ) -> None:
         """Start a search that asks for `starts` first, then for `default`.
@@ -135,7 +135,7 @@ class Search:
             seed: Seed of every random choice.
             starts: Valid configs that are known to be good elsewhere, the most promising first.
             features: Gives the features of a config, for samplers that model.
-            lessons: Configs that were measured before, of other tasks of the same family.
+            transfer: Configs that were measured before, of other tasks of the same family.
             has_joules: Whether it minimises joules besides seconds.
 
         Raises:
@@ -154,15 +154,15 @@ class Search:
         self._described: dict[Index, tuple[float, ...]] = {}
         self._first = [self._index(config) for config in (*starts, default)]
         self.reason = Reason(BY_DEFAULT)
-        self.lessons, self.is_reckoned = len(lessons), takes_lessons(sampler) and DELAY in self._names
+        self.transfer, self.is_reckoned = len(transfer), takes_transfer(sampler) and DELAY in self._names
         self._random = random.Random(seed)
         self._seen: set[Index] = set()
         self._valid: dict[Index, bool] = {}  # what the constraints said of every config they were asked about
         self._moves = [(i, len(k.values), is_ordered(k)) for i, k in enumerate(space.knobs) if len(k.values) > 1]
         counts = tuple(len(knob.values) for knob in space.knobs)
-        terrain = Terrain(counts, self._is_open, self._names, self._describe, lessons)
+        view = SpaceView(counts, self._is_open, self._names, self._describe, transfer)
         self.sampler_name = sampler
-        self._sampler = AskingBoth(counts, sampler, seed) if has_joules else open_sampler(sampler, terrain, seed)
+        self._sampler = AskingBoth(counts, sampler, seed) if has_joules else open_sampler(sampler, view, seed)
         self._rest = self._enumerate()
         self._exhausted = False
 

@@ -8,7 +8,7 @@ from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError
 from autotune.core.evaluator import Effort, Evaluation, Job
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.scripts.assembly import Step
 from autotune.core.trial import Samples
 from autotune.tuning.candidates import candidate_whole
@@ -50,7 +50,7 @@ class Assembly:
     notes: tuple[str, ...] = ()
     threads: int = 1
     why_no_baseline: str = ""
-    kernels: tuple[ForeignKernel, ...] = ()
+    kernels: tuple[ExternalKernel, ...] = ()
 
     def candidate(self, tagged: str) -> Candidate:
         """The assembled payload as a worker takes it, from the text whose ops carry the tags of their tasks."""

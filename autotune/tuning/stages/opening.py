@@ -11,7 +11,7 @@ from autotune.core.task import Task
 from autotune.registry import family_for, load_baseline, load_family, rivals
 from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
-from autotune.tuning.samplers.sampler import Lessons
+from autotune.tuning.samplers.sampler import TransferData
 from autotune.tuning.samplers.search import DEFAULT, check_sampler, learning
 from autotune.tuning.stages.task_search import SearchSetting, TaskSearch
 from autotune.tuning.stages.warm_start import KnownConfig
@@ -24,13 +24,13 @@ class Start:
 
     Attributes:
         known: Recorded configs; each task starts from the nearest.
-        lessons: Transfer data for samplers with a model; `None` for nothing.
+        transfer: Transfer data for samplers with a model; `None` for nothing.
         least_floor: Relative differences below it are ties, however quiet the machine seems; `doctor --noise` keeps it.
         script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
     """
 
     known: tuple[KnownConfig, ...] = ()
-    lessons: Lessons | None = None
+    transfer: TransferData | None = None
     least_floor: float = 0.0
     script: ScriptFile | None = None
 
@@ -133,7 +133,7 @@ def setting_of(
         options.sampler,
         options.seed,
         start.known,
-        start.lessons,
+        start.transfer,
         rules,
         options.goal,
         payload.unproved,
@@ -143,9 +143,9 @@ def setting_of(
 def say_sampler(sampler: str, searches: Sequence[TaskSearch]) -> str:
     """What the default sampler knows of these tasks beforehand, a sentence; empty for samplers that take no priors."""
     kind = learning()[DEFAULT]
-    if sampler != DEFAULT or not searches or not kind.takes_lessons:
+    if sampler != DEFAULT or not searches or not kind.takes_transfer:
         return ""
-    taught = sum(search.search.lessons > 0 for search in searches)
+    taught = sum(search.search.transfer > 0 for search in searches)
     reckoned = sum(search.search.is_reckoned for search in searches)
     return (
         f"sampler {DEFAULT} ({kind.line}): analytical model as prior for {reckoned} of {len(searches)} tasks, "

@@ -19,7 +19,7 @@ from autotune.core.errors import BundleError, CompileError, ProofError
 from autotune.core.evaluator import Evaluation
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.printable import one_line
 from autotune.core.scripts.assembly import assemble
 from autotune.store.bundle import (
@@ -204,7 +204,7 @@ def files_of(
     return texts | {name: data for kernel in assembly.kernels for name, data in kernel.files.items()}
 
 
-def kernel_record(kernel: ForeignKernel) -> KernelRecord:
+def kernel_record(kernel: ExternalKernel) -> KernelRecord:
     """A back end's code in the manifest."""
     return KernelRecord(kernel.backend, kernel.symbol, kernel.types, kernel.made.sizes, one_line(kernel.made.maker))
 

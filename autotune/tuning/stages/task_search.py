@@ -20,7 +20,7 @@ from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.samplers.features import features_of
-from autotune.tuning.samplers.sampler import Lessons
+from autotune.tuning.samplers.sampler import TransferData
 from autotune.tuning.samplers.search import Search
 from autotune.tuning.stages.requests import SAME_SCRIPT, Asked, identity_of, shared, unmade
 from autotune.tuning.stages.warm_start import KnownConfig, starts
@@ -40,7 +40,7 @@ class SearchSetting:
         sampler: Name of the sampler.
         seed: Seed of the samplers and of the input data.
         known: Recorded configs; each task starts from the nearest.
-        lessons: What recorded spaces teach samplers that model; `None` for nothing.
+        transfer: What recorded spaces teach samplers that model; `None` for nothing.
         rules: Rewrite rules that the payload was changed by, as stores keep them.
         objective: What is minimised.
         unproved: Whether results are compared with no reference; `None` where that is not known.
@@ -52,7 +52,7 @@ class SearchSetting:
     sampler: str
     seed: int
     known: Sequence[KnownConfig] = ()
-    lessons: Lessons | None = None
+    transfer: TransferData | None = None
     rules: dict[str, str] | None = None
     objective: Objective = PLAIN
     unproved: bool | None = None
@@ -121,7 +121,7 @@ class TaskSearch:
             seed=setting.seed,
             starts=starts(setting.known, task, family, space, machine),
             features=features_of(task, family, machine),
-            lessons=setting.lessons(family) if setting.lessons is not None else (),
+            transfer=setting.transfer(family) if setting.transfer is not None else (),
             has_joules=objective.has_joules,
         )
         return cls(task, family, machine, space, search, sweep, setting.seed, objective=objective)

@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Verification:
     """Result of verifying an entry.
 
     Attributes:

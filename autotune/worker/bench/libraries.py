@@ -16,7 +16,7 @@ from autotune.core.host.stopwatch import Stopwatch
 from autotune.core.payload import Array, Case
 from autotune.core.plugs.comparator import Comparator, Prepared
 from autotune.core.printable import first_lines
-from autotune.worker.bench.entry import Entry, ExpectedPart, Standing
+from autotune.worker.bench.entry import Entry, ExpectedPart, Verification
 from autotune.worker.bench.measure import Run
 from autotune.worker.bench.payload_arrays import PayloadArrays
 from autotune.worker.bench.turns import remember
@@ -34,7 +34,7 @@ def take_expected(part: ExpectedPart) -> None:
         _expected[key].reshape(-1)[part.start : part.start + part.values.size] = part.values
 
 
-def enter_library(entry: Entry) -> Standing | None:
+def enter_library(entry: Entry) -> Verification | None:
     """Prepare a library, call it and verify what it gives; the process keeps it for its samples.
 
     Returns:
@@ -51,12 +51,14 @@ def enter_library(entry: Entry) -> Standing | None:
     if any((case, output) not in _expected for case in range(len(data.cases)) for output in outputs):
         return None
     expected = [[_expected[case, output] for output in outputs] for case in range(len(data.cases))]
-    standing, run = admit(entry.contender, data, expected)
+    verification, run = admit(entry.contender, data, expected)
     remember(entry.name, run)
-    return standing
+    return verification
 
 
-def admit(library: Comparator, data: PayloadArrays, expected: Sequence[Sequence[Array]]) -> tuple[Standing, Run | None]:
+def admit(
+    library: Comparator, data: PayloadArrays, expected: Sequence[Sequence[Array]]
+) -> tuple[Verification, Run | None]:
     """A library's status, and how to run it if it is right. What it raises is its status.
 
     Args:
@@ -72,13 +74,13 @@ def admit(library: Comparator, data: PayloadArrays, expected: Sequence[Sequence[
         with watch.phase("verify"):
             verdict = check(ready, data, expected)
     except ComparatorError as error:
-        return Standing("unsupported", diagnostic=str(error), version=version), None
+        return Verification("unsupported", diagnostic=str(error), version=version), None
     except MemoryError:
         raise  # the worker knows what to make of it
     except Exception as error:  # external code
-        return Standing("failed", diagnostic=first_lines(f"{type(error).__name__}: {error}"), version=version), None
-    standing = Standing(verdict.outcome, verdict.max_error, verdict.diagnostic, version, watch.phases["verify"])
-    return standing, run_all(ready, data.cases) if verdict.outcome == "ok" else None
+        return Verification("failed", diagnostic=first_lines(f"{type(error).__name__}: {error}"), version=version), None
+    verification = Verification(verdict.outcome, verdict.max_error, verdict.diagnostic, version, watch.phases["verify"])
+    return verification, run_all(ready, data.cases) if verdict.outcome == "ok" else None
 
 
 def prepare_at(case: Case, library: Comparator, data: PayloadArrays) -> Prepared:

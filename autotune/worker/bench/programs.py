@@ -7,7 +7,7 @@ import numpy as np
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
-from autotune.worker.bench.entry import Entry, ExpectedPart, Standing
+from autotune.worker.bench.entry import Entry, ExpectedPart, Verification
 from autotune.worker.bench.evaluate import build_and_verify
 from autotune.worker.bench.roofs import reference_run
 from autotune.worker.bench.testbench import open_testbench
@@ -28,7 +28,7 @@ class OracleQuestion:
     count: int
 
 
-def enter_program(entry: Entry) -> Standing:
+def enter_program(entry: Entry) -> Verification:
     """Compile one of our programs, call it once and verify what it gives; the process keeps it for its samples.
 
     Raises:
@@ -42,13 +42,13 @@ def enter_program(entry: Entry) -> Standing:
         remember(entry.name, None)
     else:
         remember(entry.name, bench.runs(bound), bound.program.part.scale)
-    return Standing(found.outcome, found.max_error, found.diagnostic, seconds=found.phases.get("verify", 0.0))
+    return Verification(found.outcome, found.max_error, found.diagnostic, seconds=found.phases.get("verify", 0.0))
 
 
-def enter_reference(machine: Machine) -> Standing:
+def enter_reference(machine: Machine) -> Verification:
     """Compile the kernel that runs between the others."""
     remember(REFERENCE, reference_run(machine))
-    return Standing("ok")
+    return Verification("ok")
 
 
 def expected_part(question: OracleQuestion) -> ExpectedPart:

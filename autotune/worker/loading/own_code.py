@@ -5,11 +5,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from autotune.core.errors import BundleError
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.worker.loading.paths import cache
 
 
-def remember_kernels(kernels: Sequence[ForeignKernel]) -> None:
+def remember_kernels(kernels: Sequence[ExternalKernel]) -> None:
     """Record that code was made here; where nothing can be written, it counts as untrusted."""
     with suppress(OSError):
         for kernel in kernels:
@@ -18,12 +18,12 @@ def remember_kernels(kernels: Sequence[ForeignKernel]) -> None:
             path.touch()
 
 
-def untrusted(kernels: Sequence[ForeignKernel]) -> tuple[ForeignKernel, ...]:
+def untrusted(kernels: Sequence[ExternalKernel]) -> tuple[ExternalKernel, ...]:
     """Code that was not made on this account."""
     return tuple(kernel for kernel in kernels if not made_here(kernel).exists())
 
 
-def check_own_code(kernels: Sequence[ForeignKernel]) -> None:
+def check_own_code(kernels: Sequence[ExternalKernel]) -> None:
     """Refuse untrusted machine code in one's own process.
 
     Raises:
@@ -36,6 +36,6 @@ def check_own_code(kernels: Sequence[ForeignKernel]) -> None:
         )
 
 
-def made_here(kernel: ForeignKernel) -> Path:
+def made_here(kernel: ExternalKernel) -> Path:
     """A file that is there if the code was made on this account."""
     return cache() / "kernels" / kernel.sha256

@@ -26,8 +26,8 @@ from autotune.bundles.replay import replay
 from autotune.compiler.lowering.steps import ASKED
 from autotune.contrib.backends.backend import CALLS
 from autotune.contrib.backends.external_code import open_backend
+from autotune.contrib.backends.generators import open_generators
 from autotune.contrib.backends.library import open_library
-from autotune.contrib.backends.makers import open_makers
 from autotune.contrib.backends.rewrites.kernels import GAPS, KERNEL_CALLS, STAND_INS
 from autotune.core.errors import BundleError, MachineError, ScheduleError
 from autotune.core.evaluator import Effort, Job
@@ -62,8 +62,8 @@ def task_of(spec=SPEC):
 def evaluate(spec, task, *configs):
     """What becomes of a back end's code for a task, by config."""
     machine = this_machine()
-    with open_makers((spec,), 30) as makers, Worker(30) as worker:
-        ((family,), _) = makers.families([task], machine)
+    with open_generators((spec,), 30) as generators, Worker(30) as worker:
+        ((family,), _) = generators.families([task], machine)
         kernels = [family.kernel(task, config, machine) for config in configs or (family.default(task, machine),)]
         candidates = tuple(candidate_alone(Step(task.tag, 1, ExternalCode(code=kernel))) for kernel in kernels)
         return worker.evaluate(Job(task.payload, candidates, machine, effort=EFFORT))

@@ -6,7 +6,7 @@ import pytest
 
 from autotune.compiler.passes.pipelines import TAIL
 from autotune.contrib.backends.external_code import open_backend
-from autotune.contrib.backends.makers import open_makers
+from autotune.contrib.backends.generators import open_generators
 from autotune.core.candidate import Candidate
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
@@ -38,17 +38,17 @@ def test_without_tvm_a_line_says_what_to_install():
 
 
 @pytest.fixture(scope="module")
-def makers():
-    with open_makers(("tvm",), 100) as opened:
+def generators():
+    with open_generators(("tvm",), 100) as opened:
         yield opened
 
 
 @needs_tvm
 @pytest.mark.parametrize("spec", SPECS)
-def test_what_tvm_makes_of_a_task_is_right(makers, spec):
+def test_what_tvm_makes_of_a_task_is_right(generators, spec):
     machine = this_machine()
     (task,) = partition(open_payload(spec)).tasks
-    ((family,), _) = makers.families([task], machine)
+    ((family,), _) = generators.families([task], machine)
     assert family.offers[task.tag].refusal == ""
     kernel = family.kernel(task, family.default(task, machine), machine)
     with Worker(30) as worker:
@@ -58,10 +58,10 @@ def test_what_tvm_makes_of_a_task_is_right(makers, spec):
 
 
 @needs_tvm
-def test_a_whole_of_which_tvm_computes_what_it_covers_is_right(makers):
+def test_a_whole_of_which_tvm_computes_what_it_covers_is_right(generators):
     machine, payload = this_machine(), open_payload(NANO)
     parts = partition(payload)
-    ((family,), _) = makers.families(parts.tasks, machine)
+    ((family,), _) = generators.families(parts.tasks, machine)
     covered = [task for task in parts.tasks if family.covers(task)]
     steps = [
         Step(task.tag, task.occurrences, ExternalCode(code=family.kernel(task, family.default(task, machine), machine)))

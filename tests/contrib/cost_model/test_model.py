@@ -1,4 +1,4 @@
-"""The learned cost model: what its process says of what it has seen and what not, what lessons are worth."""
+"""The learned cost model: what its process says of what it has seen and what not, what transfer are worth."""
 
 import math
 
@@ -7,7 +7,7 @@ import numpy as np
 from autotune.contrib.cost_model.gaussian_process import Process
 from autotune.core.space import Knob, Space
 from autotune.tuning.samplers.features import knob_features
-from autotune.tuning.samplers.sampler import Lesson
+from autotune.tuning.samplers.sampler import PriorTrial
 from autotune.tuning.samplers.search import Search
 
 SPACE = Space(tuple(Knob(name, tuple(2**power for power in range(8))) for name in "abcd"))
@@ -60,11 +60,11 @@ def test_model_finds_the_best_of_4096_in_few_trials():
 
 
 def test_lessons_of_a_like_task_save_trials():
-    lessons = [
-        Lesson(knob_features(config), math.log(seconds(config) / 1e-3))
+    transfer = [
+        PriorTrial(knob_features(config), math.log(seconds(config) / 1e-3))
         for config in ({"a": a, "b": b, "c": c, "d": 32} for a in (1, 8, 32) for b in (4, 32, 128) for c in (2, 32))
     ]
-    cold, taught = ([trials_to(1.1e-3, seed, lessons=known) for seed in range(3)] for known in ((), lessons))
+    cold, taught = ([trials_to(1.1e-3, seed, transfer=known) for seed in range(3)] for known in ((), transfer))
     assert sum(taught) < 0.7 * sum(cold)
 
 

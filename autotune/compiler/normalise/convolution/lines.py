@@ -10,7 +10,7 @@ MOST_REPEATS = 64  # steps of a loop after which positions go on as before
 
 
 @dataclass(frozen=True)
-class PlaceLine:
+class IndexLine:
     """Positions ``(factor * loop + offset) // divisor`` from the `first` to the `last` step of a loop; clamped outside.
 
     Attributes:
@@ -59,12 +59,12 @@ class PlaceLine:
         return ir.AffineExpr.get_mod(expr + size * max(0, -(least // size)), size)
 
 
-def line_of(table: Table) -> PlaceLine | None:
+def line_of(table: Table) -> IndexLine | None:
     """The map of positions that a table holds; `None` if there is none."""
     places = tuple(int(place) for place in table)
     if len(set(places)) == 1:
-        return PlaceLine(places, 0, 1, places[0], 0, len(places) - 1)
-    best: PlaceLine | None = None
+        return IndexLine(places, 0, 1, places[0], 0, len(places) - 1)
+    best: IndexLine | None = None
     middle = len(places) // 2
     for divisor in range(1, min(MOST_REPEATS, len(places) - 1 - middle) + 1):
         found = stretch(places, middle, divisor)
@@ -75,7 +75,7 @@ def line_of(table: Table) -> PlaceLine | None:
     return best
 
 
-def stretch(indices: tuple[int, ...], middle: int, divisor: int) -> PlaceLine | None:
+def stretch(indices: tuple[int, ...], middle: int, divisor: int) -> IndexLine | None:
     """The longest line about the middle that goes on as before after so many steps; `None` if it goes back."""
     factor = indices[middle + divisor] - indices[middle]
     if factor < 0:
@@ -89,7 +89,7 @@ def stretch(indices: tuple[int, ...], middle: int, divisor: int) -> PlaceLine | 
                 break
             low, high = max(low, least), min(high, most)
             ends[side] = following
-    return PlaceLine(indices, factor, divisor, low, *ends)
+    return IndexLine(indices, factor, divisor, low, *ends)
 
 
 def offsets(indices: tuple[int, ...], step: int, factor: int, divisor: int) -> tuple[int, int]:

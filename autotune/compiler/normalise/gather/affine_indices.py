@@ -19,7 +19,7 @@ from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import indexing_maps, loop_nest
 from autotune.compiler.ir.values import is_constant, maker
 from autotune.compiler.normalise.convolution.channels_first import cut, read_by
-from autotune.compiler.normalise.convolution.lines import PlaceLine, line_of
+from autotune.compiler.normalise.convolution.lines import IndexLine, line_of
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.normalise.types.scalars import loops_of, table_of
 
@@ -57,7 +57,7 @@ class KnownReads:
 
     op: ir.Operation
     sizes: tuple[int, ...]
-    lines: Mapping[ir.Value, tuple[int, PlaceLine]]
+    lines: Mapping[ir.Value, tuple[int, IndexLine]]
 
     @property
     def parts(self) -> list[Part]:
@@ -136,7 +136,7 @@ class PartWriter:
         loop, line = self.reads.lines[value]
         return line.place(loop, *self.part[loop], size)
 
-    def held_back(self, value: ir.Value) -> PlaceLine | None:
+    def held_back(self, value: ir.Value) -> IndexLine | None:
         """How an element is read whose row is held back at an end; `None` of any other value."""
         made_by = value.owner.operation
         loop, line = self.reads.lines[made_by.operands[-1]] if made_by.name == READ else (0, None)

@@ -17,13 +17,13 @@ from autotune.compiler.tasks.stand_ins import close_gaps, stand_in_for_tasks, st
 from autotune.contrib.backends.backend import CALLS
 from autotune.core.errors import CompileError
 from autotune.core.payload import DTYPES
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.scripts.marks import KERNEL
 
 CALL = "__autotune_call_"
 
 
-def call_kernels(module: ir.Module, kernels: Sequence[ForeignKernel]) -> None:
+def call_kernels(module: ir.Module, kernels: Sequence[ExternalKernel]) -> None:
     """Make calls of the ops that stand for kernels, once every buffer is assigned.
 
     The address of a buffer is taken in a function of its own, so that the buffer lives until the kernel returns.
@@ -55,13 +55,13 @@ def add(module: ir.Module, text: str) -> None:
             op.operation.clone(end)
 
 
-def declaration(kernel: ForeignKernel) -> str:
+def declaration(kernel: ExternalKernel) -> str:
     """The kernel as LLVM knows it."""
     kinds = ", ".join((*["!llvm.ptr"] * len(kernel.types), *["i64"] * len(kernel.made.sizes)))
     return f"llvm.func @{kernel.symbol}({kinds})"
 
 
-def wrapper(name: str, kernel: ForeignKernel, types: Sequence[str]) -> Iterator[str]:
+def wrapper(name: str, kernel: ExternalKernel, types: Sequence[str]) -> Iterator[str]:
     """A function on memrefs that calls a kernel with their addresses.
 
     Args:

@@ -1,4 +1,4 @@
-"""A contest: libraries in processes of their own, the ways they have, and who falls while the others stay."""
+"""A comparison run: libraries in processes of their own, the ways they have, and who falls while the others stay."""
 
 import json
 import os
@@ -18,11 +18,11 @@ from autotune.core.listener import SILENT
 from autotune.core.plugs.comparator import LibraryVariant
 from autotune.core.trial import OUTCOMES
 from autotune.registry import load_comparator, load_payload
-from autotune.reports.contest import Contest, split_heats, ways_of
+from autotune.reports.comparison_run import ComparisonRun, split_rounds, ways_of
 from autotune.reports.entries import Contender
 from autotune.worker import race
 from autotune.worker.bench import entry as entries
-from autotune.worker.bench.entry import Entry, Standing
+from autotune.worker.bench.entry import Entry, Verification
 from autotune.worker.worker import Worker
 
 pytestmark = pytest.mark.usefixtures("no_care")
@@ -37,15 +37,15 @@ def ours():
 
 
 def hold(ours, *libraries, payload=None):
-    """What becomes of our plain program and of libraries: standings and times, by row."""
+    """What becomes of our plain program and of libraries: verifications and times, by row."""
     payload = payload or load_payload(TINY)
     plain = Contender("default", Entry("default", payload, Candidate(None, PLAIN)))
     others = [Contender(library.name, Entry(library.name, payload, library)) for library in libraries]
-    with Contest(MACHINE, ours, SILENT) as contest:
-        contest.enter([plain, *others])
-        times = contest.race_all(("default",), EFFORT)
-        assert list(contest.standings) == [contender.name for contender in contest.contenders]
-    return contest.standings, times
+    with ComparisonRun(MACHINE, ours, SILENT) as run:
+        run.enter([plain, *others])
+        times = run.race_all(("default",), EFFORT)
+        assert list(run.verifications) == [contender.name for contender in run.contenders]
+    return run.verifications, times
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def hold(ours, *libraries, payload=None):
     ],
 )
 def test_library_that_misbehaves_has_a_standing_that_says_how(ours, behaviour, status, words):
-    standings, times = hold(ours, Strange(behaviour))
-    found = standings[behaviour]
+    verifications, times = hold(ours, Strange(behaviour))
+    found = verifications[behaviour]
     assert found.status == status
     assert words in found.diagnostic
     assert found.version.startswith(f"{behaviour} 1.0") or status == "crashed"
@@ -76,8 +76,8 @@ def test_statuses_are_outcomes_and_three_more():
 
 
 def test_library_finds_neither_mlir_nor_a_limit_in_its_process(ours):
-    standings, times = hold(ours, Strange("looks_around"))
-    assert standings["looks_around"].status == "ok", standings["looks_around"].diagnostic
+    verifications, times = hold(ours, Strange("looks_around"))
+    assert verifications["looks_around"].status == "ok", verifications["looks_around"].diagnostic
     assert len(times["looks_around"].samples.seconds) == len(times["default"].samples.seconds)
 
 
@@ -85,9 +85,9 @@ def test_what_the_compiler_says_is_right_reaches_a_library_in_parts(ours, monkey
     monkeypatch.setattr(race, "PART_ELEMENTS", 5)
     payload = replace(contraction_payload(3, 4, 5), reference=None)
     assert payload.reference is None
-    standings, times = hold(ours, Strange("looks_around"), Strange("off_by_a_little"), payload=payload)
-    assert standings["looks_around"].status == "ok", standings["looks_around"].diagnostic
-    assert standings["off_by_a_little"].status == "wrong-result"
+    verifications, times = hold(ours, Strange("looks_around"), Strange("off_by_a_little"), payload=payload)
+    assert verifications["looks_around"].status == "ok", verifications["looks_around"].diagnostic
+    assert verifications["off_by_a_little"].status == "wrong-result"
     assert set(times) == {"default", "looks_around"}
 
 
@@ -109,14 +109,17 @@ def test_way_that_fails_has_a_row_of_its_own_and_the_others_stay(autotune, stran
 
 
 def test_every_way_of_the_installed_torch_is_right_in_a_process_of_its_own(ours):
-    standings, _ = hold(ours, torch := installed("torch"))
-    assert {name: standing.status for name, standing in standings.items()} == {"default": "ok", "torch": "ok"}
-    assert all(variant.name in standings["torch"].version for variant in torch.variants())
+    verifications, _ = hold(ours, torch := installed("torch"))
+    assert {name: verification.status for name, verification in verifications.items()} == {
+        "default": "ok",
+        "torch": "ok",
+    }
+    assert all(variant.name in verifications["torch"].version for variant in torch.variants())
 
 
 def test_library_of_which_every_way_fails_has_a_row_for_each_but_one_where_all_say_the_same(ours):
-    standings, _ = hold(ours, StrangeVariants("refuses+refuses_too"), StrangeVariants("refuses+refuses"))
-    assert list(standings) == [
+    verifications, _ = hold(ours, StrangeVariants("refuses+refuses_too"), StrangeVariants("refuses+refuses"))
+    assert list(verifications) == [
         "default",
         "refuses+refuses_too (refuses)",
         "refuses+refuses_too (refuses_too)",
@@ -125,8 +128,8 @@ def test_library_of_which_every_way_fails_has_a_row_for_each_but_one_where_all_s
 
 
 def test_who_falls_in_the_race_leaves_the_others_in_it(ours):
-    standings, times = hold(ours, Strange("dies_when_timed"), Strange("right"))
-    assert {name: standing.status for name, standing in standings.items()} == {
+    verifications, times = hold(ours, Strange("dies_when_timed"), Strange("right"))
+    assert {name: verification.status for name, verification in verifications.items()} == {
         "default": "ok",
         "dies_when_timed": "crashed",
         "right": "ok",
@@ -136,18 +139,18 @@ def test_who_falls_in_the_race_leaves_the_others_in_it(ours):
 
 
 def test_entry_enters_again_where_another_ended_the_process(ours):
-    contestant = race.program(Entry("default", load_payload(TINY), Candidate(None, PLAIN)), ours)
-    assert contestant.enter().status == "ok"
-    batch = contestant.calibrate(1e-4)
+    entry = race.program(Entry("default", load_payload(TINY), Candidate(None, PLAIN)), ours)
+    assert entry.enter().status == "ok"
+    batch = entry.calibrate(1e-4)
     ours.renew()
-    assert contestant.sample(batch) > 0
+    assert entry.sample(batch) > 0
 
 
 def test_process_that_dies_over_a_turn_is_the_standing(ours, monkeypatch):
-    contestant = race.program(Entry("default", load_payload(TINY), Candidate(None, PLAIN)), ours)
+    entry = race.program(Entry("default", load_payload(TINY), Candidate(None, PLAIN)), ours)
     monkeypatch.setattr(race, "calibrate_entry", end_process)
-    finish = race.race([contestant], ours, MACHINE, EFFORT)
-    assert {name: standing.status for name, standing in finish.fallen.items()} == {"default": "crashed"}
+    finish = race.race([entry], ours, MACHINE, EFFORT)
+    assert {name: verification.status for name, verification in finish.fallen.items()} == {"default": "crashed"}
     assert finish.samples == {}
 
 
@@ -158,12 +161,12 @@ def end_process(turn):
 def test_slow_contestants_run_after_the_others_beside_the_row_that_ratios_are_to():
     seconds = {"baseline": 60.0, "default": 0.1, "best": 0.1, "numpy": 0.2}
     right = list(seconds)
-    standings = {name: Standing("ok", seconds=each) for name, each in seconds.items()}
-    assert split_heats(right, "best", standings) == [["default", "best", "numpy"], ["best", "baseline"]]
-    assert split_heats(right, None, standings) == [["default", "best", "numpy"], ["baseline"]]
-    standings["best"] = Standing("ok", seconds=50.0)
-    assert split_heats(right, "best", standings) == [right]
-    assert split_heats([], None, {}) == []
+    verifications = {name: Verification("ok", seconds=each) for name, each in seconds.items()}
+    assert split_rounds(right, "best", verifications) == [["default", "best", "numpy"], ["best", "baseline"]]
+    assert split_rounds(right, None, verifications) == [["default", "best", "numpy"], ["baseline"]]
+    verifications["best"] = Verification("ok", seconds=50.0)
+    assert split_rounds(right, "best", verifications) == [right]
+    assert split_rounds([], None, {}) == []
 
 
 def test_ways_that_take_minutes_to_prepare_are_run_only_where_they_are_asked_for():
@@ -188,7 +191,7 @@ def test_who_enters_is_told_with_how_many_and_how_each_did(ours):
     listener, payload = Told(), load_payload(TINY)
     names = ("raises", "looks_around")
     libraries = [Contender(name, Entry(name, payload, Strange(name))) for name in names]
-    with Contest(MACHINE, ours, listener) as held:
+    with ComparisonRun(MACHINE, ours, listener) as held:
         held.enter([Contender("default", Entry("default", payload, Candidate(None, PLAIN))), *libraries])
     told = [said for said in listener.stages if said.startswith(("preparing", "default", "raises"))]
     assert told[0] == "preparing and verifying default, 1 of 3"

@@ -1,4 +1,4 @@
-"""Switches: knobs one of whose other values adds ops to a script or leaves some out, and changes nothing else."""
+"""Boolean alternatives: knobs of which another value adds ops to a script or leaves some out, and no more."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ class Hunk:
 
 
 @dataclass(frozen=True)
-class Switch:
+class BooleanAlternative:
     """A knob with two values, the one that is shown and another one.
 
     Attributes:
@@ -87,18 +87,20 @@ def head_of(line: ScriptLine) -> tuple[str, str]:
     return (made, rest) if equals else ("", text)
 
 
-def switched(count: int, switches: Sequence[Switch], taken: Sequence[bool]) -> Iterator[int | ScriptLine]:
-    """The script with some switches at their other value: positions of ops that stay, and ops that are added.
+def with_alternatives(
+    count: int, alternatives: Sequence[BooleanAlternative], taken: Sequence[bool]
+) -> Iterator[int | ScriptLine]:
+    """The script with some alternatives at their other value: positions of ops that stay, and ops that are added.
 
     Args:
         count: Number of ops of the script that is shown.
-        switches: The switches.
+        alternatives: The alternatives.
         taken: Whether each is at its other value.
     """
-    on = [switch for switch, other in zip(switches, taken, strict=True) if other]
-    left_out = set().union(*(switch.covered for switch in on))
+    on = [alternative for alternative, other in zip(alternatives, taken, strict=True) if other]
+    left_out = set().union(*(alternative.covered for alternative in on))
     for index in range(count + 1):
-        for hunk in (hunk for switch in on for hunk in switch.hunks if hunk.at == index):
+        for hunk in (hunk for alternative in on for hunk in alternative.hunks if hunk.at == index):
             yield from hunk.added
         if index < count and index not in left_out:
             yield index

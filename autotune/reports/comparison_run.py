@@ -13,9 +13,9 @@ from autotune.core.listener import Listener
 from autotune.core.plugs.comparator import Comparator, LibraryVariant, Variants
 from autotune.core.trial import Samples
 from autotune.reports.entries import Contender
-from autotune.worker.bench.entry import Entry, Standing
+from autotune.worker.bench.entry import Entry, Verification
 from autotune.worker.isolation.environment import only_threads
-from autotune.worker.race import Contestant, library, program, race
+from autotune.worker.race import EntryProcess, library, program, race
 from autotune.worker.worker import Worker
 
 SLOW = 3.0  # seconds a call; what takes longer runs afterwards, so that the others get their samples
@@ -32,29 +32,29 @@ class EntryTimes:
 
 
 @dataclass(frozen=True)
-class Prospect:
+class VerifiedEntry:
     """A way of a library that is right, in its process."""
 
     way: str
-    contestant: Contestant
-    standing: Standing
+    process: EntryProcess
+    verification: Verification
 
 
-class Contest(Closing):
+class ComparisonRun(Closing):
     """Processes of all entries; use as a context manager.
 
     Attributes:
         contenders: The rows, in order: those that were given, and ways of libraries that failed.
-        standings: The outcome of each, by name.
+        verifications: The outcome of each, by name.
     """
 
     def __init__(self, machine: Machine, ours: Worker, listener: Listener, *, thorough: bool = False) -> None:
         """Begin without entries; where it is thorough, libraries run in the ways that take minutes to prepare, too."""
         self._thorough, self._progress = thorough, ""
         self.contenders: list[Contender] = []
-        self.standings: dict[str, Standing] = {}
+        self.verifications: dict[str, Verification] = {}
         self._machine, self._ours, self._listener = machine, ours, listener
-        self._racing: dict[str, Contestant] = {}
+        self._racing: dict[str, EntryProcess] = {}
         self._libraries: list[Worker] = []
 
     def close(self) -> None:
@@ -68,11 +68,11 @@ class Contest(Closing):
             entry = contender.entry
             self._progress = f"{number} of {len(contenders)}"
             if entry is None:
-                self._note(contender, Standing("missing", diagnostic=contender.diagnostic))
+                self._note(contender, Verification("missing", diagnostic=contender.diagnostic))
             elif isinstance(entry.contender, Candidate):
                 self._tell(contender.name)
-                contestant = program(entry, self._ours)
-                self._note(contender, contestant.enter(), contestant)
+                process = program(entry, self._ours)
+                self._note(contender, process.enter(), process)
             else:
                 self._enter_library(contender, entry, entry.contender)
 
@@ -80,68 +80,71 @@ class Contest(Closing):
         """Report which entry is prepared now."""
         self._listener.stage(f"preparing and verifying {name}, {self._progress}")
 
-    def _note(self, contender: Contender, standing: Standing, contestant: Contestant | None = None) -> None:
+    def _note(self, contender: Contender, verification: Verification, process: EntryProcess | None = None) -> None:
         """Make a row, and report it; it is timed if it is verified."""
-        said = f"verified, first call {duration(standing.seconds)}" if standing.status == "ok" else standing.status
+        is_right = verification.status == "ok"
+        said = f"verified, first call {duration(verification.seconds)}" if is_right else verification.status
         self._listener.interim(f"{contender.name}: {said}")
         self.contenders.append(contender)
-        self.standings[contender.name] = standing
-        if contestant is not None and standing.status == "ok":
-            self._racing[contender.name] = contestant
+        self.verifications[contender.name] = verification
+        if process is not None and is_right:
+            self._racing[contender.name] = process
 
     def _enter_library(self, contender: Contender, entry: Entry, comparator: Comparator) -> None:
         """Try every way of a library: the fastest that is right is its row, those that fail have rows of their own."""
-        failed: dict[str, Standing] = {}
+        failed: dict[str, Verification] = {}
         best, ways = None, ways_of(comparator, thorough=self._thorough)
         for variant in ways:
             name = row_name(contender.name, variant.name)
             self._tell(name)
             found = self._prepare(replace(entry, name=name, contender=variant.comparator), variant.name)
-            if found.standing.status == "ok":
+            if found.verification.status == "ok":
                 best = found if best is None else self._faster(best, found, failed)
             else:
-                failed[variant.name] = found.standing
+                failed[variant.name] = found.verification
         right = [variant.name for variant in ways if variant.name not in failed]
         if best is not None:
             said = f" (fastest of {', '.join(right)})" if len(right) > 1 else ""
-            self._note(contender, replace(best.standing, version=best.standing.version + said), best.contestant)
-        elif len({standing.diagnostic for standing in failed.values()}) == 1:  # it is not for the way it was run
+            self._note(contender, replace(best.verification, version=best.verification.version + said), best.process)
+        elif len({each.diagnostic for each in failed.values()}) == 1:  # it is not for the way it was run
             self._note(contender, failed.popitem()[1])
             return
-        for way, standing in failed.items():
-            self._note(replace(contender, name=row_name(contender.name, way)), standing)
+        for way, verification in failed.items():
+            self._note(replace(contender, name=row_name(contender.name, way)), verification)
 
-    def _prepare(self, entry: Entry, way: str) -> Prospect:
+    def _prepare(self, entry: Entry, way: str) -> VerifiedEntry:
         """A way of a library in a process of its own, which ends where it is not right."""
         with only_threads(entry.threads):
             worker = Worker(ENTRY_SECONDS, library=True, threads=entry.threads)
         self._libraries.append(worker)
-        contestant = library(entry, worker, self._ours)
-        found = Prospect(way, contestant, contestant.enter())
-        if found.standing.status != "ok":
+        process = library(entry, worker, self._ours)
+        found = VerifiedEntry(way, process, process.enter())
+        if found.verification.status != "ok":
             self._end(found)
         return found
 
-    def _faster(self, one: Prospect, other: Prospect, failed: dict[str, Standing]) -> Prospect | None:
+    def _faster(
+        self, one: VerifiedEntry, other: VerifiedEntry, failed: dict[str, Verification]
+    ) -> VerifiedEntry | None:
         """The faster of two, `None` if both fall; the process of the other ends. Who falls is noted in `failed`."""
         both = (one, other)
-        finish = race([each.contestant for each in both], self._ours, self._machine, TRIAL)
+        finish = race([each.process for each in both], self._ours, self._machine, TRIAL)
         failed |= {
-            each.way: finish.fallen[each.contestant.name]
+            each.way: finish.fallen[each.process.name]
             for each in both
-            if each.way not in failed and each.contestant.name in finish.fallen
+            if each.way not in failed and each.process.name in finish.fallen
         }
         seconds = {name: min(samples.seconds) for name, samples in finish.samples.items()}
-        best = min(both, key=lambda each: seconds.get(each.contestant.name, inf))
+        best = min(both, key=lambda each: seconds.get(each.process.name, inf))
         for each in both:
             if each is not best or not seconds:
                 self._end(each)
         return best if seconds else None
 
-    def _end(self, prospect: Prospect) -> None:
+    def _end(self, entry: VerifiedEntry) -> None:
         """End a process that is of no more use."""
-        self._libraries.remove(prospect.contestant.worker)
-        prospect.contestant.worker.close()
+        self._libraries.remove(entry.process.worker)
+        entry.process.worker.close()
 
     def race_all(self, anchors: Sequence[str], effort: Effort) -> dict[str, EntryTimes]:
         """Times of all verified entries, by row. One that fails gets another status.
@@ -152,28 +155,28 @@ class Contest(Closing):
         """
         anchor = next((name for name in anchors if name in self._racing), None)
         times: dict[str, EntryTimes] = {}
-        for heat in split_heats(list(self._racing), anchor, self.standings):
-            runners = {name: self._racing[name] for name in heat}
+        for names in split_rounds(list(self._racing), anchor, self.verifications):
+            runners = {name: self._racing[name] for name in names}
             finish = race(list(runners.values()), self._ours, self._machine, effort)
             beside = finish.samples.get(runners[anchor].name) if anchor is not None else None
-            for name in heat:
+            for name in names:
                 if name in times:
                     continue
                 if (fallen := finish.fallen.get(runners[name].name)) is not None:
-                    self.standings[name] = replace(fallen, version=self.standings[name].version)
+                    self.verifications[name] = replace(fallen, version=self.verifications[name].version)
                 else:
                     times[name] = EntryTimes(finish.samples[runners[name].name], beside)
         return times
 
 
-def split_heats(right: Sequence[str], anchor: str | None, standings: dict[str, Standing]) -> list[list[str]]:
+def split_rounds(right: Sequence[str], anchor: str | None, verifications: dict[str, Verification]) -> list[list[str]]:
     """Who runs together: the quick, then the slow; the row that ratios are to runs with both."""
-    slow = {name for name in right if standings[name].seconds > SLOW}
+    slow = {name for name in right if verifications[name].seconds > SLOW}
     if anchor in slow or not slow:
         return [list(right)] if right else []
     quick = [name for name in right if name not in slow]
     beside = [anchor] if anchor is not None else []
-    return [heat for heat in (quick, [*beside, *(name for name in right if name in slow)]) if heat]
+    return [names for names in (quick, [*beside, *(name for name in right if name in slow)]) if names]
 
 
 def row_name(library_name: str, way: str) -> str:

@@ -10,13 +10,13 @@ from own_support import read
 import autotune as at
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.pipelines import TAIL
+from autotune.contrib.parametric.alternatives import hunks_between
+from autotune.contrib.parametric.inferred import infer_constraints
 from autotune.contrib.parametric.lines import read_lines
-from autotune.contrib.parametric.opening import open_family
+from autotune.contrib.parametric.parameters import parameters_of
 from autotune.contrib.parametric.relation import constraints_of
-from autotune.contrib.parametric.script import open_text, write_open
+from autotune.contrib.parametric.script import open_text, write_parametric
 from autotune.contrib.parametric.smt_text import write_constraint
-from autotune.contrib.parametric.switches import hunks_between
-from autotune.contrib.parametric.ties import tie_knobs
 from autotune.core.candidate import Candidate
 from autotune.core.scripts.assembly import panels_of, script_of, write_step
 from autotune.core.scripts.terms import evaluate, spell
@@ -42,8 +42,8 @@ OPENED = [
 
 def opened(bound, **knobs):
     """A family's script with its knobs open, read again as a user's own; and what the family calls its configs."""
-    opening = open_family(bound.family, bound.task, bound.machine, bound.default(**knobs))
-    return OwnFamily(read(write_open(opening, tie_knobs(opening)))), opening.config
+    parameters = parameters_of(bound.family, bound.task, bound.machine, bound.default(**knobs))
+    return OwnFamily(read(write_parametric(parameters, infer_constraints(parameters)))), parameters.config
 
 
 def lowered(bound, family, config):

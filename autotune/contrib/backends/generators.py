@@ -11,7 +11,7 @@ from autotune.contrib.backends.external_code import Order, Question, ask_offers,
 from autotune.core.errors import KernelError, MachineError, ScheduleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine
-from autotune.core.plugs.foreign_kernel import ForeignKernel
+from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.space import Config, config_key
 from autotune.core.task import Task
 from autotune.worker.loading.reading import bare
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def open_makers(specs: Sequence[str], seconds: float) -> Iterator["Makers"]:
+def open_generators(specs: Sequence[str], seconds: float) -> Iterator["CodeGenerators"]:
     """The back ends of a run, until the block ends; no process where there are none.
 
     Args:
@@ -33,11 +33,11 @@ def open_makers(specs: Sequence[str], seconds: float) -> Iterator["Makers"]:
         The back ends.
     """
     with Worker(seconds, library=True) if specs else nullcontext() as worker:
-        yield Makers(tuple(specs), worker, seconds)
+        yield CodeGenerators(tuple(specs), worker, seconds)
 
 
 @dataclass
-class Makers:
+class CodeGenerators:
     """The back ends of a run; they live as long as their process.
 
     Attributes:
@@ -50,7 +50,7 @@ class Makers:
     specs: tuple[str, ...]
     worker: Worker | None
     seconds: float
-    made: dict[tuple[str, str, str], ForeignKernel] = field(default_factory=dict)
+    made: dict[tuple[str, str, str], ExternalKernel] = field(default_factory=dict)
 
     def families(self, tasks: Sequence[Task], machine: Machine) -> tuple[tuple[BackendFamily, ...], tuple[str, ...]]:
         """Back ends for some tasks, as searches know them, and what they leave out, a sentence each.
@@ -78,7 +78,7 @@ class Makers:
         offers = {task.tag: offer for task, offer in zip(tasks, found.offers, strict=True)}
         return BackendFamily(offers, partial(self.kernel, spec), found.name, found.version)
 
-    def kernel(self, spec: str, task: Task, config: Config, machine: Machine) -> ForeignKernel:
+    def kernel(self, spec: str, task: Task, config: Config, machine: Machine) -> ExternalKernel:
         """A task's code.
 
         Raises:

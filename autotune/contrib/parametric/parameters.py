@@ -1,4 +1,4 @@
-"""Opening: which knobs of a family may stay open in its script, where they stand in it, and what ties them.
+"""Which knobs of a family can be parameters of its script, where they stand in it, and what constrains them.
 
 The family is asked, not rewritten. It builds the script of a config, and those of configs near it. Where only numbers
 differ, and each is a multiple of knobs, knobs can stand in the place of numbers; where ops differ, a knob is a choice
@@ -12,8 +12,8 @@ from functools import cached_property
 from itertools import combinations
 from math import prod
 
+from autotune.contrib.parametric.alternatives import BooleanAlternative, hunks_between, with_alternatives
 from autotune.contrib.parametric.lines import ScriptLine, ops_in, read_lines
-from autotune.contrib.parametric.switches import Switch, hunks_between, switched
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.family import Family
@@ -38,7 +38,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Author:
+class FamilyScript:
     """A family that is asked what it writes for configs near one.
 
     Attributes:
@@ -100,38 +100,41 @@ class Author:
 
 
 @dataclass(frozen=True)
-class Opening:
+class ScriptParameters:
     """The knobs of a family that can stay open in its script for a config.
 
     Attributes:
-        author: The family, and the config that the open knobs select.
+        written: The family, and the config that the open knobs select.
         sizes: What each number of each op of the script is.
         knobs: Knobs of numbers that stay open, with the values that they may take.
-        switches: Knobs that add ops or leave some out; open, they are 0 for the value that is shown, 1 for the other.
+        alternatives: Knobs that add ops or leave some out: 0 is the value that is shown, 1 the other.
     """
 
-    author: Author
+    written: FamilyScript
     sizes: tuple[tuple[Size, ...], ...]
     knobs: tuple[Knob, ...]
-    switches: tuple[Switch, ...]
+    alternatives: tuple[BooleanAlternative, ...]
 
     def config(self, chosen: Config) -> dict[str, Value]:
         """The family's config for values of the open knobs."""
-        turned = {switch.knob: switch.values[int(chosen.get(switch.knob, 0))] for switch in self.switches}
-        return {**self.author.shown, **chosen, **turned}
+        others = {
+            alternative.knob: alternative.values[int(chosen.get(alternative.knob, 0))]
+            for alternative in self.alternatives
+        }
+        return {**self.written.shown, **chosen, **others}
 
     def allows(self, chosen: Config) -> bool:
         """Return whether a config is valid, and the family writes for it what the open script becomes."""
         config = self.config(chosen)
-        if not self.author.is_valid(config):
+        if not self.written.is_valid(config):
             return False
-        return self.author.write(config) == list(self.becomes(chosen))
+        return self.written.write(config) == list(self.becomes(chosen))
 
     def becomes(self, chosen: Config) -> Iterator[ScriptLine]:
         """The ops of the open script for values of its knobs."""
-        ops, shown = self.author.ops, {**self.author.shown, **chosen}
-        taken = [bool(chosen.get(switch.knob, 0)) for switch in self.switches]
-        for found in switched(len(ops), self.switches, taken):
+        ops, shown = self.written.ops, {**self.written.shown, **chosen}
+        taken = [bool(chosen.get(alternative.knob, 0)) for alternative in self.alternatives]
+        for found in with_alternatives(len(ops), self.alternatives, taken):
             if isinstance(found, int):
                 yield replace(ops[found], numbers=tuple(size.of(shown) for size in self.sizes[found]))
             else:
@@ -139,16 +142,20 @@ class Opening:
 
     def selected(self, knob: Knob) -> int:
         """The value of an open knob for the config that is shown."""
-        return 0 if any(switch.knob == knob.name for switch in self.switches) else int(self.author.shown[knob.name])
+        return (
+            0
+            if any(alternative.knob == knob.name for alternative in self.alternatives)
+            else int(self.written.shown[knob.name])
+        )
 
     @property
     def open_knobs(self) -> tuple[Knob, ...]:
         """All knobs of the open script, in the order of the family's."""
-        opened = {knob.name: knob for knob in self.knobs} | {s.knob: Knob(s.knob, (0, 1)) for s in self.switches}
-        return tuple(opened[knob.name] for knob in self.author.space.knobs if knob.name in opened)
+        opened = {knob.name: knob for knob in self.knobs} | {s.knob: Knob(s.knob, (0, 1)) for s in self.alternatives}
+        return tuple(opened[knob.name] for knob in self.written.space.knobs if knob.name in opened)
 
 
-def open_family(family: Family, task: Task, machine: Machine, config: Config) -> Opening:
+def parameters_of(family: Family, task: Task, machine: Machine, config: Config) -> ScriptParameters:
     """Open the script that a family writes for a config.
 
     Args:
@@ -157,52 +164,52 @@ def open_family(family: Family, task: Task, machine: Machine, config: Config) ->
         machine: Host that the script is written for.
         config: Config to show.
     """
-    author = Author(family, task, machine, config)
-    near = {knob.name: ask(author, knob) for knob in author.space.knobs}
-    first = author.numbers({}) or ()
-    given = [bool(line.attribute) for line in author.ops for _ in line.numbers]
-    sizes = [fit(index, first, near, author.shown, is_attribute=is_set) for index, is_set in enumerate(given)]
+    written = FamilyScript(family, task, machine, config)
+    near = {knob.name: ask(written, knob) for knob in written.space.knobs}
+    first = written.numbers({}) or ()
+    given = [bool(line.attribute) for line in written.ops for _ in line.numbers]
+    sizes = [fit(index, first, near, written.shown, is_attribute=is_set) for index, is_set in enumerate(given)]
     knobs = []
-    for knob in author.space.knobs:
-        values = [v for v, numbers in near[knob.name].items() if fits(sizes, numbers, {**author.shown, knob.name: v})]
+    for knob in written.space.knobs:
+        values = [v for v, numbers in near[knob.name].items() if fits(sizes, numbers, {**written.shown, knob.name: v})]
         if len(values) > 1:
             knobs.append(Knob(knob.name, tuple(v for v in knob.values if v in values)))
     opened = {knob.name for knob in knobs}
-    flat = iter([settled(size, opened, author.shown) for size in sizes])
-    by_op = tuple(tuple(next(flat) for _ in line.numbers) for line in author.ops)
-    return Opening(author, by_op, tuple(knobs), tuple(find_switches(author, opened)))
+    flat = iter([settled(size, opened, written.shown) for size in sizes])
+    by_op = tuple(tuple(next(flat) for _ in line.numbers) for line in written.ops)
+    return ScriptParameters(written, by_op, tuple(knobs), tuple(find_alternatives(written, opened)))
 
 
-def find_switches(author: Author, opened: set[str]) -> Iterator[Switch]:
-    """Switches among the knobs that are not open; of two that meet at an op that one leaves out, the first."""
+def find_alternatives(written: FamilyScript, opened: set[str]) -> Iterator[BooleanAlternative]:
+    """Alternatives among the knobs that are not open; of two that meet at an op that one leaves out, the first."""
     covered, begun = set[int](), set[int]()
-    for knob in author.space.knobs:
-        for switch in switches_of(author, knob) if knob.name not in opened else ():
-            begins = {hunk.at for hunk in switch.hunks}
-            if not (switch.covered & (covered | begun) or begins & covered):
-                covered, begun = covered | switch.covered, begun | begins
-                yield switch
+    for knob in written.space.knobs:
+        for alternative in alternatives_of(written, knob) if knob.name not in opened else ():
+            begins = {hunk.at for hunk in alternative.hunks}
+            if not (alternative.covered & (covered | begun) or begins & covered):
+                covered, begun = covered | alternative.covered, begun | begins
+                yield alternative
                 break
 
 
-def switches_of(author: Author, knob: Knob) -> Iterator[Switch]:
-    """Switches between the value of a knob that is shown and each other one that is valid."""
-    shown = author.shown[knob.name]
+def alternatives_of(written: FamilyScript, knob: Knob) -> Iterator[BooleanAlternative]:
+    """Alternatives between the value of a knob that is shown and each other one that is valid."""
+    shown = written.shown[knob.name]
     for value in knob.values:
-        if value != shown and author.is_valid({knob.name: value}):
-            other = author.write({knob.name: value})
-            hunks = hunks_between(author.ops, other) if other is not None else None
+        if value != shown and written.is_valid({knob.name: value}):
+            other = written.write({knob.name: value})
+            hunks = hunks_between(written.ops, other) if other is not None else None
             if hunks:
-                yield Switch(knob.name, (shown, value), hunks)
+                yield BooleanAlternative(knob.name, (shown, value), hunks)
 
 
-def ask(author: Author, knob: Knob) -> dict[Value, Numbers]:
+def ask(written: FamilyScript, knob: Knob) -> dict[Value, Numbers]:
     """The numbers in the script for values of a knob, if they are all that moves; those of the shown value first."""
-    first = author.numbers({}) or ()
-    found: dict[Value, Numbers] = {author.shown[knob.name]: first}
+    first = written.numbers({}) or ()
+    found: dict[Value, Numbers] = {written.shown[knob.name]: first}
     for value in knob.values:
         if type(value) is int and value and value not in found:
-            numbers = author.numbers({knob.name: value})
+            numbers = written.numbers({knob.name: value})
             if numbers is not None and numbers != first:
                 found[value] = numbers
     return found

@@ -1,4 +1,4 @@
-"""`ForeignKernel`: machine code that another compiler, or a person, made for a task, as a C function."""
+"""`ExternalKernel`: machine code that another compiler, or a person, made for a task, as a C function."""
 
 import hashlib
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class MadeObject:
 
 
 @dataclass(frozen=True)
-class ForeignKernel:
+class ExternalKernel:
     """A function of an object file that computes a task.
 
     Attributes:

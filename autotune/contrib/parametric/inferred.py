@@ -1,4 +1,4 @@
-"""Ties between open knobs: what they may be together, found by asking about configs, and written as few constraints."""
+"""Inferred constraints: which values of knobs a script may have together, as asking about configs finds out."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from math import prod
 
-from autotune.contrib.parametric.opening import Opening
+from autotune.contrib.parametric.parameters import ScriptParameters
 from autotune.contrib.parametric.relation import Members, constraints_of
 from autotune.core.scripts.terms import Term
 from autotune.core.space import Knob
 
 MOST_ASKED = 2000  # configs: of a space that has no more each one is asked for, of a larger one as many by chance
-MOST_TIED = 4  # knobs in one constraint
+MOST_TOGETHER = 4  # knobs in one constraint
 Numbers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Tie:
+class InferredConstraint:
     """What some knobs may be together.
 
     Attributes:
@@ -34,7 +34,7 @@ class Tie:
 
 
 @dataclass(frozen=True)
-class TiedKnobs:
+class ParameterSpace:
     """Open knobs and the constraints between them.
 
     Attributes:
@@ -46,30 +46,30 @@ class TiedKnobs:
     constraints: tuple[Term, ...]
 
 
-def tie_knobs(opening: Opening) -> TiedKnobs:
-    """The open knobs of a family, with what ties them."""
-    names = [knob.name for knob in opening.open_knobs]
-    asked = list(samples(opening))
-    allowed = {config for config in asked if opening.allows(dict(zip(names, config, strict=True)))}
+def infer_constraints(parameters: ScriptParameters) -> ParameterSpace:
+    """The knobs that stay parameters, with the constraints between them."""
+    names = [knob.name for knob in parameters.open_knobs]
+    asked = list(samples(parameters))
+    allowed = {config for config in asked if parameters.allows(dict(zip(names, config, strict=True)))}
     seen = [{config[place] for config in allowed} for place in range(len(names))]
     knobs = tuple(
         Knob(knob.name, tuple(value for value in knob.values if value in seen[place]))
-        for place, knob in enumerate(opening.open_knobs)
+        for place, knob in enumerate(parameters.open_knobs)
     )
     wrong = {config for config in asked if config not in allowed and all(map(set.__contains__, seen, config))}
     constraints: list[Term] = []
-    for tie in cover(wrong, allowed):
-        constraints += constraints_of([knobs[place] for place in tie.places], tie.members)
-    return TiedKnobs(knobs, tuple(constraints))
+    for each in cover(wrong, allowed):
+        constraints += constraints_of([knobs[place] for place in each.places], each.members)
+    return ParameterSpace(knobs, tuple(constraints))
 
 
-def cover(wrong: set[Numbers], allowed: set[Numbers]) -> Iterator[Tie]:
-    """Ties that leave no wrong config; of few knobs, and those first that exclude most."""
+def cover(wrong: set[Numbers], allowed: set[Numbers]) -> Iterator[InferredConstraint]:
+    """Inferred constraints that leave no wrong config; of few knobs, and those first that exclude most."""
     count = len(next(iter(allowed), ()))
-    for size in range(2, min(MOST_TIED, count) + 1):
-        ties = [tie_of(places, allowed) for places in combinations(range(count), size)]
+    for size in range(2, min(MOST_TOGETHER, count) + 1):
+        inferred = [constraint_of(places, allowed) for places in combinations(range(count), size)]
         while wrong:
-            best = min(ties, key=lambda tie: sum(map(tie.allows, wrong)))
+            best = min(inferred, key=lambda each: sum(map(each.allows, wrong)))
             left = {config for config in wrong if best.allows(config)}
             if len(left) == len(wrong):
                 break
@@ -77,18 +77,18 @@ def cover(wrong: set[Numbers], allowed: set[Numbers]) -> Iterator[Tie]:
             yield best
 
 
-def tie_of(indices: tuple[int, ...], allowed: set[Numbers]) -> Tie:
+def constraint_of(indices: tuple[int, ...], allowed: set[Numbers]) -> InferredConstraint:
     """What some knobs are together in configs that are allowed."""
-    return Tie(indices, frozenset(tuple(config[place] for place in indices) for config in allowed))
+    return InferredConstraint(indices, frozenset(tuple(config[place] for place in indices) for config in allowed))
 
 
-def samples(opening: Opening) -> Iterator[Numbers]:
+def samples(parameters: ScriptParameters) -> Iterator[Numbers]:
     """All configs of a small space; of a large one the shown one and others by chance."""
-    values: Sequence[Sequence[int]] = [[int(value) for value in knob.values] for knob in opening.open_knobs]
+    values: Sequence[Sequence[int]] = [[int(value) for value in knob.values] for knob in parameters.open_knobs]
     if prod(map(len, values)) <= MOST_ASKED:
         yield from product(*values)
         return
-    yield tuple(opening.selected(knob) for knob in opening.open_knobs)
+    yield tuple(parameters.selected(knob) for knob in parameters.open_knobs)
     draw = random.Random(0)
     for _ in range(MOST_ASKED):
         yield tuple(map(draw.choice, values))

@@ -1,4 +1,4 @@
-"""Lessons: what recorded spaces teach a sampler that models, of tasks that the same family schedules."""
+"""Transfer data: what recorded spaces teach a sampler that models, of tasks that the same family schedules."""
 
 import math
 import random
@@ -10,9 +10,9 @@ from autotune.core.errors import StoreError
 from autotune.core.plugs.family import Family
 from autotune.store.recording import Recording, read_recording
 from autotune.tuning.samplers.features import features_of
-from autotune.tuning.samplers.sampler import DELAY, Lesson, Lessons
+from autotune.tuning.samplers.sampler import DELAY, PriorTrial, TransferData
 
-MOST_LESSONS = 600  # of all recordings together: to learn from as many takes 50 ms
+MOST_TRANSFERRED = 600  # of all recordings together: to learn from as many takes 50 ms
 
 
 def read_recordings(folders: Iterable[Path]) -> list[Recording]:
@@ -26,20 +26,20 @@ def read_recordings(folders: Iterable[Path]) -> list[Recording]:
     return found
 
 
-def read_lessons(folders: Iterable[Path]) -> Lessons | None:
+def read_transfer(folders: Iterable[Path]) -> TransferData | None:
     """What the recordings in some folders teach of a family; `None` where there are none: an entry point."""
     found = read_recordings(folders)
-    return partial(lessons_for, recordings=found) if found else None
+    return partial(transfer_for, recordings=found) if found else None
 
 
-def lessons_for(family: Family, recordings: Sequence[Recording]) -> list[Lesson]:
+def transfer_for(family: Family, recordings: Sequence[Recording]) -> list[PriorTrial]:
     """What recordings teach of the configs of a family: as many configs of each, drawn at random."""
     alike = [recording for recording in recordings if recording.family == family.name]
-    rng = random.Random("lessons")
-    return [lesson for one in alike for lesson in lessons_of(one, family, MOST_LESSONS // len(alike), rng)]
+    rng = random.Random("lessons")  # as ever, so that the same trials are drawn
+    return [prior for one in alike for prior in transfer_of(one, family, MOST_TRANSFERRED // len(alike), rng)]
 
 
-def lessons_of(recording: Recording, family: Family, most: int, rng: random.Random) -> list[Lesson]:
+def transfer_of(recording: Recording, family: Family, most: int, rng: random.Random) -> list[PriorTrial]:
     """What one recording teaches."""
     describe = features_of(recording.task, family, recording.machine)
     found = recording.found
@@ -48,6 +48,6 @@ def lessons_of(recording: Recording, family: Family, most: int, rng: random.Rand
     chosen = [(describe(config), seconds) for config, seconds in rng.sample(timed, min(most, len(timed)))]
     least = min((features.get(DELAY, 0.0) for features, _ in chosen), default=0.0)
     return [
-        Lesson(features, math.log(seconds / best) if seconds is not None else math.inf, least)
+        PriorTrial(features, math.log(seconds / best) if seconds is not None else math.inf, least)
         for features, seconds in chosen
     ]

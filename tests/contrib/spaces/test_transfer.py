@@ -1,14 +1,14 @@
-"""Lessons of recorded spaces: what samplers that model learn before anything was measured."""
+"""Transfer data of recorded spaces: what samplers that model learn before anything was measured."""
 
 import math
 
 from recording_support import made_up_recording
 
-from autotune.contrib.spaces.lessons import lessons_for, read_recordings
+from autotune.contrib.spaces.transfer import read_recordings, transfer_for
 from autotune.core.plugs.family import Family
 from autotune.registry import family_for
 from autotune.store.recording import write_recording
-from autotune.tuning.samplers.search import lessons_from
+from autotune.tuning.samplers.search import transfer_from
 from autotune.worker.loading.reading import open_payload, partition
 
 
@@ -22,19 +22,19 @@ def test_recordings_teach_only_their_own_family_and_only_samplers_that_listen(tm
     write_recording(tmp_path / "a.xz", made_up_recording())
     (tmp_path / "b.xz").write_bytes(b"none")
     assert [recording.payload for recording in read_recordings([tmp_path])] == ["mine"]
-    assert lessons_from([tmp_path], "tpe") is None
-    taught = lessons_from([tmp_path], "model")
+    assert transfer_from([tmp_path], "tpe") is None
+    taught = transfer_from([tmp_path], "model")
     (other,) = partition(open_payload("gelu,rows=8,cols=64")).tasks
     assert taught(family_for(other)) == []
     assert taught(Plain())
-    assert lessons_from([tmp_path / "none"], "model") is None
+    assert transfer_from([tmp_path / "none"], "model") is None
 
 
 def test_lessons_are_logarithms_over_the_best_and_failures_are_infinite():
     recording = made_up_recording()
-    lessons = lessons_for(Plain(), [recording])
-    excess = sorted(lesson.excess for lesson in lessons)
+    transfer = transfer_for(Plain(), [recording])
+    excess = sorted(prior.excess for prior in transfer)
     assert excess[0] == 0
     assert math.isinf(excess[-1])
-    assert len(lessons) == len(recording.trials)
-    assert {"tile_m", "pack_b"} <= set(lessons[0].features)
+    assert len(transfer) == len(recording.trials)
+    assert {"tile_m", "pack_b"} <= set(transfer[0].features)
