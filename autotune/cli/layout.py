@@ -1,20 +1,17 @@
 """How results fit a terminal: numbers stay whole, names lose their middle, and text that has no room goes below."""
 
-import re
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.text import Text
 
+from autotune.core.printable import fold
+
 GAP = 2  # spaces between columns
 LEAST_NAME = 40  # columns of the terminal that names keep when optional columns are shown
 BELOW = 4  # spaces before text below a row
 TAIL = 0.4  # of what is left of a shortened name: tags that begin alike end in different hashes
-UNITS = "s|ms|us|ns|GFLOP/s|GB/s|[KMG]iB"
-WHOLE = re.compile(rf"\[[-+\d.e, ]*\]|\d (?:{UNITS})(?![\w/])")  # intervals, and numbers with their units
-HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
@@ -155,34 +152,3 @@ def shorten(name: str, width: int) -> str:
         return name
     tail = int(TAIL * (width - 1))
     return f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
-
-
-def fold(sentence: str, width: int, indent: int = 0, hanging: int = 0) -> list[str]:
-    """The lines of a sentence, broken between words; intervals, and numbers with their units, stay whole.
-
-    A word that is longer than a line, such as a path, stays whole too, so that it can be copied.
-
-    Args:
-        sentence: One or several lines.
-        width: Characters of a line.
-        indent: Spaces before its first line.
-        hanging: Spaces before the others.
-
-    Example:
-        >>> fold("a call takes 1.23 ms [1.22, 1.25] here", 26, 0, 2)
-        ['a call takes 1.23 ms', '  [1.22, 1.25] here']
-    """
-    kept = WHOLE.sub(lambda found: found[0].replace(" ", HARD_SPACE), sentence)
-    lines = [
-        line
-        for part in kept.splitlines()
-        for line in textwrap.wrap(
-            part,
-            width,
-            initial_indent=" " * indent,
-            subsequent_indent=" " * hanging,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    ]
-    return [line.replace(HARD_SPACE, " ") for line in lines]

@@ -25,7 +25,7 @@ def list_names(
 
     Example: autotune list payloads
     """
-    from autotune.cli.layout import fold
+    from autotune.core.printable import fold
     from autotune.registry import listings
     from autotune.reports.format import out
 

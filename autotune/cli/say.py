@@ -1,10 +1,23 @@
-"""Sentences to the user, beside results: a line each on stderr, whatever characters are in it."""
+"""Sentences to the user, beside results: on stderr, whatever characters are in them."""
 
+import os
 import sys
 
-from autotune.core.printable import one_line
+from autotune.core.printable import fold, one_line
 
 
 def complain(sentence: str) -> None:
-    """Print one line that begins with the program's name."""
-    sys.stderr.write(f"autotune: {one_line(sentence)}\n")  # plainly: there may be no memory for more
+    """Print a sentence behind the program's name: folded on a terminal, one line anywhere else."""
+    say(f"autotune: {one_line(sentence)}", hanging=2)
+
+
+def say(sentence: str, hanging: int = 0) -> None:
+    """Print one line; on a terminal as many as it takes, broken between words.
+
+    Args:
+        sentence: Text without lines.
+        hanging: Spaces before all lines but the first.
+    """
+    if sys.stderr.isatty():
+        sentence = "\n".join(fold(sentence, os.get_terminal_size(sys.stderr.fileno()).columns or 80, 0, hanging))
+    sys.stderr.write(f"{sentence}\n")  # plainly: there may be no memory for more

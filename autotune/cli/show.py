@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import Exact, RuleFile
+from autotune.cli.say import say
 from autotune.core.printable import one_line
 
 
@@ -72,4 +73,4 @@ def show(
     else:
         print_code(shown.text.rstrip(), is_diff=diff is not None)
     for sentence in filter(None, (shown.note, shown.doubt)):
-        typer.echo(one_line(sentence), err=True)
+        say(one_line(sentence))

@@ -1,8 +1,13 @@
 """Untrusted text made safe where it is shown: a terminal executes control characters, a C compiler ends comments."""
 
 import re
+import textwrap
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+UNITS = "s|ms|us|ns|GFLOP/s|GB/s|[KMG]iB"
+WHOLE = re.compile(rf"\[[-+\d.e, ]*\]|\d (?:{UNITS})(?![\w/])")  # intervals, and numbers with their units
+HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def one_line(text: str) -> str:
@@ -57,3 +62,34 @@ def in_comment(text: str) -> str:
     line = "".join(c if c.isprintable() else " " for c in text)
     line = re.sub(r"\?\?/", "? ?/", line)  # a trigraph for the backslash
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|\\$", " ", line)
+
+
+def fold(sentence: str, width: int, indent: int = 0, hanging: int = 0) -> list[str]:
+    """The lines of a sentence, broken between words; intervals, and numbers with their units, stay whole.
+
+    A word that is longer than a line, such as a path, stays whole too, so that it can be copied.
+
+    Args:
+        sentence: One or several lines.
+        width: Characters of a line.
+        indent: Spaces before its first line.
+        hanging: Spaces before the others.
+
+    Example:
+        >>> fold("a call takes 1.23 ms [1.22, 1.25] here", 26, 0, 2)
+        ['a call takes 1.23 ms', '  [1.22, 1.25] here']
+    """
+    kept = WHOLE.sub(lambda found: found[0].replace(" ", HARD_SPACE), sentence)
+    lines = [
+        line
+        for part in kept.splitlines()
+        for line in textwrap.wrap(
+            part,
+            width,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * hanging,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+    return [line.replace(HARD_SPACE, " ") for line in lines]

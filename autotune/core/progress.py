@@ -19,7 +19,7 @@ from rich.text import Text
 
 from autotune.core.console import duration, terminal
 from autotune.core.listener import SILENT, Listener, telling
-from autotune.core.printable import one_line
+from autotune.core.printable import fold, one_line
 from autotune.core.trial import Trial
 
 BAR_WIDTH = 12
@@ -136,11 +136,17 @@ class ProgressLine(Status):
 
     def note(self, sentence: str) -> None:
         """Print a note for the user."""
-        self._line.console.print(f"autotune: {one_line(sentence)}")
+        self._print(f"autotune: {one_line(sentence)}", hanging=2)
 
     def interim(self, sentence: str) -> None:
         """Print what is known already."""
-        self._line.console.print(f"  {one_line(sentence)}")
+        self._print(one_line(sentence), indent=2, hanging=4)
+
+    def _print(self, sentence: str, indent: int = 0, hanging: int = 0) -> None:
+        """Print a sentence above the line: folded on a terminal, one line where programs read it."""
+        console = self._line.console
+        width = console.width if console.is_terminal else indent + len(sentence) + 1
+        console.print("\n".join(fold(sentence, width, indent, hanging)))
 
     def refresh(self) -> None:
         """Hand it to the line, which is drawn ten times a second."""

@@ -13,7 +13,7 @@ from autotune.bundles.replay import Replay
 from autotune.bundles.reproduce import Reproduction
 from autotune.cli.compare import show_comparison
 from autotune.cli.doctor import show_diagnosis
-from autotune.cli.layout import Column, Table, TextRow, fold, lay_out, shorten
+from autotune.cli.layout import Column, Table, TextRow, lay_out, shorten
 from autotune.cli.regress import show_findings
 from autotune.cli.replay import show_replay
 from autotune.cli.reproduce import show_failures, show_reproduction
@@ -26,6 +26,7 @@ from autotune.contrib.selftest.figures import Figure
 from autotune.contrib.selftest.verb import show_figures
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Roofs
+from autotune.core.printable import fold
 from autotune.core.stats import Interval
 from autotune.reports.comparison import Comparison
 from autotune.reports.comparison import Row as ComparisonRow

@@ -1,6 +1,7 @@
 """The forecast of a run holds all of it: the search, and what comes after it."""
 
 import io
+import re
 
 import pytest
 from bundle_support import no_care
@@ -79,3 +80,20 @@ def test_a_line_of_80_columns_has_the_bar_the_best_the_whole_and_what_is_left(mo
     assert "40/40" in later
     for part in ("17/40", "best 33.1 ns, whole 57.8 us", "s left"):
         assert part in shown
+
+
+def test_a_note_breaks_between_words_on_a_terminal_and_is_a_line_where_programs_read_it(monkeypatch):
+    note = "sampler auto (a cost model): analytical model as prior for 6 of 10 tasks, recorded data for 0"
+    shown = {}
+    for is_terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=is_terminal, width=80)
+        monkeypatch.setattr(progress, "terminal", lambda console=console, **_: console)
+        with progress.ProgressLine() as line:
+            line.note(note)
+            line.interim(note)
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
+        shown[is_terminal] = [each.rstrip() for each in text.splitlines() if len({*note.split()} & {*each.split()}) > 2]
+    assert shown[False] == [f"autotune: {note}", f"  {note}"]
+    assert [len(each) - len(each.lstrip()) for each in shown[True]] == [0, 2, 2, 4]
+    assert max(map(len, shown[True])) <= 80
+    assert " ".join(" ".join(shown[True]).split()) == f"autotune: {note} {note}"
