@@ -1,8 +1,11 @@
 """One number a fact: every verb gives the same time of one bundle's winner, and none gives a number that cannot be."""
 
+import json
 import re
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,8 +82,26 @@ def measured_now(bundle):
     return [Evaluation("ok", samples=Samples(each, beside), max_error=1e-6) for each in (mine, theirs)]
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What a verb shows of a bundle: for people, in numbers, and as JSON."""
+
+    show: Callable[[], None]
+    seconds: float
+    data: dict[str, Any]
+    path: str  # to the seconds in the JSON
+
+    @property
+    def json_seconds(self):
+        """The seconds that a program reads."""
+        found = json.loads(json.dumps(self.data))
+        for step in self.path.split("."):
+            found = found[int(step) if isinstance(found, list) else step]
+        return found
+
+
 def shown_by(bundle):
-    """What each verb shows of a bundle: a function that prints it, and the seconds it has."""
+    """What each verb shows of a bundle, by its name."""
     data, winner = bundle.manifest, describe(bundle)
     machine, quiet, ours = data.machine, min(s for x in data.samples for s in x.reference_seconds), measured_now(bundle)
     result = TuneResult(
@@ -118,39 +139,57 @@ def shown_by(bundle):
     compared = Comparison(
         data.payload, machine, Roofs(**data.roofs), data.noise_floor, (best,), "best", 0, unsteady=unsteady
     )
+    seconds = winner.seconds.estimate
     return {
-        "tune": (lambda: show_result(result), result.best_seconds),
-        "inspect": (lambda: show_winner(winner, lines_of_bundle(bundle)), winner.seconds.estimate),
-        "replay": (lambda: show_replay(replayed), replayed.best_seconds),
-        "explain": (lambda: show_explanation(explained), rows[0].seconds.estimate),
-        "compare": (lambda: show_comparison(compared), best.seconds.estimate),
+        "tune": Shown(lambda: show_result(result), result.best_seconds, result.to_json(), "best.seconds"),
+        "inspect": Shown(
+            lambda: show_winner(winner, lines_of_bundle(bundle)), seconds, winner.to_json(), "seconds.estimate"
+        ),
+        "replay": Shown(lambda: show_replay(replayed), replayed.best_seconds, replayed.to_json(), "best_seconds"),
+        "explain": Shown(
+            lambda: show_explanation(explained),
+            rows[0].seconds.estimate,
+            explained.to_json(),
+            "rows.0.seconds.estimate",
+        ),
+        "compare": Shown(
+            lambda: show_comparison(compared), best.seconds.estimate, compared.to_json(), "rows.0.seconds"
+        ),
     }
+
+
+def tiles_of(bundle):
+    """The tiles of the report that head it, as text by their label."""
+    section = gained_of_bundle(bundle, describe(bundle), None, None)
+    return {tile.name: tile.text for tile in section.blocks[0].tiles}
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.3])
 def test_every_verb_has_the_same_time_of_one_bundle_whatever_the_core_did(factor, capsys):
     still = describe(read_bundle(FOLDER))
     bundle = slowed(read_bundle(FOLDER), factor)
-    for verb, (show, seconds) in shown_by(bundle).items():
-        assert seconds == pytest.approx(still.seconds.estimate, rel=still.noise_floor), verb
-        show()
+    for verb, shown in shown_by(bundle).items():
+        assert shown.seconds == pytest.approx(still.seconds.estimate, rel=still.noise_floor), verb
+        assert shown.json_seconds == shown.seconds, verb
+        assert shown.data["unsteady"] == "", verb
+        shown.show()
         out = " ".join(capsys.readouterr().out.split())
-        assert duration(seconds) in out, verb
+        assert duration(shown.seconds) in out, verb
         assert "not measurable" not in out, verb
+    assert duration(describe(bundle).seconds.estimate) in tiles_of(bundle).values()
 
 
 def test_the_clocks_own_time_stands_beside_one_that_differs_by_more_than_noise(capsys):
     bundle = slowed(read_bundle(FOLDER), 1.3)
     for verb in ("tune", "inspect", "replay"):
-        shown_by(bundle)[verb][0]()
+        shown_by(bundle)[verb].show()
         said = re.search(r"([\d.]+) us \(([\d.]+) us by the clock\)", capsys.readouterr().out)
         assert float(said[2]) / float(said[1]) == pytest.approx(1.3, rel=0.1), verb
 
 
 def test_the_report_has_the_time_that_inspect_has():
     winner = describe(read_bundle(FOLDER))
-    tiles = gained_of_bundle(read_bundle(FOLDER), winner, None, None).blocks[0].tiles
-    assert tiles[0].text == duration(winner.seconds.estimate)
+    assert next(iter(tiles_of(read_bundle(FOLDER)).values())) == duration(winner.seconds.estimate)
     assert duration(winner.seconds.estimate) in report_bundle(FOLDER)
 
 
@@ -166,13 +205,23 @@ def test_a_busy_machine_is_said_to_be_one_instead_of_numbers_that_cannot_be(verb
         bundle = (slowed if core == "busy" else interrupted)(bundle, 4.0)
     if core == "too quick" and verb in ("explain", "compare"):
         pytest.skip("it knows no operations of what it times here")
-    shown_by(bundle)[verb][0]()
+    shown = shown_by(bundle)[verb]
+    assert shown.data["unsteady"]
+    assert shown.json_seconds == shown.seconds
+    shown.show()
     out = capsys.readouterr().out
     assert "not measurable here and now" in " ".join(out.split())
     shares = [float(share) for share in re.findall(r"([\d.]+)%", out)]
     assert all(share <= 100.0 for share in shares)
     assert "by the clock" not in out
     assert not re.search(r"\d x|\dx \[", out) or verb == "replay"  # which repeats what was recorded
+
+
+@pytest.mark.parametrize("core", ["busy", "interrupted"])
+def test_the_report_of_a_busy_machine_has_no_time_and_no_share(core):
+    bundle = (slowed if core == "busy" else interrupted)(read_bundle(FOLDER), 4.0)
+    assert set(tiles_of(bundle)) == {"time of a call", "largest error"}
+    assert tiles_of(bundle)["time of a call"] == "not measurable"
 
 
 def test_shares_of_a_call_add_up(capsys):
