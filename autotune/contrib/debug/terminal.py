@@ -174,7 +174,7 @@ def short(step: TransformStep) -> str:
 
 def wrapped(text: str, first: str, more: str) -> Iterator[str]:
     """A sentence in lines of the terminal's width."""
-    yield from wrap(plain(text), WIDTH, initial_indent=first, subsequent_indent=more)
+    yield from wrap(plain(text), WIDTH, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
 
 
 def cut(text: str, width: int = WIDTH) -> str:

@@ -1,6 +1,7 @@
 """`autotune debug`: what a schedule does, step by step."""
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
@@ -73,6 +74,12 @@ def debug(
         found = apply(knobs=knobs, skip=skipped, edits=edits, variants=alone)
         if other or len(schedules) == 2:
             second = record(other or source, schedules[-1] if schedules else None, task=task, lowering=lowering)
+            if found.source == second.source:  # as of all bundles
+                found, second = replace(found, source=source), replace(second, source=other or source)
+    if max(skipped, default=0) > len(found.steps):
+        raise typer.BadParameter(
+            f"a step must be from 1 to {len(found.steps)}, got {max(skipped)}", param_hint="--skip"
+        )
     if other or len(schedules) == 2:
         if page is not None:
             write_file(page, write_page(found, second))

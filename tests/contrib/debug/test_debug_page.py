@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from debug_support import match, payload_file, script, tile
@@ -16,6 +17,7 @@ from autotune.contrib.debug.recording import (
     PayloadText,
     TransformStep,
 )
+from autotune.contrib.debug.terminal import details, overview
 
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">$data"
 
@@ -184,4 +186,31 @@ def test_hostile_text_does_nothing_in_a_browser(browser, tmp_path):
     assert page.title() == "Schedule, step by step"
     assert page.locator("img").count() == 0
     assert "onerror" in page.text_content("#payload")
+    page.close()
+
+
+def test_script_and_payload_of_a_stranger_stay_text(browser, tmp_path):
+    attack = "</script><script>document.title='taken'</script><img src=x onerror=document.title='taken'>\x1b[2J"
+    payload = Path(payload_file(tmp_path))
+    named = attack.replace("\x1b", "\\1B").replace("'", "")
+    payload.write_text(
+        payload.read_text().replace("%mm = linalg.matmul", f'%mm = linalg.matmul {{hostile = "{named}"}}')
+    )
+    body = (
+        f'// {attack}\n{match("mm", "linalg.matmul")}\ntransform.annotate %mm "{named}" : !transform.any_op // {attack}'
+    )
+    found = debug(str(payload), script(body))
+    assert "taken" in str(found.payload_after(len(found.steps)))
+    for number in range(1, len(found.steps) + 1):
+        assert "\x1b" not in "\n".join([*overview(found), *details(found, number, diff=True)])
+    path = tmp_path / "page.html"
+    path.write_text(write_page(found))
+    assert path.read_text().count("<script") == 2
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    for _ in found.steps:
+        page.keyboard.press("ArrowRight")
+    assert page.title() == "Schedule, step by step"
+    assert page.locator("img").count() == 0
+    assert "taken" in page.text_content("#payload")
     page.close()

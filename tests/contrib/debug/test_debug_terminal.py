@@ -102,6 +102,19 @@ def test_two_recordings_differ_first_where_they_are_said_to(payload, recorded):
     assert "%c4" in text
 
 
+def test_the_faster_of_two_and_the_step_that_makes_it_so_are_named(payload, recorded):
+    body = f"""{MM}
+{tile("%a, %i, %j, %k", "%mm", "[8, 16, 1]")}
+transform.annotate %k "autotune.sums" : !transform.any_op
+transform.structured.vectorize %a : !transform.any_op"""
+    fast = debug(payload, script(body))
+    for pair in ((recorded, fast), (fast, recorded)):
+        text = "\n".join(compare(*pair))
+        assert float(re.search(r"expected to be ([\d.]+) times as fast", text)[1]) > 2
+        assert "of its steps, 4 gains most: structured.vectorize" in text
+    assert "times as fast" not in "\n".join(compare(recorded, debug(payload, script(BODY.replace("[8]", "[4]")))))
+
+
 class Terminal:
     """A command in a terminal of 80 columns and 24 lines."""
 
@@ -204,6 +217,7 @@ def test_options_show_a_step_and_its_costs(autotune, payload, tmp_path):
     ("words", "said"),
     [
         (["--step", "5"], "a step must be from 1 to 4, got 5"),
+        (["--skip", "5"], "a step must be from 1 to 4, got 5"),
         (["--until", "fuse"], "it must be an op that the script applies"),
         (["--edit", "5:[9]>[4]"], "an edit must replace a text of line 5"),
         (["--edit", "nothing"], "an edit must read LINE:OLD>NEW"),
@@ -225,3 +239,17 @@ def test_the_documented_example_prints_what_its_page_shows(autotune, monkeypatch
     assert autotune(*command.split())[1] == shown
     marks = autotune("debug", "matmul,m=64,n=64,k=64", "--schedule", "better.mlir")[1]
     assert "!" not in marks
+
+
+def test_two_payloads_are_called_by_their_names(autotune, tmp_path):
+    folders = [tmp_path / "narrow", tmp_path / "wide"]
+    for folder, n in zip(folders, (16, 32), strict=True):
+        folder.mkdir()
+        payload_file(folder, n=n)
+    path = tmp_path / "mine.mlir"
+    path.write_text(script(BODY))
+    files = [str(folder / "payload.mlir") for folder in folders]
+    code, out, _ = autotune("debug", *files, "--schedule", path)
+    assert code == 0
+    assert out.startswith("the payloads differ before the first step\nall 4 steps are the same\n")
+    assert re.search(r"narrow/payload\.mlirisexpectedtobe2\.0\dtimesasfastas", re.sub(r"\s", "", out))

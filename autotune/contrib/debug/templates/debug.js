@@ -131,7 +131,7 @@ if (other) { at("second").hidden = false; document.body.classList.add("two"); }
 
 function signature(each) {
   const text = each.full.split(/\s+/).filter(word => !/^\(?%/.test(word)).join(" ");
-  return each.op + "\n" + text + "\n" + JSON.stringify(each.changes);
+  return each.op + "\n" + text + "\n" + (data.lines === data.other.lines ? JSON.stringify(each.changes) : "");
 }
 const differs = other ? (() => {
   const most = Math.max(base.steps.length, other.steps.length);
