@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_windows import conv_text, convolution
+from test_sliding_window import conv_text, convolution
 from tuning_support import MACHINES, agrees, contraction_payload, loaded, product_of, run_steps
 
 from autotune.compiler.tasks.partition import partition
