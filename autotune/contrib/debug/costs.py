@@ -95,14 +95,15 @@ def nests_in(around: ir.Operation, is_large: Callable[[ir.Operation], bool]) -> 
                 yield op
 
 
-def nest_cost(op: ir.Operation, lanes: int) -> NestCost | None:
+def nest_cost(op: ir.Operation, lanes: int, around: int) -> NestCost | None:
     """What a loop nest costs; `None` of an op that computes nothing.
 
     Args:
         op: Outermost op of the nest; locations of ops are their names.
         lanes: f32 elements of one vector register.
+        around: Bytes of all arguments of the payload.
     """
-    return Reader(lanes).nest(op)
+    return Reader(lanes, around).nest(op)
 
 
 class Reader:
@@ -110,10 +111,11 @@ class Reader:
 
     Args:
         lanes: f32 elements of one vector register.
+        around: Bytes of all arguments of the payload.
     """
 
-    def __init__(self, lanes: int) -> None:
-        self._lanes = lanes
+    def __init__(self, lanes: int, around: int) -> None:
+        self._lanes, self._around = lanes, around
         self._spans: dict[ir.Value, int] = {}  # of the counts of loops that are looked at: largest less smallest value
 
     def nest(self, op: ir.Operation) -> NestCost | None:
@@ -126,7 +128,7 @@ class Reader:
             return None
         return NestCost(
             name_in(op.location), tuple(totals.loops), totals.fmas, totals.other, totals.loads, totals.stores,
-            totals.flops, totals.chains, totals.exact,
+            totals.flops, totals.chains, totals.exact, self._around,
         )  # fmt: skip
 
     def _visit(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:

@@ -49,6 +49,8 @@ class NestCost:
         flops: Operations on elements; a multiply-add is two.
         chains: Sums that go on side by side where most multiply-adds are; 0 where nothing is summed.
         exact: Whether all trip counts and sizes are known; else it is about that much.
+        around: Bytes of all arguments of the payload, which a cache keeps from call to call that holds them; 0 where
+            they are not known, and all is read anew.
     """
 
     op: str
@@ -60,6 +62,7 @@ class NestCost:
     flops: float
     chains: int
     exact: bool = True
+    around: int = 0
 
     @property
     def loads_each(self) -> float:
@@ -87,7 +90,9 @@ class NestCost:
         }
 
     def fetched(self, size: int) -> float:
-        """Bytes that a cache of a size has to bring in: what outermost loops touch that fit into it, for every run."""
+        """Bytes that a cache of a size has to bring in: what outermost loops touch that fit, for every run."""
+        if self.around and max(self.around, self.loops[0].bytes) <= size:
+            return 0.0
         total, inside = 0.0, -1
         for loop in self.loops:
             if 0 <= inside < loop.depth:

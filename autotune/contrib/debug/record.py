@@ -144,7 +144,8 @@ def record_one(request: DebugRequest) -> DebugRecording:
             run_script(whole, copy_module(unit.script), unit.text, unit.source)
         except CompileError as error:
             failure = str(error)
-        stepper = Stepper(unit.module, ScriptFacts.read(unit.script, unit.text), request.limits)
+        around = sum(argument.bytes for argument in request.payload.arguments)
+        stepper = Stepper(unit.module, ScriptFacts.read(unit.script, unit.text), request.limits, around)
         try:
             stepper.run()
         except Ended as ended:

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 
 from autotune.contrib.debug.nest_cost import NestCost
 
@@ -159,6 +160,13 @@ class DebugRecording:
     nests: tuple[NestCost, ...] = ()
     variants: tuple["ScriptVariant", ...] = ()
     result: str = ""
+
+    def _repr_html_(self) -> str:
+        """The page of the recording, as a notebook shows it."""
+        from autotune.contrib.debug.page import write_page
+
+        style = "width: 100%; height: 640px; border: 1px solid"
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(write_page(self))}"></iframe>'
 
     def nests_after(self, count: int) -> tuple[NestCost, ...]:
         """Loop nests after so many steps, in the order of the payload."""

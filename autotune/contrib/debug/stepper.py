@@ -88,6 +88,12 @@ class DebugLimits:
 class Stepper:
     """A script applied to a payload step by step, in the current context.
 
+    Args:
+        module: The payload.
+        facts: The script.
+        limits: How much is recorded.
+        around: Bytes of all arguments of the payload.
+
     Attributes:
         steps: Steps so far.
         named: The payload.
@@ -96,8 +102,9 @@ class Stepper:
         costless: Number of the step from which on costs are not looked at; 0 where all are.
     """
 
-    def __init__(self, module: ir.Module, facts: ScriptFacts, limits: DebugLimits) -> None:
+    def __init__(self, module: ir.Module, facts: ScriptFacts, limits: DebugLimits, around: int) -> None:
         self.named, self._facts, self._limits = NamedOps(module), facts, limits
+        self._around = around
         self.steps: list[TransformStep] = []
         self.thinned, self.costless = 0, 0
         self._lines, self._ops = self.named.text()
@@ -342,7 +349,9 @@ class Stepper:
 
         for op in outermost(self.named.module, lambda op: text_of(op).count("\n") > MOST_LINES):
             text = text_of(op)
-            known[text] = self._priced[text] if text in self._priced else nest_cost(op, self._limits.lanes)
+            known[text] = (
+                self._priced[text] if text in self._priced else nest_cost(op, self._limits.lanes, self._around)
+            )
             found += [cost] if (cost := known[text]) is not None else []
         self._priced = known
         self._cost_seconds += time.perf_counter() - begun

@@ -6,6 +6,7 @@ import pytest
 from debug_support import check_every_step, look, match, payload_file, script, tile
 
 from autotune.contrib.debug.debugged import debug, open_source
+from autotune.contrib.debug.page import write_page
 from autotune.contrib.debug.record import DebugRequest, record_here
 from autotune.contrib.debug.recording import (
     CONSUMED,
@@ -153,7 +154,9 @@ def test_steps_of_nanos_bundle_are_what_mlir_opt_prints():
 
 
 def test_steps_of_gpt2s_bundle_are_what_mlir_opt_prints():
-    assert check_every_step(*look(str(GPT2))) > 100
+    found, printed = look(str(GPT2))
+    assert check_every_step(found, printed) > 100
+    assert len(write_page(found)) < 10_000_000
 
 
 def test_steps_of_a_family_and_the_lowering_are_what_mlir_opt_prints():

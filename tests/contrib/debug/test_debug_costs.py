@@ -118,6 +118,17 @@ def test_a_cache_brings_in_what_the_largest_loops_that_fit_touch():
     assert [found.fetched(size) for size in (1000, 999, 99, 1)] == [1000, 400, 200, 200]
 
 
+def test_a_cache_that_holds_the_arguments_keeps_them_from_call_to_call():
+    loops = (LoopCost("i", "scf.for", 0, 4, 1, 1000),)
+    found = NestCost("i", loops, 0, 0, 0, 0, 0, 0, around=5000)
+    assert [found.fetched(size) for size in (999, 4999, 5000)] == [1000, 1000, 0]
+
+
+def test_arguments_of_the_payload_are_around_its_nests(tmp_path):
+    (nest, *_) = costs_of(tmp_path, MM, m=32, n=48, k=24).nests
+    assert nest.around == 4 * (32 * 24 + 24 * 48 + 32 * 48)
+
+
 def test_bytes_are_said_to_fit_the_smallest_cache():
     machine = this_machine()
     assert cache_of(machine.l1_bytes, machine) == "L1"

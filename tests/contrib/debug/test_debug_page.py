@@ -164,6 +164,16 @@ def test_nothing_is_wider_than_the_window_and_colours_follow_the_system(opened, 
     assert len(colours) == 2
 
 
+def test_a_notebook_shows_the_page(browser):
+    page = browser.new_page()
+    page.set_content(hostile()._repr_html_())
+    frame = page.frame_locator("iframe")
+    frame.locator("#next").click()
+    assert frame.locator("#count").text_content() == "1 of 1"
+    assert frame.locator("img").count() == 0
+    page.close()
+
+
 def test_two_schedules_are_side_by_side(browser, tmp_path):
     texts = [script(f"{match('mm', 'linalg.matmul')}\n{tile('%a, %i', '%mm', size)}") for size in ("[8]", "[4]")]
     path = tmp_path / "two.html"

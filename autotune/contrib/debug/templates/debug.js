@@ -161,9 +161,15 @@ function listHandles() {
   if (!list.children.length) put(list, "li", "none yet", "quiet");
 }
 function listCosts() {
-  const list = at("costs"), current = step ? recording.steps[step - 1] : null;
-  const changed = new Set(current ? current.nests.map(nest => nest[0]) : []), all = recording.costs(step);
-  list.replaceChildren();
+  at("costs").replaceChildren();
+  for (const each of other ? [recording, other] : [recording]) {
+    if (other) put(at("costs"), "h2", each.source);
+    listNests(put(at("costs"), "div", ""), each);
+  }
+}
+function listNests(list, from) {
+  const current = step ? from.steps[step - 1] : null, all = from.costs(step);
+  const changed = new Set(current ? current.nests.map(nest => nest[0]) : []);
   for (const [op, summary, share, loops] of [...all.filter(nest => changed.has(nest[0])), ...all.filter(nest => !changed.has(nest[0]))]) {
     const nest = put(list, "details", "", changed.has(op) ? "changed-nest" : "");
     nest.open = list.children.length < 4;
