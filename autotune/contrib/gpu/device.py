@@ -8,6 +8,7 @@ from autotune.core.printable import one_line
 
 WORKGROUP_BYTES = 32 << 10  # what lavapipe has, also where the kernel becomes PTX: it is verified there
 MOST_THREADS = 1024  # of a block
+GRID = 65_535  # blocks along an axis that every device has
 
 
 @dataclass(frozen=True)

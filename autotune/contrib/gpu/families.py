@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from autotune.contrib.gpu.device import Device
+from autotune.contrib.gpu.device import VULKAN, Device
 from autotune.contrib.gpu.matmul import GpuMatmul
 from autotune.contrib.gpu.rows import GpuRows
 from autotune.core.space import Config, Space
@@ -43,8 +43,24 @@ def covering(task: Task) -> GpuFamily | None:
 
 
 def families_of(task: Task) -> list[GpuFamily]:
-    """All families that cover a task, the one that is searched first."""
-    return [family for family in FAMILIES if family.covers(task)]
+    """All families that cover a task and have a config of it, the one that is searched first."""
+    return [family for family in FAMILIES if family.covers(task) and broken_constraint(family, task) is None]
+
+
+def broken_constraint(family: GpuFamily, task: Task) -> str | None:
+    """The constraint of every device that no config of a covered task meets; `None` where one meets all."""
+    space = family.space(task, VULKAN)
+    if next(space.configs(), None) is not None:
+        return None
+    return space.broken_constraint({knob.name: knob.values[0] for knob in space.knobs})
+
+
+def why_none(task: Task) -> str:
+    """Why no family writes a kernel of a task."""
+    for family in FAMILIES:
+        if family.covers(task) and (broken := broken_constraint(family, task)) is not None:
+            return f"by {family.name} {broken}, whatever its tiles; choose smaller sizes"
+    return f"kernels for --target are written for {', '.join(names())}, it is none of them; leave --target out"
 
 
 def names() -> list[str]:

@@ -19,7 +19,7 @@ from autotune.compiler.passes.arena import NAME, plan_arena
 from autotune.compiler.tasks.carried import BUFFERIZE
 from autotune.compiler.tasks.stand_ins import close_gaps, stand_in_for_tasks
 from autotune.contrib.gpu.device import Device
-from autotune.contrib.gpu.kernel import OUTLINE, Kernel, read_kernel, width_of
+from autotune.contrib.gpu.kernel import Kernel, outline, read_kernel, width_of
 from autotune.core.errors import CompileError
 from autotune.core.payload import Payload
 from autotune.core.scripts.marks import KERNEL
@@ -377,7 +377,7 @@ def move_kernel(verb: str, arguments: str, lines: str, written: BufferView, devi
         blocks=-(-count // MOVE_THREADS),
     )
     module = parse(text, verb)
-    run_passes(module, OUTLINE)
+    outline(module)
     return read_kernel(module, device)
 
 

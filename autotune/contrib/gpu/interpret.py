@@ -462,6 +462,12 @@ def gather(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask
     threads.give(op, np.stack([threads.spread(value) for value in operands], axis=1), mask)
 
 
+def scatter(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
+    """`vector.to_elements`."""
+    for number, result in enumerate(op.results):
+        threads.values[result] = operands[0][:, number]
+
+
 def pick(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
     """`arith.select`, of vectors by an element's or by a thread's condition."""
     condition, then, otherwise = operands
@@ -495,4 +501,5 @@ HANDLERS: dict[str, Handler] = {
     "vector.extract": extract,
     "vector.broadcast": broadcast,
     "vector.from_elements": gather,
+    "vector.to_elements": scatter,
 }

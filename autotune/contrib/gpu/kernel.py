@@ -10,17 +10,21 @@ from mlir import ir
 
 from autotune.compiler.ir.module import check_module, context, every_op, parse, run_passes
 from autotune.compiler.script.apply import run_script
-from autotune.contrib.gpu.device import Device
+from autotune.contrib.gpu.device import GRID, Device
 from autotune.contrib.gpu.functions import write_functions
+from autotune.contrib.gpu.registers import keep_in_registers
 from autotune.contrib.gpu.script import WORKGROUP
 from autotune.core.errors import CompileError
 
-OUTLINE = (
+PLAIN = (
     "builtin.module(canonicalize,cse,func.func(convert-linalg-to-loops),fold-memref-alias-ops,lower-affine,"
-    "canonicalize,cse,loop-invariant-code-motion,gpu-launch-sink-index-computations,gpu-kernel-outlining,"
-    "canonicalize,cse)"
+    "canonicalize,cse,loop-invariant-code-motion)"
 )
-GRID = 65_535  # blocks along an axis that every device has
+TIDY = "canonicalize,cse"
+OUTLINE = (
+    f"builtin.module({TIDY},func.func(gpu-eliminate-barriers),gpu-launch-sink-index-computations,"
+    f"gpu-kernel-outlining,{TIDY})"
+)
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,19 @@ def make_kernel(source: KernelSource) -> Kernel:
         module, script = parse(source.text, "task"), parse(source.script, "schedule")
         run_script(module, script, source.script)
         check_module(module)
-        run_passes(module, OUTLINE)
-        write_functions(module)
-        run_passes(module, "builtin.module(canonicalize,cse)")
+        outline(module)
         drop_barriers(module, source.dropped)
         return read_kernel(module, source.device)
+
+
+def outline(module: ir.Module) -> None:
+    """Make the launch of a function a kernel of scalars and short vectors, and drop barriers that order nothing."""
+    run_passes(module, PLAIN)
+    write_functions(module)
+    run_passes(module, f"builtin.module({TIDY})")
+    for launch in [op for op in every_op(module) if op.name == "gpu.launch"]:
+        keep_in_registers(launch)
+    run_passes(module, OUTLINE)
 
 
 def drop_barriers(module: ir.Module, numbers: tuple[int, ...]) -> None:

@@ -4,6 +4,7 @@
       for k in steps of block_k:
         workgroup a = A[block rows, k], b = B[k, block columns]     (if staged), a barrier
         for thread (y, x): c[thread_m, thread_n] += a b             rows of vectors, unrolled; a barrier
+      for thread (y, x): C[thread_m, thread_n] = f(c, ...)          element-wise ops behind the product, in registers
 
 Every size divides the next one: a size that is prime has tiles of 1 or of itself.
 """
@@ -11,13 +12,15 @@ Every size divides the next one: a size that is prime has tiles of 1 or of itsel
 from dataclasses import dataclass
 from math import gcd
 
-from autotune.contrib.gpu.device import Device
-from autotune.contrib.gpu.script import GpuScript, widest_vector
+from autotune.contrib.gpu.device import GRID, Device
+from autotune.contrib.gpu.script import MARK, GpuScript, widest_vector
 from autotune.contrib.gpu.tiles import F32_BYTES, divisors, nearest
 from autotune.core.errors import ScheduleError
-from autotune.core.ops.op import Contraction
+from autotune.core.ops.op import Contraction, Op, Operand
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
+from schedules import moves
+from schedules.group import find_members, fuse, fuse_members
 
 BLOCKS, STEPS, TILES = (1, 2, 4, 8, 16, 32, 64, 128), (4, 8, 16, 32), (1, 2, 4, 8)
 SQUARE = 64  # rows and columns of a block, by default
@@ -27,15 +30,17 @@ MOST_UNROLLED = 4  # steps of k in the body of the innermost loop
 
 @dataclass(frozen=True)
 class GpuMatmul:
-    """The family of plain products in f32, whatever their sizes."""
+    """The family of products in f32, whatever their sizes, and of element-wise ops behind one."""
 
     name: str = "matmul"
 
     def covers(self, task: Task) -> bool:
-        """A product alone, its operands as they are written, summed from zero."""
-        product = task.contraction
-        plain = product is not None and not (product.transposed_a or product.transposed_b or product.batched)
-        return plain and product is not None and product.zeroed and product.dtype == "f32" and not product.stored_b
+        """A product, its operands as written or transposed, and ops that take each of its elements to one of theirs."""
+        products = [op for op in task.ops if op.contraction is not None]
+        if len(products) != 1 or not is_plain(products[0]):
+            return False
+        followed = products[0] is task.ops[-1]
+        return followed and all(is_behind(op, products[0].nest.sizes[:2]) for op in task.ops[:-1])
 
     def space(self, task: Task, device: Device) -> Space:
         """Tiles that divide the sizes, and what the device has room for."""
@@ -55,6 +60,9 @@ class GpuMatmul:
         def fits_registers(config: Config) -> bool:
             return int(config["thread_m"]) * int(config["thread_n"]) <= MOST_SUMS
 
+        def fits_grid(config: Config) -> bool:
+            return max(product.m // int(config["block_m"]), product.n // int(config["block_n"])) <= GRID
+
         return Space(
             (
                 Knob("block_m", divisors(product.m, BLOCKS)),
@@ -69,6 +77,7 @@ class GpuMatmul:
                 Constraint(f"a block has at most {device.threads} threads", fits_block),
                 Constraint(f"workgroup memory of a block is at most {device.workgroup_bytes} bytes", fits_memory),
                 Constraint(f"a thread keeps at most {MOST_SUMS} sums in registers", fits_registers),
+                Constraint(f"a grid has at most {GRID} blocks along an axis", fits_grid),
             ),
         )
 
@@ -90,42 +99,92 @@ class GpuMatmul:
 
     def build(self, task: Task, config: Config, device: Device) -> str:
         """The whole transform script of a config."""
-        script = GpuScript()
+        script, product = GpuScript(), contraction_of(task)
         block = [int(config[f"block_{dim}"]) for dim in "mnk"]
         thread = [int(config["thread_m"]), int(config["thread_n"])]
-        op = script.match(task.tag)
-        fill = script.result("fill", f"transform.get_producer_of_operand {op}[2]")
-        tiled, blocks = script.tile_blocks(op, block[:2])
-        script.fuse(fill, blocks)
-        if block[2] < contraction_of(task).k:
-            tiled = script.tile_for(tiled, [0, 0, block[2]])
+        tiled = self.tile(script, task, block)
         if config["staged"]:
             script.stage(tiled, "f32", 3, keep=2)
+        if task.is_group:
+            script.keep_in_workgroup()
         script.bufferize()
-        threads = [block[0] // thread[0], block[1] // thread[1]]
-        script.spread(script.ops("linalg.fill"), thread)
+        threads, unrolled = [block[0] // thread[0], block[1] // thread[1]], widest_vector(block[2], MOST_UNROLLED)
+        width, depth = widest_vector(thread[1]), unrolled
+        if product.transposed_b and 1 in (width, depth):  # what is transposed to columns of one element is no vector
+            width = depth = 1
+        script.spread(script.ops("linalg.fill"), thread, width)
         if config["staged"]:
             a, b = script.split(script.ops("linalg.copy"), 2)
-            script.spread(a, [thread[0], block[2] // gcd(block[2], threads[1])])
-            script.spread(b, [block[2] // gcd(block[2], threads[0]), thread[1]])
-        tile = script.tile_threads(script.ops("linalg.matmul"), thread)
-        unrolled = widest_vector(block[2], MOST_UNROLLED)
+            script.spread(a, share([block[0], block[2]], threads, turned=product.transposed_a))
+            script.spread(b, share([block[2], block[1]], threads, turned=product.transposed_b))
+        tile = script.tile_threads(script.marked(MARK, len(task.ops) - 1), thread)
         if unrolled < block[2]:
             tile = script.tile_for(tile, [0, 0, unrolled])
-        script.vectorize(tile, [*thread, unrolled], [1, widest_vector(thread[1]), unrolled], named=True)
+        script.vectorize(tile, [*thread, unrolled], [1, width, depth], named=True)
+        for number in reversed(range(len(task.ops) - 1)):
+            script.spread(script.marked(MARK, number), thread, width)
         script.launch([threads[1], threads[0], 1])
         return script.text
 
+    def tile(self, script: GpuScript, task: Task, block: list[int]) -> str:
+        """Tile a task for blocks, and its product for steps of k; gives the product's tile. Ops are marked."""
+        members, op = task.ops, script.match(task.tag)
+        handles, fills = find_members(script, members, op)
+        if not task.is_group and members[0].filled is not None:
+            fills[0] = moves.producer(script, op, members[0].filled)
+        handles[0], blocks = script.tile_blocks(op, block[:2])
+        loops = [blocks]
+        fuse_members(script, handles, fills, loops)
+        if not task.is_group:
+            fuse(script, fills[0], loops)
+        if block[2] < contraction_of(task).k:
+            handles[-1] = script.tile_for(handles[-1], [0, 0, block[2]])
+        for number, handle in enumerate(handles):
+            moves.annotate(script, handle, MARK, number)
+        return handles[-1]
+
+
+def is_plain(op: Op) -> bool:
+    """Whether an op is a product of f32 that is summed from zero."""
+    product = op.contraction
+    if product is None or product.batched or not product.zeroed:
+        return False
+    return product.dtype == "f32" and not product.stored_b and not product.precision
+
+
+def is_behind(op: Op, sizes: tuple[int, ...]) -> bool:
+    """Whether an op takes each element of a product of some sizes to one of its own, as vectors do."""
+    plain = op.nest.iterators == ("parallel", "parallel") and op.nest.sizes == sizes and op.results == 1
+    simple = not (op.captured or op.gathers or op.counts) and op.vectorizes and op.filled is None
+    return plain and simple and op.outputs[0].loops == [0, 1] and all(is_direct(each) for each in op.inputs)
+
+
+def is_direct(operand: Operand) -> bool:
+    """Whether each dimension of an operand is a loop of its op, or does not move."""
+    return operand.dtype == "f32" and all(index.loop is not None or not index.moving for index in operand.indices)
+
+
+def share(sizes: list[int], threads: list[int], *, turned: bool) -> list[int]:
+    """A thread's tile of a copy, whose last dimension goes along x.
+
+    Args:
+        sizes: Sizes of a tile of A or B as the product has it.
+        threads: Threads of a block along y and x.
+        turned: Whether it is stored the other way round.
+    """
+    stored = sizes[::-1] if turned else sizes
+    return [size // gcd(size, count) for size, count in zip(stored, threads, strict=True)]
+
 
 def contraction_of(task: Task) -> Contraction:
-    """The product that a covered task is.
+    """The product of a covered task.
 
     Raises:
-        ScheduleError: The task is none.
+        ScheduleError: The task has none.
     """
-    if task.contraction is None:
-        raise ScheduleError(f"a task must be a product, {task.tag} is not; check `covers` first")
-    return task.contraction
+    if not task.contractions:
+        raise ScheduleError(f"a task must have a product, {task.tag} has none; check `covers` first")
+    return task.contractions[0]
 
 
 def block_threads(config: Config) -> int:

@@ -12,7 +12,7 @@ from autotune.contrib.gpu.counts import SECTOR_BYTES, WARP, BlockCounts
 from autotune.contrib.gpu.device import Device
 from autotune.contrib.gpu.kernel import Kernel
 
-VERSION = "1"  # of what it says of a kernel: what stores keep of another one is not used again
+VERSION = "2"  # of what it says of a kernel: what stores keep of another one is not used again
 # Cycles that a warp waits, by what NVIDIA's tuning guides and microbenchmarks of its chips tell; orders of magnitude.
 DEPENDENT, FETCH, BARRIER = 4, 60, 30  # an instruction; a load of global memory, eight of them under way; a barrier
 SPECIAL_CYCLES = 2  # that exponentials and divisions take the special units, of 16 lanes

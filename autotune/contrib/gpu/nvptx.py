@@ -55,6 +55,7 @@ def ptx_text(kernel: Kernel, chip: str) -> str:
         module = parse(kernel.text, "kernel")
         name_workgroup_memory(module)
         state_alignment(module)
+        leave_registers(module)
         target = f"cubin-chip={chip} cubin-features={PTX_VERSION} cubin-format=isa opt-level=3"
         pipeline = f"gpu-lower-to-nvvm-pipeline{{{target} kernel-bare-ptr-calling-convention=1}}"
         run_passes(module, f"builtin.module({pipeline})")
@@ -91,6 +92,13 @@ def state_alignment(module: ir.Module) -> None:
             if width in VECTORS and multiple_of(at, list(ir.MemRefType(memory.type).shape)) % width == 0:
                 number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width * width_of(kind.element_type) // 8)
                 op.attributes["alignment"] = number
+
+
+def leave_registers(module: ir.Module) -> None:
+    """Tell ptxas that one block a multiprocessor is enough: it would spill registers so that more of them fit."""
+    for op in every_op(module):
+        if op.name == "gpu.func":
+            op.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)
 
 
 def multiple_of(at: list[ir.Value], shape: list[int]) -> int:

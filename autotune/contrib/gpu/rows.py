@@ -11,8 +11,8 @@ A product is an op as any other here: a thread sums an element of it, in memory,
 
 from dataclasses import dataclass
 
-from autotune.contrib.gpu.device import Device
-from autotune.contrib.gpu.script import GpuScript
+from autotune.contrib.gpu.device import GRID, Device
+from autotune.contrib.gpu.script import MARK, GpuScript
 from autotune.contrib.gpu.tiles import F32_BYTES, divisors, nearest
 from autotune.core.ops.op import LoopNest
 from autotune.core.space import Config, Constraint, Knob, Space
@@ -22,7 +22,6 @@ from schedules.group import find_members, fuse, fuse_members
 
 ROWS, ACROSS = (1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MOST_RANK = 3  # dimensions of a grid
-MARK = "autotune.gpu_member"  # which member an op is, once all of them are buffers
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,9 @@ class GpuRows:
         def fits_memory(config: Config) -> bool:
             return workgroup_bytes(task, int(config["rows"])) <= device.workgroup_bytes
 
+        def fits_grid(config: Config) -> bool:
+            return max(rows // int(config["rows"]), *rows_of(task)[:-1], 1) <= GRID
+
         return Space(
             (
                 Knob("rows", divisors(rows, ROWS)),
@@ -57,6 +59,7 @@ class GpuRows:
             (
                 Constraint(f"a block has at most {device.threads} threads", fits_block),
                 Constraint(f"workgroup memory of a block is at most {device.workgroup_bytes} bytes", fits_memory),
+                Constraint(f"a grid has at most {GRID} blocks along an axis", fits_grid),
             ),
         )
 

@@ -6,6 +6,7 @@ Buffers come early: handles of loops then live to the end, where they are unroll
 from autotune.core.scripts.marks import TAG
 from schedules.moves import ANY, Script, annotate, shrink_empties
 
+MARK = "autotune.gpu_member"  # which member of a group an op is, once all of them are buffers
 WORKGROUP = 3  # memory space, as Vulkan and NVIDIA's both take it
 VECTORS = (4, 3, 2, 1)  # lengths that SPIR-V has
 
@@ -194,10 +195,16 @@ class GpuScript(Script):
         self.emit(f"transform.apply_patterns to {handle} {{ transform.apply_patterns.canonicalization }} : {ANY}")
         self.emit(f"transform.apply_cse to {handle} : {ANY}")
 
-    def spread(self, op: str, tile: list[int]) -> None:
-        """Let every thread compute a tile of an op on two dimensions, in rows of vectors. Consumes `op`."""
+    def spread(self, op: str, tile: list[int], width: int = 0) -> None:
+        """Let every thread compute a tile of an op on two dimensions, in rows of vectors. Consumes `op`.
+
+        Args:
+            op: The op.
+            tile: Sizes of a thread's tile.
+            width: Length of a vector; by default the longest that divides a row.
+        """
         mine = self.tile_threads(op, tile)
-        self.vectorize(mine, tile, [*[1] * (len(tile) - 1), widest_vector(tile[-1])])
+        self.vectorize(mine, tile, [*[1] * (len(tile) - 1), width or widest_vector(tile[-1])])
 
     def vectorize(self, op: str, sizes: list[int], steps: list[int], *, named: bool = False) -> None:
         """Turn an op of some sizes into vectors of some steps, in loops that are unrolled at the end.

@@ -21,7 +21,7 @@ from autotune.contrib.gpu.examine import (
     draw,
     examine,
 )
-from autotune.contrib.gpu.families import GpuFamily, covering, names
+from autotune.contrib.gpu.families import GpuFamily, covering, names, why_none
 from autotune.contrib.gpu.host import HostSource
 from autotune.contrib.gpu.kernel import KernelSource
 from autotune.contrib.gpu.model import VERSION
@@ -359,8 +359,5 @@ def only_task(payload: Payload) -> tuple[str, Task, GpuFamily]:
     (task,) = parts.tasks
     family = covering(task)
     if family is None:
-        raise PayloadError(
-            f"kernels for --target are written for {', '.join(names())}; {payload.name} is none of them; "
-            "leave --target out"
-        )
+        raise PayloadError(f"{payload.name} has no kernel: {why_none(task)}")
     return parts.payload.text, task, family

@@ -53,7 +53,9 @@ def run_of(spec, config=None, dropped=()):
         ("matmul,m=7,n=13,k=11", {"thread_m": 1}),
         ("matmul,m=1,n=1,k=1", {}),
         ("matmul,m=33,n=5,k=17", {"staged": False}),
-        ("matmul,m=6,n=10,k=7,transpose_b=1", {}),
+        ("matmul,m=6,n=10,k=7,transpose_b=1", {"thread_n": 2}),
+        ("matmul,m=8,n=12,k=16,transpose_b=1", {"thread_m": 2, "thread_n": 4}),
+        ("matmul,m=8,n=3,k=8,transpose_b=1", {"staged": False}),
         ("batch_matmul,batch=2,m=6,n=5,k=3", {"rows": 2}),
         ("softmax,rows=12,cols=40", {"across": 8}),
         ("softmax,rows=7,cols=11", {"across": 11, "strided": False}),
@@ -122,16 +124,16 @@ def test_a_softmax_whose_sums_are_not_waited_for_races():
 
 
 def test_each_barrier_that_is_dropped_is_a_race_unless_another_one_follows():
-    # One behind the zeros of C, one behind each copy, one at the end of a step of k. The first two order nothing
-    # that the third does not; the last one is missed by lavapipe, whose lanes of one row of threads run in lockstep.
-    assert make_kernel(source_of("matmul,m=32,n=32,k=16", SQUARE)[1]).barriers == 4
+    # One behind each copy, one at the end of a step of k. The first orders nothing that the second does not; the last
+    # one is missed by lavapipe, whose lanes of one row of threads run in lockstep.
+    assert make_kernel(source_of("matmul,m=32,n=32,k=16", SQUARE)[1]).barriers == 3
     races = {}
-    for dropped in [(0,), (1,), (0, 1), (2,), (3,), (1, 3), (0, 1, 2, 3)]:
+    for dropped in [(0,), (1,), (0, 1), (2,), (0, 2), (0, 1, 2)]:
         _, run, verdict = run_of("matmul,m=32,n=32,k=16", SQUARE, dropped)
         races[dropped] = bool(run.race)
         assert run.race or verdict.outcome == "ok"
         assert not run.race or "workgroup memory" in run.race
-    assert [dropped for dropped, race in races.items() if not race] == [(0,), (1,), (0, 1)]
+    assert [dropped for dropped, race in races.items() if not race] == [(0,)]
 
 
 def accesses(*triples):
@@ -423,7 +425,7 @@ def test_a_search_on_lavapipe_ends_with_a_right_kernel_and_no_time(autotune, ref
     assert told["measured"] is False
     assert told["max_error"] < 1e-5
     assert (tmp_path / "out" / "kernel.spv").read_bytes()[:4] == b"\x03\x02\x23\x07"
-    assert json.loads((tmp_path / "out" / "chosen.json").read_text())["bindings"] == ["c", "a", "b"]
+    assert json.loads((tmp_path / "out" / "chosen.json").read_text())["bindings"] == ["a", "b", "c"]
     assert "seconds" not in stdout
     schedule = tmp_path / "out" / "schedule.mlir"
     larger = schedule.read_text().replace("block_dims = [", "block_dims = [4096, ").replace(", 1] sync", "] sync")
@@ -440,7 +442,7 @@ def test_a_search_on_lavapipe_ends_with_a_right_kernel_and_no_time(autotune, ref
 def test_a_kernel_that_is_wrong_is_an_outcome_and_walls_stand_around_the_driver():
     payload, source = source_of("matmul,m=32,n=32,k=16", SQUARE)
     driver, kernel = vulkan.find_lavapipe(), make_kernel(source)
-    binary = spirv.serialise(spirv.spirv_text(make_kernel(replace(source, dropped=(0, 1, 2, 3)))))
+    binary = spirv.serialise(spirv.spirv_text(make_kernel(replace(source, dropped=(0, 1, 2)))))
     spirv.validate(binary, driver.validator)
     assert run_kernel(payload, kernel, binary, draw(KernelCall(payload)), driver).outcome == "wrong-result"
     with pytest.raises(CompileError, match="spirv-val: "):
