@@ -198,11 +198,6 @@ def test_ctrl_c_at_the_prompt_is_one_line(terminal):
     assert "Traceback" not in rest
 
 
-def test_the_end_of_input_ends_it(terminal):
-    terminal.read(PROMPT)
-    assert terminal.end(b"\x04")[0] == 0
-
-
 def test_options_show_a_step_and_its_costs(autotune, payload, tmp_path):
     path = tmp_path / "mine.mlir"
     path.write_text(script(BODY))
