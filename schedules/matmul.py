@@ -25,6 +25,7 @@ from schedules.predicted import contraction_cycles
 from schedules.shares import is_shared, piece_of, share_out
 
 BLOCKS = {"n": marks.BLOCKS_OF_N, "k": marks.BLOCKS_OF_K}
+LEAST_ROWS_TO_GATHER = 5  # of A, that use what is gathered of a transposed B
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
 
 
@@ -36,11 +37,15 @@ class Matmul(Family):
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Any contraction but products with one column, which are sums of rows, and batches of products with vectors.
+        """Any contraction but products with one column, of few rows by a transposed B, and of vectors in a batch.
 
-        A tile of one column has no vectors; and every loop of one step is dropped with that of a batch.
+        A tile of one column has no vectors; columns of a transposed B that few rows use are not worth gathering: both
+        are sums along rows. Every loop of one step is dropped with that of a batch.
         """
-        return (c := task.contraction) is not None and c.n > 1 and not (c.batched and 1 in (c.m, c.k))
+        c = task.contraction
+        if c is None or c.n == 1 or (c.batched and 1 in (c.m, c.k)):
+            return False
+        return not c.transposed_b or c.constant_b or bool(c.precision) or c.m >= LEAST_ROWS_TO_GATHER
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Knobs whose values make sense for these sizes, and the constraints between them."""

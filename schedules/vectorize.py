@@ -18,6 +18,7 @@ from schedules.single_op import SingleOp
 
 ROWS = (1, 2, 4)
 MOST_VECTORS = 32  # machine vectors in one tile
+SUMS_AT_ONCE = 8  # vectors of partial results that are added to in turn, so that none waits for itself
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,13 @@ class Vectorize(SingleOp):
         return (fits, divides) if len(self.counts(task, machine)) > 1 else (fits,)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """One row; four vectors, or eight where they are reduced."""
-        wanted = 8 if task.nest.iterators[-1] == "reduction" else 4
+        """One row of four vectors, or eight vectors of sums, those of several rows where they share a factor."""
+        wanted = SUMS_AT_ONCE if task.nest.iterators[-1] == "reduction" else 4
+        rows = max(self.knobs(task, machine)[0].values) if shares_factor(task) and machine.threads == 1 else 1
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {
-            "rows": 1,
-            "vectors": vectors_up_to(wanted, fitting_vectors(task.nest.sizes[-1], machine.lanes)),
+            "rows": rows,
+            "vectors": vectors_up_to(max(1, wanted // rows), fitting_vectors(task.nest.sizes[-1], machine.lanes)),
             **ends,
         }
 
@@ -79,6 +81,11 @@ class Vectorize(SingleOp):
                 reduce_and_vectorize(script, part, here, piece.register, rows=rows)
             else:
                 tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
+
+
+def shares_factor(task: Task) -> bool:
+    """Tell whether rows are multiplied by the same row: columns of a product with a transposed B."""
+    return task.contraction is not None and task.contraction.transposed_b
 
 
 def reduce_and_vectorize(

@@ -225,3 +225,20 @@ def test_a_matrix_times_one_column_is_summed_in_vectors_along_its_rows(machine):
     family = family_for(task)
     assert family.name == "vectorize"
     assert "tile_reduction_using_for" in family.build(task, family.default(task, machine), machine)
+
+
+@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize(
+    ("m", "role_b", "expected"),
+    [(1, "input", "vectorize"), (4, "input", "vectorize"), (64, "input", "matmul"), (1, "weight", "matmul")],
+)
+def test_few_rows_by_a_transposed_b_are_sums_along_its_rows_unless_it_is_stored_as_the_schedule_likes(
+    machine, m, role_b, expected
+):
+    (task,) = partition(contraction_payload(m, 24, 40, b="nk", role_b=role_b)).tasks
+    family = family_for(task)
+    assert family.name == expected
+    default = family.default(task, machine)
+    if expected == "vectorize":
+        assert default["rows"] == (4 if machine.threads == 1 else 1)
+        assert "tile_reduction_using_for" in family.build(task, default, machine)
