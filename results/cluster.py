@@ -75,7 +75,7 @@ def tune(folder: Path, seed: int, trials: int, options: list[str]) -> dict[str, 
     words = ["tune", "nano", "--seed", seed, "--trials", trials, "--cold", "--store", "store", "--bundle", "bundle"]
     command = [sys.executable, *COMMAND, *map(str, words), "--json", *options]
     said = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder).stdout)
-    with Store.open(folder / "store", create=False, exclusive=False) as store:
+    with Store.read(folder / "store") as store:
         costs = [sum(trial.phases.values()) for sweep in store.sweeps() for trial in sweep.recorded]
     kept = ("seconds", "search_seconds", "overhead_seconds", "evaluated", "speedup", "noise_floor")
     best = {"best_seconds": said["best"]["seconds"], "costs": [round(cost, 5) for cost in costs if cost]}
@@ -123,7 +123,7 @@ class KilledSweep:
         """Keys of the trials that are recorded."""
         if not self.store.exists():
             return []
-        with Store.open(self.store, create=False, exclusive=False) as store:
+        with Store.read(self.store) as store:
             return [trial.key for sweep in store.sweeps() for trial in sweep.recorded]
 
     def ended(self) -> bool:

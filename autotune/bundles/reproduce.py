@@ -99,7 +99,7 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, f
         ScheduleError: The trial's family is not installed, and not the one that is named.
     """
     check_real("timeout", seconds, LEAST_TIMEOUT, MOST_SECONDS, example=60)
-    with Store.open(location, create=False, exclusive=False) as store:
+    with Store.read(location) as store:
         trial, sweep = find_trial(store, wanted)
     payload, machine, own = str(sweep.about["payload"]), this_machine(threads_in(sweep.about)), own_in(sweep.about)
     task = find_task(payload, trial.task, own, rules_in(sweep.about))

@@ -1,6 +1,6 @@
 """What a store holds, read for looking at: trials as a frame, filtered; default configs; roofs of the machine."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ from autotune.core.errors import StoreError
 from autotune.core.host.machine import Roofs
 from autotune.core.space import Config
 from autotune.core.task_names import readable_name, tell_apart
-from autotune.store.frames import KNOB, to_frame
+from autotune.store.frames import KNOB, knob_dtype, to_frame
 from autotune.store.recording import Recording, is_recording, read_recording
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
+
+Abouts = Mapping[str, dict[str, Any]]  # of sweeps, by the name of their study
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,106 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
     """
     if is_recording(location):
         return select(holdings_of(read_recording(location)), payload, where)
-    with Store.open(location, create=False, exclusive=False) as store:
-        sweeps = [(sweep, sweep.about) for sweep in store.sweeps()]
-        summaries = store.summaries()
-    frame = to_frame([(trial, about) for sweep, about in sweeps for trial in sweep.trials()])
-    defaults = {about["sweep"]: default_of(sweep, about["default"]) for sweep, about in sweeps if "default" in about}
-    names = {(about["payload"], about["task"]): about["name"] for _, about in sweeps if "name" in about}
-    doubts = frozenset(about["sweep"] for _, about in sweeps if about.get("unproved"))
-    return select(Holdings(frame, roofs_of(summaries), tuple(summaries), defaults, names, doubts), payload, where)
+    with Store.read(location) as store:
+        summaries = [one for one in store.summaries() if payload in (None, one.get("payload"))]
+        abouts = store.abouts()
+        parts = list(read_parts(store, payload, where))
+    defaults = {part.about["sweep"]: part.default for part in parts if part.default is not None}
+    doubts = frozenset(part.about["sweep"] for part in parts if part.about.get("unproved"))
+    frame = joined([part.frame for part in parts])
+    return Holdings(frame, roofs_of(summaries), tuple(summaries), defaults, names_in(abouts), doubts)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is looked at of a sweep.
+
+    Attributes:
+        about: What the sweep is of, as `Sweep.about` has it.
+        frame: Its trials, with the knobs of all sweeps that are looked at.
+        default: Its default config, where that is recorded.
+    """
+
+    about: dict[str, Any]
+    frame: pd.DataFrame
+    default: DefaultConfig | None
+
+
+def read_parts(store: Store, payload: str | None = None, where: str | None = None) -> Iterator[Part]:
+    """A store sweep by sweep, oldest first: what is not kept leaves memory to the trials of one.
+
+    Args:
+        store: The store.
+        payload: Only sweeps of this payload.
+        where: Only trials of which this pandas query is true.
+
+    Raises:
+        StoreError: A record is damaged, or nothing is left, which is known in the end.
+    """
+    every, seen, kept = store.abouts(), 0, 0
+    abouts = {name: about for name, about in every.items() if payload in (None, about["payload"])}
+    columns = knob_columns(store, abouts)
+    for sweep in store.sweeps(abouts):
+        about = sweep.about
+        frame = with_columns(to_frame([(trial, about) for trial in sweep.trials()]), columns)
+        rows = frame[evaluate(frame, where)] if where is not None and len(frame) else frame
+        seen, kept = seen + len(frame), kept + len(rows)
+        yield Part(about, rows, default_of(sweep, about["default"]) if "default" in about else None)
+    check_payload(payload, every, found=seen > 0)
+    if where is not None and seen and not kept:
+        raise nothing_left(where, seen)
+
+
+def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Trials of several sweeps; a knob that is a number in one and a word in another is a word."""
+    if not (filled := [frame for frame in frames if len(frame)]):
+        return to_frame([])
+    whole = pd.concat(filled, ignore_index=True)
+    return whole.astype({name: "string" for name in whole if whole[name].dtype == object})
+
+
+def knob_columns(store: Store, abouts: Abouts) -> dict[str, str]:
+    """The type of the column of every knob in some sweeps, by its name."""
+    kinds: dict[str, set[type]] = {}
+    for config in configs_of(store, abouts):
+        for name, value in config.items():
+            kinds.setdefault(f"{KNOB}{name}", set()).add(type(value))
+    return {name: knob_dtype(kinds[name]) for name in sorted(kinds)}
+
+
+def configs_of(store: Store, abouts: Abouts) -> Iterator[Mapping[str, Any]]:
+    """A config of every sweep, for its knobs: the default one, or of stores of older releases that of a trial."""
+    for name, about in abouts.items():
+        if "default" in about:
+            yield about["default"]
+        else:
+            yield from (trial.config for sweep in store.sweeps({name: about}) for trial in sweep.recorded[:1])
+
+
+def with_columns(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """Trials of one sweep with the columns of all."""
+    lacking = {
+        name: pd.Series([None] * len(frame), index=frame.index, dtype=dtype)
+        for name, dtype in columns.items()
+        if name not in frame.columns
+    }
+    if not columns:
+        return frame
+    fixed = [name for name in frame.columns if not name.startswith(KNOB)]
+    every = sorted({*columns, *(name for name in frame.columns if name.startswith(KNOB))})
+    return frame.assign(**lacking)[[*fixed, *every]]
+
+
+def names_in(abouts: Abouts) -> dict[tuple[str, str], str]:
+    """Names of tasks for people by payload and tag, where they are recorded."""
+    return {(about["payload"], about["task"]): about["name"] for about in abouts.values() if "name" in about}
+
+
+def check_payload(payload: str | None, abouts: Abouts, *, found: bool) -> None:
+    """Raise unless a payload that is asked for was found."""
+    if payload is not None and not found:
+        held = ", ".join(sorted({about["payload"] for about in abouts.values()})) or "none at all"
+        raise StoreError(f"the store must hold trials of {payload!r}, it holds {held}; leave out --payload")
 
 
 def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdings:

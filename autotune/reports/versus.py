@@ -134,7 +134,7 @@ def partner(names: list[str], other: str) -> str:
 
 def read_tried(location: str | Path) -> list[Tried]:
     """Every sweep of a store, the one begun first in front."""
-    with Store.open(location, create=False, exclusive=False) as store:
+    with Store.read(location) as store:
         abouts = [(sweep.about, tuple(sweep.trials())) for sweep in store.sweeps()]
     return [
         Tried(

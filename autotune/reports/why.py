@@ -80,7 +80,7 @@ def read_reasons(location: str | Path, payload: str | None = None) -> list[Searc
     Raises:
         StoreError: The store is missing or damaged, or has no trial of that payload.
     """
-    with Store.open(location, create=False, exclusive=False) as store:
+    with Store.read(location) as store:
         sweeps = [sweep for sweep in store.sweeps() if payload in (None, sweep.about["payload"])]
         found = [reasons_of(sweep) for sweep in sweeps if sweep.recorded]
     if not found:

@@ -53,7 +53,7 @@ def copy_store(
     """
     if same_place(source, target):
         raise StoreError(f"a store must be copied into another one, {shown(str(target))} is the same; name two")
-    with Store.open(source, create=False, exclusive=False) as here:
+    with Store.read(source) as here:
         names = studies_of(here)
         if here.database is not None:
             here.database.wait_with(pause)

@@ -106,6 +106,11 @@ class Store(Closing):
             raise StoreError(f"a store must be whole, {where} is being copied into; finish `{copy}`")
         return store
 
+    @classmethod
+    def read(cls, location: str | Path) -> "Store":
+        """Open a store that is there to look at it, also beside a running tuner; see `open`."""
+        return cls.open(location, create=False, exclusive=False)
+
     def close(self) -> None:
         """Give all locks back; a closed store must not be written."""
         if self.locks is not None:
@@ -250,5 +255,5 @@ def trials(location: str | Path) -> pd.DataFrame:
     Raises:
         StoreError: The store is missing, damaged or of another format.
     """
-    with Store.open(location, create=False, exclusive=False) as store:
+    with Store.read(location) as store:
         return to_frame([(trial, sweep.about) for sweep in store.sweeps() for trial in sweep.trials()])

@@ -46,14 +46,14 @@ def fill_oddly(location):
 
 def held(location):
     """All of a store that anybody reads."""
-    with Store.open(location, create=False, exclusive=False) as store:
+    with Store.read(location) as store:
         sweeps = [(sweep.about, [repr(trial) for trial in sweep.recorded]) for sweep in store.sweeps()]
         return sweeps, store.summaries()
 
 
 def records(location):
     """All of a store as Optuna has it, but for what only servers have."""
-    with Store.open(location, create=False, exclusive=False) as store:
+    with Store.read(location) as store:
         studies = sorted(store.storage.get_all_studies())[1:]
         found = [(s, store.storage.get_all_trials(store.storage.get_study_id_from_name(s.study_name))) for s in studies]
     return [

@@ -147,7 +147,7 @@ def measured_in(location: str | Path, payload: str | None) -> Iterator[TaskTimes
         space = Space(recording.knobs, whole.constraints, whole.conditions)
         yield TaskTimes(recording.payload, recording.task, family, recording.machine, space, *apart(kept))
         return
-    with Store.open(location, create=False, exclusive=False) as store:
+    with Store.read(location) as store:
         sweeps = [sweep for sweep in store.sweeps() if payload in (None, sweep.about["payload"]) and sweep.recorded]
     for sweep in sweeps:
         yield measured_of(sweep)

@@ -47,14 +47,14 @@ def read_sweeps(source: str | Path, store: str | None = None) -> list[KernelSwee
     """
     folder = Path(source)
     if not is_kernel_folder(folder):
-        with Store.open(source, create=False, exclusive=False) as opened:
+        with Store.read(source) as opened:
             return list(kernel_sweeps(opened))
     found = read_folder(folder)
     units = {unit.name for unit in units_of(found.payload, verified=False).payloads}
     place = store or home_of(found.device.name) / STORE
     if "://" not in str(place) and not Path(place).is_file():
         raise StoreError(f"trials of {folder} must be in a store, {shown(str(place))} is none; name it with --store")
-    with Store.open(place, create=False, exclusive=False) as opened:
+    with Store.read(place) as opened:
         sweeps = kernel_sweeps(opened)
         return [each for each in sweeps if each.facts.payload in units and each.facts.device == found.device.name]
 

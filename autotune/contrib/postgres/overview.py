@@ -13,9 +13,8 @@ from autotune.core.host.machine import Roofs
 from autotune.core.space import Config
 from autotune.core.trial import Trial
 from autotune.reports.courses import Course
-from autotune.reports.holdings import DefaultConfig, roofs_of
+from autotune.reports.holdings import Abouts, DefaultConfig, check_payload, names_in, roofs_of
 from autotune.reports.overview import Overview, SweepFigures, describe_trial
-from autotune.reports.streaming import Abouts, check_payload, facts_of, names_in
 from autotune.store.frames import PHASES, row
 from autotune.store.plain_errors import plain_errors
 from autotune.store.store import Store
@@ -51,7 +50,7 @@ def overview(location: str, payload: str | None, top: int) -> Overview:
     Raises:
         StoreError: The store is missing or damaged, or holds no such payload.
     """
-    with Store.open(location, create=False, exclusive=False) as store, plain_errors(store.where):
+    with Store.read(location) as store, plain_errors(store.where):
         roofs = roofs_of([one for one in store.summaries() if payload in (None, one.get("payload"))])
         every = store.abouts()
         abouts = {name: about for name, about in every.items() if payload in (None, about["payload"])}
@@ -110,6 +109,13 @@ def figures_of(name: str, about: Mapping[str, Any], study: int, answers: Answers
         course=Course(sum(outcomes.values()), places, seconds),
         unproved=bool(about.get("unproved")),
     )
+
+
+def facts_of(about: Mapping[str, Any]) -> dict[str, str]:
+    """What tells a sweep from others of the same task."""
+    identity = about.get("identity", {})
+    named = {name: str(identity.get(name, "")) for name in ("machine", "compiler")}
+    return {"payload": str(about["payload"]), "task": str(about["task"]), **named}
 
 
 def plain(trial: Trial, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def sweep(url, team, trials):
     with Store.open(url) as store:
         searches = open_searches(partition(PAYLOAD).tasks, setting_of(PAYLOAD, team.machine, store, options))
         ran = run_on_slots(searches, options, team, Recorder())
-    with Store.open(url, create=False, exclusive=False) as store:
+    with Store.read(url) as store:
         return ran.evaluated, [trial.key for each in store.sweeps() for trial in each.recorded]
 
 
