@@ -20,6 +20,7 @@ from autotune.core.verb_options import options_from, with_keywords
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.manifest import Manifest
 from autotune.store.records import TaskRecord
+from autotune.tuning.tunable import payload as payload_of
 
 
 class Bundle:
@@ -27,19 +28,26 @@ class Bundle:
 
     Args:
         files: Files of the bundle, read and checked; `Bundle.read` reads them from a folder.
+        named: What it computes, where the user named that.
     """
 
-    def __init__(self, files: BundleFiles) -> None:
-        self._files = files
+    def __init__(self, files: BundleFiles, named: Payload | None = None) -> None:
+        self._files, self._named = files, named
 
     @classmethod
-    def read(cls, folder: str | Path) -> "Bundle":
+    def read(cls, folder: str | Path, payload: str | Path | Payload | None = None) -> "Bundle":
         """Read a bundle; every hash, number and MLIR file is checked, nothing is compiled.
+
+        Args:
+            folder: Folder of the bundle.
+            payload: File or folder of what it computes, where you did not name it before.
 
         Raises:
             BundleError: The bundle is incomplete, edited, of another format, or asks for what no bundle should.
+            PayloadError: There is no such payload.
         """
-        return cls(read_bundle(Path(folder)))
+        named = payload_of(payload) if payload is not None else None
+        return cls(read_bundle(Path(folder), named), named)
 
     def __repr__(self) -> str:
         speedup = f", {self.speedup.estimate:.4g}x over {self.manifest.baseline.name}" if self.speedup else ""
@@ -90,16 +98,17 @@ class Bundle:
         """What is not as it was when it was recorded, and what that means, a sentence each."""
         return differences_now(self._files, this_machine())
 
-    def replay(self, timeout: float | None = None) -> Replay:
+    def replay(self, timeout: float | None = None, *, emulate: bool = False) -> Replay:
         """Build it again, verify it, and time it beside its baseline, in isolated processes; takes seconds to minutes.
 
         Args:
             timeout: Seconds that one process may take; by default as long as what is recorded lets expect.
+            emulate: Emulate tiles of a matrix unit that this processor lacks: right, and slow.
 
         Returns:
             Among others ``verdict``: ``holds``, ``weaker``, ``stronger``, ``wrong`` or ``unknown``.
         """
-        return replay(self.folder, timeout)
+        return replay(self.folder, timeout, named=self._named, emulate=emulate)
 
     @with_keywords(READ_ONLY)
     def regress(self, *, quick: bool = True, **options: Any) -> RegressionFinding:  # noqa: ANN401 - of RegressOptions

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from autotune.bundles.timing import Timing, expected_seconds, time_bundle
 from autotune.core.candidate import Claim
 from autotune.core.evaluator import Effort
 from autotune.core.host.machine import Machine
+from autotune.core.host.matrix_unit import emulated
 from autotune.core.listener import SILENT, Listener
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.payload import REFERENCE, Payload
@@ -99,7 +101,12 @@ class Replay:
 
 
 def replay(
-    folder: Path, timeout: float | None = None, listener: Listener = SILENT, named: Payload | None = None
+    folder: Path,
+    timeout: float | None = None,
+    listener: Listener = SILENT,
+    named: Payload | None = None,
+    *,
+    emulate: bool = False,
 ) -> Replay:
     """Replay a bundle.
 
@@ -108,11 +115,18 @@ def replay(
         timeout: Seconds that one process may take; by default as long as what the bundle records lets expect.
         listener: Notified of what goes on.
         named: What it computes, where the user names that.
+        emulate: Emulate tiles of a matrix unit that this processor lacks: right, and slow.
 
     Raises:
         BundleError: The bundle is incomplete, edited, or asks for what no bundle should.
         OptionError: The timeout is no time.
     """
+    with emulated() if emulate else nullcontext():
+        return replay_here(folder, timeout, listener, named)
+
+
+def replay_here(folder: Path, timeout: float | None, listener: Listener, named: Payload | None) -> Replay:
+    """Replay a bundle by the instructions that there are; see `replay`."""
     if timeout is not None:
         check_real("timeout", timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     begun = time.perf_counter()

@@ -1,7 +1,6 @@
 """`autotune replay`: build a bundle again and check it."""
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +64,6 @@ def replay(
     from autotune.bundles.replay import replay
     from autotune.bundles.retune import retune_bundle
     from autotune.cli.tune import show_result
-    from autotune.core.host.matrix_unit import emulated
     from autotune.core.progress import ProgressLine
     from autotune.store.bundle import read_bundle
     from autotune.store.store import Store
@@ -77,7 +75,7 @@ def replay(
         return
     if bundle is None:
         raise typer.BadParameter("name the FOLDER of a bundle, or a --store of trials")
-    if emulate and (bundle is None or emit is not None or retune):
+    if emulate and (emit is not None or retune):
         raise typer.BadParameter("--emulate runs a bundle as it is; drop --emit and --retune, or --emulate")
     if emit is not None:
         for path in emit_bundle(bundle, emit, output or Path()):
@@ -94,8 +92,8 @@ def replay(
         else:
             show_result(result)
         return
-    with emulated() if emulate else nullcontext(), ProgressLine(str(bundle), is_spoken=True) as line:
-        found = replay(bundle, timeout, line, named)
+    with ProgressLine(str(bundle), is_spoken=True) as line:
+        found = replay(bundle, timeout, line, named, emulate=emulate)
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

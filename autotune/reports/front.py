@@ -68,6 +68,7 @@ def show(
     candidate: Mapping[str, Value] | TransformScript | None = None,
     *,
     schedule: str | Path | None = None,
+    family: str = "",
     rules: str | Path | None = None,
     exact: bool = False,
 ) -> str:
@@ -79,6 +80,7 @@ def show(
             ``lowered``, ``llvm``, ``asm``, ``code``, or a step in between; `autotune show --help` lists them.
         candidate: Config or script of a task; by default its family's default config.
         schedule: File of a transform script of one's own, for a spec or payload.
+        family: Family of schedules of a spec or payload, an installed one's name or ``mine.py:FAMILY``.
         rules: File of rewrite rules in PDL, for a spec or payload; ``none`` for no rules at all.
         exact: Leave out rewrite rules that change rounding.
 
@@ -98,7 +100,7 @@ def show(
         raise PayloadError("a candidate is of one task; pass one of at.tasks(payload)")
     place = source.folder if isinstance(source, Bundle) else source.name if isinstance(source, Payload) else source
     own = Path(schedule) if schedule is not None else None
-    return show_stage(str(place), stage, schedule=own, rules=str(rules or ""), exact=exact).text
+    return show_stage(str(place), stage, schedule=own, family=family, rules=str(rules or ""), exact=exact).text
 
 
 @with_keywords(COMPARE_OPTIONS)

@@ -5,9 +5,10 @@ import shutil
 import sys
 
 import pytest
-from bundle_support import edit_manifest, make_bundle, no_care
+from bundle_support import edit_manifest
 from import_support import PRODUCT, describe, import_product, named
 
+import autotune as at
 from autotune.bundles.candidates import differences_now
 from autotune.bundles.replay import replay
 from autotune.core.errors import BundleError, PayloadError
@@ -17,6 +18,7 @@ from autotune.worker.loading.paths import is_named, names, places_of, remember
 from autotune.worker.loading.reading import open_payload
 from autotune.worker.loading.resolve import reopen_payload
 
+pytestmark = pytest.mark.usefixtures("hasty")
 OPENED = []
 sys.addaudithook(
     lambda event, given: OPENED.append(given[0]) if event in ("open", "os.listdir", "os.scandir") else None
@@ -28,38 +30,21 @@ def opened_in(folder):
     return [path for path in OPENED if isinstance(path, str | os.PathLike) and str(path).startswith(str(folder))]
 
 
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory):
-    """The folder of an imported product, and a bundle and a store of it."""
-    around = tmp_path_factory.mktemp("tuned")
-    model = import_product(around)
-    return model, make_bundle(around, str(model)), around / "store.journal"
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch):
-    """No test here is about speed."""
-    monkeypatch.setattr("autotune.bundles.replay.MOST_SESSIONS", 1)
-    monkeypatch.setattr("autotune.bundles.replay.MOST_UNSURE", 1)
-    with no_care():
-        yield
-
-
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """Another account: nothing was ever named there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_a_bundle_of_what_the_user_named_knows_its_reference(tuned):
-    read = read_bundle(tuned[1])
+def test_a_bundle_of_what_the_user_named_knows_its_reference(proved):
+    read = read_bundle(proved[1])
     assert read.payload.reference is not None
     assert not any("not known" in difference for difference in differences_now(read, this_machine()))
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_path_in_a_bundle_is_never_opened(tuned, autotune):
-    model, bundle, _ = tuned
+def test_a_path_in_a_bundle_is_never_opened(proved, autotune):
+    model, bundle, _ = proved
     OPENED.clear()
     read = read_bundle(bundle)
     code, _, said = autotune("inspect", bundle)
@@ -68,9 +53,9 @@ def test_a_path_in_a_bundle_is_never_opened(tuned, autotune):
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_path_in_a_store_is_never_opened(tuned, autotune, tmp_path, monkeypatch):
+def test_a_path_in_a_store_is_never_opened(proved, autotune, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    model, _, store = tuned
+    model, _, store = proved
     code, out, said = autotune("inspect", store, "--json")
     assert code == 0, said
     key = read_keys(store)[0]
@@ -86,13 +71,13 @@ def read_keys(store):
     """Keys of a store's trials."""
     from autotune.store.store import Store
 
-    with Store.open(store, create=False, exclusive=False) as opened:
+    with Store.read(store) as opened:
         return [trial.key for sweep in opened.sweeps() for trial in sweep.trials()]
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_bundle_replays_where_the_user_names_its_payload_once(tuned, autotune, refused, tmp_path):
-    model, bundle, _ = tuned
+def test_a_bundle_replays_where_the_user_names_its_payload_once(proved, autotune, refused, tmp_path):
+    model, bundle, _ = proved
     (tmp_path / "other.mlir").write_text(PRODUCT.replace("0.0", "1.0"))
     (unknown,) = differences_now(read_bundle(bundle), this_machine())
     assert unknown.endswith("`autotune replay BUNDLE --payload PAYLOAD` names it, once")
@@ -104,9 +89,19 @@ def test_a_bundle_replays_where_the_user_names_its_payload_once(tuned, autotune,
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_random_data_that_overflow_say_that_the_payload_is_not_known(tuned, tmp_path):
+def test_a_bundle_replays_in_python_where_its_payload_is_named(proved):
+    model, folder, _ = proved
+    found = at.Bundle.read(folder, payload=model).replay()
+    assert found.is_right
+    assert not any("not known" in difference for difference in found.differences)
+    with pytest.raises(PayloadError, match="must be readable"):
+        at.Bundle.read(folder, payload=model / "none.mlir")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_random_data_that_overflow_say_that_the_payload_is_not_known(proved, tmp_path):
     """Weights of a deep model are no random data."""
-    folder = shutil.copytree(tuned[1], tmp_path / "bundle")
+    folder = shutil.copytree(proved[1], tmp_path / "bundle")
 
     def change(manifest):
         for argument in manifest["arguments"]:
@@ -117,11 +112,11 @@ def test_random_data_that_overflow_say_that_the_payload_is_not_known(tuned, tmp_
         replay(folder)
 
 
-def test_a_payload_of_other_arguments_is_another(tuned, tmp_path):
+def test_a_payload_of_other_arguments_is_another(proved, tmp_path):
     other = import_product(tmp_path)
     describe(other, arguments=[named("x", high=2.0), named("w", "weight"), named("y", "output")])
     with pytest.raises(BundleError, match="has another text or arguments"):
-        read_bundle(tuned[1], open_payload(other))
+        read_bundle(proved[1], open_payload(other))
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bundle_support import edit_manifest, make_bundle, no_care
+from bundle_support import edit_manifest, make_bundle
 from import_support import PRODUCT, import_product
 
 from autotune.core.errors import BundleError
@@ -15,6 +15,8 @@ from autotune.store.bundle import read_bundle
 from autotune.store.store import Store
 from autotune.worker.loading.reading import open_payload
 
+pytestmark = pytest.mark.usefixtures("hasty")
+
 
 @pytest.fixture(scope="module")
 def unproved(tmp_path_factory):
@@ -23,23 +25,6 @@ def unproved(tmp_path_factory):
     model = import_product(around)
     (model / ORACLE).unlink()
     return model, make_bundle(around, str(model)), around / "store.journal"
-
-
-@pytest.fixture(scope="module")
-def proved(tmp_path_factory):
-    """The same with them."""
-    around = tmp_path_factory.mktemp("proved")
-    model = import_product(around)
-    return model, make_bundle(around, str(model)), around / "store.journal"
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch):
-    """No test here is about speed."""
-    monkeypatch.setattr("autotune.bundles.replay.MOST_SESSIONS", 1)
-    monkeypatch.setattr("autotune.bundles.replay.MOST_UNSURE", 1)
-    with no_care():
-        yield
 
 
 def one_line(text):
@@ -96,7 +81,7 @@ def test_explain_reproduce_and_the_report_for_servers_say_so(unproved, proved, a
         assert json.loads(out)["unproved"] is said
         _, out, _ = autotune("explain", bundle)
         assert (UNPROVED in one_line(out)) is said
-        with Store.open(store, create=False, exclusive=False) as kept:
+        with Store.read(store) as kept:
             key = next(key for sweep in kept.sweeps() for key in (t.key for t in sweep.records.values()))
         _, out, _ = autotune("replay", key, "--store", store, "--output", tmp_path / f"trial-{said}")
         assert (UNPROVED in one_line(out)) is said
