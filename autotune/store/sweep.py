@@ -12,7 +12,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from autotune.core.errors import StoreError
-from autotune.core.space import Space
+from autotune.core.space import Config, Space
 from autotune.core.trial import Trial
 from autotune.registry import current_name
 from autotune.store.header import WAY_OUT
@@ -120,17 +120,29 @@ def study_name(payload: str, task: str, identity: dict[str, str]) -> str:
 
 def to_record(trial: Trial, space: Space) -> FrozenTrial:
     """A trial as Optuna and its dashboards know it."""
-    measured, now = trial.outcome == "ok" and trial.seconds is not None, datetime.now()
+    return frozen(trial.seconds if trial.outcome == "ok" else None, trial.config, space, encode(trial))
+
+
+def frozen(value: float | None, config: Config, space: Space, data: dict[str, Any]) -> FrozenTrial:
+    """A record of `TRIAL`.
+
+    Args:
+        value: What is minimised; `None` where the candidate failed.
+        config: Its config.
+        space: Space of the config.
+        data: All that is recorded, as JSON.
+    """
+    now = datetime.now()
     return FrozenTrial(  # not create_trial, which looks for distributions of older releases: a millisecond
         number=-1,
         trial_id=-1,
-        state=TrialState.COMPLETE if measured else TrialState.FAIL,
-        value=trial.seconds if measured else None,
+        state=TrialState.FAIL if value is None else TrialState.COMPLETE,
+        value=value,
         datetime_start=now,
         datetime_complete=now,
-        params=dict(trial.config),
+        params=dict(config),
         distributions=distributions(space),
-        user_attrs={TRIAL: encode(trial)},
+        user_attrs={TRIAL: data},
         system_attrs={},
         intermediate_values={},
     )

@@ -15,13 +15,12 @@ import numpy as np
 
 from autotune.core.payload import Array
 from payload.importers.onnx_integer_windows import Image, as_rows, padded, window_of
+from payload.importers.onnx_integer_writer import IntegerWriter
 from payload.importers.onnx_integers import FLOAT, HIGH, INT32, LOW, Bytes, Ending, FixedWeight, Scaled, rounded
 from payload.importers.onnx_nodes import NodeWriter, of
 
 if TYPE_CHECKING:
     from onnx import NodeProto
-
-    from payload.importers.onnx_quantised import IntegerWriter
 
 EXACT = 2**24  # f32 holds every whole number up to here
 SUMS = 2**31 - 1  # 32 bits hold every whole number up to here
@@ -38,7 +37,7 @@ class ProductWriter:
         writer: Takes the nodes.
     """
 
-    held: "IntegerWriter"
+    held: IntegerWriter
     writer: NodeWriter
 
     def give(
@@ -124,7 +123,7 @@ class ProductWriter:
         )
 
 
-def multiply(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+def multiply(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """MatMul of what is held in bytes, by a weight or by the same."""
     a, b = node.input
     if a not in held.scaled or a not in held.facts.shapes:
@@ -136,7 +135,7 @@ def multiply(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bo
     return False
 
 
-def gemm(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+def gemm(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Gemm of what is held in bytes, by a weight."""
     a, b, *c = (name for name in node.input if name)
     if a not in held.scaled or b not in held.fixed or of(node, "transA", 0) or of(node, "alpha", 1.0) != 1.0:
@@ -150,9 +149,7 @@ def gemm(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
     return by_weight(held, writer, node, weight, c[0] if c else "")
 
 
-def by_weight(
-    held: "IntegerWriter", writer: NodeWriter, node: "NodeProto", weight: FixedWeight, bias: str = ""
-) -> bool:
+def by_weight(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", weight: FixedWeight, bias: str = "") -> bool:
     """A product of bytes by a weight (k, n)."""
     x, (k, n) = held.scaled[node.input[0]], weight.whole.shape
     added = bias_of(held, bias, x.scale * weight.scale, n)
@@ -169,7 +166,7 @@ def by_weight(
     return True
 
 
-def bias_of(held: "IntegerWriter", name: str, scale: Array, count: int) -> Array | None:
+def bias_of(held: IntegerWriter, name: str, scale: Array, count: int) -> Array | None:
     """A bias in steps of the product, (n,); zeros where it is real or there is none, `None` where it is in others."""
     if not name or (name in held.known and held.known[name].dtype == np.float32):
         return np.zeros(count, np.int64)
@@ -181,7 +178,7 @@ def bias_of(held: "IntegerWriter", name: str, scale: Array, count: int) -> Array
     return np.broadcast_to(bias.whole.reshape(-1), (count,)).copy()
 
 
-def real_bias(held: "IntegerWriter", name: str) -> Array | None:
+def real_bias(held: IntegerWriter, name: str) -> Array | None:
     """A bias that is real; `None` if there is none."""
     found = held.known.get(name)
     return found.reshape(-1) if name and found is not None and found.dtype == np.float32 else None
@@ -192,7 +189,7 @@ def fits(most: int, whole: Array, bias: Array) -> bool:
     return bool((np.abs(whole).sum(axis=0) * 2 * max(most, HIGH + 1) + np.abs(bias)).max(initial=0) < SUMS)
 
 
-def by_bytes(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+def by_bytes(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """A product of two tensors in bytes: in f32, as many steps of the sum at once as it holds exactly."""
     a, b = (held.scaled[name] for name in node.input)
     shapes = [held.facts.shapes.get(name) for name in node.input]
@@ -230,7 +227,7 @@ def exact_part(writer: NodeWriter, sides: Sequence[str], first: int, last: int) 
     return writer.add("Cast", writer.add("MatMul", a, b), to=INT32)
 
 
-def convolve(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """Conv of what is held in bytes: windows as rows of a product; by groups, in f32 where it is exact."""
     x, w, *rest = node.input
     if x not in held.scaled or w not in held.fixed or x not in held.facts.shapes:
@@ -255,7 +252,7 @@ def convolve(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bo
     return True
 
 
-def convolve_exactly(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:
+def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:
     """A convolution in f32, of numbers so small that all sums are exact."""
     from onnx import helper  # noqa: PLC0415 - comes with an extra
 
@@ -280,7 +277,7 @@ def convolve_exactly(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto
     return True
 
 
-def average(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+def average(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """GlobalAveragePool: the sum of whole numbers, exact in f32, times one factor."""
     name = node.input[0]
     shape = held.facts.shapes.get(name, [])
@@ -298,7 +295,7 @@ def average(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> boo
     return True
 
 
-def multiply_integers(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+def multiply_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """MatMulInteger by a weight; the zero point of A may be known in the call alone."""
     a, b, a_zero, b_zero = [*node.input, "", ""][:4]
     weight, shape = held.known.get(b), held.facts.shapes.get(a, [])
@@ -316,7 +313,7 @@ def multiply_integers(held: "IntegerWriter", writer: NodeWriter, node: "NodeProt
     return True
 
 
-def convolve_integers(held: "IntegerWriter", writer: NodeWriter, node: "NodeProto") -> bool:
+def convolve_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     """ConvInteger by a weight; places beyond the image count by the zero point, which the sums of weights tell."""
     x, w, x_zero, w_zero = [*node.input, "", ""][:4]
     weight, shape = held.known.get(w), held.facts.shapes.get(x, [])
@@ -342,7 +339,7 @@ def convolve_integers(held: "IntegerWriter", writer: NodeWriter, node: "NodeProt
     return True
 
 
-def without_zero(held: "IntegerWriter", weight: Array, zero: str, axis: int) -> Array | None:
+def without_zero(held: IntegerWriter, weight: Array, zero: str, axis: int) -> Array | None:
     """A weight less its zero points, one for all or one for each index of an axis; `None` if they are not known."""
     if zero and zero not in held.known:
         return None
@@ -355,7 +352,7 @@ def without_zero(held: "IntegerWriter", weight: Array, zero: str, axis: int) -> 
     return np.asarray(whole - points.reshape(sizes))
 
 
-def zero_of(held: "IntegerWriter", name: str, zero: str) -> int | str | None:
+def zero_of(held: IntegerWriter, name: str, zero: str) -> int | str | None:
     """The zero point of a tensor held in signed bytes: a number, or the name of one that is known in the call."""
     if zero in held.zeros:
         return held.zeros[zero]

@@ -36,25 +36,26 @@ class Model(Protocol):
 
 
 class CachedModel:
-    """A GPT that keeps keys and values: one prefill, then a decode a token.
+    """A language model that keeps keys and values: one prefill, then a decode a token.
 
     Attributes:
-        config: Sizes of the model.
+        vocab: Tokens there are.
+        rows: Rows of the caches.
         filled: Rows of the caches that are in use.
     """
 
-    def __init__(self, config: GPTConfig, load: Callable[[str, int], Function], longest_prompt: int) -> None:
-        """Compile the two functions.
+    def __init__(self, vocab: int, rows: int, decode: Function, prefill: Function | None = None, room: int = 1) -> None:
+        """Take the two functions.
 
         Args:
-            config: Sizes of the model.
-            load: Compiles a function by name, for so many tokens.
-            longest_prompt: Longest prompt to expect.
+            vocab: Tokens there are.
+            rows: Rows of the caches.
+            decode: Appends a token at a position; gives logits ``(1, V)``.
+            prefill: Fills the caches from `room` tokens, of which so many count; `None` where prompts are of one.
+            room: Most tokens of a prompt.
         """
-        self.config = config
-        self.filled = 0
-        self._room = prompt_room(longest_prompt, config)
-        self._prefill, self._decode = load("prefill", self._room), load("decode", self._room)
+        self.vocab, self.rows, self.filled = vocab, rows, 0
+        self._decode, self._prefill, self._room = decode, prefill, room
 
     def start(self, prompt: Sequence[int]) -> Array:
         """Fill the caches.
@@ -64,7 +65,10 @@ class CachedModel:
         """
         if not 1 <= len(prompt) <= self._room:
             raise GenerationError(f"a prompt must have 1 to {self._room} tokens here, got {len(prompt)}; cut it")
-        check_tokens(prompt, self.config)
+        check_tokens(prompt, self.vocab)
+        if self._prefill is None:
+            self.filled = 0
+            return self.step(prompt[0])
         tokens = np.zeros(self._room, np.int32)
         tokens[: len(prompt)] = prompt
         (logits,) = self._prefill(tokens=tokens, length=np.array([len(prompt)]))
@@ -77,11 +81,9 @@ class CachedModel:
         Raises:
             GenerationError: The caches are full, or the token is none; they stay as they were.
         """
-        if self.filled >= self.config.positions:
-            raise GenerationError(
-                f"the cache must have a free row, all {self.config.positions} are filled; generate fewer tokens"
-            )
-        check_tokens([token], self.config)
+        if self.filled >= self.rows:
+            raise GenerationError(f"the cache must have a free row, all {self.rows} are filled; generate fewer tokens")
+        check_tokens([token], self.vocab)
         (logits,) = self._decode(tokens=np.array([token], np.int32), position=np.array([self.filled]))
         self.filled += 1
         return np.asarray(logits[0])
@@ -105,7 +107,7 @@ class PlainModel:
         Raises:
             GenerationError: The text is empty or gets too long, or has a token that is none.
         """
-        check_tokens(prompt, self.config)
+        check_tokens(prompt, self.config.vocab)
         check_length(len(prompt), self.config)
         room = forward_room(len(prompt), self.config)
         if room not in self._forwards:
@@ -125,9 +127,22 @@ class PlainModel:
         return self.start([*self._tokens, token])
 
 
-def prompt_room(count: int, config: GPTConfig) -> int:
-    """Tokens that a prefill for prompts of `count` tokens is compiled for."""
-    return min(config.positions, max(LEAST_PROMPT, 1 << (count - 1).bit_length()))
+def cached_gpt(config: GPTConfig, load: Callable[[str, int], Function], longest_prompt: int) -> CachedModel:
+    """A GPT that keeps keys and values, compiled.
+
+    Args:
+        config: Sizes of the model.
+        load: Compiles a function by name, for so many tokens.
+        longest_prompt: Longest prompt to expect.
+    """
+    room = prompt_room(longest_prompt, config.positions)
+    prefill, decode = load("prefill", room), load("decode", room)
+    return CachedModel(config.vocab, config.positions, decode, prefill, room)
+
+
+def prompt_room(count: int, rows: int) -> int:
+    """Tokens that a prefill for prompts of `count` tokens is compiled for, where caches have so many rows."""
+    return min(rows, max(LEAST_PROMPT, 1 << (count - 1).bit_length()))
 
 
 def forward_room(count: int, config: GPTConfig) -> int:
@@ -145,13 +160,13 @@ def check_length(count: int, config: GPTConfig) -> None:
         )
 
 
-def check_tokens(tokens: Sequence[int], config: GPTConfig) -> None:
-    """Raise unless all tokens are whole numbers in the vocabulary."""
+def check_tokens(tokens: Sequence[int], vocab: int) -> None:
+    """Raise unless all tokens are whole numbers below `vocab`."""
     for token in tokens:
         if not isinstance(token, (int, np.integer)):
             raise GenerationError(f"tokens must be whole numbers, got {token!r}; convert it")
-        if not 0 <= token < config.vocab:
-            raise GenerationError(f"tokens must be from 0 to {config.vocab - 1}, got {token}; choose another")
+        if not 0 <= token < vocab:
+            raise GenerationError(f"tokens must be from 0 to {vocab - 1}, got {token}; choose another")
 
 
 def choose_token(logits: Array, sampling: Sampling, rng: np.random.Generator) -> int:
@@ -225,14 +240,14 @@ def open_gpt(name: str, parameters: dict[str, str], request: GenerationRequest, 
         if key in parameters:
             raise GenerationError(f"parameters of a model to generate with have no {key!r}, got one; leave it out")
     config = read_request(name, {**parameters, "function": "decode"}, PRESETS[name]).config
-    check_tokens(request.prompt, config)
+    check_tokens(request.prompt, config.vocab)
     check_length(len(request.prompt) + request.max_new - 1, config)
 
     def load_function(function: str, tokens: int) -> Function:
         return load(make_function(name, parameters, function, tokens))
 
     if request.cached:
-        return stream(CachedModel(config, load_function, len(request.prompt)), request)
+        return stream(cached_gpt(config, load_function, len(request.prompt)), request)
     lengths = range(len(request.prompt), len(request.prompt) + request.max_new)
     return stream(PlainModel(config, load_function, lengths), request)
 

@@ -5,22 +5,19 @@ Such payloads are known by their arguments: ``tokens`` with a ``length`` or a ``
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from autotune.contrib.generate.generator import Function, GenerationRequest, Load
-from autotune.contrib.generate.gpt import stream
+from autotune.contrib.generate.generator import GenerationRequest, Load
+from autotune.contrib.generate.gpt import CachedModel, prompt_room, stream
 from autotune.core.errors import GenerationError
-from autotune.core.payload import Array, Payload
+from autotune.core.payload import Payload
 from autotune.registry import IMPORTERS, registered
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.loading.imports import import_once
 
 LEAST_ROOM = 16  # rows of caches; more come in powers of two: few functions to compile
-LEAST_PROMPT = 16
 TOKENIZER, ENDS = "tokenizer.json", "generation.json"
 ROLES = {"tokens": "input", "position": "input", "keys": "state", "values": "state", "logits": "output"}
 
@@ -60,69 +57,27 @@ def tokenizer_of(folder: Path, name: str) -> Path:
     return path
 
 
-class ImportedLanguageModel:
-    """An imported model that keeps keys and values.
+def open_cached(name: str, prompt: int, rows: str, load: Load) -> CachedModel:
+    """An imported model that keeps keys and values, compiled.
 
-    Attributes:
-        vocab: Tokens there are.
+    Args:
+        name: Path of the file.
+        prompt: Tokens of the prompt.
         rows: Rows of the caches.
-        filled: Rows that are in use.
+        load: Compiles a payload.
+
+    Raises:
+        GenerationError: The file holds no language model.
     """
-
-    def __init__(self, name: str, prompt: int, rows: str, load: Load) -> None:
-        """Compile what is needed.
-
-        Args:
-            name: Path of the file.
-            prompt: Tokens of the prompt.
-            rows: Rows of the caches.
-            load: Compiles a payload.
-
-        Raises:
-            GenerationError: The file holds no language model.
-        """
-        decode = payload_of(decode_folder(name, rows))
-        check_language_model(decode, name)
-        self.rows, self.filled = next(a.shape[-2] for a in decode.arguments if a.name == "keys"), 0
-        self.vocab = next(a.shape[-1] for a in decode.arguments if a.name == "logits")
-        self._decode = load(decode)
-        self._prefill: Function | None = None
-        if prompt > 1:
-            self._room = min(self.rows, max(LEAST_PROMPT, 1 << (prompt - 1).bit_length()))
-            self._prefill = load(payload_of(import_once(f"{name},tokens={self._room},positions={self.rows}")))
-
-    def start(self, prompt: Sequence[int]) -> Array:
-        """Fill the caches; gives the logits behind the prompt.
-
-        Raises:
-            GenerationError: A token is none.
-        """
-        self.check(prompt)
-        if self._prefill is None:
-            self.filled = 0
-            return self.step(prompt[0])
-        tokens = np.zeros(self._room, np.int32)
-        tokens[: len(prompt)] = prompt
-        (logits,) = self._prefill(tokens=tokens, length=np.array([len(prompt)]))
-        self.filled = len(prompt)
-        return np.asarray(logits[0])
-
-    def step(self, token: int) -> Array:
-        """Append a row to the caches; gives the next logits.
-
-        Raises:
-            GenerationError: The token is none.
-        """
-        self.check([token])
-        (logits,) = self._decode(tokens=np.array([token], np.int32), position=np.array([self.filled]))
-        self.filled += 1
-        return np.asarray(logits[0])
-
-    def check(self, tokens: Sequence[int]) -> None:
-        """Raise unless all are tokens of the model."""
-        for token in tokens:
-            if not 0 <= token < self.vocab:
-                raise GenerationError(f"tokens must be from 0 to {self.vocab - 1}, got {token}; choose another")
+    decode = payload_of(decode_folder(name, rows))
+    check_language_model(decode, name)
+    most = next(a.shape[-2] for a in decode.arguments if a.name == "keys")
+    vocab = next(a.shape[-1] for a in decode.arguments if a.name == "logits")
+    if prompt <= 1:
+        return CachedModel(vocab, most, load(decode))
+    room = prompt_room(prompt, most)
+    prefill = payload_of(import_once(f"{name},tokens={room},positions={most}"))
+    return CachedModel(vocab, most, load(decode), load(prefill), room)
 
 
 def check_language_model(payload: Payload, name: str) -> None:
@@ -141,7 +96,7 @@ def open_imported(name: str, parameters: dict[str, str], request: GenerationRequ
             f"a model's file is generated with by its caches, {name} has no other way; drop --no-cache"
         )
     count = len(request.prompt) + request.max_new
-    model = ImportedLanguageModel(name, len(request.prompt), parameters.get("positions", str(room_for(count))), load)
+    model = open_cached(name, len(request.prompt), parameters.get("positions", str(room_for(count))), load)
     if model.rows < count:
         raise GenerationError(
             f"prompt and new tokens must fit {model.rows} positions, they are {count}; generate fewer"
@@ -156,7 +111,7 @@ class TextStream:
         coder: The tokenizer.
     """
 
-    def __init__(self, coder: Any) -> None:  # noqa: ANN401 - an extra has its class
+    def __init__(self, coder: Any) -> None:  # noqa: ANN401 - of a library that is an extra
         self._coder, self._tokens, self._said = coder, list[int](), 0
 
     def take(self, token: int) -> str:

@@ -9,10 +9,8 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 from typing import Any
 
-from optuna.trial import FrozenTrial, TrialState
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.compiler.tasks.payload_folder import first_fault
@@ -25,7 +23,7 @@ from autotune.store.log import Log
 from autotune.store.plain_errors import plain_errors
 from autotune.store.records import Amount, Count, KnobName, KnobValue, Sha256, Share, Text
 from autotune.store.store import Store
-from autotune.store.sweep import TRIAL, distributions
+from autotune.store.sweep import TRIAL, frozen
 
 
 @dataclass(frozen=True)
@@ -134,20 +132,7 @@ class KernelSweep:
         Raises:
             StoreError: The write is refused.
         """
-        now, right = datetime.now(), record.cycles is not None
-        made = FrozenTrial(
-            number=-1,
-            trial_id=-1,
-            state=TrialState.COMPLETE if right else TrialState.FAIL,
-            value=record.cycles,
-            datetime_start=now,
-            datetime_complete=now,
-            params=dict(record.config),
-            distributions=distributions(space),
-            user_attrs={TRIAL: asdict(record)},
-            system_attrs={},
-            intermediate_values={},
-        )
+        made = frozen(record.cycles, record.config, space, asdict(record))
         with plain_errors(self.where):
             self._log.add(made, lambda fresh: any(each.value and each.value.get("key") == record.key for each in fresh))
         self.refresh()

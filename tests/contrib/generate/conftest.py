@@ -4,7 +4,7 @@ import pytest
 from generate_support import CONFIG, SIZES
 
 from autotune.bundles.session import Session
-from autotune.contrib.generate.gpt import CachedModel, make_function
+from autotune.contrib.generate.gpt import cached_gpt, make_function
 
 
 @pytest.fixture(scope="module")
@@ -14,4 +14,4 @@ def session(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(session):
-    return CachedModel(CONFIG, lambda name, tokens: session.load(make_function("gpt", SIZES, name, tokens)), 16)
+    return cached_gpt(CONFIG, lambda name, tokens: session.load(make_function("gpt", SIZES, name, tokens)), 16)

@@ -1,0 +1,403 @@
+"""What is known of a quantised ONNX model while its nodes are written anew, and the nodes that are no product."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.linalg import cannot_lower
+from payload.importers.onnx_integer_windows import Image, largest, window_of
+from payload.importers.onnx_integers import (
+    FLOAT,
+    INT8,
+    INT32,
+    UINT8,
+    Bytes,
+    Ending,
+    FixedWeight,
+    Scaled,
+    dequantised,
+    rounded,
+)
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
+from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
+from payload.importers.onnx_origins import take_origin
+from payload.importers.onnx_sizes import fix_sizes
+from payload.importers.onnx_values import is_foldable, replace_all
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
+SHIFTS = {UINT8: 128, INT8: 0}  # what is subtracted of bytes to make them signed
+PLANES = 4  # dimensions of an image
+MOVES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Identity", "Expand", "Tile")
+ELEMENTS = (
+    *("Add", "Sub", "Mul", "Div", "Max", "Min"),
+    *("Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Sigmoid", "Tanh"),
+)
+
+
+@dataclass
+class IntegerWriter:
+    """Writes a model's nodes anew, in order.
+
+    Attributes:
+        model: Model that is written, in place.
+        weights: Weights of the model, by name.
+        writers: What writes a node of a kind, and tells whether it could.
+        facts: What is known of its tensors as they are in the file.
+        known: Values of what depends on no input.
+        readers: Nodes that read each tensor; of the model's results `None` besides.
+        bytes: Tensors of the model that are held in bytes.
+        scaled: Real tensors that are held in bytes; they are written as such for nodes that read them so.
+        fixed: Real weights that are held in whole numbers.
+        images: Real tensors with channels last.
+        zeros: Zero points that are known in the call alone: names of them less 128, as int32.
+        named: Tensors that were written by their own names though they are held otherwise.
+        done: Outputs of nodes that were computed with another.
+        left: Origins of products in real numbers.
+        given: Names of the model's inputs that are no weights.
+    """
+
+    model: "ModelProto"
+    weights: dict[str, Array]
+    writers: "Mapping[str, Callable[[IntegerWriter, NodeWriter, NodeProto], bool]]"
+    facts: KnownTensors
+    known: dict[str, Array]
+    readers: "dict[str, list[NodeProto | None]]"
+    bytes: dict[str, Bytes] = field(default_factory=dict)
+    scaled: dict[str, Scaled] = field(default_factory=dict)
+    fixed: dict[str, FixedWeight] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
+    zeros: dict[str, str] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
+    left: list[str] = field(default_factory=list)
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def of_model(
+        cls,
+        model: "ModelProto",
+        weights: dict[str, Array],
+        writers: "Mapping[str, Callable[[IntegerWriter, NodeWriter, NodeProto], bool]]",
+    ) -> "IntegerWriter":
+        """A writer that has read a model."""
+        graph = model.graph
+        known = {**weights, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
+        readers: dict[str, list[NodeProto | None]] = {}
+        for node in graph.node:
+            for name in inputs_of(node):
+                readers.setdefault(name, []).append(node)
+        for output in graph.output:
+            readers.setdefault(output.name, []).append(None)
+        given = frozenset(tensor.name for tensor in graph.input) - weights.keys()
+        return cls(model, weights, writers, facts_of(graph), known, readers, given=given)
+
+    def write(self) -> list[str]:
+        """Write all nodes."""
+        graph, nodes = self.model.graph, list["NodeProto"]()
+        for number, node in enumerate(list(graph.node)):
+            if node.output[0] in self.done:
+                continue
+            writer = NodeWriter(graph, f"integers_{number}")
+            self.learn(node)
+            if not self.write_node(writer, node):
+                for name in inputs_of(node):
+                    self.name_again(writer, name)
+                writer.nodes.append(node)
+            nodes += take_origin(writer.nodes, node)
+        end = NodeWriter(graph, "integers_end")
+        for output in graph.output:
+            self.name_again(end, output.name)
+        replace_all(graph.node, without_unread([*nodes, *end.nodes], {output.name for output in graph.output}))
+        self.forget_unread()
+        fix_sizes(self.model, {}, self.weights)
+        return self.left
+
+    def learn(self, node: "NodeProto") -> None:
+        """Compute what depends on no input, but for real weights of whole numbers."""
+        if node.op_type == "DequantizeLinear" or not is_foldable(node, self.known):
+            return
+        try:
+            values = compute_node(self.model, node, {name: self.known[name] for name in node.input if name})
+        except Exception:  # the reference lacks the op, or refuses what it reads: then it is computed in the call
+            return
+        self.known |= dict(zip((name for name in node.output if name), values, strict=True))
+
+    def forget_unread(self) -> None:
+        """Give up weights and constants that no node reads any more."""
+        graph = self.model.graph
+        read = {name for node in graph.node for name in inputs_of(node)} | {output.name for output in graph.output}
+        for name in self.weights.keys() - read:
+            del self.weights[name]
+        inputs = [tensor for tensor in graph.input if tensor.name in read or tensor.name in self.given]
+        replace_all(graph.input, inputs)
+        replace_all(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in read])
+
+    def write_node(self, writer: NodeWriter, node: "NodeProto") -> bool:
+        """Write a node in whole numbers; tells whether it could be."""
+        op = node.op_type
+        if op in self.writers:
+            return self.writers[op](self, writer, node)
+        if op in MOVES and self.move(writer, node):
+            return True
+        return op in ELEMENTS and self.by_elements(writer, node)
+
+    def move(self, writer: NodeWriter, node: "NodeProto") -> bool:
+        """Move bytes, where real numbers or the model's own bytes are moved."""
+        x, others = node.input[0], list(node.input[1:])
+        if x not in self.scaled and x not in self.bytes:
+            return False
+        held = self.scaled[x].bytes if x in self.scaled else self.bytes[x]
+        for name in others:
+            self.name_again(writer, name)
+        kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+        moved = writer.add(node.op_type, self.natural(writer, held), *others, into=f"{node.output[0]}_bytes", **kept)
+        self.hold_as(node, Bytes(moved, held.shift))
+        return True
+
+    def hold_as(self, node: "NodeProto", found: Bytes) -> None:
+        """Hold what a node gives in bytes, scaled as what it reads first."""
+        x, y = node.input[0], node.output[0]
+        if x in self.scaled:
+            self.scaled[y] = replace(self.scaled[x], bytes=found)
+        else:
+            self.bytes[y] = found
+
+    def pool(self, writer: NodeWriter, node: "NodeProto") -> bool:
+        """MaxPool: the largest bytes stand for the largest numbers."""
+        x = node.input[0]
+        held = self.scaled[x].bytes if x in self.scaled else self.bytes.get(x)
+        if held is None or len(self.facts.shapes.get(x, [])) != PLANES or len([n for n in node.output if n]) > 1:
+            return False
+        image = self.image_of(writer, held, self.facts.shapes[x])
+        window = window_of(node, of(node, "kernel_shape", []), image.shape[1:3])
+        if window is None:
+            return False
+        self.hold_as(node, Bytes(f"{node.output[0]}_bytes", held.shift, largest(writer, image, window)))
+        return True
+
+    def by_elements(self, writer: NodeWriter, node: "NodeProto") -> bool:
+        """Compute element by element with channels last, where what is read lies so."""
+        shape = self.facts.shapes.get(node.output[0], [])
+        given = [name for name in node.input if name]
+        apart = [name for name in given if self.lies_last(name)]
+        if len(shape) != PLANES or not apart:
+            return False
+        for name in given:
+            if name not in apart and (name not in self.known or self.known[name].size != 1):
+                return False
+            if name in apart and self.facts.shapes.get(name) != shape:
+                return False
+        names = {name: self.real_image(writer, name).name for name in apart}
+        kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+        y = writer.add(node.op_type, *(names.get(name, name) for name in node.input), **kept)
+        n, c, h, w = shape
+        self.images[node.output[0]] = Image(y, (n, h, w, c))
+        return True
+
+    def lies_last(self, name: str) -> bool:
+        """Tell whether a real tensor is held with channels last."""
+        return name in self.images or (name in self.scaled and self.scaled[name].bytes.image is not None)
+
+    def real_image(self, writer: NodeWriter, name: str) -> Image:
+        """A real tensor that is held with channels last, as such."""
+        if name not in self.images:
+            held = self.scaled[name]
+            image = self.image_of(writer, held.bytes, self.facts.shapes[name])
+            self.images[name] = replace(image, name=dequantised(writer, held, image.name))
+        return self.images[name]
+
+    def name_again(self, writer: NodeWriter, name: str) -> None:
+        """Write a tensor by its own name, if it is held otherwise."""
+        if name in self.named:
+            return
+        self.named.add(name)
+        if name in self.images:
+            writer.add("Transpose", self.images[name].name, into=name, perm=[0, 3, 1, 2])
+        elif name in self.scaled:
+            held = self.scaled[name]
+            dequantised(writer, held, self.natural(writer, held.bytes), into=name)
+        elif name in self.fixed:
+            real = self.fixed[name].real
+            self.add_weight(name, real) if real.ndim else writer.add("Identity", writer.constant(real), into=name)
+        elif name in self.zeros:
+            writer.add("Cast", writer.add("Add", self.zeros[name], writer.number(128, INT32)), into=name, to=UINT8)
+        elif name in self.bytes and self.bytes[name].name != name:
+            held_bytes = self.bytes[name]
+            found = self.natural(writer, held_bytes)
+            if held_bytes.shift:
+                wide = writer.add("Add", writer.add("Cast", found, to=INT32), writer.number(held_bytes.shift, INT32))
+                writer.add("Cast", wide, into=name, to=UINT8)
+            else:
+                writer.add("Identity", found, into=name)
+
+    def add_weight(self, name: str, array: Array) -> str:
+        """Let an array be a weight of the model; gives its name."""
+        from onnx import helper  # noqa: PLC0415 - comes with an extra
+
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        self.weights[name] = array
+        self.model.graph.input.append(helper.make_tensor_value_info(name, kind, list(array.shape)))
+        return name
+
+    def natural(self, writer: NodeWriter, held: Bytes) -> str:
+        """Bytes in the order of the model's own dimensions."""
+        if held.image is not None and held.name not in self.named:
+            self.named.add(held.name)
+            writer.add("Transpose", held.image.name, into=held.name, perm=[0, 3, 1, 2])
+        return held.name
+
+    def image_of(self, writer: NodeWriter, held: Bytes, shape: Sequence[int]) -> Image:
+        """Bytes with channels last."""
+        if held.image is not None:
+            return held.image
+        name, (n, c, h, w) = f"{held.name}_image", shape
+        if name not in self.named:
+            self.named.add(name)
+            writer.add("Transpose", held.name, into=name, perm=[0, 2, 3, 1])
+        return Image(name, (n, h, w, c))
+
+    def bytes_of(self, writer: NodeWriter, name: str) -> Bytes | None:
+        """A tensor of the model in signed bytes; `None` if it holds none."""
+        shift = SHIFTS.get(self.facts.kinds.get(name, 0))
+        if name not in self.bytes and shift is not None and name not in self.known:
+            signed = name
+            if shift:
+                lower = writer.add("Sub", writer.add("Cast", name, to=INT32), writer.number(shift, INT32))
+                signed = writer.add("Cast", lower, to=INT8, into=f"{name}_bytes")
+            self.bytes[name] = Bytes(signed, shift)
+            self.named.add(name)
+        return self.bytes.get(name)
+
+    def scale_and_zero(self, node: "NodeProto", kind: int) -> tuple[np.float32, int] | None:
+        """One scale for all, and the zero point of signed bytes; `None` where they are others."""
+        _, scale, zero = [*node.input, ""][:3]
+        step, at = self.known.get(scale), self.known.get(zero, np.zeros((), np.int8 if kind == INT8 else np.uint8))
+        if step is None or step.size > 1 or step.dtype != np.float32 or at.size > 1:
+            return None
+        if kind not in SHIFTS or of(node, "block_size", 0) or (zero and zero not in self.known):
+            return None
+        check_scale(step, node)
+        return np.float32(step.reshape(())), int(at.reshape(())) - SHIFTS[kind]
+
+    def quantise(self, writer: NodeWriter, node: "NodeProto") -> bool:
+        """QuantizeLinear: divided, rounded to even, held in range."""
+        x, y = node.input[0], node.output[0]
+        kind = self.facts.kinds.get(y, 0)
+        settings = self.scale_and_zero(node, kind)
+        if settings is None or x in self.known or self.facts.kinds.get(x) != FLOAT:
+            return False
+        if x in self.scaled and (self.scaled[x].scale, self.scaled[x].zero) == settings:
+            self.bytes[y] = replace(self.scaled[x].bytes, shift=SHIFTS[kind])
+            return True
+        ending = Ending(y, scale=settings[0], zero=settings[1], shift=SHIFTS[kind])
+        if self.lies_last(x):
+            image = self.real_image(writer, x)
+            found = rounded(writer, writer.add("Div", image.name, writer.real(settings[0])), ending)
+            self.bytes[y] = Bytes(f"{y}_bytes", ending.shift, replace(image, name=found))
+            return True
+        self.name_again(writer, x)
+        divided = writer.add("Div", x, writer.real(settings[0]))
+        self.bytes[y] = Bytes(rounded(writer, divided, ending, f"{y}_bytes"), ending.shift)
+        return True
+
+    def dequantise(self, writer: NodeWriter, node: "NodeProto") -> bool:
+        """DequantizeLinear: held in bytes until a node reads it otherwise."""
+        (x, scale, zero), y = [*node.input, ""][:3], node.output[0]
+        kind = self.facts.kinds.get(x, 0)
+        if x in self.known:
+            found = fixed_weight(self.known[x], self.known.get(scale), self.known.get(zero) if zero else None, node)
+            if found is not None and (not zero or zero in self.known):
+                self.fixed[y] = found
+            return found is not None
+        settings = self.scale_and_zero(node, kind)
+        held = self.bytes_of(writer, x) if settings is not None else None
+        if settings is None or held is None:
+            return False
+        self.scaled[y] = Scaled(held, *settings)
+        return True
+
+    def dynamic(self, writer: NodeWriter, node: "NodeProto") -> bool:
+        """DynamicQuantizeLinear: as ONNX defines it, unsigned bytes held signed."""
+        x, (y, scale, zero) = node.input[0], node.output
+        self.name_again(writer, x)
+        nothing, steps = writer.real(0.0), writer.real(255.0)
+        most = writer.add("Max", writer.add("ReduceMax", x, keepdims=0), nothing)
+        least = writer.add("Min", writer.add("ReduceMin", x, keepdims=0), nothing)
+        step = writer.add("Div", writer.add("Sub", most, least), steps, into=scale)
+        at = writer.add("Round", writer.add("Clip", writer.add("Div", writer.add("Neg", least), step), nothing, steps))
+        moved = writer.add("Add", writer.add("Round", writer.add("Div", x, step)), at)
+        lower = writer.add("Sub", writer.add("Clip", moved, nothing, steps), writer.real(128.0))
+        self.bytes[y] = Bytes(writer.add("Cast", lower, into=f"{y}_bytes", to=INT8), 128)
+        whole = writer.add("Cast", writer.add("Sub", at, writer.real(128.0)), to=INT32)
+        self.zeros[zero] = whole
+        return True
+
+    def ending_of(self, name: str) -> Ending:
+        """What follows a product, as far as it can be computed with it."""
+        found = Ending(name)
+        while len(readers := self.readers.get(found.output, [])) == 1:
+            node = readers[0]
+            if node is None or node.input[0] != found.output:
+                break
+            y, nodes = node.output[0], (*found.nodes, node)
+            if node.op_type == "Relu":
+                found = replace(found, output=y, low=max(found.low, 0.0), high=max(found.high, 0.0), nodes=nodes)
+            elif node.op_type == "Clip" and all(not n or n in self.known for n in node.input[1:]):
+                low, high = ([*node.input[1:], "", ""][place] for place in (0, 1))
+                least = float(self.known[low].reshape(())) if low else -np.inf
+                most = float(self.known[high].reshape(())) if high else np.inf
+                ends = (min(max(end, least), most) for end in (found.low, found.high))
+                found = replace(found, output=y, low=next(ends), high=next(ends), nodes=nodes)
+            elif node.op_type == "QuantizeLinear":
+                kind = self.facts.kinds.get(y, 0)
+                settings = self.scale_and_zero(node, kind)
+                if settings is None:
+                    break
+                return replace(found, output=y, scale=settings[0], zero=settings[1], shift=SHIFTS[kind], nodes=nodes)
+            else:
+                break
+        return found
+
+
+def without_unread(nodes: "Sequence[NodeProto]", results: set[str]) -> "list[NodeProto]":
+    """Nodes whose results are read, in order."""
+    read, kept = set(results), list["NodeProto"]()
+    for node in reversed(nodes):
+        if read & set(node.output):
+            kept.append(node)
+            read.update(inputs_of(node))
+    return kept[::-1]
+
+
+def check_scale(scale: Array, node: "NodeProto") -> None:
+    """Refuse a scale that is none.
+
+    Raises:
+        UnsupportedError: A scale is 0, negative or not finite.
+    """
+    wrong = scale[~(np.isfinite(scale) & (scale > 0))]
+    if wrong.size:
+        raise cannot_lower(node.doc_string, f"scales must be positive and finite, one is {wrong.flat[0]:g}")
+
+
+def fixed_weight(whole: Array, scale: Array | None, zero: Array | None, node: "NodeProto") -> FixedWeight | None:
+    """A weight of whole numbers; `None` where groups of it share a scale, or it is none."""
+    wide = whole.dtype.name in ("int8", "uint8", "int4", "uint4", "int32")
+    if scale is None or scale.dtype != np.float32 or scale.ndim > 1 or of(node, "block_size", 0) or not wide:
+        return None
+    check_scale(scale, node)
+    axis = of(node, "axis", 1)
+    if scale.size > 1 and (not -whole.ndim <= axis < whole.ndim or whole.shape[axis] != scale.size):
+        return None
+    numbers = whole.astype(np.int64)
+    if zero is not None:
+        sizes = [1] * whole.ndim
+        if zero.size > 1:
+            sizes[axis] = zero.size
+        numbers = numbers - zero.astype(np.int64).reshape(sizes if whole.ndim else ())
+    return FixedWeight(numbers, scale.reshape(-1), axis)
