@@ -8,9 +8,9 @@ from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, ScheduleError
+from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, PluginError, ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.ops.dialect import Dialect, WrittenFunction
 from autotune.core.payload import Payload
@@ -21,7 +21,7 @@ from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import NO_REWRITER, Rewriter
 from autotune.core.plugs.rivals import NO_RIVALS, Rivals
 from autotune.core.plugs.verb import Listing, PageSection, Verb, VerbOption
-from autotune.core.printable import did_you_mean
+from autotune.core.printable import did_you_mean, one_line
 from autotune.core.space import Config
 from autotune.core.task import Task
 
@@ -60,6 +60,21 @@ def every_point() -> EntryPoints:
     return cast("EntryPoints", entry_points())
 
 
+def load_point(point: EntryPoint) -> Any:  # noqa: ANN401 - what a group holds, its reader knows
+    """What an entry point holds.
+
+    Raises:
+        PluginError: The plug-in does not load: it was renamed or taken out since its package was installed, or is broken.
+    """
+    try:
+        return point.load()
+    except Exception as error:  # a plug-in raises whatever it raises
+        raise PluginError(
+            f"plug-in {point.name!r} of {point.group} must load, {point.value} raised {one_line(str(error))[:200]}; "
+            "reinstall or remove it"
+        ) from error
+
+
 def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
     """Split ``name,key=value,...`` into its name and parameters.
 
@@ -95,7 +110,7 @@ def load_payload(spec: str) -> Payload:
     if name not in points:
         hint = did_you_mean(name, points) or "give a path ending in .mlir, or see `autotune list`"
         raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
-    factory = cast(Callable[[dict[str, str]], Payload], points[name].load())
+    factory = cast(Callable[[dict[str, str]], Payload], load_point(points[name]))
     return factory(parameters)
 
 
@@ -119,7 +134,7 @@ def dialect_of(text: str) -> Dialect | None:
     """The dialect that a text has an op of; `None` where it has none."""
     for name, point in registered(DIALECTS).items():
         if f"{name}." in text and re.search(rf"(?<![\w.@%#!$-]){name}\.[a-z_]+\"?\(", re.sub("//.*", "", text)):
-            return cast(Dialect, point.load())
+            return cast(Dialect, load_point(point))
     return None
 
 
@@ -134,7 +149,7 @@ def dialect_reader() -> Callable[[str, str, str, str], WrittenFunction]:
         raise PayloadError(
             f"a payload in a dialect needs an entry point of {READERS}, there is none; write it in linalg"
         )
-    return cast(Callable[..., WrittenFunction], points[WRITTEN].load())
+    return cast(Callable[..., WrittenFunction], load_point(points[WRITTEN]))
 
 
 def suffix_of(spec: str) -> str:
@@ -167,7 +182,7 @@ def import_file(spec: str, folder: Path) -> None:
 
 def importer_of(spec: str) -> Importer:
     """The importer of the file that a spec names, of whose suffix there is one."""
-    loaded = registered(IMPORTERS)[suffix_of(spec)].load()
+    loaded = load_point(registered(IMPORTERS)[suffix_of(spec)])
     return loaded if isinstance(loaded, Importer) else Importer(loaded)
 
 
@@ -175,7 +190,7 @@ def importer_of(spec: str) -> Importer:
 def families() -> tuple[Family, ...]:
     """Every schedule family: the more specific first, plug-ins before our own, fallbacks and those asked for last."""
     points = sorted(registered(SCHEDULES).values(), key=is_ours)
-    loaded = [cast(Family, point.load()) for point in points]
+    loaded = [cast(Family, load_point(point)) for point in points]
     guarded = [
         family if is_ours(point) else GuardedFamily(family) for family, point in zip(loaded, points, strict=True)
     ]
@@ -185,7 +200,7 @@ def families() -> tuple[Family, ...]:
 @cache
 def rounding_families() -> tuple[Family, ...]:
     """Families that round what they multiply: searched beside the others where an error is allowed, by its size."""
-    loaded = [cast(Family, point.load()) for point in registered(PRECISIONS).values()]
+    loaded = [cast(Family, load_point(point)) for point in registered(PRECISIONS).values()]
     return tuple(sorted(loaded, key=lambda family: family.error))
 
 
@@ -284,7 +299,7 @@ def load_baseline(name: str) -> Baseline:
     Raises:
         ScheduleError: The baseline is not installed.
     """
-    return cast(Baseline, find_point(BASELINES, "baseline", name, ScheduleError).load())
+    return cast(Baseline, load_point(find_point(BASELINES, "baseline", name, ScheduleError)))
 
 
 def load_comparator(name: str) -> Comparator:
@@ -293,7 +308,7 @@ def load_comparator(name: str) -> Comparator:
     Raises:
         ComparatorError: The comparator is not installed.
     """
-    return cast(Comparator, find_point(COMPARATORS, "comparator", name, ComparatorError).load())
+    return cast(Comparator, load_point(find_point(COMPARATORS, "comparator", name, ComparatorError)))
 
 
 def plugged_verbs(on_fault: Callable[[str], None]) -> dict[str, Verb]:
@@ -325,11 +340,9 @@ def loaded_points(group: str, kind: type[T], on_fault: Callable[[str], None]) ->
     """Entry points of a group with what they hold: a broken one costs a line, not the command."""
     for point in registered(group).values():
         try:
-            loaded = point.load()
-        except Exception as error:  # a plug-in raises whatever it raises
-            on_fault(
-                f"plug-in {point.name!r} of {group} must load, {point.value} raised {error}; reinstall or remove it"
-            )
+            loaded = load_point(point)
+        except PluginError as error:
+            on_fault(str(error))
             continue
         if isinstance(loaded, kind):
             yield point, loaded
@@ -341,14 +354,14 @@ def loaded_points(group: str, kind: type[T], on_fault: Callable[[str], None]) ->
 def rewriter() -> Rewriter:
     """What applies rewrite rules to payloads; where none is installed, one that changes nothing."""
     points = registered(REWRITERS)
-    return cast(Rewriter, points[RULES].load()) if RULES in points else NO_REWRITER
+    return cast(Rewriter, load_point(points[RULES])) if RULES in points else NO_REWRITER
 
 
 @cache
 def rivals() -> Rivals:
     """Code of others in searches; where nothing that makes such is installed, none."""
     points = registered(RIVALS)
-    return cast(Rivals, points[CODE].load()) if CODE in points else NO_RIVALS
+    return cast(Rivals, load_point(points[CODE])) if CODE in points else NO_RIVALS
 
 
 def load_writer() -> Callable[[Family, Task, Machine, Config], str]:
@@ -357,7 +370,7 @@ def load_writer() -> Callable[[Family, Task, Machine, Config], str]:
     Raises:
         ScheduleError: None is installed.
     """
-    return cast(Callable[..., str], find_point(WRITERS, "writer of scripts", "parametric", ScheduleError).load())
+    return cast(Callable[..., str], load_point(find_point(WRITERS, "writer of scripts", "parametric", ScheduleError)))
 
 
 def complain(message: str) -> None:

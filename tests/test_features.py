@@ -180,14 +180,12 @@ def test_page_is_followed_from_an_empty_folder_to_a_passing_test(tmp_path):
     write_points(tmp_path / "autotune_weigh-0.1.dist-info", project["name"], points)
     shown = run_in(tmp_path, "--help")
     assert re.search(r"^  weigh +Print how many bytes the weights of a payload take\.$", shown, re.M)
-    assert re.fullmatch(r"nano: \d+ bytes of weights\n", run_in(tmp_path, "weigh", "nano"))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "test_weigh.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    install, *commands = [line.split() for line in re.findall(r"^\$ (.+)$", page, re.M)]
+    assert install[:3] == ["pip", "install", "--editable"]  # what `write_points` stands for, without a network
+    (program, *verb), (python, *tests) = commands
+    assert (program, python) == ("autotune", "python")
+    assert re.fullmatch(r"nano: \d+ bytes of weights\n", run_in(tmp_path, *verb))
+    done = subprocess.run([sys.executable, *tests], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
@@ -200,3 +198,16 @@ def test_a_plug_in_that_does_not_load_costs_a_line(tmp_path):
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
     assert "plug-in 'broken' of autotune.verbs must load" in line
+
+
+def test_a_family_that_does_not_load_is_one_line_that_says_what_to_do(tmp_path):
+    write_points(tmp_path / "stale-0.dist-info", "stale", {"autotune.schedules": [("stale", "schedules.gone:FAMILY")]})
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    code = "from autotune.cli import main; main()"
+    command = [sys.executable, "-c", code, "tune", "softmax,rows=8,cols=32"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("autotune: plug-in 'stale' of autotune.schedules must load")
+    assert line.endswith("reinstall or remove it")
+    assert "Traceback" not in done.stderr

@@ -9,6 +9,10 @@ class AutotuneError(Exception):
     """Base of everything this project raises on purpose; the CLI prints it as one line and exits 2."""
 
 
+class PluginError(AutotuneError):
+    """A plug-in does not load: it is broken, or its package was changed since it was installed."""
+
+
 class OptionError(AutotuneError, ValueError):
     """An option of a verb is no number, or one out of range; raised before anything is done."""
 

@@ -99,8 +99,8 @@ class Part:
 
     Attributes:
         about: What the sweep is of, as `Sweep.about` has it.
-        frame: Its trials, with the knobs of all sweeps that are looked at.
-        default: Its default config, where that is recorded.
+        frame: Trials of the sweep, with the knobs of all sweeps that are looked at.
+        default: Default config, where that is recorded.
     """
 
     about: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar, cast
 from optuna.storages import BaseStorage
 
 from autotune.core.errors import StoreError
-from autotune.registry import POSTGRES, SERVERS, registered
+from autotune.registry import POSTGRES, SERVERS, load_point, registered
 from autotune.store.locks import Locks
 from autotune.store.log import Log
 from autotune.store.room import Pause
@@ -65,4 +65,4 @@ def servers() -> Servers:
     points = registered(SERVERS)
     if POSTGRES not in points:
         raise StoreError(f"a store on PostgreSQL needs an entry point of {SERVERS}, there is none; name a file")
-    return cast(Servers, points[POSTGRES].load())
+    return cast(Servers, load_point(points[POSTGRES]))

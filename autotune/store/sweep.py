@@ -128,7 +128,7 @@ def frozen(value: float | None, config: Config, space: Space, data: dict[str, An
 
     Args:
         value: What is minimised; `None` where the candidate failed.
-        config: Its config.
+        config: Config of the candidate.
         space: Space of the config.
         data: All that is recorded, as JSON.
     """

@@ -23,7 +23,7 @@ from autotune.core.printable import first_lines
 from autotune.core.space import Config
 from autotune.core.task import Task
 from autotune.core.trial import Outcome
-from autotune.registry import find_point
+from autotune.registry import find_point, load_point
 
 ELF = b"\x7fELF"
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
@@ -78,7 +78,7 @@ def open_backend(spec: str) -> Backend:
         MachineError: Something that it needs is missing.
     """
     name, _, argument = spec.partition(":")
-    opened = cast(Callable[[str], Backend], find_point(BACKENDS, "back end", name, ScheduleError).load())(argument)
+    opened = cast(Callable[[str], Backend], load_point(find_point(BACKENDS, "back end", name, ScheduleError)))(argument)
     if missing := opened.missing():
         raise MachineError(missing)
     return opened

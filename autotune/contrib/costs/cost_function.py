@@ -13,7 +13,7 @@ from autotune.core.errors import MachineError
 from autotune.core.ops.facts import ProgramFacts
 from autotune.core.payload import Payload
 from autotune.core.space import Config, Space
-from autotune.registry import find_point
+from autotune.registry import find_point, load_point
 
 COSTS = "autotune.costs"
 
@@ -93,7 +93,7 @@ def open_cost(spec: str) -> CostFunction:
         MachineError: There is none of that name, or it refuses its argument.
     """
     name, _, argument = spec.partition(":")
-    opens = cast(Callable[[str], CostFunction], find_point(COSTS, "cost", name, MachineError).load())
+    opens = cast(Callable[[str], CostFunction], load_point(find_point(COSTS, "cost", name, MachineError)))
     try:
         return opens(argument)
     except ValueError as error:

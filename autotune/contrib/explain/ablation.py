@@ -13,7 +13,7 @@ from autotune.core.scripts.technique import Technique, repair
 from autotune.core.space import Config, Space, Value
 from autotune.core.stats import Interval, ratio_interval
 from autotune.core.winner_time import winner_time
-from autotune.registry import load_baseline, load_family, registered
+from autotune.registry import load_baseline, load_family, load_point, registered
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, recorded_tasks
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.stages.slow_baseline import part_for
@@ -85,7 +85,7 @@ def winner_of(bundle: BundleFiles, machine: Machine, family: str = "") -> tuple[
 def load_techniques() -> tuple[Technique, ...]:
     """Every technique, in the order in which one builds on another; those of plug-ins behind."""
     own, *others = sorted(registered(TECHNIQUES).values(), key=lambda point: point.name != "schedules")
-    return tuple(t for point in (own, *others) for t in cast(tuple[Technique, ...], point.load()))
+    return tuple(t for point in (own, *others) for t in cast(tuple[Technique, ...], load_point(point)))
 
 
 def leave_one_out(bundle: BundleFiles, machine: Machine, family: str = "") -> list[Variant]:

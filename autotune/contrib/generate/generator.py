@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from autotune.core.errors import GenerationError
 from autotune.core.options import MOST_COUNT, check_real, check_seed, check_whole
 from autotune.core.payload import Array, Payload
-from autotune.registry import find_point
+from autotune.registry import find_point, load_point
 
 GENERATORS = "autotune.generators"
 MOST_TEMPERATURE = 1e6
@@ -91,4 +91,4 @@ def load_generator(name: str) -> Generator:
     Raises:
         GenerationError: There is none.
     """
-    return cast(Generator, find_point(GENERATORS, "model", name, GenerationError).load())
+    return cast(Generator, load_point(find_point(GENERATORS, "model", name, GenerationError)))

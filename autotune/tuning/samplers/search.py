@@ -17,7 +17,7 @@ from autotune.core.errors import SpaceError
 from autotune.core.printable import did_you_mean
 from autotune.core.space import Config, Space, Value
 from autotune.core.trial import Reason
-from autotune.registry import SAMPLERS, SPACES, TRANSFER, complain, loaded_points, registered
+from autotune.registry import SAMPLERS, SPACES, TRANSFER, complain, load_point, loaded_points, registered
 from autotune.tuning.samplers.features import Features, feature_names, is_ordered, knob_features
 from autotune.tuning.samplers.named_samplers import HUB, ask_by_name, class_of, is_named, is_optunas
 from autotune.tuning.samplers.objectives import AskingBoth
@@ -66,7 +66,7 @@ def transfer_from(folders: Sequence[Path], sampler: str) -> TransferData | None:
     points = registered(TRANSFER)
     if not takes_transfer(sampler) or SPACES not in points:
         return None
-    return cast(Callable[[Sequence[Path]], TransferData | None], points[SPACES].load())(folders)
+    return cast(Callable[[Sequence[Path]], TransferData | None], load_point(points[SPACES]))(folders)
 
 
 def check_sampler(name: str) -> None:
