@@ -1,5 +1,5 @@
 # make tune   tune the nano GPT end to end
-# make test   run the tests
+# make test   run the tests, and the notebooks: it says which, and how
 # make check  what CI runs besides the tests: style, types, layering of imports
 # make gate   what CI runs last: nano's bundle recorded on this machine, and checked: the gate must not alarm by itself
 # make regress  check nano's recorded bundle: slower, or wrong?
@@ -17,6 +17,7 @@ PYTHON ?= $(if $(UV),>=3.11$(comma)<3.14,python3)
 VENV := .venv
 BIN := $(VENV)/bin
 BLOCKS := figures comparisons threads growth jobs targets gpu mesh precision quantised models grid kernelbench foreign_models torch_backend dynamic large regressions warmth samplers fit analysis expected backends affine rules tensors calls onnx_ops array_api ablations generation own_schedules debug selftest database cluster scale faults
+TESTS := $(wildcard tests/test_*.py tests/*/test_*.py tests/*/*/test_*.py)
 SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_commands.py docs/_nano.py
 
 .PHONY: packages tune test check regress gate mutations format figures docs notebooks site clean
@@ -53,6 +54,8 @@ tune: $(VENV)/.plain
 	@echo 'to have the command autotune in this shell: . $(BIN)/activate'
 
 test: $(VENV)/.with-test
+	@echo 'tests/: $(words $(TESTS)) files, a process a core, with little care in measuring (AUTOTUNE_CARE=little): no test is about speed.'
+	@echo 'Then notebooks/: $(words $(wildcard notebooks/*.ipynb)), each from its first cell to its last. One file alone: $(BIN)/python -m pytest FILE'
 	$(BIN)/python -m pytest -n auto
 	$(BIN)/python -m pytest -n auto --nbmake --nbmake-timeout=300 notebooks
 

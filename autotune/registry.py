@@ -64,7 +64,7 @@ def load_point(point: EntryPoint) -> Any:  # noqa: ANN401 - what a group holds, 
     """What an entry point holds.
 
     Raises:
-        PluginError: The plug-in does not load: it was renamed or taken out since its package was installed, or is broken.
+        PluginError: The plug-in does not load: it is broken, or was renamed since its package was installed.
     """
     try:
         return point.load()

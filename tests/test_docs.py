@@ -212,3 +212,19 @@ def test_lines_of_docstring_sections_stand_alone():
 def test_entry_that_continues_its_head_is_a_fragment(entry, wrong):
     source = f'def f():\n    """Do it.\n\n    Args:\n        {entry}\n    """\n'
     assert list(fragments(source)) == ([(5, entry)] if wrong else [])
+
+
+def test_files_that_pages_name_are_there():
+    files = {
+        path.relative_to(ROOT).as_posix()
+        for name in (*PACKAGES, "tests", "docs")
+        for path in (ROOT / name).rglob("*.py")
+    }
+    named = {(page, name) for page in PAGES for name in re.findall(r"`((?:\w+/)+\w+\.py)`", page.read_text())}
+    gone = [
+        f"{page.name}: {name}"
+        for page, name in sorted(named)
+        if not any(f"/{file}".endswith(f"/{name}") for file in files)
+    ]
+    assert named
+    assert not gone, "say where it is now:\n" + "\n".join(gone)

@@ -94,7 +94,7 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
 
 
 @dataclass(frozen=True)
-class Part:
+class SweepRows:
     """What is looked at of a sweep.
 
     Attributes:
@@ -108,7 +108,7 @@ class Part:
     default: DefaultConfig | None
 
 
-def read_parts(store: Store, payload: str | None = None, where: str | None = None) -> Iterator[Part]:
+def read_parts(store: Store, payload: str | None = None, where: str | None = None) -> Iterator[SweepRows]:
     """A store sweep by sweep, oldest first: what is not kept leaves memory to the trials of one.
 
     Args:
@@ -127,7 +127,7 @@ def read_parts(store: Store, payload: str | None = None, where: str | None = Non
         frame = with_columns(to_frame([(trial, about) for trial in sweep.trials()]), columns)
         rows = frame[evaluate(frame, where)] if where is not None and len(frame) else frame
         seen, kept = seen + len(frame), kept + len(rows)
-        yield Part(about, rows, default_of(sweep, about["default"]) if "default" in about else None)
+        yield SweepRows(about, rows, default_of(sweep, about["default"]) if "default" in about else None)
     check_payload(payload, every, found=seen > 0)
     if where is not None and seen and not kept:
         raise nothing_left(where, seen)
