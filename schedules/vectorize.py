@@ -58,7 +58,7 @@ class Vectorize(SingleOp):
     def values(self, task: Task, machine: Machine) -> Config:
         """One row of four vectors, or eight vectors of sums, those of several rows where they share a factor."""
         wanted = SUMS_AT_ONCE if task.nest.iterators[-1] == "reduction" else 4
-        rows = max(self.knobs(task, machine)[0].values) if shares_factor(task) and machine.threads == 1 else 1
+        rows = max(map(int, self.knobs(task, machine)[0].values)) if shares_factor(task) and machine.threads == 1 else 1
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {
             "rows": rows,
