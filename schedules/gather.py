@@ -13,7 +13,7 @@ from schedules.vectorize import tile_and_vectorize
 
 @dataclass(frozen=True)
 class Gather(SingleOp):
-    """The family for ops that read elements at places that a tensor holds."""
+    """The family for ops that read elements at indices that a tensor holds."""
 
     name: str = "gather"
 

@@ -1,4 +1,4 @@
-"""Element-wise ops that read neighbours, in steps, or at places that repeat: pools, depthwise convolutions, resizes.
+"""Element-wise ops that read neighbours, in steps, or at indices that repeat: pools, depthwise convolutions, resizes.
 
     y[c, h, w] = max(x[c, 2 h, 2 w], x[c, 2 h, 2 w + 1], ...)
       ->   for c: for h: for w0 step 32:  y[c, h, w0 : w0 + 32] = lanes of x[c, 2 h, 2 w0 : 2 w0 + 64], ...

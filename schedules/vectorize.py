@@ -163,7 +163,7 @@ def tile_and_vectorize(
         width: Columns of a tile.
         mark: Put on the loop over columns.
         knob: Name of the knob that `rows` is.
-        gathers: The op reads elements at places that a tensor holds.
+        gathers: The op reads elements at indices that a tensor holds.
     """
     rank = len(sizes)
     tile = [1] * rank

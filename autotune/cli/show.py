@@ -7,7 +7,7 @@ import typer
 
 from autotune.cli.options import Exact, RuleFile
 from autotune.cli.say import say
-from autotune.core.printable import one_line
+from autotune.core.printable import fold, one_line
 
 
 def show(
@@ -71,6 +71,15 @@ def show(
     if output is not None:
         output.write_text(shown.text.rstrip() + "\n")
     else:
-        print_code(shown.text.rstrip(), is_diff=diff is not None)
+        text = shown.text.rstrip()
+        print_code(folded(text) if stage == "space" and diff is None else text, is_diff=diff is not None)
     for sentence in filter(None, (shown.note, shown.doubt)):
         say(one_line(sentence))
+
+
+def folded(text: str) -> str:
+    """Sentences that fit the terminal: a line that is too long goes on below, indented."""
+    from autotune.reports.format import out
+
+    width = out().width
+    return "\n".join(part for line in text.splitlines() for part in fold(line, width, 0, 2) or [""])

@@ -17,6 +17,8 @@ from autotune.store.sessions import SessionFigures, recorded_figures, recorded_q
 from autotune.tuning.stages.roofline import bundle_may_exceed_roof, share_beside, why_unsteady
 from autotune.worker.loading.reading import task_names
 
+OF_A_KNOB = "; a dead knob of its family"  # ends a note of earlier bundles, which helps no reader of a winner
+
 
 @dataclass(frozen=True)
 class TimedTask:
@@ -166,7 +168,7 @@ def describe(bundle: BundleFiles) -> Winner:
         noise_floor=data.noise_floor,
         buffers=asdict(data.buffers) if data.buffers is not None else None,
         tasks=tuple(timed_task(tag, names[tag], task, recorded_quiet(data)) for tag, task in data.tasks.items()),
-        notes=data.notes,
+        notes=tuple(note for note in data.notes if not note.endswith(OF_A_KNOB)),
         command=data.command,
         compiler=data.versions.compiler,
         rounded=tuple(rounded_task(names[tag], data.tasks[tag], error) for tag, error in budget.tasks.items()),

@@ -17,6 +17,7 @@ from autotune.cli.layout import Column, Table, TextRow, lay_out, shorten
 from autotune.cli.regress import show_findings
 from autotune.cli.replay import show_replay
 from autotune.cli.reproduce import show_failures, show_reproduction
+from autotune.cli.show import folded
 from autotune.cli.tune import show_result
 from autotune.contrib.explain.ablation import Measured
 from autotune.contrib.explain.counters import Counts
@@ -258,3 +259,12 @@ def test_tasks_go_by_the_names_that_tuning_recorded(tmp_path, autotune):
     assert out.splitlines()[1].startswith("attention 12x128x64 + everything ")
     (default,) = read_holdings(tmp_path / "s").defaults.values()
     assert default.config == WIDE_DEFAULT
+
+
+def test_constraints_of_a_space_go_on_below_where_a_line_is_too_long():
+    text = "knob  default\ntile_m  0\n\nconstraint: " + "a panel of B fits the cache " * 4
+    lines = folded(text).splitlines()
+    assert lines[:3] == ["knob  default", "tile_m  0", ""]
+    assert max(map(len, lines)) <= 80
+    assert all(line.startswith("  ") for line in lines[4:])
+    assert len(lines) > 4

@@ -236,3 +236,11 @@ def test_shares_of_a_call_add_up(capsys):
 def test_a_drift_is_never_below_one_and_none_without_a_reference():
     assert winner_time([2.0, 2.0], []).drift == 1.0
     assert winner_time([2.0, 2.0], [1.0, 1.0], quiet=3.0).seconds.estimate == 2.0
+
+
+def test_notes_of_earlier_bundles_on_knobs_without_effect_are_left_out(capsys):
+    bundle = read_bundle(FOLDER)
+    assert any("made no difference" in note for note in bundle.manifest.notes)
+    show_winner(describe(bundle), lines_of_bundle(bundle))
+    assert "made no difference" not in " ".join(capsys.readouterr().out.split())
+    assert "made no difference" not in report_bundle(FOLDER)

@@ -18,7 +18,7 @@ from autotune.reports.holdings import read_holdings
 from autotune.reports.page import report_bundle, report_store
 from autotune.store.bundle import FILES, read_bundle
 
-PHONE, DESKTOP = (390, 844), (1280, 900)
+PHONE, DESKTOP = (390, 844), (1400, 900)
 SECTIONS = ["gained", "time", "tasks", "search", "again"]
 RECORDED = Path(__file__).parents[2] / "results"
 NANO, LARGEST = (sorted(RECORDED.glob(f"*/bundles/{name}")) for name in ("nano", "gpt2"))

@@ -34,7 +34,7 @@ def range_of(function: ir.OpView, number: int, value: ir.Value) -> tuple[float, 
 
 
 def smallest_tensor(value: ir.Value) -> int | None:
-    """The least number of elements in a dimension that is read at places computed from a value; `None` if none is."""
+    """The least number of elements in a dimension that is read at indices computed from a value; `None` if none is."""
     return min(sizes_read_at(value), default=None)
 
 
