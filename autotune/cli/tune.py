@@ -197,9 +197,8 @@ def show_result(result: "TuneResult") -> None:
     error = error_beside(result.max_error, result.oracle, unproved=result.unproved)
     naive = over_naive(result.speedup, result.baseline_name, result.baseline_seconds)
     known = sum(result.trials.values()) - result.evaluated
-    counts = (
-        f"{plural(result.evaluated, 'trial')} run now, {known} recorded before or duplicates, in {result.seconds:.0f} s"
-    )
+    others = f" ({known} more: recorded before, or the same program as another)" if known else ""
+    counts = f"{plural(result.evaluated, 'trial')} run now{others}, in {result.seconds:.0f} s"
     show_sentence(console, "; ".join(["verified", error, counts, *([] if result.unsteady else [naive])]), 2)
     console.print(f"  bundle: {result.bundle}", soft_wrap=True, markup=False)
     again = f"autotune replay {result.bundle}"

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from autotune.core.candidate import Candidate
-from autotune.core.console import duration
 from autotune.core.evaluator import Effort
 from autotune.core.host.closing import Closing
 from autotune.core.host.machine import Machine
@@ -83,8 +82,7 @@ class ComparisonRun(Closing):
     def _note(self, contender: Contender, verification: Verification, process: EntryProcess | None = None) -> None:
         """Make a row, and report it; it is timed if it is verified."""
         is_right = verification.status == "ok"
-        said = f"verified, first call {duration(verification.seconds)}" if is_right else verification.status
-        self._listener.interim(f"{contender.name}: {said}")
+        self._listener.interim(f"{contender.name}: {'verified' if is_right else verification.status}")
         self.contenders.append(contender)
         self.verifications[contender.name] = verification
         if process is not None and is_right:

@@ -115,7 +115,7 @@ def best_contender(
         raise BundleError(
             f"the bundle must be of {payload.name} as it is built now, {given} is of {bundle.payload.name}; tune again"
         )
-    listener.note(f"best is {bundle.folder}")
+    listener.note(f"best: the bundle {bundle.folder}")
     for difference in differences_now(bundle, machine):
         listener.note(f"best is not as it was recorded: {difference}")
     entry = Entry("best", payload, recorded_candidate(bundle), seed)

@@ -117,8 +117,8 @@ def test_best_is_the_bundle_that_was_tuned(autotune):
     found = json.loads(out)
     assert [row["name"] for row in found["rows"]] == ["default", "best"]
     assert found["ratio_to"] == "best"
-    (note,) = [note for note in found["notes"] if note.startswith("best is ")]
-    folder = Path(note.removeprefix("best is "))
+    (note,) = [note for note in found["notes"] if note.startswith("best: the bundle ")]
+    folder = Path(note.removeprefix("best: the bundle "))
     other = load_payload("matmul,m=9,n=7,k=6")
     with pytest.raises(BundleError, match="tune again"):
         contenders.best_contender(other, folder, folder, this_machine(), seed=0, listener=SILENT)
