@@ -113,10 +113,11 @@ def plural(count: int, noun: str) -> str:
     """A count with its noun.
 
     Example:
-        >>> plural(1, "knob"), plural(2, "knob")
-        ('1 knob', '2 knobs')
+        >>> plural(1, "knob"), plural(2, "knob"), plural(2, "launch")
+        ('1 knob', '2 knobs', '2 launches')
     """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{ending}"
 
 
 def size(count: float) -> str:

@@ -128,7 +128,7 @@ def read_parts(store: Store, payload: str | None = None, where: str | None = Non
         rows = frame[evaluate(frame, where)] if where is not None and len(frame) else frame
         seen, kept = seen + len(frame), kept + len(rows)
         yield SweepRows(about, rows, default_of(sweep, about["default"]) if "default" in about else None)
-    check_payload(payload, every, found=seen > 0)
+    check_payload(payload, (about["payload"] for about in every.values()), found=seen > 0)
     if where is not None and seen and not kept:
         raise nothing_left(where, seen)
 
@@ -178,10 +178,10 @@ def names_in(abouts: Abouts) -> dict[tuple[str, str], str]:
     return {(about["payload"], about["task"]): about["name"] for about in abouts.values() if "name" in about}
 
 
-def check_payload(payload: str | None, abouts: Abouts, *, found: bool) -> None:
-    """Raise unless a payload that is asked for was found."""
+def check_payload(payload: str | None, known: Iterable[str], *, found: bool) -> None:
+    """Raise unless a payload that is asked for was found among known ones."""
     if payload is not None and not found:
-        held = ", ".join(sorted({about["payload"] for about in abouts.values()})) or "none at all"
+        held = ", ".join(sorted(set(known))) or "none at all"
         raise StoreError(f"the store must hold trials of {payload!r}, it holds {held}; leave out --payload")
 
 
@@ -190,9 +190,7 @@ def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdin
     frame = holdings.frame
     if payload is not None:
         found = frame[frame["payload"] == payload]
-        if found.empty:
-            held = ", ".join(sorted(frame["payload"].unique())) or "none at all"
-            raise StoreError(f"the store must hold trials of {payload!r}, it holds {held}; leave out --payload")
+        check_payload(payload, frame["payload"], found=not found.empty)
         frame = found
     if where is not None:
         frame = keep(frame, where)

@@ -1,11 +1,12 @@
 """Spaces as text: what may be chosen for a task, by which constraints, and how many configs that makes."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from autotune.core.host.machine import Machine
 from autotune.core.scripts.parametric import OpenKnob, OpenScript, facts_in, facts_of
-from autotune.core.space import Space, Value
+from autotune.core.space import Config, Space, Value
 from autotune.reports.scheduled import Scheduled
 
 MOST_COUNTED = 1_000_000  # combinations; beyond, a sample tells how many are distinct and valid
@@ -21,13 +22,28 @@ def describe_space(scheduled: Scheduled, machine: Machine) -> str:
     space, default = family.space(task, machine), family.default(task, machine)
     script = family.script if family is not None else None
     opened = {knob.name: knob for knob in script.knobs} if script is not None else {}
+    title = f"{task.tag} by {script.source if script is not None else family.name}"
+    constraints = constraints_of(script, machine) if script is not None else sentences_of(space)
+    return "\n".join([*space_table(title, space, default, opened), *constraints])
+
+
+def space_table(
+    title: str, space: Space, default: Config, opened: Mapping[str, OpenKnob] = MappingProxyType({})
+) -> list[str]:
+    """A line with the number of configs, and a row a knob.
+
+    Args:
+        title: What the space is of.
+        space: The space.
+        default: The default config.
+        opened: Declarations of knobs by name, of a script that has them.
+    """
     rows = [("knob", "default", "values", "counts where", "line")]
     for knob in space.knobs:
         own = opened.get(knob.name)
         where, line = (places_of(own), lines_of(own)) if own is not None else ("", "")
         rows.append((knob.name, str(default[knob.name]), spelled(knob.values), where, line))
-    head = f"{task.tag} by {script.source if script is not None else family.name}: {counted(space)}"
-    return "\n".join([head, *table(rows), *constraints_of(space, script, machine)])
+    return [f"{title}: {counted(space)}", *table(rows)]
 
 
 def counted(space: Space) -> str:
@@ -42,10 +58,13 @@ def counted(space: Space) -> str:
     return f"{knobs}; {space.size:.3g} combinations, about {share * space.size:.2g} distinct and valid"
 
 
-def constraints_of(space: Space, script: OpenScript | None, machine: Machine) -> list[str]:
+def sentences_of(space: Space) -> list[str]:
     """A line a constraint."""
-    if script is None:
-        return [f"constraint: {constraint.sentence}" for constraint in space.constraints]
+    return [f"constraint: {constraint.sentence}" for constraint in space.constraints]
+
+
+def constraints_of(script: OpenScript, machine: Machine) -> list[str]:
+    """A line a constraint of a script, with where it is and what it asks of the machine."""
     facts = facts_of(machine)
     lines = []
     for constraint in script.constraints:

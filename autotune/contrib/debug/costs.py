@@ -19,8 +19,7 @@ SCALAR_READS, SCALAR_WRITES = ("memref.load", "tensor.extract", "affine.load"), 
 SAME = ("tensor.cast", "memref.cast", "bufferization.to_tensor", "bufferization.to_buffer", "tensor.pad")
 SUMS = ("arith.addf", "vector.multi_reduction", "vector.reduction")
 ARITHMETIC = (
-    *SUMS[1:],
-    "arith.addf",
+    *SUMS,
     "arith.subf",
     "arith.mulf",
     "arith.divf",
@@ -148,7 +147,7 @@ class Reader:
     def _loop(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:
         """A loop: its body, as often as it runs; what it touches moves with its count and those of inner loops."""
         trips, spans, exact = trips_of(op)
-        place = len(totals.loops)
+        number = len(totals.loops)
         totals.loops.append(LoopCost(name_in(op.location), op.name, depth, trips, runs, 0))
         body, block = Totals(exact=exact), op.regions[0].blocks[0]
         body.loops = totals.loops
@@ -157,7 +156,7 @@ class Reader:
         self._spans.update(zip(block.arguments, spans, strict=False))
         touched = self._bytes(body.regions)
         totals.add(body, trips)
-        totals.loops[place] = LoopCost(name_in(op.location), op.name, depth, trips, runs, touched)
+        totals.loops[number] = LoopCost(name_in(op.location), op.name, depth, trips, runs, touched)
 
     def _structured(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:
         """A linalg op, as plain loops over elements."""
@@ -334,7 +333,7 @@ def most_sizes(cut: ir.Operation) -> list[int]:
 
 
 def initial_value(argument: ir.Value) -> ir.Value | None:
-    """What a loop begins with in the place of an argument that it carries; `None` of other arguments."""
+    """What a loop begins with for an argument that it carries; `None` of other arguments."""
     block = argument.owner
     loop, number = block.owner, ir.BlockArgument(argument).arg_number
     if loop.operation.name not in ("scf.for", "scf.forall"):

@@ -125,10 +125,10 @@ def candidates_around(
 def other_sizes(sizes: str) -> Iterator[str]:
     """Tile sizes with one of them halved or doubled."""
     numbers = [int(size) for size in sizes.split(",")]
-    for place, number in enumerate(numbers):
+    for index, number in enumerate(numbers):
         for other in (number // 2, number * 2):
             if other and number:
-                yield ", ".join(map(str, [*numbers[:place], other, *numbers[place + 1 :]]))
+                yield ", ".join(map(str, [*numbers[:index], other, *numbers[index + 1 :]]))
 
 
 def other_knobs(

@@ -17,6 +17,11 @@ def home_of(device: str) -> Path:
     return OUTPUT / slug(f"for-{device}")
 
 
+def task_folder(whole: Path, task: str, *, several: bool) -> Path:
+    """Folder of a task's kernel: that of the payload where it has one task, else one of its own in it."""
+    return whole / slug(task) if several else whole
+
+
 def is_kernel_folder(folder: Path) -> bool:
     """Tell whether `tune --target` wrote a folder."""
     return (folder / PAYLOAD).is_file() and any((folder / name).is_file() for name in (PROGRAM, BINARY, PTX))

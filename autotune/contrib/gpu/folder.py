@@ -14,14 +14,13 @@ from pydantic import TypeAdapter, ValidationError
 from autotune.compiler.tasks.payload_folder import first_fault
 from autotune.contrib.gpu.device import Device, find_device
 from autotune.contrib.gpu.examine import KernelCall, check_payload
-from autotune.contrib.gpu.files import BINARY, CHOSEN, PAYLOAD, PROGRAM, PTX, SCHEDULE
+from autotune.contrib.gpu.files import BINARY, CHOSEN, PAYLOAD, PROGRAM, PTX, SCHEDULE, task_folder
 from autotune.contrib.gpu.records import kernel_key
 from autotune.contrib.gpu.tune import Examiner, KernelWorkshop, TaskKernel, only_task, units_of
 from autotune.core.errors import BundleError
 from autotune.core.payload import Payload
 from autotune.registry import is_registered
 from autotune.store.bundle import digest
-from autotune.store.places import slug
 from autotune.store.records import ArgumentRecord
 from autotune.worker.loading.resolve import known_payload
 
@@ -169,6 +168,15 @@ def read_limited(path: Path) -> bytes:
     return data
 
 
+def read_script(folder: Path) -> str:
+    """The transform script of a task's folder.
+
+    Raises:
+        BundleError: There is none that can be read.
+    """
+    return read_limited(folder / SCHEDULE).decode(errors="replace")
+
+
 def replay_folder(found: KernelFolder, workshop: KernelWorkshop) -> list[KernelReplay]:
     """Make the kernels of a folder again from its scripts, verify each, and the whole where there are several.
 
@@ -179,7 +187,7 @@ def replay_folder(found: KernelFolder, workshop: KernelWorkshop) -> list[KernelR
     units = units_of(found.payload)
     replays, made = [], []
     for unit in units.payloads:
-        folder = found.folder / slug(unit.name) if found.several else found.folder
+        folder = task_folder(found.folder, unit.name, several=found.several)
         kernel = make_again(unit, folder, workshop)
         replays.append(compared(kernel, folder, found.device))
         made.append(kernel)
@@ -202,7 +210,7 @@ def make_again(payload: Payload, folder: Path, workshop: KernelWorkshop) -> Task
     """
     check_payload(payload)
     text, task, family = only_task(payload)
-    script = read_limited(folder / SCHEDULE).decode(errors="replace")
+    script = read_script(folder)
     facts = workshop.facts(payload, task, family)
     trial = Examiner(workshop, KernelCall(payload), text).trial(script, {}, kernel_key(text, script, facts, 0))
     return TaskKernel(facts, payload, (trial,))

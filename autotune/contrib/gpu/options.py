@@ -21,6 +21,7 @@ from autotune.contrib.gpu.files import (
     STORE,
     home_of,
     is_kernel_folder,
+    task_folder,
 )
 from autotune.plugins import Arguments, Listing, MachineFact, VerbOption, option
 from autotune.store.places import slug
@@ -99,7 +100,7 @@ def tune_kernels(
             with Worker(options.timeout) as worker:
                 workshop = KernelWorkshop(device, worker, driver, opened)
                 for unit in units.payloads:
-                    place = whole / slug(unit.name) if several else whole
+                    place = task_folder(whole, unit.name, several=several)
                     with ProgressLine(unit.name) as line:
                         kernels.append(tune_kernel(unit, replace(options, trials=trials), workshop, line))
                     write_kernel(kernels[-1], device, place)

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autotune.contrib.gpu.files import PROGRAM, SCHEDULE, STORE, home_of, is_kernel_folder
-from autotune.contrib.gpu.folder import KernelFolder, read_folder, read_json, read_limited
+from autotune.contrib.gpu.files import PROGRAM, SCHEDULE, STORE, home_of, is_kernel_folder, task_folder
+from autotune.contrib.gpu.folder import KernelFolder, read_folder, read_json, read_script
 from autotune.contrib.gpu.records import GpuRecord, KernelSweep, kernel_sweeps, outcomes_of
 from autotune.contrib.gpu.tune import units_of
 from autotune.core.errors import StoreError
@@ -27,7 +27,6 @@ from autotune.reports.sections.blocks import (
 )
 from autotune.reports.sections.tasks import code_of
 from autotune.store.address import shown
-from autotune.store.places import slug
 from autotune.store.store import Store
 
 MEASURED_NOTHING = "cycles are a model's of the device; nothing was measured"
@@ -102,8 +101,8 @@ def write_kernel_page(source: str, store: str | None) -> str:
         said = f"{plural(sum(len(each.records) for each in sweeps), 'trial')}; {MEASURED_NOTHING}."
         return write_page(f"Kernels of {shown(source)}", said, [kernels_of(sweeps), search_of(sweeps)])
     found = read_folder(folder)
-    place = store or home_of(found.device.name) / STORE
-    sweeps = read_sweeps(source, store) if store is not None or Path(place).is_file() else []
+    kept = store or home_of(found.device.name) / STORE
+    sweeps = read_sweeps(source, store) if store is not None or Path(kept).is_file() else []
     sections = [
         *([kernels_of(sweeps)] if sweeps else []),
         *([launches_of(found)] if found.several else []),
@@ -192,7 +191,7 @@ def launches_of(found: KernelFolder) -> Section:
         )
         for name, each in kernels.items()
     ]
-    said = f"{plural(len(launches), 'launch').replace('launchs', 'launches')} of {plural(len(kernels), 'kernel')}"
+    said = f"{plural(len(launches), 'launch')} of {plural(len(kernels), 'kernel')}"
     room = f"intermediates take {told.get('arena_bytes')} bytes, {told.get('separate_bytes')} each alone"
     return Section("launches", "Launches", [DataTable(f"{said}; {room}.", columns, table)])
 
@@ -212,11 +211,11 @@ def axes(kernel: object, what: str) -> str:
 def scripts_of(found: KernelFolder) -> Section:
     """The transform script of every kernel."""
     units = units_of(found.payload, verified=False).payloads
-    places = {unit.name: found.folder / slug(unit.name) if found.several else found.folder for unit in units}
+    folders = {unit.name: task_folder(found.folder, unit.name, several=found.several) for unit in units}
     blocks: list[Block] = [
-        code_of(f"Script of {name}", read_limited(place / SCHEDULE).decode(errors="replace"))
-        for name, place in places.items()
-        if (place / SCHEDULE).is_file()
+        code_of(f"Script of {name}", read_script(folder))
+        for name, folder in folders.items()
+        if (folder / SCHEDULE).is_file()
     ]
     return Section("scripts", "Scripts", blocks or [Notes(["No kernel was right."])])
 

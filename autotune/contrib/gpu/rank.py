@@ -7,13 +7,12 @@ from typing import Any
 
 from autotune.contrib.gpu.examine import KernelCall
 from autotune.contrib.gpu.families import GpuFamily, families_of
-from autotune.contrib.gpu.files import CHOSEN, SCHEDULE
-from autotune.contrib.gpu.folder import read_json, read_limited
+from autotune.contrib.gpu.files import CHOSEN, SCHEDULE, task_folder
+from autotune.contrib.gpu.folder import read_json, read_script
 from autotune.contrib.gpu.records import GpuRecord, kernel_key
 from autotune.contrib.gpu.tune import Examiner, KernelWorkshop, Units, only_task
 from autotune.core.payload import Payload
 from autotune.core.task import Task
-from autotune.store.places import slug
 
 FOUND = "found"  # what the kernel of a folder is called
 
@@ -51,20 +50,17 @@ def rank_kernels(units: Units, folder: Path, workshop: KernelWorkshop) -> Iterat
     """
     for unit in units.payloads:
         text, task, own = only_task(unit)
-        examiner, place = (
+        examiner, found = (
             Examiner(workshop, KernelCall(unit), text),
-            folder / slug(unit.name) if units.several else folder,
+            task_folder(folder, unit.name, several=units.several),
         )
         for family in families_of(task):
             config = family.default(task, workshop.device)
             script = family.build(task, config, workshop.device)
             trial = examiner.trial(script, config, key_of(script, unit, workshop, family, task, text))
             yield RankedKernel(unit.name, f"default of {family.name}", trial.record)
-        if (place / SCHEDULE).is_file():
-            script, config = (
-                read_limited(place / SCHEDULE).decode(errors="replace"),
-                read_json(place / CHOSEN)["config"],
-            )
+        if (found / SCHEDULE).is_file():
+            script, config = read_script(found), read_json(found / CHOSEN)["config"]
             trial = examiner.trial(script, config or {}, key_of(script, unit, workshop, own, task, text))
             yield RankedKernel(unit.name, FOUND, trial.record)
 

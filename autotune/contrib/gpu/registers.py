@@ -7,28 +7,31 @@ thread to what is not proved to be another element; and one beyond a barrier on 
 make to this element. One between the same two barriers as the store or the load would race with it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
 
 from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import constant, is_constant, maker
 
 LOADS, STORES = ("memref.load", "vector.load"), ("memref.store", "vector.store")
 HARMLESS = ("memref.alloc", "memref.dealloc")
-Place = tuple[ir.Value, ir.Type, tuple[tuple[ir.Value | None, int], ...]]  # memory, type, index less a constant, that
+Access = tuple[ir.Value, ir.Type, tuple[tuple[ir.Value | None, int], ...]]  # memory, type, index less a constant, that
 
 
 @dataclass
 class ThreadStore:
-    """What a thread stored to a place.
+    """What a thread stored by an access.
 
     Attributes:
         value: The value.
+        passed: Barriers passed before it.
         late: Whether another thread may have written there since: it is known up to the next barrier.
     """
 
     value: ir.Value
+    passed: int
     late: bool = False
 
 
@@ -42,44 +45,43 @@ def keep_in_registers(launch: ir.Operation) -> None:
 
 def forward(block: ir.Block) -> None:
     """Use what was stored in place of loads of it, in one block; loops in it may store what they like."""
-    known: dict[Place, ThreadStore] = {}
+    known: dict[Access, ThreadStore] = {}
     passed = 0  # barriers
-    since: dict[Place, int] = {}  # barriers passed when it was stored
     for each in list(block.operations):
         op = each.operation
         if any(inner.name == "gpu.barrier" for inner in every_op(op)):
             passed += 1
-            known = {place: stored for place, stored in known.items() if not stored.late}
+            known = {access: stored for access, stored in known.items() if not stored.late}
         if op.name in LOADS:
-            found = known.get(place_of(op))
+            found = known.get(access_of(op))
             if found is not None:
                 op.results[0].replace_all_uses_with(found.value)
                 op.erase()
         elif op.name in STORES:
-            mine = place_of(op)
-            known = {place: stored for place, stored in known.items() if are_apart(place, mine)}
-            for place, stored in known.items():
-                stored.late |= place[0] == mine[0] and since[place] < passed
-            known[mine], since[mine] = ThreadStore(op.operands[0]), passed
+            mine = access_of(op)
+            known = {access: stored for access, stored in known.items() if are_apart(access, mine)}
+            for access, stored in known.items():
+                stored.late |= access[0] == mine[0] and stored.passed < passed
+            known[mine] = ThreadStore(op.operands[0], passed)
         else:
             touched = set(written_in(op))
-            known = {place: stored for place, stored in known.items() if place[0] not in touched}
+            known = {access: stored for access, stored in known.items() if access[0] not in touched}
 
 
 def erase_overwritten(block: ir.Block) -> None:
     """Erase stores of one block to what the thread stores to again before anybody loads from that memory."""
-    later: set[Place] = set()
+    later: set[Access] = set()
     for each in reversed(list(block.operations)):
         op = each.operation
         if op.name in STORES:
-            mine = place_of(op)
+            mine = access_of(op)
             if mine in later:
                 op.erase()
             else:
                 later.add(mine)
         else:
             touched = set(read_in(op))
-            later = {place for place in later if place[0] not in touched}
+            later = {access for access in later if access[0] not in touched}
 
 
 def erase_unread(launch: ir.Operation) -> None:
@@ -91,7 +93,7 @@ def erase_unread(launch: ir.Operation) -> None:
                 op.erase()
 
 
-def place_of(op: ir.Operation) -> Place:
+def access_of(op: ir.Operation) -> Access:
     """What a load or a store touches."""
     operands = list(op.operands)
     stores = op.name in STORES
@@ -101,37 +103,25 @@ def place_of(op: ir.Operation) -> Place:
 
 def split(index: ir.Value) -> tuple[ir.Value | None, int]:
     """An index as a value and a constant that is added to it; `None` for no value."""
-    constant = 0
-    while not isinstance(index, ir.BlockArgument):
-        op = index.owner
-        if op.name == "arith.constant":
-            return None, constant + int(ir.IntegerAttr(op.attributes["value"]).value)
-        if op.name != "arith.addi":
+    added = 0
+    while (op := maker(index)) is not None:
+        if is_constant(index):
+            return None, added + constant(index)
+        if op.name != "arith.addi" or not is_constant(op.operands[1]):
             break
-        first, second = op.operands
-        number = number_of(second)
-        if number is None:
-            break
-        index, constant = first, constant + number
-    return index, constant
+        index, added = op.operands[0], added + constant(op.operands[1])
+    return index, added
 
 
-def number_of(value: ir.Value) -> int | None:
-    """A constant's number; `None` of what is none."""
-    if isinstance(value, ir.BlockArgument) or value.owner.name != "arith.constant":
-        return None
-    return int(ir.IntegerAttr(value.owner.attributes["value"]).value)
-
-
-def are_apart(first: Place, second: Place) -> bool:
+def are_apart(first: Access, second: Access) -> bool:
     """Whether one thread's accesses are proved to share no element: an index differs by more than their lengths."""
     if first[0] != second[0]:
         return True
     last = len(first[2]) - 1
-    for number, ((value, constant), (other, another)) in enumerate(zip(first[2], second[2], strict=True)):
-        if value == other and constant != another:
-            lower = first if constant < another else second
-            if number < last or abs(constant - another) >= length_of(lower[1]):
+    for number, ((value, added), (other, more)) in enumerate(zip(first[2], second[2], strict=True)):
+        if value == other and added != more:
+            lower = first if added < more else second
+            if number < last or abs(added - more) >= length_of(lower[1]):
                 return True
     return False
 
@@ -143,19 +133,20 @@ def length_of(kind: ir.Type) -> int:
 
 def written_in(op: ir.Operation) -> Iterator[ir.Value]:
     """Memory that an op, or one within it, may write to."""
-    for each in every_op(op):
-        if each.name in STORES:
-            yield each.operands[1]
-        elif each.name not in (*LOADS, *HARMLESS):
-            yield from memory_of(each.operands)
+    return touched_in(op, STORES, LOADS)
 
 
 def read_in(op: ir.Operation) -> Iterator[ir.Value]:
     """Memory that an op, or one within it, may read."""
+    return touched_in(op, LOADS, STORES)
+
+
+def touched_in(op: ir.Operation, kinds: Sequence[str], others: Sequence[str]) -> Iterator[ir.Value]:
+    """Memory of the loads or stores in an op, and of all in it that is neither."""
     for each in every_op(op):
-        if each.name in LOADS:
-            yield each.operands[0]
-        elif each.name not in (*STORES, *HARMLESS):
+        if each.name in kinds:
+            yield each.operands[1 if each.name in STORES else 0]
+        elif each.name not in (*others, *HARMLESS):
             yield from memory_of(each.operands)
 
 

@@ -8,8 +8,8 @@ from autotune.contrib.gpu import nvptx, spirv
 from autotune.contrib.gpu.device import Device, find_device
 from autotune.contrib.gpu.examine import check_types
 from autotune.contrib.gpu.families import GpuFamily
-from autotune.contrib.gpu.files import SCHEDULE, is_kernel_folder
-from autotune.contrib.gpu.folder import read_folder, read_limited
+from autotune.contrib.gpu.files import is_kernel_folder, task_folder
+from autotune.contrib.gpu.folder import read_folder, read_script
 from autotune.contrib.gpu.kernel import KernelSource, make_kernel
 from autotune.contrib.gpu.tune import Units, only_task, units_of
 from autotune.core.errors import PayloadError, SpaceError
@@ -19,8 +19,7 @@ from autotune.core.printable import did_you_mean, one_line
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from autotune.reports.scheduled import read_knobs
-from autotune.reports.space import counted, spelled, table
-from autotune.store.places import slug
+from autotune.reports.space import sentences_of, space_table
 from autotune.worker.loading.reading import open_payload
 from autotune.worker.worker import Worker
 
@@ -107,10 +106,8 @@ class ShownTask:
     def describe_space(self) -> str:
         """The space, as a table and sentences."""
         space, default = self.space, self.family.default(self.task, self.device)
-        rows = [("knob", "default", "values")]
-        rows += [(knob.name, str(default[knob.name]), spelled(knob.values)) for knob in space.knobs]
-        head = f"{self.task.tag} by {self.family.name} for {self.device.name}: {counted(space)}"
-        return "\n".join([head, *table(rows), *(f"constraint: {each.sentence}" for each in space.constraints)])
+        title = f"{self.task.tag} by {self.family.name} for {self.device.name}"
+        return "\n".join([*space_table(title, space, default), *sentences_of(space)])
 
 
 @dataclass(frozen=True)
@@ -169,9 +166,7 @@ def show_stage(source: str, target: str, stage: str, *, task: str | None, config
     number = chosen_unit(units, task)
     unit = units.payloads[number]
     if folder is not None and not script and not config:
-        script = read_limited((folder / slug(unit.name) if units.several else folder) / SCHEDULE).decode(
-            errors="replace"
-        )
+        script = read_script(task_folder(folder, unit.name, several=units.several))
     text, own, family = only_task(unit)
     with Worker() as worker:
         return ShownTask(unit, text, own, family, device, script).show(stage, config, worker)
