@@ -150,8 +150,9 @@ class Terminal:
         """Exit code after some keys, and what is printed then."""
         os.write(self.ours, keys)
         text = self.read(None)
-        os.close(self.ours)
-        return self.process.wait(60), text
+        code = self.process.wait(60)
+        os.close(self.ours)  # not before it has ended: a terminal that is closed hangs up on what ends
+        return code, text
 
 
 @pytest.fixture
