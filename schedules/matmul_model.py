@@ -49,6 +49,7 @@ COPIED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # copies pass through L1, and
 # Of many rows, A passes through L2 for every block of B: the larger that is, the less often.
 TALL_STORED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # the next block of B is in L2 besides
 TALL_COPIED_SHARES = Shares(strip=3 / 16, block=1 / 2)  # a copy is made once for so many rows: nothing is fetched ahead
+BLOCK_OF_TILES = 5 / 8  # of L2, by B: k of words is whole, and a matrix unit waits for what comes from beyond
 
 SHARES = {
     (True, False): STORED_SHARES,
@@ -185,6 +186,18 @@ def fill_caches(
         **ends,
     }
     return {**chosen, "prefetch": may_fetch(c, chosen) and (c.constant_b or not tall)}
+
+
+def blocks_of_tiles(c: Contraction, config: Config, space: Space, machine: Machine) -> Config:
+    """Columns of B that stay in L2 while all rows of A pass, and the loops around them; for a group its columns."""
+    values = {knob.name: knob.values for knob in space.knobs}
+    columns, most = columns_of(config), int(machine.l2_bytes * BLOCK_OF_TILES) // (BYTES * c.k)
+    if "order" not in values:
+        fused = int(config["columns"])
+        return {"columns": largest(values["columns"], c.n, columns, min(most, fused))} if fused > most else {}
+    tile_n = largest(values["tile_n"], c.n, columns, most)
+    n, k = cut_columns(c, {**config, "tile_n": tile_n})[0], cut(c.k, 0, 1)[0]
+    return {"tile_m": 0, "tile_n": tile_n, "order": nest_order(n, k)}
 
 
 def packing(c: Contraction, machine: Machine) -> str:

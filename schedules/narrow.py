@@ -30,6 +30,7 @@ from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task
 from schedules.fused import FUSED
 from schedules.matmul import MATMUL
+from schedules.matmul_model import blocks_of_tiles
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ class Narrow(Family):
         inner, of_words = self.inner(task)
         space = self.space(task, machine)
         chosen = dict(inner.default(of_words, machine))
+        if self.precision.by_tiles:
+            chosen |= blocks_of_tiles(of_words.contractions[0], chosen, space, machine)
         only = {knob.name: knob.values[0] for knob in space.knobs if len(knob.values) == 1}
         for config in near({**chosen, **only}, space):
             if space.broken_constraint(config) is None:

@@ -12,11 +12,12 @@ from tuning_support import MACHINES, contraction_payload
 
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.lowering.emit import Emission, emit_program
+from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.targets.target_file import SHIPPED, find_target, read_target
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, MachineError
-from autotune.core.host.matrix_unit import are_emulated, describe_unit, has_unit, why_no_tiles
+from autotune.core.host.matrix_unit import are_emulated, ask_for_tiles, describe_unit, has_unit, why_no_tiles
 from autotune.core.scripts.assembly import write_step
 from autotune.registry import load_payload, rounding_families
 from autotune.tuning.candidates import candidate_alone
@@ -25,6 +26,7 @@ from schedules.matmul_space import fits_unit, tiles_of
 TILED = [family for family in rounding_families() if family.precision.by_tiles]
 SHAPES = ((32, 32), (16, 64), (48, 16), (16, 48), (32, 16), (16, 16))  # of register tiles
 XEON = find_target("sapphirerapids")
+TILE_BYTES = 1024  # emulated, each is a buffer
 of_every_kind = pytest.mark.parametrize("family", TILED, ids=lambda family: family.name)
 SIZES = st.integers(1, 90)
 
@@ -62,6 +64,15 @@ def test_register_tiles_of_every_shape_have_them(number, shape):
 @pytest.mark.parametrize("change", [{"tile_m": 32, "order": "mnk"}, {"tile_n": 64, "order": "nmk"}], ids=str)
 def test_blocks_of_caches_have_them(change):
     check(TILED[2], 80, 150, 40, register_m=32, register_n=2, **change)
+
+
+@pytest.mark.skipif(not ask_for_tiles(), reason="needs a matrix unit")
+@of_every_kind
+@pytest.mark.parametrize("scale", [1.0, 2.0**-100])
+def test_the_unit_itself_has_them(family, scale, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_TILES", "")
+    for sizes in ((37, 53, 70), (64, 128, 256), (5, 9, 30), (129, 65, 1030)):
+        check(family, *sizes, scale=scale)
 
 
 @pytest.mark.parametrize("scale", [2.0**-120, 2.0**-135])
@@ -112,6 +123,31 @@ def test_a_processor_with_the_unit_gets_its_instructions_configured_once_and_wit
     wanted = {"tile_bf16x3": 14 / 24, "tile_bf16x2": 8 / 12}.get(family.name, 1.0)
     loads = text.count("tileloadd") - spilled
     assert loads == pytest.approx(wanted * len(dots)), "four for four products, and fewer where parts stay loaded"
+
+
+def step_of(spec, **config):
+    """A product's task, and its step in bf16 for a processor that has the unit."""
+    (task,) = partition(load_payload(spec)).tasks
+    family = next(f for f in TILED if f.name == "tile_bf16")
+    config = {**family.default(task, XEON.machine), **config}
+    return task, write_step(task, family, config, XEON.machine, alone=True)
+
+
+@pytest.mark.parametrize("order", ["mn", "nm"])
+def test_only_what_the_next_tile_needs_again_is_kept_in_l1(order):
+    sizes = {"register_m": 32, "register_n": 2, "tile_m": 0, "tile_n": 0}
+    task, step = step_of("matmul,m=256,n=256,k=64,constant_b=1", **sizes, register_order=order)
+    found = emit_program(Emission(Claim(task.payload, candidate_alone(step)), "object", XEON))
+    text = disassemble(found.data, task.payload.entry)
+    assert text.count("tileloaddt1") == len(re.findall(r"tileloadd\b", text)) > 0
+
+
+@pytest.mark.parametrize(("words", "apart"), [(128, 144), (144, 144), (160, 176)])
+def test_rows_of_a_tile_lie_in_sets_of_their_own_and_results_where_they_are_wanted(words, apart):
+    task, step = step_of(f"matmul,m=64,n=32,k={2 * words},constant_b=1")
+    program = compile_program(task.payload, candidate_alone(step))
+    whole = [buffer.bytes for buffer in program.buffers.buffers if buffer.bytes > TILE_BYTES]
+    assert whole == [4 * 64 * apart]
 
 
 def test_an_object_asks_for_the_registers_when_it_is_loaded():

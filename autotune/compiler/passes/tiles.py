@@ -64,8 +64,8 @@ class TileUnit(Protocol):
         """A tile of C, of zeros."""
         ...
 
-    def load(self, view: ir.Value) -> ir.Value:
-        """The tile of words that lies at a view."""
+    def load(self, view: ir.Value, *, once: bool) -> ir.Value:
+        """The tile of words that lies at a view; whether it is read once only, and should leave others in L1."""
         ...
 
     def dot(self, element: str, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -87,9 +87,10 @@ class Amx:
         """``tilezero``."""
         return call_intrinsic("llvm.x86.tilezero.internal", [self.kind], *self.shape(2))[0]
 
-    def load(self, view: ir.Value) -> ir.Value:
-        """``tileloadd``."""
-        return call_intrinsic("llvm.x86.tileloadd64.internal", [self.kind], *self.shape(2), *address(view))[0]
+    def load(self, view: ir.Value, *, once: bool) -> ir.Value:
+        """``tileloadd``, or ``tileloaddt1``."""
+        name = f"llvm.x86.tileloadd{'t1' * once}64.internal"
+        return call_intrinsic(name, [self.kind], *self.shape(2), *address(view))[0]
 
     def dot(self, element: str, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         """``tdpbf16ps`` or ``tdpbssd``."""
@@ -138,7 +139,7 @@ class Emulated:
             scf.yield_([])
         return tile
 
-    def load(self, view: ir.Value) -> ir.Value:
+    def load(self, view: ir.Value, *, once: bool) -> ir.Value:
         """The view."""
         return view
 
@@ -267,6 +268,7 @@ class TileProduct:
         rest = empty_tile() if left else None
         zeros = [by.zero() for _ in starts]
         words = (shape_of(self.b)[0] - self.precision.extra) // self.precision.parts
+        a_streams, b_streams = self.streams()
         loop = scf.ForOp(index(0), index(words), index(ROWS), zeros if by.carries else [])
         with ir.InsertionPoint(loop.body):
             sums = list(loop.inner_iter_args) if by.carries else [*zeros]
@@ -279,13 +281,24 @@ class TileProduct:
                 before = parts
                 for number, (row, column) in enumerate(starts):  # loads stand where they are needed first
                     if row not in of_a:
-                        of_a[row] = by.load(self.tile_of_a(row, k_of_a, rest, left))
+                        of_a[row] = by.load(self.tile_of_a(row, k_of_a, rest, left), once=a_streams)
                     if column not in of_b:
-                        of_b[column] = by.load(self.tile_of_b(k_of_b, column))
+                        of_b[column] = by.load(self.tile_of_b(k_of_b, column), once=b_streams)
                     sums[number] = by.dot(self.precision.element, sums[number], of_a[row], of_b[column])
             scf.yield_(sums if by.carries else [])
         for (row, column), c in zip(starts, list(loop.results) if by.carries else zeros, strict=True):
             self.store(by, c, row, column)
+
+    def streams(self) -> tuple[bool, bool]:
+        """Whether A is another one in every step of the innermost loop around, and whether B is; never both.
+
+        The panel that stays the same is to stay in L1, which the other one would drive it out of.
+        """
+        around = loop_around()
+        if around is None:
+            return False, False
+        a_moves, b_moves = (moves_with(operand, around) for operand in (self.a, self.b))
+        return a_moves and not b_moves, b_moves and not a_moves
 
     @property
     def sums(self) -> str:
@@ -334,6 +347,22 @@ class TileProduct:
         """The scales of a tile's columns."""
         words = widened(vector.load(vector_of(count, "i32"), self.b, [row, index(column)]))
         return arith.bitcast(vector_of(LANES, "f32"), words)
+
+
+def loop_around() -> scf.ForOp | None:
+    """The innermost loop that the insertion point's block is the body of; none if it stands in no loop."""
+    owner = ir.InsertionPoint.current.block.owner
+    return owner.opview if owner.name == "scf.for" else None
+
+
+def moves_with(value: ir.Value, loop: scf.ForOp) -> bool:
+    """Whether a value is computed from the counter of a loop."""
+    if value == loop.induction_variable:
+        return True
+    made_by = value.owner
+    if isinstance(made_by, ir.Block) or made_by.operation.block != loop.body:
+        return False
+    return any(moves_with(operand, loop) for operand in made_by.operation.operands)
 
 
 def empty_tile() -> ir.Value:
