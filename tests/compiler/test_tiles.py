@@ -20,7 +20,7 @@ from autotune.core.errors import CompileError, MachineError
 from autotune.core.host.matrix_unit import are_emulated, ask_for_tiles, describe_unit, has_unit, why_no_tiles
 from autotune.core.scripts.assembly import write_step
 from autotune.registry import load_payload, rounding_families
-from autotune.tuning.candidates import candidate_alone
+from autotune.tuning.candidates import candidate_alone, candidate_whole
 from schedules.matmul_space import fits_unit, tiles_of
 
 TILED = [family for family in rounding_families() if family.precision.by_tiles]
@@ -145,7 +145,7 @@ def test_only_what_the_next_tile_needs_again_is_kept_in_l1(order):
 @pytest.mark.parametrize(("words", "apart"), [(128, 144), (144, 144), (160, 176)])
 def test_rows_of_a_tile_lie_in_sets_of_their_own_and_results_where_they_are_wanted(words, apart):
     task, step = step_of(f"matmul,m=64,n=32,k={2 * words},constant_b=1")
-    program = compile_program(task.payload, candidate_alone(step))
+    program = compile_program(task.payload, candidate_whole([step], 1, task.payload.text))
     whole = [buffer.bytes for buffer in program.buffers.buffers if buffer.bytes > TILE_BYTES]
     assert whole == [4 * 64 * apart]
 
