@@ -12,7 +12,6 @@ from tuning_support import MACHINES, contraction_payload
 
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.lowering.emit import Emission, emit_program
-from autotune.compiler.lowering.program import compile_program
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.targets.target_file import SHIPPED, find_target, read_target
 from autotune.core.candidate import Claim
@@ -26,7 +25,6 @@ from schedules.matmul_space import fits_unit, tiles_of
 TILED = [family for family in rounding_families() if family.precision.by_tiles]
 SHAPES = ((32, 32), (16, 64), (48, 16), (16, 48), (32, 16), (16, 16))  # of register tiles
 XEON = find_target("sapphirerapids")
-TILE_BYTES = 1024  # emulated, each is a buffer
 of_every_kind = pytest.mark.parametrize("family", TILED, ids=lambda family: family.name)
 SIZES = st.integers(1, 90)
 
@@ -104,10 +102,10 @@ def test_split_products_are_as_exact_as_their_parts_allow():
 # Code for a processor that has the unit.
 
 
-def code_for(family, target, spec="matmul,m=64,n=64,k=256,constant_b=1"):
+def code_for(family, target, spec="matmul,m=64,n=64,k=256,constant_b=1", **config):
     (task,) = partition(load_payload(spec)).tasks
     machine = target.machine
-    step = write_step(task, family, family.default(task, machine), machine, alone=True)
+    step = write_step(task, family, {**family.default(task, machine), **config}, machine, alone=True)
     found = emit_program(Emission(Claim(task.payload, candidate_alone(step)), "object", target))
     return found, disassemble(found.data, task.payload.entry)
 
@@ -125,29 +123,22 @@ def test_a_processor_with_the_unit_gets_its_instructions_configured_once_and_wit
     assert loads == pytest.approx(wanted * len(dots)), "four for four products, and fewer where parts stay loaded"
 
 
-def step_of(spec, **config):
-    """A product's task, and its step in bf16 for a processor that has the unit."""
-    (task,) = partition(load_payload(spec)).tasks
-    family = next(f for f in TILED if f.name == "tile_bf16")
-    config = {**family.default(task, XEON.machine), **config}
-    return task, write_step(task, family, config, XEON.machine, alone=True)
-
-
 @pytest.mark.parametrize("order", ["mn", "nm"])
 def test_only_what_the_next_tile_needs_again_is_kept_in_l1(order):
-    sizes = {"register_m": 32, "register_n": 2, "tile_m": 0, "tile_n": 0}
-    task, step = step_of("matmul,m=256,n=256,k=64,constant_b=1", **sizes, register_order=order)
-    found = emit_program(Emission(Claim(task.payload, candidate_alone(step)), "object", XEON))
-    text = disassemble(found.data, task.payload.entry)
+    family = next(f for f in TILED if f.name == "tile_bf16")
+    _, text = code_for(family, XEON, "matmul,m=256,n=256,k=64,constant_b=1", register_order=order)
     assert text.count("tileloaddt1") == len(re.findall(r"tileloadd\b", text)) > 0
 
 
 @pytest.mark.parametrize(("words", "apart"), [(128, 144), (144, 144), (160, 176)])
 def test_rows_of_a_tile_lie_in_sets_of_their_own_and_results_where_they_are_wanted(words, apart):
-    task, step = step_of(f"matmul,m=64,n=32,k={2 * words},constant_b=1")
-    program = compile_program(task.payload, candidate_whole([step], 1, task.payload.text))
-    whole = [buffer.bytes for buffer in program.buffers.buffers if buffer.bytes > TILE_BYTES]
-    assert whole == [4 * 64 * apart]
+    parts = partition(load_payload(f"matmul,m=512,n=32,k={2 * words},constant_b=1"))
+    family = next(f for f in TILED if f.name == "tile_bf16")
+    (task,) = parts.tasks
+    step = write_step(task, family, family.default(task, XEON.machine), XEON.machine)
+    whole = candidate_whole([step], 1, parts.payload.text)
+    found = emit_program(Emission(Claim(parts.payload, whole), "object", XEON))
+    assert (found.arena_bytes, found.allocations) == (4 * 512 * apart, 0)
 
 
 def test_an_object_asks_for_the_registers_when_it_is_loaded():
