@@ -8,6 +8,8 @@ are often nearly tied: those of trained ones agree more often.
 """
 
 import json
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -36,6 +38,7 @@ from autotune.tuning.candidates import candidate_whole, default_candidate
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
+from payload.zoo import ZOO
 
 PRODUCTS = (
     "matmul,m=512,n=512,k=512,constant_b=1",
@@ -45,8 +48,8 @@ PRODUCTS = (
     "matmul,m=128,n=768,k=3072,constant_b=1",
 )
 MODEL, AGREEMENT, TRIALS = "gpt2,seq=128", "0.99", 40
-BUDGETED, BUDGET, BUDGET_TRIALS = (MODEL,), 0.01, 60
-BUDGETED_WAY = f"tuned, --error {BUDGET:g}"
+BUDGETED = (MODEL, "bert", "llama")  # payloads, or models of `payload.zoo`: 12 layers of BERT-base, 2 of a Llama
+BUDGETS, BUDGET_TRIALS = (0.01, 0.0001), 60
 PASSAGES = 16
 ANY = 1.0  # room for any error: it is what is measured
 RIVALS = ("torch_bf16", "torch_medium", "onnxruntime_int8")
@@ -63,8 +66,9 @@ def measure(only: Only = "") -> None:
             found = {"ways": timed(*ways_of(payload)), "magnitude": magnitude(payload), "roofs": roofs()}
             keep("precision", spec, found | {"rivals": rivals(spec)})
     for spec in BUDGETED:
-        if only in f"budget {spec}":
-            keep("precision", f"{spec}_error", budgeted(spec))
+        for budget in BUDGETS:
+            if only in f"budget {budget:g} {spec}":
+                keep("precision", of_budget(spec, budget), budgeted(spec, budget))
     if only in MODEL:
         keep("precision", MODEL, model())
 
@@ -108,19 +112,38 @@ def rivals(spec: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def budgeted(spec: str) -> dict[str, Any]:
+def of_budget(spec: str, budget: float) -> str:
+    """Name of what is recorded of a model and a budget."""
+    return f"{spec}_error" + (f"_{budget:g}" if budget != BUDGETS[0] else "")
+
+
+def way_of(budget: float) -> str:
+    """How a model is compiled within a budget, for people."""
+    return f"tuned, --error {budget:g}"
+
+
+def budgeted(spec: str, budget: float) -> dict[str, Any]:
     """A model tuned within an error budget, beside its default f32 schedules: times, and what was spent."""
     with TemporaryDirectory() as folder:
-        options = ["--error", str(BUDGET), "--trials", str(BUDGET_TRIALS), "--baseline", "loops", "--cold", "--json"]
+        model = spec if spec not in ZOO else imported(spec, Path(folder))
+        options = ["--error", str(budget), "--trials", str(BUDGET_TRIALS), "--baseline", "loops", "--cold", "--json"]
         places = ["--store", f"{folder}/s", "--bundle", f"{folder}/b"]
-        said = json.loads(run(["autotune", "tune", spec, *options, *places]))
+        said = json.loads(run(["autotune", "tune", model, *options, *places]))
         bundle = read_bundle(Path(folder) / "b")
         tuned = recorded_candidate(bundle)
-    payload = at.payload(spec)
-    exact = default_candidate(partition(payload), at.this_machine())
+        payload = at.payload(model)
+        exact = default_candidate(partition(payload), at.this_machine())
+        ways = timed(with_room(payload), {EXACT: exact, way_of(budget): tuned})
     tasks = {tag: record.schedule for tag, record in bundle.manifest.tasks.items()}
-    ways = timed(with_room(payload), {EXACT: exact, BUDGETED_WAY: tuned})
     return {"ways": ways, "budget": said.get("budget"), "schedules": tasks}
+
+
+def imported(name: str, folder: Path) -> str:
+    """A model of `payload.zoo` with random weights, written as an ONNX file and imported."""
+    # in a process of its own: PyTorch's threads and memory are its own
+    subprocess.run([sys.executable, "-m", "payload.zoo", name, str(folder / f"{name}.onnx")], check=True)
+    run(["autotune", "import", str(folder / f"{name}.onnx"), "-o", str(folder / name)])
+    return str(folder / name)
 
 
 def with_room(payload: Payload) -> Payload:
@@ -194,7 +217,8 @@ def part(path: Path) -> str:
     rows = [f"| `{spec}` | {' | '.join(cell(ways, name) for name in names)} |" for spec, ways in products.items()]
     said = f"\nIn `results/{path.parent.name}`, default configs, one thread:\n\n{table(('product', *names), rows)}"
     said += said_of_errors(path, names) + said_of_rivals(path) + said_of_model(read(path, MODEL))
-    return said + "".join(said_of_budget(spec, read(path, f"{spec}_error")) for spec in BUDGETED)
+    budgets = ((spec, budget) for spec in BUDGETED for budget in BUDGETS)
+    return said + "".join(said_of_budget(*each, read(path, of_budget(*each))) for each in budgets)
 
 
 def said_of_errors(path: Path, names: list[str]) -> str:
@@ -240,17 +264,17 @@ def said_of_rivals(path: Path) -> str:
     return f"\n{table(head, rows)}" if rows else ""
 
 
-def said_of_budget(spec: str, data: dict[str, Any]) -> str:
+def said_of_budget(spec: str, budget: float, data: dict[str, Any]) -> str:
     """What an error budget buys: times beside f32, the error that was measured, and who rounds how."""
     if not data:
         return ""
-    exact, tuned = (median(data["ways"][name]["seconds"]) for name in (EXACT, BUDGETED_WAY))
-    budget = data["budget"] or {"spent": 0.0, "error": BUDGET}
+    exact, tuned = (median(data["ways"][name]["seconds"]) for name in (EXACT, way_of(budget)))
+    spent = data["budget"] or {"spent": 0.0, "error": budget}
     kinds = list(data["schedules"].values())
     counts = ", ".join(f"{kinds.count(kind)} in {kind}" for kind in sorted({*kinds} & {*PRECISIONS}))
     return (
-        f"\n`{spec}` with `--error {BUDGET:g}`, {BUDGET_TRIALS} trials: {duration(tuned)}; default schedules in f32 "
-        f"take {duration(exact)} beside it: {exact / tuned:.2f} x; off by {budget['spent']:.1e} of {budget['error']:g} "
+        f"\n`{spec}` with `--error {budget:g}`, {BUDGET_TRIALS} trials: {duration(tuned)}; default schedules in f32 "
+        f"take {duration(exact)} beside it: {exact / tuned:.2f} x; off by {spent['spent']:.1e} of {spent['error']:g} "
         f"allowed; tasks {counts or 'all in f32'}.\n"
     )
 

@@ -97,7 +97,7 @@ def tune(
         rivals().open(options.backends, options.timeout) as others,
     ):
         run, roofs, notes = open_run(payload, options, workplace, listener, own=own, least_floor=start.least_floor)
-        searched = search(run, store, workplace, others=others, own=own, allowed=allowed, start=start)
+        searched = search(run, store, workplace, others=others, own=own, allowed=allowed, start=start, roofs=roofs)
         as_asked = recorded(options, start, run.payload)
         stands = standing_result(run, searched, store, bundle, as_asked, least_floor=start.least_floor)
         if stands is not None:
@@ -168,6 +168,7 @@ def search(
     own: OwnFamily | None,
     allowed: Allowed,
     start: Start,
+    roofs: Roofs,
 ) -> Searched:
     """Search schedules of all tasks, by every family that competes and by code of others.
 
@@ -179,11 +180,12 @@ def search(
         own: The user's own script; `None` for families.
         allowed: What rounding may do.
         start: What is known before the first trial.
+        roofs: Roofs of the machine.
     """
     options, tasks = run.options, run.parts.tasks
     wanted = own or (load_family(options.family) if options.family else None)
     competing, left_out = others.families(tasks, run.machine)
-    coarse, lacking = rounding_here(allowed.room)
+    coarse, lacking = rounding_here(allowed.room, roofs.known)
     setting = setting_of(run.payload, run.machine, store, options, rules=run.fired_rules, start=start)
     searches = open_searches(tasks, setting, options.beside, Entrants(wanted, competing, coarse, allowed.room))
     ours = dry_run_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)

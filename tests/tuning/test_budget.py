@@ -15,10 +15,11 @@ from precision_support import FAMILIES
 import autotune as at
 from autotune.core.listener import SILENT
 from autotune.core.payload import Argument, Payload
+from autotune.core.precision import PRECISIONS, Precision
 from autotune.core.trial import Samples
 from autotune.registry import rounding_families
 from autotune.tuning.stages.agreement import Allowed
-from autotune.tuning.stages.budget import PrecisionChoices, choose_precisions, is_rounded, seconds_of
+from autotune.tuning.stages.budget import PrecisionChoices, choose_precisions, is_rounded, rounding_here, seconds_of
 from autotune.tuning.stages.choose import Choice
 from autotune.worker.bench.verify import allowed_error, verify
 
@@ -155,7 +156,9 @@ def test_a_tuned_bundle_says_what_it_spent_and_is_verified_against_it(tmp_path):
 
 
 @HERE
-def test_a_budget_that_nothing_faster_meets_leaves_f32_and_says_so(tmp_path):
+def test_a_budget_that_nothing_faster_meets_leaves_f32_and_says_so(tmp_path, monkeypatch):
+    coarse = tuple(family for family in rounding_families() if family.error > 1e-5)  # split products may meet it
+    monkeypatch.setattr("autotune.tuning.stages.budget.rounding_families", lambda: coarse)
     result = tuned(tmp_path, 1e-6)
     assert result.spent is None
     assert "no task rounds its operands: none that is faster keeps errors below 1e-06" in result.notes
@@ -173,3 +176,21 @@ def test_a_budget_that_nothing_meets_is_refused_in_a_line(refused):
 
 def test_a_budget_beside_another_machine_is_refused(refused):
     refused("tune", "nano", "--error", "0.01", "--for", "x86-64-v3", words="drop --error")
+
+
+@pytest.mark.parametrize(
+    ("rates", "left_out"),
+    [
+        ({"flops": 2.0, "bf16": 1.0, "int8": 8.0, "int16": 4.0}, ["bf16"]),
+        ({"flops": 2.0, "bf16": 4.0, "int8": 2.0}, ["int8"]),
+        ({"flops": 2.0}, []),
+        ({}, []),
+    ],
+)
+def test_precisions_whose_instructions_are_no_faster_than_f32_are_left_out(rates, left_out, monkeypatch):
+    monkeypatch.setattr(Precision, "lacking", "")
+    families, notes = rounding_here(1e-2, rates)
+    asked = [family.name for family in rounding_families() if family.asked]
+    assert {family.name for family in families} == {*PRECISIONS} - {*asked, *left_out, "bytes"}
+    assert [note.partition(" ")[0] for note in notes] == left_out
+    assert all("x the rate of f32 on this machine" in note for note in notes)

@@ -5,12 +5,13 @@ of independent causes do, by their squares. Steps back to more exact candidates 
 the error that is regained, first until the sum fits the budget, then until the whole does, on fresh inputs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from autotune.core.listener import Listener
 from autotune.core.plugs.family import Family
+from autotune.core.precision import PRECISIONS, roof_of
 from autotune.registry import rounding_families
 from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import Allowed, Errors, limits_of
@@ -20,12 +21,25 @@ FRESH = 2  # beyond the seed of the search, and the one that finalists race on
 ELSEWHERE = 3.0  # times the error that was measured, which other inputs may have then
 
 
-def rounding_here(error: float) -> tuple[tuple[Family, ...], tuple[str, ...]]:
-    """Families that round operands, where an error is allowed; and what this CPU lacks for others, a sentence each."""
+def rounding_here(error: float, rates: Mapping[str, float]) -> tuple[tuple[Family, ...], tuple[str, ...]]:
+    """Families that round operands, where an error is allowed, and why others do not compete, a sentence each.
+
+    Args:
+        error: Room for the error of the whole; none competes without.
+        rates: Roofs of this machine, by names of fields of `autotune.core.host.machine.Roofs`.
+    """
     found = [family for family in rounding_families() if error and not family.asked]
-    lacking = {family.name: family.lacking for family in found}
-    notes = dict.fromkeys(filter(None, lacking.values()))
-    return tuple(family for family in found if not lacking[family.name]), tuple(notes)
+    against = {family.name: family.lacking or why_too_slow(family, rates) for family in found}
+    notes = dict.fromkeys(filter(None, against.values()))
+    return tuple(family for family in found if not against[family.name]), tuple(notes)
+
+
+def why_too_slow(family: Family, rates: Mapping[str, float]) -> str:
+    """Why rounding so saves no time here, a sentence; empty if it may, or if the roofs are not known."""
+    roof, plain = roof_of(family.name, rates) if family.name in PRECISIONS else None, rates.get("flops")
+    if not roof or not plain or roof > plain:
+        return ""
+    return f"{family.name} is left out: its instruction reaches {roof / plain:.2f} x the rate of f32 on this machine"
 
 
 def choose_precisions(
