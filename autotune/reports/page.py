@@ -20,6 +20,7 @@ from autotune.reports.sections.again import again_with_bundle, again_with_store
 from autotune.reports.sections.blocks import Section
 from autotune.reports.sections.found import found_in_store, newest_runs
 from autotune.reports.sections.gained import gained_of_bundle
+from autotune.reports.sections.rounding import rounding_of
 from autotune.reports.sections.search import ELSEWHERE, no_search, search_of
 from autotune.reports.sections.shares import shares_of_calls
 from autotune.reports.sections.tasks import tasks_of
@@ -57,6 +58,7 @@ def report_bundle(
     sections = [
         gained_of_bundle(bundle, winner, compared, checks),
         shares_of_calls(lines, wholes),
+        *rounding_of(winner),
         tasks_of(lines, wholes, bundle.texts),
         *more,
         search_of_bundle(bundle, holdings, lines),
