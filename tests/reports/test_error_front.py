@@ -61,5 +61,6 @@ def test_the_report_has_a_picture_and_a_row_a_step_where_something_rounds():
         ["cheap", "bf16", "11 s", "1 s", "3.0e-03"],
         ["dear", "int8", "19 s", "8 s", "0.0e+00"],
     ]
-    names = [text.get_text() for text in gallery.pictures[0].figure.axes[0].get_legend().get_texts()]
+    (legend,) = gallery.pictures[0].figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
     assert names == ["as recorded", "cheap in f32", "dear in f32", "allowed, 0.01"]
