@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.contrib.quantised.gguf_layout import Layout, check_layout
+from autotune.contrib.quantised.gguf_layout import StoredFormats, check_layout
 from autotune.core.payload import Array
 from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
@@ -163,7 +163,7 @@ def read_gguf(path: Path) -> GGUFFile:
     """
     from gguf import GGML_QUANT_SIZES, GGUFReader, GGUFValueType
 
-    check_layout(path, Layout({kind: kind.name for kind in GGML_QUANT_SIZES}, GGML_QUANT_SIZES))
+    check_layout(path, StoredFormats({kind: kind.name for kind in GGML_QUANT_SIZES}, GGML_QUANT_SIZES))
     try:
         reader = GGUFReader(path)
         lists = {name: each for name, each in reader.fields.items() if GGUFValueType.ARRAY in each.types}

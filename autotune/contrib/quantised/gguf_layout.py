@@ -26,7 +26,7 @@ MOST_NAME = 60  # letters of a name in a message
 
 
 @dataclass(frozen=True)
-class Layout:
+class StoredFormats:
     """How formats lie in a file.
 
     Attributes:
@@ -106,7 +106,7 @@ class Walk:
             raise UnsupportedError(f"{what} must be a number, text or list, its type {kind} is none; convert it again")
 
 
-def check_layout(path: Path, layout: Layout) -> None:
+def check_layout(path: Path, formats: StoredFormats) -> None:
     """Raise unless a file has all that it says it has.
 
     Raises:
@@ -134,10 +134,10 @@ def check_layout(path: Path, layout: Layout) -> None:
             walk.value(kind, key)
             if key == "general.alignment" and kind == U32:
                 alignment = int.from_bytes(data[start : walk.at], "little")
-        check_tensors(walk, tensors, alignment, layout)
+        check_tensors(walk, tensors, alignment, formats)
 
 
-def check_tensors(walk: Walk, count: int, alignment: int, layout: Layout) -> None:
+def check_tensors(walk: Walk, count: int, alignment: int, formats: StoredFormats) -> None:
     """Raise unless all tensors lie within the file.
 
     Raises:
@@ -152,15 +152,15 @@ def check_tensors(walk: Walk, count: int, alignment: int, layout: Layout) -> Non
             raise UnsupportedError(f"tensor {name} must have 1 to 4 dimensions, it has {rank}; convert it again")
         sizes = [walk.number("Q", what) for _ in range(rank)]
         kind, offset = walk.number("I", what), walk.number("Q", what)
-        if kind not in layout.blocks:
+        if kind not in formats.blocks:
             raise UnsupportedError(
                 f"tensor {name} must be in a format that package gguf knows, number {kind} is none; "
                 "quantise it as Q8_0 or Q4_0"
             )
-        block, size = layout.blocks[kind]
+        block, size = formats.blocks[kind]
         if not all(sizes) or sizes[0] % block:
             raise UnsupportedError(
-                f"tensor {name} must have rows of whole blocks of {block} in {layout.names[kind]}, its sizes are "
+                f"tensor {name} must have rows of whole blocks of {block} in {formats.names[kind]}, its sizes are "
                 f"{'x'.join(map(str, reversed(sizes)))}; quantise it again"
             )
         ends.append((offset + prod(sizes) // block * size, name))
