@@ -185,7 +185,7 @@ def sizes_of_blocks(node: "NodeProto", known: KnownTensors) -> tuple[int, int, i
     """Sizes N and K of a weight in blocks, its bits and its elements a block.
 
     Raises:
-        UnsupportedError: They are none, or what the node reads has others.
+        UnsupportedError: A size is none, or what the node reads has another.
     """
     n, k, bits, size = (int(of(node, name, 4 * (name == "bits"))) for name in ("N", "K", "bits", "block_size"))
     if bits not in WHOLE_BITS:

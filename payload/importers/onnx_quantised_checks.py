@@ -97,7 +97,7 @@ def check_scales(graph: "GraphProto", weights: Mapping[str, Array]) -> None:
     """Raise unless scales of blocks are finite; they may be 0 and negative.
 
     Raises:
-        UnsupportedError: One is not.
+        UnsupportedError: A scale is not.
     """
     known = {**{tensor.name: tensor for tensor in graph.initializer}, **weights}
     for node in graph.node:
@@ -151,7 +151,7 @@ def check_type(node: "NodeProto", x: str, zero: str, known: KnownTensors) -> Non
     """Raise unless a zero point is of the type of its tensor.
 
     Raises:
-        UnsupportedError: It is of another.
+        UnsupportedError: The zero point is of another type.
     """
     from onnx import TensorProto  # noqa: PLC0415
 
@@ -170,7 +170,7 @@ def check_count(node: "NodeProto", what: str, sizes: Sequence[int], shape: Seque
     """Raise unless there is one for all, or one for each index of an axis.
 
     Raises:
-        UnsupportedError: There are others, or no such axis.
+        UnsupportedError: The count is another, or there is no such axis.
     """
     count = prod(sizes)
     if count == 1 or len(sizes) > 1:  # of rows of a batch: their own shape says where they belong
@@ -189,7 +189,7 @@ def check_blocks(node: "NodeProto", known: KnownTensors) -> None:
     """Raise unless blocks along an axis have a scale each.
 
     Raises:
-        UnsupportedError: They have not.
+        UnsupportedError: A block has none, or blocks do not divide the axis.
     """
     size, shape = int(of(node, "block_size", 0)), known.shapes.get(node.input[0])
     if shape is None:

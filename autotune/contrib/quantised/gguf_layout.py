@@ -87,7 +87,7 @@ class Walk:
         """Go on behind a value.
 
         Raises:
-            UnsupportedError: Its type is unknown, or it is a list in more lists than any.
+            UnsupportedError: The type is unknown, or lists are in more lists than any.
         """
         if kind in WIDTHS:
             self.skip(WIDTHS[kind], what)
@@ -110,7 +110,7 @@ def check_layout(path: Path, formats: StoredFormats) -> None:
     """Raise unless a file has all that it says it has.
 
     Raises:
-        UnsupportedError: It is cut, of another kind or version, or says what cannot be.
+        UnsupportedError: The file is cut, of another kind or version, or says what cannot be.
     """
     if path.stat().st_size < len(MAGIC):
         raise UnsupportedError(f"it must be a whole GGUF file, it has {path.stat().st_size} bytes; fetch it again")
@@ -141,7 +141,7 @@ def check_tensors(walk: Walk, count: int, alignment: int, formats: StoredFormats
     """Raise unless all tensors lie within the file.
 
     Raises:
-        UnsupportedError: One does not, or is of an unknown format or a shape that none has.
+        UnsupportedError: A tensor does not, or is of an unknown format or a shape that none has.
     """
     ends: list[tuple[int, str]] = []
     for number in range(count):

@@ -36,7 +36,7 @@ def write_tokenizer(file: GGUFFile) -> str:
 
     Raises:
         OtherTokenizerError: The tokenizer is of another kind.
-        UnsupportedError: Its parts do not belong together.
+        UnsupportedError: Parts of it do not belong together.
     """
     kind = file.fields.get(f"{KEY}.model")
     if kind is None or f"{KEY}.tokens" not in file.lists:
