@@ -231,9 +231,10 @@ def ties(tasks: Sequence[Task], wanted: Family | None) -> tuple[str, ...]:
     return tuple(said)
 
 
-def family_for(task: Task) -> Family | None:
-    """The first family that covers a task and need not be asked for; `None` if none does."""
-    return next((family for family in families() if not rank(family)[0] and family.covers(task)), None)
+def family_for(task: Task, machine: Machine | None = None) -> Family | None:
+    """The first family that covers a task and need not be asked for, on a machine, this one; `None` if none does."""
+    found = (family for family in families_for(task) if machine is None or family.runs_on(machine))
+    return next(found, None)
 
 
 def load_family(spec: str) -> Family:

@@ -70,6 +70,10 @@ class Narrow(Family):
         """What this CPU lacks; empty if nothing."""
         return self.precision.lacking
 
+    def runs_on(self, machine: Machine) -> bool:
+        """Dot products are of vectors of 512 bits; which of them, a program says to whom it is loaded by."""
+        return machine.isa == "avx512f"
+
     def covers(self, task: Task) -> bool:
         """A product of f32 with a weight, alone or the only one of a group that the families for f32 cover."""
         whole = task.contractions

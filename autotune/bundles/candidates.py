@@ -109,7 +109,7 @@ def why_unknown_here(bundle: BundleFiles) -> str:
 
 def default_alone(task: Task, machine: Machine) -> Candidate | None:
     """How a task alone is compiled without any search; `None` where no family covers it."""
-    family = family_for(task)
+    family = family_for(task, machine)
     if family is None:
         return None
     step = write_step(task, family, family.default(task, machine), machine, alone=True)

@@ -68,7 +68,7 @@ def as_recorded(
         BundleError: The bundle holds no such task.
     """
     if recorded is None:
-        found = own if own is not None and own.covers(task) else family_for(task)
+        found = own if own is not None and own.covers(task) else family_for(task, machine)
         return Scheduled(task, found, found.default(task, machine)) if found is not None else Scheduled(task)
     if task.tag not in recorded:
         raise BundleError(
@@ -112,7 +112,7 @@ def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
     Raises:
         SpaceError: A knob or value is not of the task's space, or the config breaks one of its constraints.
     """
-    family = scheduled.family or family_for(scheduled.task)
+    family = scheduled.family or family_for(scheduled.task, machine)
     if family is None:
         raise SpaceError(f"no schedule family covers {scheduled.task.tag}, so it has no knobs; leave out --config")
     space = family.space(scheduled.task, machine)

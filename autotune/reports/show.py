@@ -23,6 +23,7 @@ from autotune.core.scripts.user_family import OwnFamily
 from autotune.core.task import Task
 from autotune.registry import PAYLOAD_STAGES, STAGES, families_for, load_family, loaded_points, rewriter
 from autotune.reports.hot_loop import describe_hot_loop
+from autotune.reports.memory import memory_beside_weights
 from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.space import describe_space
 from autotune.store.bundle import BundleFiles, read_bundle
@@ -41,8 +42,8 @@ class Shown:
 
     Attributes:
         text: The stage's text.
-        note: A line about buffers, from the stage on at which there are any, and on a script of the user's own; else
-            empty.
+        note: A line about buffers, from the stage on at which there are any, on a script of the user's own, and on the
+            memory of a bundle that keeps state; else empty.
         doubt: What nothing proves of the payload, a sentence; empty where all is proved.
     """
 
@@ -89,7 +90,9 @@ def show(
     bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
     payload = named_payload(source, bundle, rules, exact=exact)
     shown = show_stage(payload, bundle, stage, task=task, config=config, schedule=schedule, family=family)
-    return replace(shown, doubt=UNPROVED if payload.unproved else "")
+    memory = memory_beside_weights(bundle) if bundle is not None else ""
+    note = "; ".join(filter(None, (shown.note, memory)))
+    return replace(shown, note=note, doubt=UNPROVED if payload.unproved else "")
 
 
 def show_stage(

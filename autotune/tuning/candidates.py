@@ -35,7 +35,7 @@ def default_candidate(parts: Partition, machine: Machine) -> Candidate:
     """How a payload is compiled without any search."""
     steps = []
     for task in parts.tasks:
-        family = family_for(task)
+        family = family_for(task, machine)
         if family is not None:
             steps.append(write_step(task, family, family.default(task, machine), machine))
     return candidate_whole(steps, machine.threads, parts.payload.text)

@@ -137,6 +137,12 @@ def run_converter(convert: Callable[[Path, Path, Mapping[str, int]], None]) -> N
     except UnsupportedError as error:
         print(error, file=sys.stderr)
         sys.exit(REFUSED)
+    except MemoryError as error:
+        why = " ".join(str(error).split())[:200]
+        print(
+            f"it must fit the memory of this machine, it does not: {why}; import it with smaller sizes", file=sys.stderr
+        )
+        sys.exit(REFUSED)
     except OSError as error:
         if not str(error.filename).startswith(folder):
             raise

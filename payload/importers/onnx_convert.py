@@ -36,6 +36,7 @@ from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_phases import write_phases
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
 from payload.importers.onnx_quantised import is_quantised, write_in_integers
+from payload.importers.onnx_quantised_checks import check_numbers, check_scales
 from payload.importers.onnx_runtime import ask_runtime
 from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
@@ -145,9 +146,11 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
 
     try:
         model = onnx.load(path, load_external_data=False)
+        check_numbers(model.graph)
         lying = lying_in_files(model.graph, weights_of(model.graph), path)
         weights = take_weights(model.graph, map_entries(lying))
         onnx.load_external_data_for_model(model, str(path.parent))
+        check_scales(model.graph, weights)
         light = copy.deepcopy(model)  # what was taken out is given up with the whole alone
         use_standard_ops(light, sizes, weights)
         give_settings_back(light.graph, weights)

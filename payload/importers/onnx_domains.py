@@ -15,6 +15,7 @@ from payload.importers.onnx_contrib import CONTRIB
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
 from payload.importers.onnx_origins import OWN, mark_origins, origins_of, qualified, take_origin, take_origins
 from payload.importers.onnx_qlinear import LINEAR
+from payload.importers.onnx_quantised_checks import check_node
 from payload.importers.onnx_recurrent import RECURRENT
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_softmax import ROWS
@@ -170,6 +171,7 @@ def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
     for number, node in enumerate(graph.node):
         for index, inner in enumerate(graphs_of(node)):
             is_changed |= write_contrib(inner, known.with_graph(inner), f"{stem}.{number}.{index}")
+        check_node(node, known)
         is_own = is_standard(node, known.version)
         define = OTHERWISE.get(node.op_type) if is_own else CONTRIB.get((node.domain, node.op_type))
         writer = NodeWriter(graph, f"{stem}.{node.op_type}.{number}")

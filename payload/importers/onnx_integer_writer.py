@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.linalg import cannot_lower
 from payload.importers.onnx_integer_windows import Image, largest, window_of
 from payload.importers.onnx_integers import (
     FLOAT,
@@ -24,6 +23,7 @@ from payload.importers.onnx_integers import (
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
 from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 from payload.importers.onnx_origins import take_origin
+from payload.importers.onnx_quantised_checks import not_quantised
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_values import is_foldable, replace_all
 
@@ -382,7 +382,7 @@ def check_scale(scale: Array, node: "NodeProto") -> None:
     """
     wrong = scale[~(np.isfinite(scale) & (scale > 0))]
     if wrong.size:
-        raise cannot_lower(node.doc_string, f"scales must be positive and finite, one is {wrong.flat[0]:g}")
+        raise not_quantised(node, f"scales must be positive and finite, one is {wrong.flat[0]:g}")
 
 
 def fixed_weight(whole: Array, scale: Array | None, zero: Array | None, node: "NodeProto") -> FixedWeight | None:

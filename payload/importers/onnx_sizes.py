@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Collection, Mapping
+from math import prod
 from typing import TYPE_CHECKING
 
 from payload.importers.linalg import UnsupportedError
@@ -9,6 +10,8 @@ from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorShapeProto, ValueInfoProto
+
+MOST = 1 << 40  # numbers of an input: more than any memory holds
 
 
 def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection[str]) -> None:
@@ -29,6 +32,8 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
                 dim.dim_value = sizes[dim.dim_param]
             elif dim.dim_value < 1 and tensor.name in asked:
                 raise UnsupportedError(f"input {tensor.name} {broken_constraint(dim, index)}")
+        if tensor.name in asked and (count := prod(d.dim_value for d in tensor.type.tensor_type.shape.dim)) > MOST:
+            raise UnsupportedError(f"input {tensor.name} must have at most {MOST} numbers, it has {count}; shrink it")
     before = {v.name: v for v in map(copy.deepcopy, [*graph.value_info, *graph.output]) if has_fixed_shape(v)}
     for tensor in graph.output:
         tensor.type.tensor_type.ClearField("shape")

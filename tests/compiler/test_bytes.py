@@ -1,5 +1,7 @@
 """Products of bytes by a weight of bytes, summed in 32 bits: exact by every family, at every size."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -8,7 +10,9 @@ from precision_support import computed
 from tuning_support import product_of_bytes
 
 from autotune.compiler.tasks.partition import partition
-from autotune.registry import families_for, load_family
+from autotune.core.host.machine import this_machine
+from autotune.core.precision import BYTES
+from autotune.registry import families_for, family_for, load_family
 from schedules.narrow import NARROW_BYTES
 
 SIZES, COLUMNS = st.integers(1, 70), st.integers(2, 70)
@@ -50,3 +54,13 @@ def test_dot_products_come_first_where_the_processor_has_them():
     (task,) = partition(product_of_bytes(9, 33, 40)).tasks
     assert families_for(task)[0] is NARROW_BYTES
     assert task.tag == "matmul_9x33x40_i8_w"
+
+
+@pytest.mark.parametrize(
+    ("isa", "chosen"), [("avx512f", "bytes"), ("avx2", "matmul"), ("sse2", "matmul"), ("neon", "matmul")]
+)
+def test_another_machine_gets_them_where_its_vectors_have_them(isa, chosen, monkeypatch):
+    """Whatever this one has: it compiles for the others."""
+    monkeypatch.setattr("autotune.core.precision.cpu_flags", lambda: {BYTES.flag})
+    (task,) = partition(product_of_bytes(9, 33, 40)).tasks
+    assert family_for(task, replace(this_machine(), isa=isa)).name == chosen

@@ -1,6 +1,7 @@
 """The file of a store: no fault of disk, process or user loses what was written."""
 
 import errno
+import fcntl
 import json
 import math
 import os
@@ -8,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 
 import optuna
@@ -225,6 +225,11 @@ def start_writer(path, *extra: str) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
+def assert_unlocked(path):
+    with path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 @pytest.mark.parametrize("extra", [(), ("fork",)])
 def test_killed_writer_leaves_every_finished_trial_and_no_lock(path, extra):
     process = start_writer(path, *extra)
@@ -234,9 +239,8 @@ def test_killed_writer_leaves_every_finished_trial_and_no_lock(path, extra):
         assert len(trials(path)) >= 20
         process.send_signal(signal.SIGKILL)
         process.wait()
-        started = time.monotonic()
-        found = numbers(path)  # with "fork", a child of the killed writer is still alive
-        assert time.monotonic() - started < 5
+        assert_unlocked(path)  # with "fork", a child of the killed writer is still alive
+        found = numbers(path)
         assert found == list(range(len(found)))
         assert len(found) > 20
     finally:
@@ -247,10 +251,11 @@ def test_killed_writer_leaves_every_finished_trial_and_no_lock(path, extra):
 
 def test_stale_lock_of_optuna_is_no_obstacle(path):
     fill(path, 1)
-    path.with_name(path.name + ".lock").symlink_to(path)
-    started = time.monotonic()
+    lock = path.with_name(path.name + ".lock")
+    lock.symlink_to(path)
     fill(path, 1, first=1)
-    assert time.monotonic() - started < 5
+    assert numbers(path) == [0, 1]
+    assert lock.is_symlink()  # whoever waits for it takes it away in the end
 
 
 def test_store_is_written_once_a_trial(path, monkeypatch):

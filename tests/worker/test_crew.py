@@ -21,7 +21,7 @@ from autotune.tuning.stages.opening import open_searches, setting_of
 from autotune.tuning.stages.running import run_on_slots
 from autotune.worker.bench import measuring_core
 from autotune.worker.bench.measuring_core import MeasuringCore, keep_to, this_process_on, threads_of
-from autotune.worker.crew import Crew
+from autotune.worker.crew import Crew, CrewWorker
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
 
@@ -151,17 +151,19 @@ def test_keeper_that_is_killed_costs_nothing(crew, monkeypatch):
     assert [each.outcome for each in evaluate(crew, [GOOD] * 6)] == ["ok"] * 6
 
 
-def test_closing_ends_what_is_under_way_at_once():
+def test_closing_ends_what_is_under_way_at_once(monkeypatch):
+    kill, killed = CrewWorker.kill, []
+    monkeypatch.setattr(CrewWorker, "kill", lambda worker: (killed.append(worker), kill(worker)))
     crew, places = Crew(CORES, 60.0), os.sched_getaffinity(0)
     evaluate(crew, [GOOD] * 2)
     for _ in range(2):
         crew.submit(job(FAULTS["code-loops-for-ever"][0]))
     time.sleep(0.3)
-    running, begun = processes_of(crew), time.monotonic()
+    running = processes_of(crew)
     assert running
     crew.close()
     crew.close()
-    assert time.monotonic() - begun < 15
+    assert killed  # not waited for to its limit
     assert not [each for each in running if psutil.pid_exists(each)]
     assert os.sched_getaffinity(0) == places
 

@@ -1,7 +1,7 @@
 """Emission: a program as an object file or LLVM IR that a C compiler can link."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mlir import ir
@@ -36,12 +36,15 @@ class Emission:
         target: Machine that it is for; by default this one.
         symbol: What it exports, as a function that takes an arena behind its memref descriptors; empty: `c_symbol`'s,
             whose arena is its own.
+        needed: Pairs of what names of LLVM's intrinsics begin with, and the feature of the processor that a program
+            which calls one is compiled with.
     """
 
     claim: Claim
     kind: Literal["object", "llvm"]
     target: Target | None = None
     symbol: str = ""
+    needed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,18 @@ def emit_program(wanted: Emission) -> Emitted:
             ask_when_loaded(unit.module)
         text = translate_module_to_llvmir(unit.module.operation)
     plan = unit.buffers or BufferPlan()
+    intrinsics = tuple(sorted(set(INTRINSIC.findall(text))))
+    more = sorted(
+        {f"+{feature}" for prefix, feature in wanted.needed for name in intrinsics if name.startswith(prefix)}
+    )
+    target = replace(target, features=",".join(filter(None, [target.features, *more])))
     return Emitted(
         compile_for(target, text, wanted.kind, exported),
         unit.weights,
         plan.peak_bytes,
         plan.others,
         unit.threads if unit.parallel else 1,
-        tuple(sorted(set(INTRINSIC.findall(text)))),
+        intrinsics,
         target.cpu,
         tuple(sorted({name[1:] for name in target.attributes.split(",") if name.startswith("+")})),
     )

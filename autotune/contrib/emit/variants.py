@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
-from autotune.contrib.emit.levels import Level, features_for, find_level, level_of
+from autotune.contrib.emit.levels import INTRINSICS, Level, features_for, find_level, level_of
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
@@ -103,16 +103,15 @@ def compile_level(
     candidate = schedules(payload, level.machine(like), bundle)
     symbol = f"variant_{level.name.replace('-', '_')}"
     claim = Claim(bundle.payload if bundle else payload, candidate)
-    found = emit(Emission(claim, "object", level.target(like, ()), symbol), worker)
-    if more := features_for(found.intrinsics):
-        found = emit(Emission(claim, "object", level.target(like, more), symbol), worker)
+    needed = tuple(INTRINSICS.items())
+    found = emit(Emission(claim, "object", level.target(like, ()), symbol, needed), worker)
     return LevelProgram(
         level,
         symbol,
         found.data,
         tuple((f"{kernel.symbol}.o", kernel.made.code) for kernel in candidate.kernels),
         tuple(weight_record(payload, weight) for weight in found.weights),
-        more,
+        features_for(found.intrinsics),
         found.arena_bytes,
         found.threads,
         bundle is not None,

@@ -70,7 +70,11 @@ def weights_of(bundle: BundleFiles, given: Path | None, output: Path, stem: str)
 
 
 def write_weights(path: Path, weights: list[Argument], values: Mapping[str, Array]) -> None:
-    """Write weights one behind the other; the header is filled up so that the first begins on a cache line."""
+    """Write weights one behind the other; the header is filled up so that the first begins on a cache line.
+
+    Those of the largest elements come first, so that each begins at a multiple of its own.
+    """
+    weights = sorted(weights, key=lambda weight: -DTYPES[weight.dtype].itemsize)
     header: dict[str, Any] = {}
     end = 0
     for weight in weights:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.contrib.quantised.gguf_file import read_gguf
-from autotune.contrib.quantised.gguf_tokenizer import write_tokenizer
+from autotune.contrib.quantised.gguf_file import GGUFFile, read_gguf
+from autotune.contrib.quantised.gguf_tokenizer import OtherTokenizerError, ends_of, write_tokenizer
 from autotune.contrib.quantised.llama import arguments, write_llama
 from autotune.contrib.quantised.llama_config import LlamaConfig, read_config
 from autotune.contrib.quantised.llama_reference import LlamaReference
-from autotune.contrib.quantised.llama_weights import take_weights
+from autotune.contrib.quantised.llama_weights import LlamaWeights, take_weights
 from autotune.core.payload import Argument, Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
 from payload.importers.converter import run_converter, say_stage
@@ -38,6 +38,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     file = read_gguf(path)
     config = read_config(file, sizes)
     weights = take_weights(file, config)
+    tokenizer = tokenizer_text(file, weights)
     signature = arguments(config, weights.arrays)
     model = ImportedModel(
         arguments=tuple(said_of(argument, weights.arrays) for argument in signature),
@@ -54,12 +55,21 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     results = [
         oracle.compute(given["tokens"], int(given[place][0]), given["keys"], given["values"]) for given in inputs
     ]
-    text, tokenizer = write_llama(config, weights.forms, signature), write_tokenizer(file)
-    if tokenizer is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "tokenizer.json").write_text(tokenizer[0])
-        (folder / "generation.json").write_text(json.dumps({"stop": tokenizer[1]}) + "\n")
+    text = write_llama(config, weights.forms, signature)
+    folder.mkdir(parents=True, exist_ok=True)
+    if tokenizer:
+        (folder / "tokenizer.json").write_text(tokenizer)
+    (folder / "generation.json").write_text(json.dumps({"stop": ends_of(file, config.vocab)}) + "\n")
     write_folder(folder, text, model, weights.arrays, inputs=inputs, results=results)
+
+
+def tokenizer_text(file: GGUFFile, weights: LlamaWeights) -> str:
+    """The file's tokenizer; where it is of another kind, a note says what its tokens need."""
+    try:
+        return write_tokenizer(file)
+    except OtherTokenizerError as error:
+        weights.notes.append(f"text in and out: {error}")
+        return ""
 
 
 def said_of(argument: Argument, weights: Mapping[str, Array]) -> ModelArgument:

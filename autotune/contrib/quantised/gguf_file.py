@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.contrib.quantised.gguf_layout import StoredFormats, check_layout
 from autotune.core.payload import Array
 from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
@@ -160,8 +161,9 @@ def read_gguf(path: Path) -> GGUFFile:
     Raises:
         UnsupportedError: The file is cut, no GGUF file, or one that package `gguf` does not know.
     """
-    from gguf import GGUFReader, GGUFValueType
+    from gguf import GGML_QUANT_SIZES, GGUFReader, GGUFValueType
 
+    check_layout(path, StoredFormats({kind: kind.name for kind in GGML_QUANT_SIZES}, GGML_QUANT_SIZES))
     try:
         reader = GGUFReader(path)
         lists = {name: each for name, each in reader.fields.items() if GGUFValueType.ARRAY in each.types}
@@ -175,9 +177,7 @@ def read_gguf(path: Path) -> GGUFFile:
     except Exception as error:  # a damaged file makes the reader raise anything
         why = one_line(str(error) or type(error).__name__)[:MOST_REASON]
         raise UnsupportedError(
-            f"it must be a whole GGUF file of version 2 or 3, its reader stops at: {why}; fetch or convert it again"
+            f"it must be a GGUF file that package gguf reads, its reader stops at: {why}; fetch or convert it again"
         ) from error
-    if reader.byte_order == "S":
-        raise UnsupportedError("it must be stored for little-endian machines, it is not; convert it again")
     lengths = {name: len(each.data) for name, each in lists.items()}
     return GGUFFile(fields, lengths, tensors, {name: each.contents for name, each in lists.items()})

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune.contrib.quantised.gguf_file import GGUFFile
+from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
 
 KEY = "tokenizer.ggml"
@@ -26,15 +27,20 @@ CUTS = {
 }
 
 
-def write_tokenizer(file: GGUFFile) -> tuple[str, list[int]] | None:
-    """A file's tokenizer as JSON, and the tokens that end a text; `None` where the file has tokens alone.
+class OtherTokenizerError(UnsupportedError):
+    """A tokenizer of a kind that is not known here; the model is none the worse for it."""
+
+
+def write_tokenizer(file: GGUFFile) -> str:
+    """A file's tokenizer as JSON; empty where there is none.
 
     Raises:
-        UnsupportedError: The tokenizer is of another kind, or its parts do not belong together.
+        OtherTokenizerError: The tokenizer is of another kind.
+        UnsupportedError: Parts of it do not belong together.
     """
     kind = file.fields.get(f"{KEY}.model")
-    if kind is None:
-        return None
+    if kind is None or f"{KEY}.tokens" not in file.lists:
+        return ""
     tokens, kinds = file.texts(f"{KEY}.tokens"), file.numbers(f"{KEY}.token_type")
     if len(set(tokens)) < len(tokens):
         raise UnsupportedError(f"{KEY}.tokens must be different texts, some are the same; convert it again")
@@ -47,8 +53,9 @@ def write_tokenizer(file: GGUFFile) -> tuple[str, list[int]] | None:
     elif kind == "llama":
         found = of_pieces(file, tokens)
     else:
-        raise UnsupportedError(
-            f"{KEY}.model must be one of gpt2, llama, it is {str(kind)[:50]!r}; generate by token ids"
+        raise OtherTokenizerError(
+            f"{KEY}.model must be one of gpt2, llama, it is {one_line(str(kind))[:50]!r}; "
+            "give a tokenizer.json by --tokenizer, or token ids"
         )
     found["added_tokens"] = [
         added(number, text, special=kinds[number] == CONTROL)
@@ -56,16 +63,22 @@ def write_tokenizer(file: GGUFFile) -> tuple[str, list[int]] | None:
         if kinds and kinds[number] in (CONTROL, ADDED)
     ]
     found |= {"version": "1.0", "truncation": None, "padding": None, "post_processor": first_token(file, kind, tokens)}
+    return json.dumps(found, ensure_ascii=False)
+
+
+def ends_of(file: GGUFFile, vocab: int) -> list[int]:
+    """The tokens that end a text."""
     end = file.fields.get(f"{KEY}.eos_token_id")
-    return json.dumps(found, ensure_ascii=False), [end] if isinstance(end, int) and 0 <= end < len(tokens) else []
+    return [end] if isinstance(end, int) and 0 <= end < vocab else []
 
 
 def of_bytes(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
     """Pairs of bytes, which the file has merged."""
     cut = str(file.fields.get(f"{KEY}.pre", "gpt-2"))
     if cut not in CUTS:
-        raise UnsupportedError(
-            f"{KEY}.pre must be one of {', '.join(CUTS)}, it is {cut[:50]!r}; give a tokenizer.json by --tokenizer"
+        raise OtherTokenizerError(
+            f"{KEY}.pre must be one of {', '.join(CUTS)}, it is {one_line(cut)[:50]!r}; "
+            "give a tokenizer.json by --tokenizer, or token ids"
         )
     merges = [tuple(text.split(" ")) for text in file.texts(f"{KEY}.merges")]
     known = set(tokens)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import psutil
 
 from autotune.contrib.quantised.gguf_file import GGUFFile
 from autotune.core.payload import Array
@@ -133,7 +134,8 @@ def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
         sizes: Values of `SIZES` that are asked for, by name.
 
     Raises:
-        UnsupportedError: The architecture is another, a size is missing or impossible, or there is no tokenizer.
+        UnsupportedError: The architecture is another, a size is missing or impossible, or there are not as many
+            texts of tokens as tokens.
     """
     architecture = str(file.fields.get("general.architecture"))
     if architecture not in ARCHITECTURES:
@@ -165,6 +167,7 @@ def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
     )
     check_heads(file, config)
     check_tokenizer(file, config)
+    check_caches(config)
     return config
 
 
@@ -219,17 +222,32 @@ def check_heads(file: GGUFFile, config: LlamaConfig) -> None:
         )
 
 
-def check_tokenizer(file: GGUFFile, config: LlamaConfig) -> None:
-    """Raise unless the file has a text for every token.
+def check_caches(config: LlamaConfig) -> None:
+    """Raise unless memory holds the caches of what is recorded: those of two inputs and of two results.
 
     Raises:
-        UnsupportedError: The list is missing, or of another length.
+        UnsupportedError: There are too many positions.
     """
-    count = file.lengths.get("tokenizer.ggml.tokens", 0)
-    if count != config.vocab:
-        said = f"has {count} tokens" if count else "is missing"
+    row = 4 * config.layers * config.groups * config.depth * np.dtype(np.float32).itemsize * 2
+    most = psutil.virtual_memory().total // row
+    if config.positions > most:
         raise UnsupportedError(
-            f"tokenizer.ggml.tokens must have the {config.vocab} tokens of the embedding, it {said}; convert it again"
+            f"positions must be at most {most}, for which this machine has the memory, got {config.positions}; "
+            f"try positions={min(most, SIZES['positions'])}"
+        )
+
+
+def check_tokenizer(file: GGUFFile, config: LlamaConfig) -> None:
+    """Raise unless the file has a text for every token, or for none.
+
+    Raises:
+        UnsupportedError: The list is of another length.
+    """
+    count = file.lengths.get("tokenizer.ggml.tokens")
+    if count is not None and count != config.vocab:
+        raise UnsupportedError(
+            f"tokenizer.ggml.tokens must have the {config.vocab} tokens of the embedding, it has {count} tokens; "
+            "convert it again"
         )
 
 

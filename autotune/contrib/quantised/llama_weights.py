@@ -42,9 +42,9 @@ class LlamaWeights:
         if note:
             self.notes.append(f"{name} {note}")
         for end in layers[0]:
-            array = np.stack([parts[end] for parts in layers]) if stacked else layers[0][end]
-            check_finite(tensors[0][0].name, array)
-            self.arrays[name + end] = array
+            for (tensor, _), parts in zip(tensors, layers, strict=True):
+                check_finite(tensor.name, parts[end])
+            self.arrays[name + end] = np.stack([parts[end] for parts in layers]) if stacked else layers[0][end]
         self.forms[name] = form
 
 

@@ -87,7 +87,9 @@ def count_held() -> dict[str, int]:
     }
 
 
-def check_isolation(amounts: Amounts, worker: Worker) -> list[Figure]:
+def check_isolation(
+    amounts: Amounts, worker: Evaluator, clock: Callable[[], float] = time.perf_counter
+) -> list[Figure]:
     """The same trials in an isolated process and in this one, side by side in random order."""
     task, machine, dice = product_task(), this_machine(), random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -97,9 +99,9 @@ def check_isolation(amounts: Amounts, worker: Worker) -> list[Figure]:
         for number in range(amounts.trials + 1):
             for name in dice.sample(sorted(searches), 2):
                 with pinned() if name == "direct" else nullcontext():
-                    start = time.perf_counter()
+                    start = clock()
                     searches[name].step(worker if name == "isolated" else Direct())
-                    seconds[name] += [time.perf_counter() - start] if number else []  # the first one warms up
+                    seconds[name] += [clock() - start] if number else []  # the first one warms up
         for store in stores.values():
             store.close()
     return [judge_isolation(seconds["isolated"], seconds["direct"])]

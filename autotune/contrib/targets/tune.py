@@ -114,7 +114,7 @@ def tune_for(
     """
     check_processor(target)
     parts = partition(payload)
-    covered = [(task, family) for task in parts.tasks if (family := family_for(task)) is not None]
+    covered = [(task, family) for task in parts.tasks if (family := family_for(task, target.machine)) is not None]
     known = sum(is_predicted(task, family, target.machine) for task, family in covered)
     steps: list[Step] = []
     found: list[TaskPrediction] = []

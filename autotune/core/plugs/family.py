@@ -78,6 +78,10 @@ class Family(Protocol):
         """What this CPU lacks for it, a sentence; empty if nothing."""
         return ""
 
+    def runs_on(self, machine: Machine) -> bool:
+        """Return whether a machine, which may be another than this one, has the instructions of its programs."""
+        return True
+
     @property
     def script(self) -> OpenScript | None:
         """The user's own script that it is; `None` where it writes scripts."""

@@ -1,6 +1,7 @@
 """Tokens of a GGUF file: its own tokenizer, the tokens of an independent reference, and what is refused."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from gguf_support import VOCAB, logits_of, write_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from autotune.contrib.quantised.gguf_file import GGUFFile
-from autotune.contrib.quantised.gguf_tokenizer import SPACE, write_tokenizer
+from autotune.contrib.quantised.gguf_tokenizer import SPACE, ends_of, write_tokenizer
 from payload.importers.linalg import UnsupportedError
 
 pytestmark = pytest.mark.usefixtures("warm_converters")
@@ -36,8 +37,7 @@ def file_of(kind, tokens, **more):
 
 
 def coder_of(file):
-    text, ends = write_tokenizer(file)
-    return Tokenizer.from_str(text), ends
+    return Tokenizer.from_str(write_tokenizer(file)), ends_of(file, file.lengths["tokenizer.ggml.tokens"])
 
 
 def trained():
@@ -143,15 +143,33 @@ def test_text_goes_in_and_comes_out_by_the_files_own_tokenizer_the_same_by_seed(
 
 WRONG = {
     "no tokenizer": (("--prompt", "ab"), "a prompt of text needs a tokenizer, .* has none; pass --tokenizer"),
+    "a cut file": (("--prompt-tokens", "1"), "it must be a whole GGUF file, its 300 bytes end within"),
     "a token that is none": (("--prompt-tokens", "99"), "tokens must be from 0 to 39, got 99"),
     "too long": (("--prompt-tokens", "1", "--max-new", "100"), "positions must be at most 32, got 128"),
     "another way": (("--prompt-tokens", "1", "--no-cache", "--max-new", "9"), "drop --no-cache"),
 }
 
 
+def of_another_kind(writer):
+    """A tokenizer that is not known."""
+    writer.add_tokenizer_model("bert")
+    writer.add_token_list([f"t{number}" for number in range(VOCAB)])
+
+
+@pytest.mark.parametrize("options", [{"tokens": 0}, {"coder": of_another_kind}], ids=["no tokens", "another kind"])
+def test_a_model_without_a_tokenizer_is_generated_with_by_token_ids(options, generate, tmp_path):
+    write_model(tmp_path / "model.gguf", **options)
+    out, _ = generate(tmp_path / "model.gguf", "--prompt-tokens", "3,1", "--max-new", 4)
+    assert len(out.split()) == 4
+    _, error = generate(tmp_path / "model.gguf", "--prompt", "ab", "--max-new", 4, code=2)
+    assert "a prompt of text needs a tokenizer" in error
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_cannot_be_generated_is_one_line(wrong, generate, tmp_path):
     write_model(tmp_path / "model.gguf")
+    if wrong == "a cut file":
+        os.truncate(tmp_path / "model.gguf", 300)
     arguments, words = WRONG[wrong]
     _, error = generate(
         tmp_path / "model.gguf", *(("--max-new", "9") if "--max-new" not in arguments else ()), *arguments, code=2

@@ -1,9 +1,14 @@
 """GGUF models in: prefill and decode beside llama.cpp's arithmetic in float64, and files that are refused."""
 
+import json
 import re
+import struct
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import autotune as at
 from autotune.bundles.session import Session
@@ -13,6 +18,9 @@ gguf = pytest.importorskip("gguf")
 from gguf_support import CONTEXT, WIDTH, logits_of, write_model  # noqa: E402
 
 from autotune.contrib.quantised.gguf_convert import convert  # noqa: E402
+from autotune.contrib.quantised.gguf_file import read_gguf  # noqa: E402
+from autotune.contrib.quantised.llama_config import read_config  # noqa: E402
+from autotune.contrib.quantised.llama_weights import take_weights  # noqa: E402
 from autotune.worker.loading.importing import import_model  # noqa: E402
 from payload.importers.linalg import UnsupportedError  # noqa: E402
 
@@ -65,7 +73,6 @@ WRONG = [
     ({"fields": {"attention.head_count_kv": 3}}, "head_count_kv must divide head_count, got 3 and 4"),
     ({"fields": {"expert_count": 8}}, "a model must have one MLP a block"),
     ({"fields": {"rope.dimension_count": 8}}, "heads must be of one even width and rotated whole"),
-    ({"tokens": 0}, "tokenizer.ggml.tokens must have the 40 tokens of the embedding, it is missing"),
     ({"tokens": 39}, "tokenizer.ggml.tokens must have the 40 tokens of the embedding, it has 39 tokens"),
     ({"tensors": {"output_norm.weight": None}}, "tensor output_norm.weight must have shape 64, it is missing"),
     (
@@ -102,17 +109,124 @@ def test_sizes_that_cannot_be_are_refused(sizes, message, tmp_path):
         convert(tmp_path / "model.gguf", tmp_path / "m", sizes)
 
 
-def test_damaged_files_are_refused_wherever_they_are_cut_or_changed(tmp_path):
-    write_model(tmp_path / "model.gguf")
-    whole = (tmp_path / "model.gguf").read_bytes()
-    kind = whole.index(b"token_embd.weight") + len("token_embd.weight") + 4 + 16  # behind the sizes
-    assert whole[kind] == gguf.GGMLQuantizationType.Q8_0
-    unknown = whole[:kind] + bytes([99]) + whole[kind + 1 :]
-    cuts = [whole[:size] for size in (0, 3, 20, 100, 1500, len(whole) // 2, len(whole) - 40)]
-    for damaged in (*cuts, b"no model" * 9, unknown):
-        (tmp_path / "bad.gguf").write_bytes(damaged)
-        with pytest.raises(UnsupportedError, match="whole GGUF file of version 2 or 3, its reader stops at"):
-            convert(tmp_path / "bad.gguf", tmp_path / "m", {})
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a model."""
+    path = tmp_path_factory.mktemp("whole") / "model.gguf"
+    write_model(path)
+    return path.read_bytes()
+
+
+def refusal(data, folder):
+    """The line in which a file is refused."""
+    (folder / "bad.gguf").write_bytes(data)
+    with pytest.raises(UnsupportedError) as caught:
+        convert(folder / "bad.gguf", folder / "m", {})
+    line = str(caught.value)
+    assert line.isprintable()
+    assert len(line) < 300
+    assert not (folder / "m").exists()
+    return line
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_file_is_refused_wherever_it_is_cut(data, whole, tmp_path_factory):
+    head = whole.index(b"blk.1.ffn_down.weight")
+    size = data.draw(st.one_of(st.integers(0, head), st.integers(0, len(whole) - 1)))
+    line = refusal(whole[:size], tmp_path_factory.mktemp("cut"))
+    assert line.startswith("it must be a whole GGUF file, ")
+    assert line.endswith("; fetch it again")
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_what_a_file_says_may_be_anything(data, whole, tmp_path_factory):
+    """Nothing but a refusal, or a model: no other error, no loop over what is not there."""
+    folder = tmp_path_factory.mktemp("changed")
+    at = data.draw(st.integers(0, whole.index(b"blk.1.ffn_down.weight") + 60))
+    fresh = data.draw(st.one_of(st.sampled_from([b"\0" * 8, b"\xff" * 8, b"\x7f" * 4]), st.binary(max_size=8)))
+    (folder / "bad.gguf").write_bytes(whole[:at] + fresh + whole[at + len(fresh) :])
+    with suppress(UnsupportedError):
+        file = read_gguf(folder / "bad.gguf")
+        take_weights(file, read_config(file, {"positions": 8}))
+
+
+def changed(whole, text, behind, fresh):
+    """The bytes of a model, others so many bytes behind a text."""
+    at = whole.index(text) + len(text) + behind
+    return whole[:at] + fresh + whole[at + len(fresh) :]
+
+
+HUGE, TOKENS, TABLE = struct.pack("<Q", 1 << 60), b"tokenizer.ggml.tokens", b"token_embd.weight"
+LIES = {
+    "another kind of file": (b"GGUF", -4, b"PK\3\4", "it must be a GGUF file and begin with b'GGUF'"),
+    "version": (b"GGUF", 0, b"\7", "it must be a GGUF file of version 2 or 3, it is of 7"),
+    "byte order": (b"GGUF", 0, b"\0\0\0\3", "it must be stored for little-endian machines"),
+    "number of tensors": (b"GGUF", 4, HUGE, "tensor 21 of 1152921504606846976 must have 1 to 4 dimensions, it has 0"),
+    "number of values": (b"GGUF", 12, HUGE, "it must be a "),
+    "length of a list": (TOKENS, 8, HUGE, "bytes end within tokenizer.ggml.tokens"),
+    "length of a list of numbers": (TOKENS, 4, b"\4\0\0\0" + HUGE, "bytes end within tokenizer.ggml.tokens"),
+    "type of a value": (TOKENS, 0, b"\x63", "must be a number, text or list, its type 99 is none"),
+    "rank": (TABLE, 0, b"\xff\xff\xff\xff", "tensor token_embd.weight must have 1 to 4 dimensions, it has 4294967295"),
+    "size of nothing": (TABLE, 4, b"\0", "must have rows of whole blocks of 32 in Q8_0, its sizes are 40x0"),
+    "size": (TABLE, 12, HUGE, "tensor token_embd.weight ends at byte "),
+    "format": (TABLE, 20, b"\x63", "must be in a format that package gguf knows, number 99 is none; quantise it as"),
+    "place": (TABLE, 24, HUGE, "tensor token_embd.weight ends at byte "),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_file_that_lies_about_itself_is_refused_in_a_line(lie, whole, tmp_path):
+    text, behind, fresh, message = LIES[lie]
+    assert message in refusal(changed(whole, text, behind, fresh), tmp_path)
+
+
+def with_scale(folder, value):
+    """A model one of whose blocks, of tensor blk.1.attn_k.weight, has a scale."""
+    held = write_model(folder / "model.gguf")
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(folder / "model.gguf").tensors}
+    with (folder / "model.gguf").open("r+b") as file:
+        file.seek(int(tensors["blk.1.attn_k.weight"].data_offset))
+        file.write(np.float16(value).tobytes())
+    return held
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf, -np.inf])
+def test_a_scale_that_is_not_finite_is_refused_by_its_tensor(scale, tmp_path):
+    with_scale(tmp_path, scale)
+    with pytest.raises(UnsupportedError, match=r"numbers of tensor blk\.1\.attn_k\.weight must be finite"):
+        convert(tmp_path / "model.gguf", tmp_path / "m", {})
+
+
+def test_a_scale_of_zero_is_a_block_of_zeros(tmp_path):
+    """As every quantiser writes one."""
+    held = with_scale(tmp_path, 0.0)
+    held["blk.1.attn_k.weight"][0, :32] = 0
+    payload = imported(tmp_path / "model.gguf", tmp_path / "m", tokens=8, positions=8)
+    given = payload.make_inputs(0)
+    *_, logits = payload.reference(**given)
+    wanted = logits_of("llama", held, given["tokens"])
+    assert np.abs(logits[0] - wanted).max() < 1e-6 * np.abs(wanted).max()
+
+
+def test_caches_that_no_memory_holds_are_refused(tmp_path):
+    write_model(tmp_path / "model.gguf", fields={"context_length": 1 << 24, "attention.key_length": 1 << 20})
+    with pytest.raises(UnsupportedError, match=r"positions must be at most \d+, for which this machine has the memory"):
+        convert(tmp_path / "model.gguf", tmp_path / "m", {"positions": 1 << 24})
+
+
+def test_a_tokenizer_of_another_kind_is_noted(tmp_path):
+    def add(writer):
+        writer.add_tokenizer_model("bert")
+        writer.add_token_list([f"t{number}" for number in range(40)])
+        writer.add_eos_token_id(7)
+
+    write_model(tmp_path / "model.gguf", coder=add)
+    (note,) = imported(tmp_path / "model.gguf", tmp_path / "m", positions=8).notes
+    assert note.endswith("it is 'bert'; give a tokenizer.json by --tokenizer, or token ids")
+    assert not (tmp_path / "m" / "tokenizer.json").exists()
+    assert json.loads((tmp_path / "m" / "generation.json").read_text()) == {"stop": [7]}
 
 
 def test_a_converter_of_its_own_reads_the_file(tmp_path):

@@ -101,10 +101,31 @@ def test_tuner_killed_at_random_moments_loses_nothing_and_repeats_nothing():
     assert not done.stdout.endswith(" 0 trials finished\n")
 
 
-def test_isolation_is_compared_over_the_same_trials(worker):
-    (figure,) = check_isolation(Amounts(trials=3), worker)
-    assert "3 each, in turn" in figure.detail
-    assert -1 < figure.value < 1
+def test_isolation_is_compared_over_the_same_trials(monkeypatch):
+    now, tried = [0.0], {"isolated": [], "direct": []}
+
+    def takes(name, seconds, first):
+        def evaluate(_, job):
+            tried[name] += job.candidates
+            now[0] += seconds if len(tried[name]) > 1 else first
+            return Instant().evaluate(job)
+
+        return evaluate
+
+    monkeypatch.setattr(Direct, "evaluate", takes("direct", 1.0, first=100.0))
+    isolated = type("Isolated", (), {"evaluate": takes("isolated", 1.25, first=1000.0)})
+    (figure,) = check_isolation(Amounts(trials=3), isolated(), clock=lambda: now[0])
+    assert tried["isolated"] == tried["direct"]
+    assert len(set(tried["direct"])) == 4  # the first one warms up
+    assert figure.value == pytest.approx(1 - 1 / 1.25)
+    assert "48 trials a minute, 60 without isolation, 3 each, in turn" in figure.detail
+    assert not figure.holds
+
+
+def test_isolation_is_measured_of_trials_that_run(worker):
+    (figure,) = check_isolation(Amounts(trials=1), worker)
+    assert "1 each, in turn" in figure.detail
+    assert figure.value < 1
 
 
 @pytest.mark.usefixtures("quickly")

@@ -1,0 +1,45 @@
+"""C libraries of quantised models: weights in blocks, and products of bytes, as Python computes them."""
+
+import numpy as np
+import onnx
+import pytest
+
+pytest.importorskip("gguf")
+pytest.importorskip("onnxruntime")
+
+from emit_support import BASE, NEEDS_LINKER, OURS, agrees, library_of, linked
+from gguf_support import write_model
+from integer_reference import evaluate
+from quantised_zoo import convolutions, quantise
+
+import autotune as at
+from autotune.worker.loading.importing import import_model
+
+pytestmark = [NEEDS_LINKER, pytest.mark.usefixtures("warm_converters")]
+LEVELS = tuple(dict.fromkeys((BASE, OURS)))
+
+
+@pytest.mark.parametrize("form", ["q8_0", "q4_0", "q4_k", "q6_k"])
+def test_a_library_multiplies_by_blocks(form, tmp_path):
+    payload = at.payload(f"qmatmul,m=3,n=8,k=256,format={form}")
+    assert agrees(linked(tmp_path, library_of(tmp_path, payload, LEVELS)), payload)
+
+
+@pytest.mark.parametrize("tokens", [1, 8])
+def test_a_library_of_a_gguf_model_decodes_and_reads_a_prompt(tokens, tmp_path):
+    write_model(tmp_path / "model.gguf", kind="Q4_0")
+    import_model(f"{tmp_path / 'model.gguf'},tokens={tokens},positions=16", tmp_path / "m")
+    payload = at.payload(str(tmp_path / "m"))
+    assert agrees(linked(tmp_path, library_of(tmp_path, payload, LEVELS)), payload)
+
+
+@pytest.mark.parametrize("scheme", ["u8s8", "s8s8"])
+def test_a_library_of_a_quantised_onnx_model_is_exact(scheme, tmp_path):
+    path = quantise(convolutions(tmp_path / "plain.onnx"), tmp_path / "model.onnx", scheme=scheme)
+    import_model(str(path), tmp_path / "m")
+    payload = at.payload(str(tmp_path / "m"))
+    call = linked(tmp_path, library_of(tmp_path, payload, LEVELS))
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in onnx.load(path).graph.input}
+    given = {n: np.random.default_rng(5).standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+    found = call(**{a.name: given[a.name] for a in payload.arguments if a.role == "input"})
+    np.testing.assert_array_equal(found, evaluate(path, given)[0])
