@@ -259,7 +259,7 @@ def test_valgrind_sees_no_error_and_no_allocation_in_a_call(tmp_path):
     counts = []
     for calls in (1, 100):
         said, seen = output_of(VALGRIND, "--leak-check=full", "--error-exitcode=9", program, calls)
-        assert said == "no fault\n"
+        assert said == "no fault\n", seen
         assert "ERROR SUMMARY: 0 errors" in seen
         assert "All heap blocks were freed" in seen
         counts.append(re.search(r"([\d,]+) allocs", seen)[1])
