@@ -151,4 +151,3 @@ INSPECT = VerbOption("inspect", (), takes=takes_folder("source"), run=inspect_si
 SHOW, COMPARE = one_size("show", "source", SIZES), one_size("compare", "payload", SIZES)
 REPLAY, REGRESS = one_size("replay", "bundle", BUNDLES), one_size("regress", "bundles", BUNDLES)
 REPORT, EXPLAIN = one_size("report", "source", BUNDLES), one_size("explain", "bundle", BUNDLES)
-EMIT = one_size("emit", "bundles", BUNDLES)
