@@ -223,7 +223,7 @@ def test_a_folder_is_tuned_size_by_size_and_goes_on_where_it_was_interrupted(two
     assert "n=8: " in out.split("expected:")[1]
 
 
-@pytest.mark.parametrize("verb", ["show", "compare", "replay", "regress", "report", "explain"])
+@pytest.mark.parametrize("verb", ["show", "compare", "replay", "regress", "explain"])
 def test_verbs_that_take_one_size_name_one(folder, refused, verb):
     said = refused(verb, folder, words=f"{verb} must be given one size, {folder} holds a model of any size; ")
     assert "name one, " in said or f"run autotune tune {folder} first" in said
