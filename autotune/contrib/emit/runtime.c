@@ -137,7 +137,7 @@ static int map_weights(int file, const struct stat *about, const struct variant 
 static int take_weights(const char *path, const struct variant *variant) {
   struct stat about;
   if (path == NULL) return STATUS_NO_WEIGHTS;
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is none, and is not waited for */
   if (file < 0) return STATUS_UNREADABLE;
   pthread_mutex_lock(&shared.lock);
   int status = fstat(file, &about) != 0 ? STATUS_UNREADABLE : map_weights(file, &about, variant);

@@ -1,5 +1,6 @@
 """Libraries in C: right on every level, one status a fault, nothing allocated in a call, contexts that do not meet."""
 
+import os
 import re
 import subprocess
 import threading
@@ -125,10 +126,13 @@ def test_weights_must_be_those_that_were_emitted(panels, tmp_path):
     data[-1] ^= 1
     (tmp_path / "other").write_bytes(data)
     (tmp_path / "short").write_bytes(data[:-4])
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it: it must not be waited for
     sha256 = library.weights.sha256
     for given, sentence in (
         (tmp_path / "other", f"the weights file must be the one that was emitted, of sha256 {sha256}; it is another"),
         (tmp_path / "short", f"the weights file must be the one that was emitted, of sha256 {sha256}; it is another"),
+        (tmp_path, f"the weights file must be the one that was emitted, of sha256 {sha256}; it is another"),
+        (tmp_path / "pipe", f"the weights file must be the one that was emitted, of sha256 {sha256}; it is another"),
         (tmp_path / "none", "the weights file must be readable, it is not"),
         (None, f"a weights file must be given, of sha256 {sha256}; NULL was given"),
     ):

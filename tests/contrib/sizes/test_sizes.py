@@ -239,6 +239,16 @@ def test_weights_are_hashed_once_for_all_sizes_of_a_folder(folder, monkeypatch):
     assert (found.misses, found.hits) == (1, len(model.sizes) - 1)
 
 
+def test_arrays_of_any_order_alignment_and_whole_type_are_served(folder):
+    function, given = at.sizes.open(folder), request(np.random.default_rng(0), 2, 7)
+    ids, expected = given["ids"], function(**given)
+    odd = np.frombuffer(bytearray(ids.nbytes + 1), "i8", offset=1, count=ids.size).reshape(ids.shape)
+    odd[...] = ids
+    mirrored = np.ascontiguousarray(ids[:, ::-1])[:, ::-1]
+    for each in (odd, np.asfortranarray(ids), mirrored, ids.astype("i4"), ids.astype(">i8"), ids.tolist()):
+        np.testing.assert_array_equal(function(each, given["mask"]), expected)
+
+
 def test_requests_that_are_not_served_are_refused_in_one_line(folder):
     function, rng = at.sizes.open(folder), np.random.default_rng(0)
     refused = {
@@ -248,6 +258,8 @@ def test_requests_that_are_not_served_are_refused_in_one_line(folder):
         "mask must hold a 1 in each line along tokens": {"ids": np.ones((1, 7), int), "mask": np.zeros((1, 7), int)},
         "takes ids, mask, each once; got ids": {"ids": np.ones((1, 7), int)},
         "ids must hold whole numbers": {**request(rng, 1, 12), "ids": np.ones((1, 12))},
+        "ids must be from 0 to 49, got 50": {**request(rng, 1, 12), "ids": np.full((1, 12), 50)},
+        "ids must have 2 axes, got 0": {**request(rng, 1, 12), "ids": None},
         "mask must have 2 axes, got 1": {**request(rng, 1, 12), "mask": np.ones(12, int)},
     }
     for words, given in refused.items():
