@@ -79,7 +79,7 @@ def check_store(folder: Path) -> None:
     """Make the folder that programs are kept in.
 
     Raises:
-        OptionError: It cannot be made or written.
+        OptionError: The folder cannot be made or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
