@@ -15,6 +15,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |
 | ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |
+| ``autotune.any_size`` | `AnySizeReader`, called ``folders``: models of any size for `emit` |
 | ``autotune.servers`` | `autotune.store.server.Servers`, called ``postgres``: stores on a database server |
 | ``autotune.rivals`` | `Rivals`, called ``code``: code of others, which competes with schedules |
 | ``autotune.techniques`` | tuple of `Technique`, which `explain` ablates |
@@ -37,6 +38,7 @@ from collections.abc import Callable
 
 from autotune.core.ops.dialect import Dialect
 from autotune.core.payload import Argument, Payload
+from autotune.core.plugs.any_size import AnySizeReader
 from autotune.core.plugs.comparator import Comparator
 from autotune.core.plugs.family import Baseline, Family
 from autotune.core.plugs.imported import Importer
@@ -63,6 +65,7 @@ PayloadFactory = Callable[[dict[str, str]], Payload]
 
 __all__ = [
     "LAB",
+    "AnySizeReader",
     "Argument",
     "Arguments",
     "Baseline",

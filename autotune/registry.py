@@ -14,6 +14,7 @@ from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, P
 from autotune.core.host.machine import Machine
 from autotune.core.ops.dialect import Dialect, WrittenFunction
 from autotune.core.payload import Payload
+from autotune.core.plugs.any_size import NO_READER, AnySizeReader
 from autotune.core.plugs.comparator import Comparator
 from autotune.core.plugs.family import Baseline, Family
 from autotune.core.plugs.guarded_family import GuardedFamily
@@ -40,6 +41,7 @@ TRANSFER, SPACES = "autotune.transfer", "spaces"
 REWRITES = "autotune.rewrites"  # of compiled code
 REWRITERS, RULES = "autotune.rewriters", "rules"
 RIVALS, CODE = "autotune.rivals", "code"
+ANY_SIZE, FOLDERS = "autotune.any_size", "folders"
 SERVERS, POSTGRES = "autotune.servers", "postgres"
 PRECISIONS = "autotune.precisions"
 DISTRIBUTION = "mlir-schedule-autotune"
@@ -363,6 +365,13 @@ def rivals() -> Rivals:
     """Code of others in searches; where nothing that makes such is installed, none."""
     points = registered(RIVALS)
     return cast(Rivals, load_point(points[CODE])) if CODE in points else NO_RIVALS
+
+
+@cache
+def any_size_reader() -> AnySizeReader:
+    """What knows folders of models of any size; where none is installed, one that knows no folder."""
+    points = registered(ANY_SIZE)
+    return cast(AnySizeReader, load_point(points[FOLDERS])) if FOLDERS in points else NO_READER
 
 
 def load_writer() -> Callable[[Family, Task, Machine, Config], str]:

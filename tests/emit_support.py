@@ -33,8 +33,8 @@ def library_of(folder, spec, levels, threads=1):
         write_weights(folder / "weights.safetensors", weights, payload.make_inputs(0))
     like = replace(this_machine(), threads=threads)
     with Worker(MODEL_SECONDS) as worker:
-        variants = tuple(compile_level(payload, LEVELS[level], None, worker, like) for level in levels)
-    return SharedLibrary(payload, variants, read_weights(folder / "weights.safetensors", weights) if weights else None)
+        codes = tuple(compile_level(payload, LEVELS[level], None, worker, like) for level in levels)
+    return SharedLibrary(payload, codes, read_weights(folder / "weights.safetensors", weights) if weights else None)
 
 
 def described(library):

@@ -81,14 +81,14 @@ def llvm() -> ctypes.CDLL:
     return library
 
 
-def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "object", exported: str = "") -> bytes:
+def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "object", *exported: str) -> bytes:
     """An object file for a machine, position-independent; or its LLVM IR, not yet optimized.
 
     Args:
         target: The machine.
         text: LLVM IR that names no machine.
         kind: What to give.
-        exported: The one function that others may link with; empty: all are as the text has them.
+        exported: The only functions that others may link with; none: all are as the text has them.
 
     Raises:
         CompileError: LLVM refuses the text, or cannot compile it for that machine; stage ``jit``.
@@ -101,7 +101,7 @@ def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "ob
         try:
             settle_target(lib, context, module, machine, target)
             if exported:
-                export_only(lib, module, exported)
+                export_only(lib, module, *exported)
             if kind == "llvm":
                 return take_text(lib, lib.LLVMPrintModuleToString(module)).encode()
             optimize(lib, module, machine)
@@ -164,12 +164,12 @@ def settle_target(lib: ctypes.CDLL, context: int, module: c_void_p, machine: int
         lib.LLVMAddAttributeAtIndex(function, FUNCTION, attribute)
 
 
-def export_only(lib: ctypes.CDLL, module: c_void_p, name: str) -> None:
-    """Keep every function and global but one to the object file: a payload's may be called ``main``, or as libc's."""
+def export_only(lib: ctypes.CDLL, module: c_void_p, *names: str) -> None:
+    """Keep every function and global but a few to the object file: a payload's may be called ``main``, or as libc's."""
     for value in (*defined(lib, module, "Function"), *defined(lib, module, "Global")):
         length = c_size_t()
         text = ctypes.string_at(lib.LLVMGetValueName2(value, byref(length)), length.value)
-        if text.decode() != name and not text.startswith(b"llvm."):  # those are LLVM's own
+        if text.decode() not in names and not text.startswith(b"llvm."):  # those are LLVM's own
             lib.LLVMSetLinkage(value, INTERNAL)
 
 

@@ -23,6 +23,7 @@ from autotune.core.target import Target
 
 C_INTERFACE = "llvm.emit_c_interface"
 ASK = "__autotune_ask_for_tiles"
+VARIABLE = re.compile(r"^(@\S+ = (?:private |internal )?)global ", re.MULTILINE)  # of LLVM IR
 INTRINSIC = re.compile(r"@llvm\.((?:x86|aarch64)\.[\w.]+)")  # of LLVM IR, which the bindings give as text alone
 
 
@@ -38,6 +39,7 @@ class Emission:
             whose arena is its own.
         needed: Pairs of what names of LLVM's intrinsics begin with, and the feature of the processor that a program
             which calls one is compiled with.
+        setter: Another function that is exported, by its name in the module; see `setter_symbol`.
     """
 
     claim: Claim
@@ -45,6 +47,7 @@ class Emission:
     target: Target | None = None
     symbol: str = ""
     needed: tuple[tuple[str, str], ...] = ()
+    setter: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,14 @@ def emit_program(wanted: Emission) -> Emitted:
         name_for_c(unit.module, payload.entry, exported)
         if wanted.symbol:
             pass_arena(unit.module, exported)
+        setters = [setter_symbol(exported)] if wanted.setter else []
+        for name in setters:
+            name_for_c(unit.module, wanted.setter, name)
         if any(precision.by_tiles for precision in unit.precisions.values()) and unit.matrix_unit:
             ask_when_loaded(unit.module)
         text = translate_module_to_llvmir(unit.module.operation)
+    if wanted.symbol:
+        text = VARIABLE.sub(r"\1thread_local(initialexec) global ", text)
     plan = unit.buffers or BufferPlan()
     intrinsics = tuple(sorted(set(INTRINSIC.findall(text))))
     more = sorted(
@@ -101,7 +109,7 @@ def emit_program(wanted: Emission) -> Emitted:
     )
     target = replace(target, features=",".join(filter(None, [target.features, *more])))
     return Emitted(
-        compile_for(target, text, wanted.kind, exported),
+        compile_for(target, text, wanted.kind, exported, *setters),
         unit.weights,
         plan.peak_bytes,
         plan.others,
@@ -110,6 +118,11 @@ def emit_program(wanted: Emission) -> Emitted:
         target.cpu,
         tuple(sorted({name[1:] for name in target.attributes.split(",") if name.startswith("+")})),
     )
+
+
+def setter_symbol(exported: str) -> str:
+    """The symbol of a program's setter."""
+    return f"{exported}_set"
 
 
 def ask_when_loaded(module: ir.Module) -> None:

@@ -38,9 +38,9 @@ def write_library(
         f"{library.name}.h": header_text(library),
         f"{library.name}.c": source_text(library, more),
     }
-    for variant in library.variants:
-        files[f"{variant.symbol}.o"] = variant.code
-        files |= dict(variant.others)
+    for code in library.codes:
+        files[f"{code.symbol}.o"] = code.code
+        files |= dict(code.others)
     path = output / f"lib{library.name}.so"
     symbols = (*(f"{library.name}_{call}" for call in CALLS), *exported)
     if find_compiler() is None:

@@ -1,23 +1,28 @@
 """The C of a library: tables of what it holds, then the parts that every library has, in one file; and its header."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from pathlib import Path
 
 from autotune.bundles.c_header import C_TYPES, HALF_NOTES, Parameter, packer
 from autotune.bundles.declared import named_arguments
+from autotune.compiler.lowering.emit import setter_symbol
 from autotune.contrib.emit.levels import FEATURES
-from autotune.contrib.emit.statuses import NAMES, OF_ARRAY, range_of, status_texts
+from autotune.contrib.emit.size_tables import MORE, size_tables, size_types
+from autotune.contrib.emit.statuses import NAMES, OF_ARRAY, range_of, size_texts, status_texts
 from autotune.contrib.emit.variants import LevelProgram
-from autotune.contrib.emit.weights import WeightsFile
+from autotune.contrib.emit.weights import WeightsFile, stored_name
 from autotune.core.c_names import c_name, identifier
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
+from autotune.core.plugs.any_size import AnySizePrograms
 from autotune.core.printable import in_comment
+from autotune.store.records import WeightRecord
 
 HERE = Path(__file__).parent
 INCLUDES = ("fcntl.h", "pthread.h", "stdarg.h", "stdatomic.h", "stdint.h", "stdlib.h", "string.h")
-SYSTEM = ("sys/mman.h", "sys/stat.h", "unistd.h")
+SYSTEM = ("math.h", "sys/mman.h", "sys/stat.h", "unistd.h")
 # keywords of C and C++, and the one name that is ours
 TAKEN = frozenset(
     """context alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do
@@ -28,18 +33,115 @@ TAKEN = frozenset(
 
 
 @dataclass(frozen=True)
+class LibraryProgram:
+    """A program of a library.
+
+    Attributes:
+        payload: What it computes.
+        code: The same compiled.
+        owners: Size whose own a weight is, by name; empty for what all programs share.
+    """
+
+    payload: Payload
+    code: LevelProgram
+    owners: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StoredPanel:
+    """A weight in panels.
+
+    Attributes:
+        record: How it is stored; of the weight as the file has it.
+        source: The weight.
+    """
+
+    record: WeightRecord
+    source: Argument
+
+    @property
+    def stored(self) -> Parameter:
+        """The array of panels."""
+        dtype = "i32" if self.record.precision else self.source.dtype
+        return Parameter("panels", dtype, self.record.stored_shape)
+
+
+@dataclass(frozen=True)
+class LevelPrograms:
+    """What a library holds for a level.
+
+    Attributes:
+        programs: The program; of a library of any size, one for each compiled size.
+    """
+
+    programs: tuple[LibraryProgram, ...]
+
+    @property
+    def code(self) -> LevelProgram:
+        """The first program's code; all are of one level."""
+        return self.programs[0].code
+
+    @property
+    def symbol(self) -> str:
+        """Prefix of what it is made of."""
+        return self.code.symbol
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Features that a processor must have."""
+        more = sorted({name for program in self.programs for name in program.code.features})
+        return (*self.code.level.features, *more)
+
+    @property
+    def threads(self) -> int:
+        """Most threads that it runs on."""
+        return max(program.code.threads for program in self.programs)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Memory of intermediates, that of one program at a time."""
+        return max(64, *(program.code.arena_bytes for program in self.programs))
+
+    @cached_property
+    def panels(self) -> tuple[StoredPanel, ...]:
+        """Weights in panels, each once for all programs that read it so."""
+        return tuple(dict.fromkeys(panel for program in self.programs for panel in self.panels_of(program)))
+
+    def panels_of(self, program: LibraryProgram) -> list[StoredPanel]:
+        """Weights in panels that a program takes, in order."""
+        arguments = {argument.name: argument for argument in program.payload.arguments}
+        return [
+            StoredPanel(
+                replace(each, argument=stored_name(each.argument, program.owners)),
+                arguments[each.argument],
+            )
+            for each in program.code.weights
+        ]
+
+
+@dataclass(frozen=True)
 class SharedLibrary:
     """All that a library is made of.
 
     Attributes:
-        payload: What it computes.
-        variants: The same for several levels, the best first.
+        payload: What it computes; of a library of any size, at the first of its compiled sizes.
+        codes: The same for several levels, the best first; of a library of any size, each compiled size for one level.
         weights: File of weights; `None` where it has no weights.
+        any_size: What serves a model of any size; `None` for a library of one size.
     """
 
     payload: Payload
-    variants: tuple[LevelProgram, ...]
+    codes: tuple[LevelProgram, ...]
     weights: WeightsFile | None
+    any_size: AnySizePrograms | None = None
+
+    @cached_property
+    def variants(self) -> tuple[LevelPrograms, ...]:
+        """What it holds for each level, the best first."""
+        if self.any_size is None:
+            return tuple(LevelPrograms((LibraryProgram(self.payload, code, {}),)) for code in self.codes)
+        pairs = zip(self.any_size.programs, self.codes, strict=True)
+        return (LevelPrograms(tuple(LibraryProgram(each.payload, code, each.owners) for each, code in pairs)),)
 
     @property
     def name(self) -> str:
@@ -65,18 +167,44 @@ class SharedLibrary:
     @property
     def threads(self) -> int:
         """Most threads that it runs on."""
-        return max(variant.threads for variant in self.variants)
+        return max(code.threads for code in self.codes)
 
     @property
     def allocates(self) -> bool:
         """Whether a call allocates memory."""
-        return any(variant.allocates for variant in self.variants)
+        return any(code.allocates for code in self.codes)
 
     @property
     def about(self) -> str:
         """What it is, a line."""
-        levels = ", ".join(variant.level.name for variant in self.variants)
-        return in_comment(f"{self.payload.name} for {levels}, emitted by mlir-schedule-autotune")
+        levels = ", ".join(variant.code.level.name for variant in self.variants)
+        name = self.any_size.name if self.any_size else self.payload.name
+        return in_comment(f"{name} for {levels}, emitted by mlir-schedule-autotune")
+
+    @property
+    def dim_names(self) -> list[str]:
+        """A C identifier for each open dimension: the model's name of it, where C allows that."""
+        dims = self.any_size.dims if self.any_size else ()
+        plain = [identifier(dim.name) for dim in dims]
+        used = {*TAKEN, *self.names}
+        return [
+            name if name[:1].isalpha() and name not in used and plain.count(name) == 1 else f"size_{number}"
+            for number, name in enumerate(plain)
+        ]
+
+    def dims_of(self, argument: Argument) -> list[int]:
+        """Number of the open dimension that each axis of an argument is, or -1."""
+        found = [-1] * len(argument.shape)
+        for number, dim in enumerate(self.any_size.dims if self.any_size else ()):
+            axis = self.any_size.axis(argument, dim) if self.any_size else None
+            if axis is not None:
+                found[axis] = number
+        return found
+
+    def shape(self, argument: Argument) -> tuple[int | str, ...]:
+        """Sizes of an argument, names for open dimensions."""
+        sizes = zip(argument.shape, self.dims_of(argument), strict=True)
+        return tuple(size if number < 0 else self.dim_names[number] for size, number in sizes)
 
 
 def header_text(library: SharedLibrary) -> str:
@@ -84,6 +212,10 @@ def header_text(library: SharedLibrary) -> str:
     name = library.name
     notes = "".join(note for dtype, note in HALF_NOTES.items() if any(a.dtype == dtype for a, _ in library.given))
     weights = f"file of the weights, sha256\n   {library.weights.sha256}" if library.weights else "NULL: there are none"
+    extents = "".join(
+        f"\n    int64_t {name} /* {dim.low} to {dim.high} */,"
+        for name, dim in zip(library.dim_names, library.any_size.dims if library.any_size else (), strict=True)
+    )
     calls = "allocates memory for what its loops carry" if library.allocates else "allocates nothing"
     return f"""\
 /* {library.about}
@@ -107,7 +239,7 @@ typedef struct {name}_context {name}_context;
 int {name}_open({name}_context **context, const char *weights, int threads);
 
 /* Computes once; {calls}. */
-int {name}_run({name}_context *context,{declared(library)});
+int {name}_run({name}_context *context,{extents}{declared(library)});
 
 /* Closes a context, or NULL. */
 void {name}_close({name}_context *context);
@@ -124,10 +256,11 @@ const char *{name}_status(int status);
 
 def declared(library: SharedLibrary) -> str:
     """Parameters of `run` behind the context."""
-    return ",".join(
-        f"\n    {'' if a.role in WRITTEN else 'const '}{C_TYPES[a.dtype]} *{name} /* {list(a.shape)} */"
-        for a, name in library.given
-    )
+    lines = []
+    for argument, name in library.given:
+        const, shape = "" if argument.role in WRITTEN else "const ", ", ".join(map(str, library.shape(argument)))
+        lines.append(f"\n    {const}{C_TYPES[argument.dtype]} *{name} /* [{shape}] */")
+    return ",".join(lines)
 
 
 def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
@@ -143,14 +276,17 @@ def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
         f'#include "{library.name}.h"\n\n',
         constants(library),
         TYPES,
-        *(stores(library, variant) for variant in library.variants),
+        *(stores(variant) for variant in library.variants),
         *(variant_text(library, variant) for variant in library.variants),
         tables(library),
+        size_types(library.any_size) if library.any_size else "",
+        size_tables(library.any_size, [a for a, _ in library.given]) if library.any_size else "",
         part("cpuid.c"),
         part("sha256.c") if library.weights else "",
         "struct team;\n\n" if library.threads == 1 else "",
         part("threads.c" if library.threads > 1 else "one_thread.c"),
         part("runtime.c"),
+        part("any_size.c" if library.any_size else "one_size.c"),
         run_text(library),
         *(part(each) if each.endswith(".c") else each for each in more),
     ]
@@ -173,18 +309,32 @@ struct memref {
   int64_t offset, sizes[2 * MOST_RANK + 1]; /* sizes, then strides */
 };
 
-struct array {
+struct array { /* of a program */
   struct shape shape;
-  int64_t bytes, weight; /* byte of the weights file at which it begins, or -1 */
+  int64_t weight; /* byte of the weights file at which it begins, or -1 */
+  int given;      /* number of what a call gives, or -1 */
+};
+
+struct given { /* what a call gives */
+  struct shape shape;
+  const int *dims; /* open dimension that each axis is, or -1 */
   int element, written, ranged;
   int64_t least, most;
 };
 
 struct panel {
   struct shape shape;
-  int64_t bytes;
-  int source;
+  int64_t bytes, weight;
   void (*store)(const void *weight, void *panels);
+};
+
+struct program {
+  const struct array *array;
+  int arrays;
+  const int *panel; /* numbers of the variant's panels */
+  int panels;
+  void (*call)(void **memrefs, void *arena);
+  void (*set)(int64_t extent); /* where loops end, or NULL */
 };
 
 struct feature {
@@ -200,7 +350,7 @@ struct variant {
   int64_t arena_bytes;
   const struct panel *panel;
   int panels;
-  void (*call)(void **memrefs, void *arena);
+  const struct program *program;
 };
 
 """
@@ -208,113 +358,158 @@ struct variant {
 
 def constants(library: SharedLibrary) -> str:
     """Names and numbers that the common parts are written with."""
-    name, payload, weights = library.name, library.payload, library.weights
-    most = max(len(variant.weights) for variant in library.variants)
-    ranks = [len(a.shape) for a in payload.arguments]
-    ranks += [len(w.stored_shape) for variant in library.variants for w in variant.weights]
+    name, weights, given = library.name, library.weights, library.given
+    programs = [program for variant in library.variants for program in variant.programs]
+    counts = [len(program.payload.arguments) + len(program.code.weights) for program in programs]
+    ranks = [len(a.shape) for program in programs for a in program.payload.arguments]
+    ranks += [len(w.stored_shape) for program in programs for w in program.code.weights]
     values = {
         "CONTEXT": f"{name}_context",
         "OPEN": f"{name}_open",
         "CLOSE": f"{name}_close",
         "STATUS_TEXT": f"{name}_status",
         "VARIANTS": len(library.variants),
-        "ARRAYS": len(payload.arguments),
+        "PROGRAMS": len(library.variants[0].programs),
+        "GIVEN": len(given),
         "WEIGHTS": int(weights is not None),
-        "RANGES": int(any(range_of(argument) for argument in payload.arguments)),
+        "RANGES": int(any(range_of(argument) for argument, _ in given)),
         "WEIGHTS_BYTES": weights.bytes if weights else 0,
-        "MOST_PANELS": most,
-        "MOST_POINTERS": len(payload.arguments) + most + 1,
-        "MOST_RANK": max(ranks, default=1),
+        "MOST_PANELS": max(len(variant.panels) for variant in library.variants),
+        "MOST_POINTERS": max(counts) + 1,
+        "MOST_RANK": max(1, *ranks),
         "MOST_THREADS": library.threads,
         **{f"STATUS_{status}": number for number, status in enumerate(NAMES)},
         "STATUS_OF_ARRAY(array, fault)": f"({len(NAMES)} + {OF_ARRAY} * (array) + (fault))",
+        **(MORE if library.any_size else {"DIMS": 0, "MORE_BYTES": 0, "PLAN_BYTES": 0}),
     }
     return "".join(f"#define {key} {value}\n" for key, value in values.items()) + "\n"
 
 
-def stores(library: SharedLibrary, variant: LevelProgram) -> str:
+def stores(variant: LevelPrograms) -> str:
     """C that stores the weights of a variant in panels."""
-    arguments = {argument.name: argument for argument in library.payload.arguments}
     return "".join(
-        packer(
-            store_name(variant, number),
-            weight,
-            Parameter("panels", "i32" if weight.precision else arguments[weight.argument].dtype, weight.stored_shape),
-            arguments[weight.argument].shape,
-        )
-        for number, weight in enumerate(variant.weights)
+        packer(store_name(variant, number), panel.record, panel.stored, panel.source.shape)
+        for number, panel in enumerate(variant.panels)
     )
 
 
-def store_name(variant: LevelProgram, number: int) -> str:
+def store_name(variant: LevelPrograms, number: int) -> str:
     """The function that stores a weight of a variant."""
     return f"store_{variant.symbol}_{number}"
 
 
-def variant_text(library: SharedLibrary, variant: LevelProgram) -> str:
-    """The table of a variant, and how it is called."""
-    symbol, level = variant.symbol, variant.level
-    count = len(library.payload.arguments) + len(variant.weights)
-    rows = [", ".join(map(str, FEATURES[name])) for name in (*level.features, *variant.features)]
+def variant_text(library: SharedLibrary, variant: LevelPrograms) -> str:
+    """The tables of a variant."""
+    rows = [", ".join(map(str, FEATURES[name])) for name in variant.features]
     features = ", ".join(f"{{{row}}}" for row in rows or ["0, 0, 0, 0"])
-    parameters = ", ".join(["void *"] * (count + 1))
-    pointers = ", ".join(f"memrefs[{i}]" for i in range(count))
+    programs = "".join(program_text(library, variant, program) for program in variant.programs)
+    table = "".join(program_row(program) for program in variant.programs)
     return f"""\
-void {symbol}({parameters});
-
-static void call_{symbol}(void **memrefs, void *arena) {{ {symbol}({pointers}, arena); }}
-
-static const struct feature features_{symbol}[] = {{{features}}};
+static const struct feature features_{variant.symbol}[] = {{{features}}};
 {panel_table(library, variant)}
+{programs}static const struct program programs_{variant.symbol}[] = {{
+{table}}};
+
 """
 
 
-def panel_table(library: SharedLibrary, variant: LevelProgram) -> str:
+def program_text(library: SharedLibrary, variant: LevelPrograms, program: LibraryProgram) -> str:
+    """The tables of a program, and how it is called."""
+    symbol, payload = program.code.symbol, program.payload
+    count = len(payload.arguments) + len(program.code.weights)
+    parameters = ", ".join(["void *"] * (count + 1))
+    pointers = ", ".join(f"memrefs[{i}]" for i in range(count))
+    setter = f"void {setter_symbol(symbol)}(int64_t);\n" if program.code.extents else ""
+    numbers = ", ".join(str(variant.panels.index(panel)) for panel in variant.panels_of(program)) or "0"
+    places = {argument.name: number for number, (argument, _) in enumerate(library.given)}
+    sizes, rows = [], []
+    for index, argument in enumerate(payload.arguments):
+        sizes.append(sizes_text(f"sizes_{symbol}_{index}", argument.shape))
+        given = -1 if argument.role == "weight" else places[argument.name]
+        shape, offset = f"{len(argument.shape)}, sizes_{symbol}_{index}", offset_of(library, program, argument)
+        rows.append(f"  {{{{{shape}}}, {offset}, {given}}},\n")
+    return f"""\
+void {symbol}({parameters});
+{setter}
+static void call_{symbol}(void **memrefs, void *arena) {{ {symbol}({pointers}, arena); }}
+
+static const int panels_of_{symbol}[] = {{{numbers}}};
+{"".join(sizes)}static const struct array arrays_{symbol}[] = {{
+{"".join(rows)}}};
+"""
+
+
+def program_row(program: LibraryProgram) -> str:
+    """A program's row in the table of its variant."""
+    symbol, setter = program.code.symbol, setter_symbol(program.code.symbol) if program.code.extents else "NULL"
+    return (
+        f"  {{arrays_{symbol}, {len(program.payload.arguments)}, panels_of_{symbol}, {len(program.code.weights)}, "
+        f"call_{symbol}, {setter}}},\n"
+    )
+
+
+def sizes_text(name: str, shape: Sequence[int], kind: str = "int64_t") -> str:
+    """A table of sizes."""
+    return f"static const {kind} {name}[] = {{{', '.join(map(str, shape)) or 0}}};\n"
+
+
+def offset_of(library: SharedLibrary, program: LibraryProgram, argument: Argument) -> int:
+    """The byte of the weights file at which a weight begins; -1 for what is none."""
+    if library.weights is None or argument.role != "weight":
+        return -1
+    return library.weights.offsets[stored_name(argument.name, program.owners)]
+
+
+def panel_table(library: SharedLibrary, variant: LevelPrograms) -> str:
     """The table of a variant's weights in panels."""
-    symbol = variant.symbol
-    places = {argument.name: index for index, argument in enumerate(library.payload.arguments)}
     functions, sizes, rows = [], [], []
-    for number, weight in enumerate(variant.weights):
-        argument = library.payload.arguments[places[weight.argument]]
-        stored = "i32" if weight.precision else argument.dtype
-        store, shape = store_name(variant, number), weight.stored_shape
+    for number, panel in enumerate(variant.panels):
+        store, shape = store_name(variant, number), panel.record.stored_shape
+        offset = library.weights.offsets[panel.record.argument] if library.weights else -1
         functions.append(f"static void {store}_any(const void *weight, void *panels) {{ {store}(weight, panels); }}\n")
-        sizes.append(f"static const int64_t sizes_{store}[] = {{{', '.join(map(str, shape))}}};\n")
-        size = prod(shape) * DTYPES[stored].itemsize
-        rows.append(f"  {{{{{len(shape)}, sizes_{store}}}, {size}, {places[weight.argument]}, {store}_any}},\n")
+        sizes.append(sizes_text(f"sizes_{store}", shape))
+        size = prod(shape) * DTYPES[panel.stored.dtype].itemsize
+        rows.append(f"  {{{{{len(shape)}, sizes_{store}}}, {size}, {offset}, {store}_any}},\n")
     table = "".join(rows) or "  {{0, NULL}, 0, 0, NULL},\n"
-    return f"{''.join((*functions, *sizes))}static const struct panel panels_{symbol}[] = {{\n{table}}};"
+    return f"{''.join((*functions, *sizes))}static const struct panel panels_{variant.symbol}[] = {{\n{table}}};"
 
 
 def tables(library: SharedLibrary) -> str:
-    """The tables of arrays, variants and sentences."""
-    payload, weights = library.payload, library.weights
+    """The tables of what calls give, of variants and sentences."""
+    weights, given = library.weights, library.given
     sizes, rows = [], []
-    for index, argument in enumerate(payload.arguments):
-        sizes.append(f"static const int64_t sizes_{index}[] = {{{', '.join(map(str, argument.shape)) or 0}}};\n")
+    for index, (argument, _) in enumerate(given):
+        dims = library.dims_of(argument)
+        sizes.append(sizes_text(f"sizes_{index}", argument.shape) + sizes_text(f"dims_{index}", dims, "int"))
         least, most = range_of(argument) or (0, 0)
-        offset = weights.offsets[argument.name] if weights and argument.role == "weight" else -1
         element, written = DTYPES[argument.dtype].itemsize, int(argument.role in WRITTEN)
         ranged = int(range_of(argument) is not None)
         rows.append(
-            f"  {{{{{len(argument.shape)}, sizes_{index}}}, {argument.bytes}, {offset}, {element}, {written}, "
-            f"{ranged}, {whole(least)}, {whole(most)}}},\n"
+            f"  {{{{{len(argument.shape)}, sizes_{index}}}, dims_{index}, {element}, {written}, {ranged}, "
+            f"{whole(least)}, {whole(most)}}},\n"
         )
     variants = "".join(
-        f"  {{features_{v.symbol}, {len((*v.level.features, *v.features))}, {v.level.saved:#x}, {v.threads}, "
-        f"{max(v.arena_bytes, 64)}, panels_{v.symbol}, {len(v.weights)}, call_{v.symbol}}},\n"
+        f"  {{features_{v.symbol}, {len(v.features)}, {v.code.level.saved:#x}, {v.threads}, "
+        f"{v.arena_bytes}, panels_{v.symbol}, {len(v.panels)}, programs_{v.symbol}}},\n"
         for v in library.variants
     )
-    texts = "".join(
-        f'    "{sentence}",\n' for sentence in status_texts(payload.arguments, library.names, library.variants, weights)
-    )
+    needs = ", ".join(library.variants[-1].features) or "x86-64"
+    sentences = status_texts(given, needs, library.threads, weights, is_open=library.any_size is not None)
+    if library.any_size:
+        sentences += size_texts(library.any_size, library.dim_names, given)
+    texts = "".join(f'    "{in_literal(sentence)}",\n' for sentence in sentences)
     sums = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(weights.sha256)) if weights else ""
     hashed = f"static const unsigned char weights_sha256[] = {{{sums}}};\n" if weights else ""
     return (
-        f"{''.join(sizes)}static const struct array arrays[] = {{\n{''.join(rows)}}};\n\n"
+        f"{''.join(sizes)}static const struct given given[] = {{\n{''.join(rows)}}};\n\n"
         f"static const struct variant variants[] = {{\n{variants}}};\n\n{hashed}"
         f"static const char *const status_texts[] = {{\n{texts}}};\n\n"
     )
+
+
+def in_literal(text: str) -> str:
+    """A sentence in a string of C."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def whole(number: int) -> str:
@@ -324,13 +519,11 @@ def whole(number: int) -> str:
 
 def run_text(library: SharedLibrary) -> str:
     """The call that computes."""
-    values = ", ".join("NULL" if a.role == "weight" else f"(void *){name}" for a, name in pairs(library))
+    dims = library.dim_names
+    extents = "".join(f"\n    int64_t {name}," for name in dims)
     return (
-        f"int {library.name}_run({library.name}_context *context,{declared(library)}) {{\n"
-        f"  void *const given[] = {{{values}}};\n  return run_on(context, given);\n}}\n"
+        f"int {library.name}_run({library.name}_context *context,{extents}{declared(library)}) {{\n"
+        f"  const int64_t request[] = {{{', '.join(dims) or 0}}};\n"
+        f"  void *const memory[] = {{{', '.join(f'(void *){name}' for _, name in library.given)}}};\n"
+        "  return run_on(context, request, memory);\n}\n"
     )
-
-
-def pairs(library: SharedLibrary) -> list[tuple[Argument, str]]:
-    """Arguments with their names in C."""
-    return list(zip(library.payload.arguments, library.names, strict=True))

@@ -8,11 +8,12 @@ from autotune.contrib.emit.c_library import write_c
 from autotune.contrib.emit.c_source import SharedLibrary
 from autotune.contrib.emit.cmake_package import write_cmake
 from autotune.contrib.emit.onnx_model import write_onnx
-from autotune.contrib.emit.variants import compile_variants
-from autotune.contrib.emit.weights import weights_of
+from autotune.contrib.emit.variants import compile_sizes, compile_variants
+from autotune.contrib.emit.weights import weights_of, weights_of_sizes
 from autotune.contrib.emit.wheel import write_wheel
 from autotune.core.c_names import c_name
 from autotune.core.errors import BundleError
+from autotune.registry import any_size_reader
 from autotune.store.bundle import read_bundle
 from autotune.worker.loading.reading import open_payload
 
@@ -49,6 +50,8 @@ def emit_as(
         BundleError: A bundle is refused, does not compile, or cannot be linked.
         MachineError: A target is unknown.
     """
+    if form in KINDS and (folders := list(filter(any_size_reader().is_one, bundles))):
+        raise BundleError(f"--as {form} must be given one size, {folders[0]} holds a model of any size; use --as c")
     if form in KINDS and len(bundles) == 1 and not targets and weights is None:
         return emit_bundle(bundles[0], form, output)
     if form not in FORMS:
@@ -56,11 +59,43 @@ def emit_as(
             f"--as must be one of {', '.join((*FORMS, *KINDS))}, the last {len(KINDS)} of one bundle without --target "
             f"and --weights; got {form!r:.80}"
         )
+    if folders := list(filter(any_size_reader().is_one, bundles)):
+        if len(bundles) > 1 or targets or payload is not None:
+            raise BundleError(
+                f"a model of any size must be emitted alone, for the machine that it was tuned on; got {folders[0]} "
+                "with another bundle, --target or --payload, leave those out"
+            )
+        library = any_size_library(folders[0], output, weights)
+    else:
+        library = one_size_library(bundles, output, targets, weights, payload)
+    written = FORMS[form](library, output)
+    return [*written, library.weights.path] if library.weights and weights is None else written
+
+
+def one_size_library(
+    bundles: Sequence[Path], output: Path, targets: tuple[str, ...], weights: Path | None, payload: str | None
+) -> SharedLibrary:
+    """The library of bundles; arguments are those of `emit_as`."""
     named = open_payload(payload) if payload is not None else None
     files = [read_bundle(folder, named) for folder in bundles]
     output.mkdir(parents=True, exist_ok=True)
     stem = c_name(files[0].payload.entry)
     values = weights_of(files[0], weights, output, stem)
-    library = SharedLibrary(files[0].payload, compile_variants(files, targets), values)
-    written = FORMS[form](library, output)
-    return [*written, values.path] if values and weights is None else written
+    return SharedLibrary(files[0].payload, compile_variants(files, targets), values)
+
+
+def any_size_library(folder: Path, output: Path, weights: Path | None) -> SharedLibrary:
+    """The library of a model of any size; arguments are those of `emit_as`.
+
+    Raises:
+        BundleError: A state or a result is such that no library can serve any size of it.
+    """
+    model = any_size_reader().read(folder)
+    payload = model.programs[0].payload
+    if any(len(dim.results) != len(payload.outputs) for dim in model.dims):
+        raise BundleError(f"sizes of results must be those of open dimensions, not all of {folder} are; emit one size")
+    if any(argument.role == "state" for argument in payload.arguments):
+        raise BundleError(f"a model of any size must have no state, {folder} has one; emit one size")
+    output.mkdir(parents=True, exist_ok=True)
+    values = weights_of_sizes(model, weights, output, c_name(payload.entry))
+    return SharedLibrary(payload, compile_sizes(model), values, model)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from autotune.core.errors import MachineError
 from autotune.core.host.machine import VECTOR_EXTENSIONS, Machine
+from autotune.core.precision import precision_named
 from autotune.core.target import Target
 
 EAX, EBX, ECX, EDX = range(4)
@@ -65,9 +66,13 @@ class Level:
     saved: int
 
     def machine(self, like: Machine) -> Machine:
-        """What schedules may know of a machine of this level: vectors of its own, all else as of another machine."""
+        """What schedules may know of a machine of this level: vectors of its own, all else as of another machine.
+
+        It has no matrix unit, whatever the other has: code for one may use vectors that the level has not.
+        """
         bits, registers = VECTOR_EXTENSIONS[self.isa]
-        return replace(like, microarchitecture=self.name, isa=self.isa, vector_bits=bits, vector_registers=registers)
+        mine = replace(like, isa=self.isa, vector_bits=bits, vector_registers=registers)
+        return replace(mine, microarchitecture=self.name, tiles="")
 
     def target(self, like: Machine, more: Iterable[str]) -> Target:
         """What LLVM compiles for, with more features than the level's."""
@@ -127,9 +132,28 @@ def features_for(intrinsics: Iterable[str]) -> tuple[str, ...]:
     found = set()
     for name in intrinsics:
         if name.startswith(AMX):
-            raise MachineError(
-                f"a library must not need AMX, which a system gives a process on request alone, this one calls {name}; "
-                "tune without tiles"
-            )
+            raise needs_tiles(f"calls {name}")
         found |= {feature for prefix, feature in INTRINSICS.items() if name.startswith(prefix)}
     return tuple(sorted(found))
+
+
+def check_precisions(names: Iterable[str]) -> None:
+    """Refuse weights that are rounded for a matrix unit.
+
+    Args:
+        names: Names of precisions; empty for weights as they are.
+
+    Raises:
+        MachineError: One is for tiles.
+    """
+    for name in filter(None, names):
+        if precision_named(name).by_tiles:
+            raise needs_tiles(f"has weights in {name}")
+
+
+def needs_tiles(why: str) -> MachineError:
+    """The error of a program that needs a matrix unit."""
+    return MachineError(
+        f"a library must not need AMX, which a system gives a process on request alone, this one {why}; "
+        "tune without tiles"
+    )

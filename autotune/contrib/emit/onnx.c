@@ -1,4 +1,4 @@
-/* An operator of ONNX Runtime, of which ten calls and one structure are declared here as its C interface has them
+/* An operator of ONNX Runtime, of which some calls and one structure are declared here as its C interface has them
    (onnxruntime_c_api.h): the interface only ever grows at its end. From version 1.16 on. */
 
 #include <dlfcn.h>
@@ -12,8 +12,12 @@ enum { /* positions in the table of calls, all of its first version */
   ORT_DOMAIN_ADD = 27,
   ORT_ADD_DOMAIN = 28,
   ORT_TENSOR_DATA = 51,
+  ORT_DIMENSION_COUNT = 61,
+  ORT_DIMENSIONS = 62,
+  ORT_SHAPE = 65,
   ORT_CONTEXT_INPUT = 90,
   ORT_CONTEXT_OUTPUT = 91,
+  ORT_RELEASE_SHAPE = 99,
 };
 
 typedef void ort_status;
@@ -116,32 +120,70 @@ static void destroy_node(void *given) {
   free(node);
 }
 
-/* Memory of an input or output of the node. */
-static ort_status *point_to(const struct node *node, void *context, const struct port *port, void **memory) {
+static ort_status *refuse_shape(const struct node *node, const struct port *port) {
+  char text[256];
+  snprintf(text, sizeof text, "%s must be of a shape that the operator takes, it is not", port->name);
+  return say(node->api, text);
+}
+
+/* Sizes of an input: open ones are noted, others must be as they are known. */
+static ort_status *read_sizes(const struct node *node, const struct port *port, void *value, int64_t *request) {
+  const struct given *array = &given[port->array];
+  ort_api *api = node->api;
+  void *shape = NULL;
+  size_t rank = 0;
+  int64_t sizes[MOST_RANK];
+  ort_status *wrong = ((ort_status * (*)(void *, void **)) api[ORT_SHAPE])(value, &shape);
+  if (wrong != NULL) return wrong;
+  wrong = ((ort_status * (*)(void *, size_t *)) api[ORT_DIMENSION_COUNT])(shape, &rank);
+  const int is_right = wrong == NULL && rank == (size_t)array->shape.rank;
+  if (is_right) wrong = ((ort_status * (*)(void *, int64_t *, size_t)) api[ORT_DIMENSIONS])(shape, sizes, rank);
+  ((void (*)(void *))api[ORT_RELEASE_SHAPE])(shape);
+  if (wrong != NULL) return wrong;
+  if (!is_right) return refuse_shape(node, port);
+  for (size_t i = 0; i < rank; ++i) {
+    int64_t *known = &request[array->dims[i] < 0 ? DIMS : array->dims[i]];
+    if (array->dims[i] < 0) *known = array->shape.sizes[i];
+    if (*known < 0) *known = sizes[i];
+    if (*known != sizes[i]) return refuse_shape(node, port);
+  }
+  return NULL;
+}
+
+/* Memory of an input or output of the node. Inputs come first: they tell open sizes. */
+static ort_status *point_to(const struct node *node, void *context, const struct port *port, int64_t *request,
+                            void **memory) {
   ort_api *api = node->api;
   void *value = NULL;
-  ort_status *wrong =
-      port->is_output
-          ? ((ort_status * (*)(void *, size_t, const int64_t *, size_t, void **)) api[ORT_CONTEXT_OUTPUT])(
-                context, port->index, arrays[port->array].shape.sizes, (size_t)arrays[port->array].shape.rank, &value)
-          : ((ort_status * (*)(void *, size_t, void **)) api[ORT_CONTEXT_INPUT])(context, port->index, &value);
+  int64_t sizes[MOST_RANK];
+  ort_status *wrong;
+  if (port->is_output) {
+    sizes_of(&given[port->array], request, sizes);
+    wrong = ((ort_status * (*)(void *, size_t, const int64_t *, size_t, void **)) api[ORT_CONTEXT_OUTPUT])(
+        context, port->index, sizes, (size_t)given[port->array].shape.rank, &value);
+  } else {
+    wrong = ((ort_status * (*)(void *, size_t, void **)) api[ORT_CONTEXT_INPUT])(context, port->index, &value);
+    if (wrong == NULL) wrong = read_sizes(node, port, value, request);
+  }
   if (wrong != NULL) return wrong;
   return ((ort_status * (*)(void *, void **)) api[ORT_TENSOR_DATA])(value, memory);
 }
 
-static ort_status *compute_node(void *given, void *ort) {
-  struct node *node = given;
-  void *memory[ARRAYS] = {NULL}, *before;
+static ort_status *compute_node(void *self, void *ort) {
+  struct node *node = self;
+  void *memory[GIVEN] = {NULL}, *before;
+  int64_t request[DIMS + 1], sizes[MOST_RANK];
+  for (int d = 0; d <= DIMS; ++d) request[d] = -1;
   for (int i = 0; i < PORTS; ++i) { /* a state is an input and an output: what was given is copied to be written */
     const struct port *port = &ports[i];
     before = memory[port->array];
-    ort_status *wrong = point_to(node, ort, port, &memory[port->array]);
+    ort_status *wrong = point_to(node, ort, port, request, &memory[port->array]);
     if (wrong != NULL) return wrong;
-    if (before != NULL) memcpy(memory[port->array], before, (size_t)arrays[port->array].bytes);
+    if (before != NULL) memcpy(memory[port->array], before, (size_t)sizes_of(&given[port->array], request, sizes));
   }
   struct CONTEXT *context = take_idle(node);
   int status = context == NULL ? open_here(&context) : STATUS_OK;
-  if (status == STATUS_OK) status = run_on(context, memory);
+  if (status == STATUS_OK) status = run_on(context, request, memory);
   if (context != NULL) give_idle(node, context);
   return status == STATUS_OK ? NULL : say(node->api, STATUS_TEXT(status));
 }

@@ -36,8 +36,8 @@ def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node(library.name, [n for _, n in inputs], [n for _, n in outputs], domain=DOMAIN)],
         library.name,
-        [info(name, TYPES[a.dtype], a.shape) for a, name in inputs],
-        [info(name, TYPES[a.dtype], a.shape) for a, name in outputs],
+        [info(name, TYPES[a.dtype], library.shape(a)) for a, name in inputs],
+        [info(name, TYPES[a.dtype], library.shape(a)) for a, name in outputs],
     )
     opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(DOMAIN, 1)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, doc_string=library.about)
@@ -49,17 +49,20 @@ def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
 
 def ports_text(library: SharedLibrary) -> str:
     """C that says which arrays are inputs and outputs of the operator."""
-    names = {argument.name: number for number, argument in enumerate(library.payload.arguments)}
+    names = {argument.name: (number, name) for number, (argument, name) in enumerate(library.given)}
     rows = []
     for is_output, roles in enumerate((READ, WRITTEN)):
         wanted = [argument for argument in library.payload.arguments if argument.role in roles]
-        rows += [f"  {{{names[a.name]}, {is_output}, {i}, {TYPES[a.dtype]}}},\n" for i, a in enumerate(wanted)]
+        for i, a in enumerate(wanted):
+            number, name = names[a.name]
+            rows.append(f'  {{{number}, {is_output}, {i}, {TYPES[a.dtype]}, "{name}"}},\n')
     weights = library.weights.path.name if library.weights else ""
     return f"""\
 struct port {{
   int array, is_output;
   size_t index;
   int type; /* ONNX's TensorProto.DataType */
+  const char *name;
 }};
 
 #define OPERATOR "{library.name}"

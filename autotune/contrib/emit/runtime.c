@@ -13,9 +13,10 @@ struct CONTEXT {
   const struct variant *variant;
   struct team *team;
   void *arena;
+  void *more;
   atomic_flag busy;
-  struct memref memrefs[MOST_POINTERS];
-  void *pointers[MOST_POINTERS];
+  struct memref memrefs[PROGRAMS][MOST_POINTERS];
+  void *pointers[PROGRAMS][MOST_POINTERS];
 };
 
 static struct shared_weights shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -105,7 +106,7 @@ static int store_in_panels(const struct variant *variant) {
     const struct panel *panel = &variant->panel[i];
     shared.panels[i] = new_bytes((size_t)panel->bytes);
     if (shared.panels[i] == NULL) return STATUS_MEMORY;
-    panel->store(shared.bytes + arrays[panel->source].weight, shared.panels[i]);
+    panel->store(shared.bytes + panel->weight, shared.panels[i]);
   }
   return STATUS_OK;
 }
@@ -136,7 +137,7 @@ static int map_weights(int file, const struct stat *about, const struct variant 
 static int take_weights(const char *path, const struct variant *variant) {
   struct stat about;
   if (path == NULL) return STATUS_NO_WEIGHTS;
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is none, and is not waited for */
   if (file < 0) return STATUS_UNREADABLE;
   pthread_mutex_lock(&shared.lock);
   int status = fstat(file, &about) != 0 ? STATUS_UNREADABLE : map_weights(file, &about, variant);
@@ -165,19 +166,20 @@ static void give_weights(void) {}
 static void release(struct CONTEXT *context) {
   stop_team(context->team);
   free(context->arena);
+  free(context->more);
   free(context);
 }
 
-static void prepare(struct CONTEXT *context) {
-  const struct variant *variant = context->variant;
-  for (int i = 0; i < ARRAYS + variant->panels; ++i) {
-    const struct shape *shape = i < ARRAYS ? &arrays[i].shape : &variant->panel[i - ARRAYS].shape;
-    void *memory = i >= ARRAYS ? shared.panels[i - ARRAYS] : NULL;
-    if (i < ARRAYS && arrays[i].weight >= 0) memory = (void *)(shared.bytes + arrays[i].weight);
-    describe(&context->memrefs[i], shape, memory);
-    context->pointers[i] = &context->memrefs[i];
+static void prepare(struct CONTEXT *context, int number) {
+  const struct program *program = &context->variant->program[number];
+  struct memref *memref = context->memrefs[number];
+  for (int i = 0; i < program->arrays; ++i) {
+    const struct array *array = &program->array[i];
+    describe(memref++, &array->shape, array->weight < 0 ? NULL : (void *)(shared.bytes + array->weight));
   }
-  atomic_flag_clear(&context->busy);
+  for (int i = 0; i < program->panels; ++i)
+    describe(memref++, &context->variant->panel[program->panel[i]].shape, shared.panels[program->panel[i]]);
+  for (int i = 0; i < MOST_POINTERS; ++i) context->pointers[number][i] = &context->memrefs[number][i];
 }
 
 int OPEN(struct CONTEXT **opened, const char *weights, int threads) {
@@ -190,13 +192,18 @@ int OPEN(struct CONTEXT **opened, const char *weights, int threads) {
   if (context == NULL) return STATUS_MEMORY;
   context->variant = variant;
   context->arena = new_bytes((size_t)variant->arena_bytes);
-  int status = context->arena == NULL ? STATUS_MEMORY : start_team(threads ? threads : variant->threads, &context->team);
+  context->more = new_bytes(MORE_BYTES);
+  if (context->more != NULL) memset(context->more, 0, PLAN_BYTES);
+  int status = context->arena == NULL || context->more == NULL
+                   ? STATUS_MEMORY
+                   : start_team(threads ? threads : variant->threads, &context->team);
   if (status == STATUS_OK) status = take_weights(weights, variant);
   if (status != STATUS_OK) {
     release(context);
     return status;
   }
-  prepare(context);
+  for (int i = 0; i < PROGRAMS; ++i) prepare(context, i);
+  atomic_flag_clear(&context->busy);
   *opened = context;
   return STATUS_OK;
 }
@@ -207,52 +214,66 @@ void CLOSE(struct CONTEXT *context) {
   give_weights();
 }
 
+/* Sizes of an array, given those of the open dimensions; its bytes. */
+static int64_t sizes_of(const struct given *array, const int64_t *request, int64_t *sizes) {
+  int64_t bytes = array->element;
+  for (int i = 0; i < array->shape.rank; ++i) {
+    sizes[i] = array->dims[i] < 0 ? array->shape.sizes[i] : request[array->dims[i]];
+    bytes *= sizes[i];
+  }
+  return bytes;
+}
+
 #if RANGES
-static int in_range(const struct array *array, const void *given) {
-  const int64_t count = array->bytes / array->element;
+static int in_range(const struct given *array, const void *memory, int64_t bytes) {
+  const int64_t count = bytes / array->element;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t value = array->element == 8   ? ((const int64_t *)given)[i]
-                          : array->element == 4 ? ((const int32_t *)given)[i]
-                                                : ((const int8_t *)given)[i];
+    const int64_t value = array->element == 8   ? ((const int64_t *)memory)[i]
+                          : array->element == 4 ? ((const int32_t *)memory)[i]
+                                                : ((const int8_t *)memory)[i];
     if (value < array->least || value > array->most) return 0;
   }
   return 1;
 }
 #endif
 
-static int overlaps(int mine, void *const *given) {
-  const char *start = given[mine], *end = start + arrays[mine].bytes;
-  for (int i = 0; i < ARRAYS; ++i) {
-    const char *other = given[i];
-    if (i != mine && arrays[i].weight < 0 && start < other + arrays[i].bytes && other < end) return 1;
+static int overlaps(int mine, void *const *memory, const int64_t *bytes) {
+  const char *start = memory[mine], *end = start + bytes[mine];
+  for (int i = 0; i < GIVEN; ++i) {
+    const char *other = memory[i];
+    if (i != mine && start < other + bytes[i] && other < end) return 1;
   }
   return 0;
 }
 
-static int check_array(int i, void *const *given) {
-  if (given[i] == NULL) return STATUS_OF_ARRAY(i, 0);
-  if ((uintptr_t)given[i] % (uintptr_t)arrays[i].element != 0) return STATUS_OF_ARRAY(i, 1);
-  if (arrays[i].written && overlaps(i, given)) return STATUS_OF_ARRAY(i, 2);
+static int check_array(int i, void *const *memory, const int64_t *bytes) {
+  if (memory[i] == NULL) return STATUS_OF_ARRAY(i, 0);
+  if ((uintptr_t)memory[i] % (uintptr_t)given[i].element != 0) return STATUS_OF_ARRAY(i, 1);
+  if (given[i].written && overlaps(i, memory, bytes)) return STATUS_OF_ARRAY(i, 2);
 #if RANGES
-  if (arrays[i].ranged && !in_range(&arrays[i], given[i])) return STATUS_OF_ARRAY(i, 3);
+  if (given[i].ranged && !in_range(&given[i], memory[i], bytes[i])) return STATUS_OF_ARRAY(i, 3);
 #endif
   return STATUS_OK;
 }
 
-static int run_on(struct CONTEXT *context, void *const *given) {
-  if (context == NULL) return STATUS_CONTEXT;
-  for (int i = 0; i < ARRAYS; ++i) {
-    const int status = arrays[i].weight < 0 ? check_array(i, given) : STATUS_OK;
+static int check_arrays(const int64_t *request, void *const *memory) {
+  int64_t bytes[GIVEN], sizes[MOST_RANK];
+  for (int i = 0; i < GIVEN; ++i) bytes[i] = sizes_of(&given[i], request, sizes);
+  for (int i = 0; i < GIVEN; ++i) {
+    const int status = check_array(i, memory, bytes);
     if (status != STATUS_OK) return status;
   }
-  if (atomic_flag_test_and_set_explicit(&context->busy, memory_order_acquire)) return STATUS_BUSY;
-  for (int i = 0; i < ARRAYS; ++i)
-    if (arrays[i].weight < 0) context->memrefs[i].allocated = context->memrefs[i].aligned = given[i];
-  enter_team(context->team);
-  context->variant->call(context->pointers, context->arena);
-  enter_team(NULL);
-  atomic_flag_clear_explicit(&context->busy, memory_order_release);
   return STATUS_OK;
+}
+
+static void run_program(struct CONTEXT *context, int number, void *const *memory) {
+  const struct program *program = &context->variant->program[number];
+  struct memref *memrefs = context->memrefs[number];
+  for (int i = 0; i < program->arrays; ++i)
+    if (program->array[i].given >= 0) memrefs[i].allocated = memrefs[i].aligned = memory[program->array[i].given];
+  enter_team(context->team);
+  program->call(context->pointers[number], context->arena);
+  enter_team(NULL);
 }
 
 const char *STATUS_TEXT(int status) {

@@ -21,13 +21,13 @@ class CallArgument(NamedTuple):
         name: Name as in the header.
         role: ``input``, ``state``, which a call reads and writes, or ``output``.
         dtype: NumPy's element type; bf16 is given as its bits, ``uint16``.
-        shape: Sizes, outermost first.
+        shape: Sizes, outermost first; names for those that a call is free to choose.
     """
 
     name: str
     role: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
 
 
 class LibraryError(ValueError):
@@ -43,6 +43,7 @@ class Function:
         arguments: Arguments of a call, in order.
         weights: File of weights; `None` where it has none.
         threads: Threads of one call; 0 for as many as it was tuned on.
+        sizes: Names of sizes that a call is free to choose, in order.
 
     Raises:
         LibraryError: The library cannot be opened on this machine, or with these weights.
@@ -55,17 +56,19 @@ class Function:
         arguments: Sequence[CallArgument],
         weights: str | Path | None = None,
         threads: int = 0,
+        sizes: Sequence[str] = (),
     ) -> None:
         loaded = ctypes.CDLL(str(library))
         self._open, self._run, self._close = (getattr(loaded, f"{name}_{call}") for call in ("open", "run", "close"))
         self._status = getattr(loaded, f"{name}_status")
         self._status.restype, self._status.argtypes = ctypes.c_char_p, (ctypes.c_int,)
         self._open.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_int)
-        self._run.argtypes = (ctypes.c_void_p,) * (len(arguments) + 1)
+        pointers = (ctypes.c_void_p,) * len(arguments)
+        self._run.argtypes = (ctypes.c_void_p, *(ctypes.c_int64,) * len(sizes), *pointers)
         self._close.argtypes = (ctypes.c_void_p,)
         self._close.restype = None
         self._weights = str(weights).encode() if weights is not None else None
-        self._threads = threads
+        self._threads, self._sizes = threads, tuple(sizes)
         self.arguments = tuple(arguments)
         self._given = [argument for argument in arguments if argument.role != "output"]
         self._idle: deque[ctypes.c_void_p] = deque()
@@ -85,18 +88,23 @@ class Function:
         Raises:
             TypeError: An array is missing, unknown, or of another element type.
             ValueError: An array is of another shape, or a state is no block of memory.
-            LibraryError: An element is out of range.
+            LibraryError: An element or a size is out of range.
         """
         given = self._in_order(arrays, named)
         held = {each.name: self._convert(each, given[each.name]) for each in self._given}
-        written = {a.name: np.empty(a.shape, a.dtype) for a in self.arguments if a.role == "output"}
+        sizes = self._find_sizes(held)
+        written = {
+            a.name: np.empty([size if isinstance(size, int) else sizes[size] for size in a.shape], a.dtype)
+            for a in self.arguments
+            if a.role == "output"
+        }
         pointers = [(held | written)[argument.name].ctypes.data for argument in self.arguments]
         try:
             context = self._idle.pop()
         except IndexError:
             context = self._new_context()
         try:
-            self._check(self._run(context, *pointers))
+            self._check(self._run(context, *map(sizes.__getitem__, self._sizes), *pointers))
         finally:
             self._idle.append(context)
         results = tuple(written.values())
@@ -126,6 +134,17 @@ class Function:
             )
         return given
 
+    def _find_sizes(self, held: dict[str, Array]) -> dict[str, int]:
+        """Sizes that a call chooses, by name."""
+        sizes: dict[str, int] = {}
+        for argument in self._given:
+            for name, size in zip(argument.shape, held[argument.name].shape, strict=True):
+                if isinstance(name, str) and sizes.setdefault(name, size) != size:
+                    raise ValueError(
+                        f"{name} must be one size in all arrays, it is {sizes[name]} and, in {argument.name}, {size}"
+                    )
+        return sizes
+
     def _convert(self, argument: CallArgument, value: object) -> Array:
         """An array as the library reads it."""
         given: Any = value
@@ -135,8 +154,10 @@ class Function:
             array = array.view(np.uint16)
         if array.dtype != argument.dtype:
             raise TypeError(f"{argument.name} must be {argument.dtype}, it is {array.dtype}")
-        if array.shape != argument.shape:
-            raise ValueError(f"{argument.name} must be of shape {argument.shape}, it is {array.shape}")
+        pairs = zip(argument.shape, array.shape, strict=False)
+        if array.ndim != len(argument.shape) or any(want != size for want, size in pairs if isinstance(want, int)):
+            wanted = f"({', '.join(map(str, argument.shape))}{',' * (len(argument.shape) == 1)})"
+            raise ValueError(f"{argument.name} must be of shape {wanted}, it is {array.shape}")
         if argument.role != "state":
             return np.require(array, requirements=("C", "A"))
         if not (isinstance(given, np.ndarray) and array.flags.carray):

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from autotune.contrib.emit.variants import LevelProgram
 from autotune.contrib.emit.weights import WeightsFile
 from autotune.core.payload import DTYPES, Argument
+from autotune.core.plugs.any_size import AnySizePrograms
 
 NAMES = (
     "OK",
@@ -22,19 +22,17 @@ OF_ARRAY = 4  # statuses for each array: null, misaligned, overlapping, out of r
 
 
 def status_texts(
-    arguments: Sequence[Argument], names: Sequence[str], variants: Sequence[LevelProgram], weights: WeightsFile | None
+    given: Sequence[tuple[Argument, str]], needs: str, threads: int, weights: WeightsFile | None, *, is_open: bool
 ) -> list[str]:
     """The sentence of every status, by number.
 
     Args:
-        arguments: Arguments of the payload.
-        names: Names of these in C.
-        variants: What the library holds.
+        given: What a call gives, with names in C.
+        needs: Features that a processor must have.
+        threads: Most threads of a call.
         weights: File of weights, if there is one.
+        is_open: Whether a call chooses sizes.
     """
-    least = variants[-1]
-    needs = ", ".join((*least.level.features, *least.features)) or "x86-64"
-    threads = max(variant.threads for variant in variants)
     file = f"sha256 {weights.sha256}" if weights else "none"
     general = (
         "no fault",
@@ -48,19 +46,35 @@ def status_texts(
         "a context must be one that open gave",
         "a context must serve one call at a time, it serves one; open one for each thread",
     )
-    return [*general, *(text for a, name in zip(arguments, names, strict=True) for text in texts_of(a, name))]
+    return [*general, *(text for argument, name in given for text in texts_of(argument, name, is_open=is_open))]
 
 
-def texts_of(argument: Argument, name: str) -> tuple[str, ...]:
-    """The sentences of one array."""
+def texts_of(argument: Argument, name: str, *, is_open: bool = False) -> tuple[str, ...]:
+    """The sentences of one array, whose size may be open."""
+    of_bytes = "" if is_open else f" of {argument.bytes} bytes"
     size = DTYPES[argument.dtype].itemsize
     least, most = range_of(argument) or (0, 0)
     return (
-        f"{name} must be an array of {argument.bytes} bytes, it is NULL",
+        f"{name} must be an array{of_bytes}, it is NULL",
         f"{name} must lie at a multiple of {size} bytes, it does not",
         f"{name} is written, so it must overlap no other array; it does",
         f"elements of {name} must be from {least} to {most}, one is not",
     )
+
+
+def size_texts(sizes: AnySizePrograms, names: Sequence[str], given: Sequence[tuple[Argument, str]]) -> list[str]:
+    """The further sentences of a library of any size.
+
+    Args:
+        sizes: What serves its model.
+        names: Names of the open dimensions in C.
+        given: What a call gives, with names in C.
+    """
+    dims = [
+        f"{name} must be from {dim.low} to {dim.high}, it is not" for dim, name in zip(sizes.dims, names, strict=True)
+    ]
+    masks = [f"{name} must hold a 1 in each line that is padded, one has zeros alone" for _, name in given]
+    return ["a request must fit a compiled size, it fits none", *dims, *masks]
 
 
 def range_of(argument: Argument) -> tuple[int, int] | None:

@@ -8,12 +8,17 @@ from dataclasses import dataclass, replace
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
+<<<<<<< HEAD
 from autotune.contrib.emit.levels import INTRINSICS, Level, features_for, find_level, level_of
+=======
+from autotune.contrib.emit.levels import Level, check_precisions, features_for, find_level, level_of
+>>>>>>> af204b5e0e7b737e963d8ed9a57c3c3002dafc47
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
+from autotune.core.plugs.any_size import AnySizePrograms
 from autotune.store.bundle import BundleFiles
 from autotune.store.records import WeightRecord
 from autotune.tuning.candidates import default_candidate
@@ -39,6 +44,7 @@ class LevelProgram:
         threads: Most threads that it runs on.
         tuned: Whether a bundle has its schedules; else they are default ones.
         allocates: Whether a call allocates memory.
+        extents: Whether it has a setter of where its loops end.
     """
 
     level: Level
@@ -51,6 +57,7 @@ class LevelProgram:
     threads: int
     tuned: bool
     allocates: bool
+    extents: bool = False
 
 
 def compile_variants(bundles: Sequence[BundleFiles], targets: Sequence[str]) -> tuple[LevelProgram, ...]:
@@ -101,21 +108,74 @@ def compile_level(
     """Compile a payload for a level: as a bundle says, or by default schedules; all else as of a machine, this one."""
     like = like or this_machine()
     candidate = schedules(payload, level.machine(like), bundle)
-    symbol = f"variant_{level.name.replace('-', '_')}"
     claim = Claim(bundle.payload if bundle else payload, candidate)
+<<<<<<< HEAD
     needed = tuple(INTRINSICS.items())
     found = emit(Emission(claim, "object", level.target(like, ()), symbol, needed), worker)
+=======
+    return compile_claim(claim, level, symbol_of(level), worker, like, tuned=bundle is not None)
+
+
+def compile_sizes(model: AnySizePrograms) -> tuple[LevelProgram, ...]:
+    """Compile every size of a model of any size, for the level that it was tuned on.
+
+    Raises:
+        BundleError: Sizes were tuned on machines of different levels; or a program does not compile.
+        MachineError: A program needs what a library cannot ask for.
+    """
+    levels = [level_of(program.machine) for program in model.programs]
+    if len(set(levels)) > 1:
+        raise BundleError(
+            f"sizes of one library must be tuned on machines of one level, these were on "
+            f"{' and '.join(sorted({level.name for level in levels}))}; tune the folder on one machine"
+        )
+    with Worker(MODEL_SECONDS) as worker:
+        return tuple(
+            compile_claim(
+                Claim(program.payload, program.candidate),
+                levels[0],
+                f"{symbol_of(levels[0])}_{number}",
+                worker,
+                program.machine,
+                setter=model.setter if program.extents else "",
+            )
+            for number, program in enumerate(model.programs)
+        )
+
+
+def symbol_of(level: Level) -> str:
+    """What objects of a level export."""
+    return f"variant_{level.name.replace('-', '_')}"
+
+
+def compile_claim(
+    claim: Claim, level: Level, symbol: str, worker: Worker, like: Machine, *, tuned: bool = True, setter: str = ""
+) -> LevelProgram:
+    """Compile a program for a level."""
+    wanted = Emission(claim, "object", level.target(like, ()), symbol, setter)
+    found = emit(wanted, worker)
+    check_precisions(weight.precision for weight in found.weights)
+    if more := features_for(found.intrinsics):
+        found = emit(replace(wanted, target=level.target(like, more)), worker)
+>>>>>>> af204b5e0e7b737e963d8ed9a57c3c3002dafc47
     return LevelProgram(
         level,
         symbol,
         found.data,
+<<<<<<< HEAD
         tuple((f"{kernel.symbol}.o", kernel.made.code) for kernel in candidate.kernels),
         tuple(weight_record(payload, weight) for weight in found.weights),
         features_for(found.intrinsics),
+=======
+        tuple((f"{kernel.symbol}.o", kernel.made.code) for kernel in claim.candidate.kernels),
+        tuple(weight_record(claim.payload, weight) for weight in found.weights),
+        more,
+>>>>>>> af204b5e0e7b737e963d8ed9a57c3c3002dafc47
         found.arena_bytes,
         found.threads,
-        bundle is not None,
+        tuned,
         bool(found.allocations),
+        bool(setter),
     )
 
 

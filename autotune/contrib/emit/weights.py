@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from autotune.bundles.candidates import lacks_reference
 from autotune.core.errors import BundleError
 from autotune.core.payload import DTYPES, Argument, Array
+from autotune.core.plugs.any_size import AnySizePrograms
 from autotune.core.printable import one_line
 from autotune.store.bundle import BundleFiles
 
@@ -67,6 +68,42 @@ def weights_of(bundle: BundleFiles, given: Path | None, output: Path, stem: str)
     values = bundle.payload.make_inputs(0)
     write_weights(path, weights, values)
     return read_weights(path, weights)
+
+
+def stored_name(name: str, owners: Mapping[str, str]) -> str:
+    """Name of a weight in the file: its own, or with the size whose own it is.
+
+    Args:
+        name: Name of the argument.
+        owners: Size whose own a weight is, by name; empty for what all sizes share.
+    """
+    owner = owners.get(name, "")
+    return f"{name},{owner}" if owner else name
+
+
+def weights_of_sizes(model: AnySizePrograms, given: Path | None, output: Path, stem: str) -> WeightsFile | None:
+    """The weights file of a library of any size, once what sizes share; arguments are those of `weights_of`.
+
+    Raises:
+        BundleError: The file lacks a weight or has another shape or type of it.
+    """
+    weights: dict[str, Argument] = {}
+    values: dict[str, Array] = {}
+    for program in model.programs:
+        mine = [argument for argument in program.payload.arguments if argument.role == "weight"]
+        fresh = {stored_name(a.name, program.owners): a for a in mine}
+        if given is None and fresh.keys() - weights.keys():
+            found = program.payload.make_inputs(0)
+            values |= {name: found[a.name] for name, a in fresh.items() if name not in weights}
+        weights |= {name: replace(a, name=name) for name, a in fresh.items() if name not in weights}
+    if not weights:
+        if given is not None:
+            raise BundleError(f"--weights must be left out, {model.name} has no weights")
+        return None
+    path = given or output / f"{stem}.safetensors"
+    if given is None:
+        write_weights(path, list(weights.values()), values)
+    return read_weights(path, list(weights.values()))
 
 
 def write_weights(path: Path, weights: list[Argument], values: Mapping[str, Array]) -> None:

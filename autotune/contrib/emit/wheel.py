@@ -41,7 +41,7 @@ def load(threads: int = 0, weights: "str | Path | None" = None) -> Function:
         weights: File of weights; by default the one in this package.
     """
     here = Path(__file__).parent
-    return Function(here / "lib{name}.so", "{name}", ARGUMENTS, weights or {weights}, threads)
+    return Function(here / "lib{name}.so", "{name}", ARGUMENTS, weights or {weights}, threads{sizes})
 '''
 
 
@@ -61,7 +61,7 @@ def write_wheel(library: SharedLibrary, output: Path) -> list[Path]:
             f"{name}/_function.py": HERE / "standalone.py",
             f"{name}/{shared.name}": shared,
             f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {VERSION}\n"
-            f"Summary: {library.about}\nRequires-Python: >=3.9\nRequires-Dist: numpy>=1.25\n",
+            f"Summary: {library.about}\nRequires-Python: >=3.10\nRequires-Dist: numpy>=1.25\n",
             f"{about}/WHEEL": f"Wheel-Version: 1.0\nGenerator: autotune\nRoot-Is-Purelib: false\nTag: {TAG}\n",
         }
         if library.weights is not None:
@@ -73,11 +73,13 @@ def write_wheel(library: SharedLibrary, output: Path) -> list[Path]:
 def module_text(library: SharedLibrary) -> str:
     """The package's ``__init__``."""
     arguments = "".join(
-        f"    CallArgument({name!r}, {a.role!r}, {numpy_type(a.dtype)!r}, {a.shape!r}),\n" for a, name in library.given
+        f"    CallArgument({name!r}, {a.role!r}, {numpy_type(a.dtype)!r}, {library.shape(a)!r}),\n"
+        for a, name in library.given
     )
     return MODULE.format(
         about=library.about,
         name=library.name,
+        sizes=f", {tuple(library.dim_names)!r}" if library.any_size else "",
         arguments=arguments,
         given=", ".join(name for a, name in library.given if a.role != "output"),
         results=", ".join(name for a, name in library.given if a.role == "output") or "_",

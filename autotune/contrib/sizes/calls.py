@@ -3,7 +3,6 @@
 import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -18,17 +17,18 @@ from autotune.contrib.sizes.bounds import Sizes, name_of
 from autotune.contrib.sizes.folder import SizedModel, read_sized
 from autotune.contrib.sizes.grains import OpenProgram
 from autotune.contrib.sizes.place import bundle_folder, size_folder
-from autotune.contrib.sizes.plan import PlannedCall, open_dim, plan_request, split_dim, unserved
+from autotune.contrib.sizes.plan import CALL_SECONDS, PlannedCall, open_dim, plan_request, split_dim, unserved
 from autotune.contrib.sizes.proof import Dim, cut
 from autotune.contrib.sizes.upper_bounds import SETTER
 from autotune.core.arrays import Accepted, as_array
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError
 from autotune.core.host.cores import physical_cores
-from autotune.core.host.machine import this_machine
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.pages import ALIGNMENT, aligned_empty
 from autotune.core.host.tensor_file import read_header
 from autotune.core.payload import DTYPES, Argument, Array, Payload
+from autotune.core.plugs.any_size import AnySizePrograms, SizeProgram
 from autotune.core.plugs.imported import WEIGHTS
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
@@ -86,23 +86,6 @@ class SharedWeights:
         return mine
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedSize:
-    """A size that is ready to be compiled.
-
-    Attributes:
-        payload: What it computes.
-        candidate: How it is compiled.
-        owners: Size whose own a weight is, by name; empty for what all sizes share.
-        extents: Whether its loops end where a call says.
-    """
-
-    payload: Payload
-    candidate: Candidate
-    owners: Mapping[str, str]
-    extents: bool = False
-
-
 class SizeContext:
     """A context of a compiled size, and where its loops end.
 
@@ -140,7 +123,7 @@ class SizeFunction:
         shared: Weights of all sizes.
     """
 
-    def __init__(self, prepared: PreparedSize, shared: SharedWeights) -> None:
+    def __init__(self, prepared: SizeProgram, shared: SharedWeights) -> None:
         payload, owners, machine = prepared.payload, prepared.owners, this_machine()
         results = {a.name: (a.shape, DTYPES[a.dtype]) for a in payload.written}
 
@@ -181,7 +164,7 @@ class AnySize:
         prepare: Gives a compiled size by its number.
     """
 
-    def __init__(self, model: SizedModel, prepare: Callable[[int], PreparedSize]) -> None:
+    def __init__(self, model: SizedModel, prepare: Callable[[int], SizeProgram]) -> None:
         self.model = model
         self._dims, self._served = model.dims, model.served
         self._sizes = [each.sizes for each in self._served]
@@ -355,7 +338,7 @@ def check_mask(name: str, array: Array, dim: Dim, axis: int) -> None:
         )
 
 
-def prepare(folder: Path, model: SizedModel, number: int) -> PreparedSize:
+def prepare(folder: Path, model: SizedModel, number: int) -> SizeProgram:
     """A compiled size of a folder.
 
     Args:
@@ -372,18 +355,19 @@ def prepare(folder: Path, model: SizedModel, number: int) -> PreparedSize:
     own = set(read_header(place / WEIGHTS)) if (place / WEIGHTS).is_file() else set()
     named = zip(payload.arguments, said, strict=True)
     owners = {argument.name: name_of(sizes) if each.name in own else "" for argument, each in named}
-    candidate = candidate_of(folder, sizes, payload)
+    candidate, machine = candidate_of(folder, sizes, payload)
     if grain and dim is not None:
         candidate = OpenProgram.of(payload, candidate, dim, model.axes, sizes[dim.name]).shortened(grain)
-    return PreparedSize(payload, candidate, owners, bool(grain))
+    return SizeProgram(payload, candidate, owners, machine, bool(grain))
 
 
-def candidate_of(folder: Path, sizes: Sizes, payload: Payload) -> Candidate:
-    """How a size is compiled: as its bundle records it, or by default schedules where it was not tuned."""
-    bundle = bundle_folder(folder, sizes)
-    if (bundle / MANIFEST_FILE).is_file():
-        return recorded_candidate(read_bundle(bundle, payload))
-    return default_candidate(partition(payload), this_machine())
+def candidate_of(folder: Path, sizes: Sizes, payload: Payload) -> tuple[Candidate, Machine]:
+    """How a size is compiled, and for which machine: as its bundle records it, or by default schedules for this one."""
+    place, machine = bundle_folder(folder, sizes), this_machine()
+    if (place / MANIFEST_FILE).is_file():
+        bundle = read_bundle(place, payload)
+        return recorded_candidate(bundle), bundle.manifest.machine
+    return default_candidate(partition(payload), machine), machine
 
 
 def open_sized(folder: str | Path) -> AnySize:
@@ -395,3 +379,16 @@ def open_sized(folder: str | Path) -> AnySize:
     path = Path(folder)
     model = read_sized(path)
     return AnySize(model, lambda number: prepare(path, model, number))
+
+
+def programs_of(folder: Path) -> AnySizePrograms:
+    """All that serves the model of a folder.
+
+    Raises:
+        PayloadError: A file is missing or damaged.
+        BundleError: The bundle of a size is refused.
+    """
+    model = read_sized(folder)
+    programs = tuple(prepare(folder, model, number) for number in range(len(model.sizes)))
+    sizes = tuple(each.sizes for each in model.sizes)
+    return AnySizePrograms(model.source, model.dims, model.axes, sizes, programs, model.served, CALL_SECONDS, SETTER)

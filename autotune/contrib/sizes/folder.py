@@ -21,6 +21,7 @@ from autotune.contrib.sizes.plan import open_dim, shorter_sizes
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.errors import PayloadError
 from autotune.core.host.files import read_file
+from autotune.core.plugs.any_size import ServedSize
 
 FORMAT = 1  # 1: the first
 MOST_BYTES = 1 << 20
@@ -45,23 +46,6 @@ class CompiledSize:
     def name(self) -> str:
         """Name of its folders."""
         return name_of(self.sizes)
-
-
-@dataclass(frozen=True)
-class ServedSize:
-    """A size that a compiled program serves.
-
-    Attributes:
-        sizes: Size of every open dimension, by name.
-        seconds: What a call takes; where loops end earlier than they might, that share of it.
-        number: Number of the compiled size.
-        extent: Size along the dimension where loops end; 0 where there is none.
-    """
-
-    sizes: Mapping[str, int]
-    seconds: float
-    number: int
-    extent: int
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import numpy as np
 
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Bounds, Sizes, name_of
-from autotune.contrib.sizes.calls import AnySize, PreparedSize, candidate_of, prepare
+from autotune.contrib.sizes.calls import AnySize, candidate_of, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.grains import OpenProgram, grain_of
-from autotune.contrib.sizes.open_model import OpenInput, OpenModel, open_model
+from autotune.contrib.sizes.open_model import OpenModel, open_model
 from autotune.contrib.sizes.place import SIZES, is_sized, size_folder
 from autotune.contrib.sizes.plan import (
     SizeCosts,
@@ -37,6 +37,7 @@ from autotune.core.host.scratch import Scratch
 from autotune.core.host.tensor_file import hash_file, map_tensors, write_tensors
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Array, Payload
+from autotune.core.plugs.any_size import SizeProgram
 from autotune.core.plugs.imported import (
     DESCRIPTION,
     WEIGHTS,
@@ -103,9 +104,11 @@ def make_sized(
     first = import_size(path, folder, largest)
     listener.stage("proving what may be padded")
     prover = Prover(model, bounds, ranges_of(folder, largest, first))
-    dims = tuple(map(prover.prove, bounds))
+    named = names_of(read_description(size_folder(folder, largest)))
+    proved = map(prover.prove, bounds)
+    dims = tuple(replace(dim, masks=tuple(named[name] for name in dim.masks)) for dim in proved)
     needed(dims, most)
-    names = axes_of(model.inputs, read_description(size_folder(folder, largest)))
+    names = {named[each.name]: dict(each.axes) for each in model.inputs if each.axes}
     grid = grid_of(dims, most)
     seconds = measured(path, folder, points_of(grid), listener)
     costs = SizeCosts(grid, [seconds[name_of(point)] for point in points_of(grid)])
@@ -157,10 +160,9 @@ def ranges_of(folder: Path, sizes: Sizes, payload: Payload) -> dict[str, Range]:
     return found
 
 
-def axes_of(inputs: Sequence[OpenInput], model: ImportedModel) -> dict[str, dict[str, int]]:
-    """Axes of the open dimensions by name of the payload's argument."""
-    named = dict(zip([a.name for a in model.arguments], argument_names(model.arguments), strict=True))
-    return {named[each.name]: dict(each.axes) for each in inputs if each.axes}
+def names_of(model: ImportedModel) -> dict[str, str]:
+    """Names of the payload's arguments by the model's names of them."""
+    return dict(zip([each.name for each in model.arguments], argument_names(model.arguments), strict=True))
 
 
 def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listener) -> dict[str, float]:
@@ -175,7 +177,7 @@ def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listene
             listener.stage(f"measuring {name_of(each)}")
             place = size_folder(folder, each)
             payload = open_payload(place) if place.is_dir() else import_size(path, folder, each)
-            (result,) = worker.evaluate(Job(payload, (candidate_of(folder, each, payload),), this_machine()))
+            (result,) = worker.evaluate(Job(payload, (candidate_of(folder, each, payload)[0],), this_machine()))
             if result.samples is None:
                 raise PayloadError(
                     f"{path.name} must compile and be right at {name_of(each)}, it was {result.outcome}: "
@@ -196,7 +198,7 @@ def grains_of(
     with Worker(MODEL_SECONDS) as worker:
         for each in sizes:
             payload = open_payload(size_folder(folder, each))
-            program = OpenProgram.of(payload, candidate_of(folder, each, payload), dim, axes, each[dim.name])
+            program = OpenProgram.of(payload, candidate_of(folder, each, payload)[0], dim, axes, each[dim.name])
             grain = worker.call(grain_of, program)
             found.append(grain if isinstance(grain, int) else 0)
     return found
@@ -244,8 +246,7 @@ def verify(folder: Path, prover: Prover) -> float:
     described = read_sized(folder)
     sizes = [each.sizes for each in described.sizes]
     prepared = tuple(prepare(folder, described, number) for number in range(len(sizes)))
-    said = read_description(size_folder(folder, sizes[0])).arguments
-    names = dict(zip([each.name for each in said], argument_names(said), strict=True))
+    names = names_of(read_description(size_folder(folder, sizes[0])))
     requests = list(random_requests(described.dims, TRIED, 1))
     inputs = [prover.draw(each) for each in requests]
     wanted = [tuple(prover.model.run(given)) for given in inputs]
@@ -275,7 +276,7 @@ class SizeTrial:
     """
 
     model: SizedModel
-    prepared: tuple[PreparedSize, ...]
+    prepared: tuple[SizeProgram, ...]
     given: tuple[Mapping[str, Array], ...]
     wanted: tuple[tuple[Array, ...], ...]
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from autotune.contrib.sizes.bounds import Sizes, name_of
+from autotune.core.plugs.any_size import AnySizePrograms, AnySizeReader
 
 SIZES, BUNDLES, DESCRIPTION = "sizes", "bundles", "sizes.json"
 
@@ -20,3 +21,13 @@ def size_folder(folder: Path, sizes: Sizes) -> Path:
 def bundle_folder(folder: Path, sizes: Sizes) -> Path:
     """Where the bundle of a size lies."""
     return folder / BUNDLES / name_of(sizes)
+
+
+def read_programs(folder: Path) -> AnySizePrograms:
+    """What serves the model of a folder; see `autotune.contrib.sizes.calls.programs_of`."""
+    from autotune.contrib.sizes.calls import programs_of
+
+    return programs_of(folder)
+
+
+FOLDERS = AnySizeReader(is_sized, read_programs)

@@ -91,6 +91,26 @@ def inspect_sizes(arguments: Arguments) -> None:
         typer.echo(f"  {name_of(request)}: {duration(took)}")
 
 
+def report_sizes(arguments: Arguments) -> None:
+    """`report` of a folder: what calls of any size are expected to take."""
+    from autotune.cli.report import show_page
+    from autotune.cli.say import complain
+    from autotune.contrib.sizes.page import sized_page
+    from autotune.core.errors import OptionError
+
+    others = [name for name, value in arguments.items() if value and name not in ("source", "output", "opens", "more")]
+    if others:
+        raise OptionError(
+            f"the page of a model of any size has no trials and no sections of plug-ins; drop --{others[0]}, or name a "
+            f"bundle of one size in {Path(arguments['source']) / BUNDLES}"
+        )
+    page = arguments["output"]
+    page.write_text(sized_page(Path(arguments["source"])))
+    complain(str(page))
+    if arguments["opens"]:
+        show_page(page)
+
+
 def takes_folder(parameter: str) -> Callable[[Arguments], bool]:
     """Whether what a verb is given is a folder of a model of any size.
 
@@ -150,5 +170,5 @@ TUNE = VerbOption("tune", (), takes=takes_folder("payloads"), run=tune_sizes)
 INSPECT = VerbOption("inspect", (), takes=takes_folder("source"), run=inspect_sizes)
 SHOW, COMPARE = one_size("show", "source", SIZES), one_size("compare", "payload", SIZES)
 REPLAY, REGRESS = one_size("replay", "bundle", BUNDLES), one_size("regress", "bundles", BUNDLES)
-REPORT, EXPLAIN = one_size("report", "source", BUNDLES), one_size("explain", "bundle", BUNDLES)
-EMIT = one_size("emit", "bundles", BUNDLES)
+REPORT = VerbOption("report", (), takes=takes_folder("source"), run=report_sizes)
+EXPLAIN = one_size("explain", "bundle", BUNDLES)

@@ -12,6 +12,7 @@ import numpy as np
 from autotune.contrib.sizes.bounds import Bounds, Sizes
 from autotune.contrib.sizes.open_model import OpenInput, OpenModel
 from autotune.core.payload import Array
+from autotune.core.plugs.any_size import OpenDim
 
 RANDOM = 6  # random sizes that are tried, besides the borders
 TOLERANCE = 1e-4  # of the largest value: two programs of f32 that sum in another order
@@ -20,26 +21,8 @@ TRUTH = (0, 2)
 
 
 @dataclass(frozen=True)
-class Dim:
-    """An open dimension.
-
-    Attributes:
-        name: Name in the model.
-        low: Least size.
-        high: Largest size.
-        pad: Whether requests may be padded to a larger size.
-        split: Whether requests may be computed in parts, one behind the other.
-        results: Axis that it is of each result; `None` where a result has none.
-        masks: Inputs of 0 and 1 that must hold a 1 along it where it is padded: all zeros would reach what was added.
-    """
-
-    name: str
-    low: int
-    high: int
-    pad: bool = False
-    split: bool = False
-    results: tuple[int | None, ...] = ()
-    masks: tuple[str, ...] = ()
+class Dim(OpenDim):
+    """An open dimension, whose sizes are checked."""
 
     @property
     def bounds(self) -> Bounds:

@@ -1,12 +1,15 @@
 """``autotune.torch``: programs of `torch.export` as functions on tensors."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_flatten
 
 from autotune.contrib.torch_backend.backend import compile_graph
 from autotune.contrib.torch_backend.options import read_options
+from autotune.core.errors import PayloadError
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -20,7 +23,8 @@ def compile(program: "ExportedProgram", **options: Any) -> Callable[..., Any]:  
         **options: Options of the backend, such as ``trials=100``; those of `BackendOptions`.
 
     Returns:
-        A function of the model's arguments; gradients are not computed.
+        A function of the model's arguments, which raises `PayloadError` where they are not as those of the export;
+        gradients are not computed.
 
     Raises:
         OptionError: An option is unknown or out of its range.
@@ -29,7 +33,67 @@ def compile(program: "ExportedProgram", **options: Any) -> Callable[..., Any]:  
     module = torch.compile(program.module(), backend=compile_graph, options=options)
 
     def call(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the model has them
-        with torch.no_grad():
-            return module(*arguments, **named)
+        try:
+            with torch.no_grad():
+                return module(*arguments, **named)
+        except Exception as error:  # PyTorch's checks of what was exported raise whatever they do
+            if (why := misfit(program, arguments, named)) is not None:
+                raise PayloadError(why) from error
+            raise
 
     return call
+
+
+def misfit(program: "ExportedProgram", arguments: Sequence[Any], named: Mapping[str, Any]) -> str | None:
+    """What keeps a program from being called with some arguments, a sentence; `None` where nothing does that is known.
+
+    Args:
+        program: The program.
+        arguments: Arguments in order.
+        named: The same by name.
+    """
+    values, tree = tree_flatten((tuple(arguments), dict(named)))
+    if program.call_spec.in_spec is not None and tree != program.call_spec.in_spec:
+        count = len(program.graph_signature.user_inputs)
+        return f"a program must be called as it was exported, with {count} values by order and name; got {len(values)}"
+    metas = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    for name, value in zip(program.graph_signature.user_inputs, values, strict=False):
+        wanted = metas.get(str(name))
+        if not isinstance(wanted, torch.Tensor):
+            continue
+        if not isinstance(value, torch.Tensor):
+            return f"{name} must be a tensor, got {type(value).__name__}"
+        if value.dtype != wanted.dtype:
+            return f"{name} must be {plain(wanted.dtype)}, got {plain(value.dtype)}"
+        if value.ndim != wanted.ndim or any(map(differs(program), wanted.shape, value.shape)):
+            return f"{name} must be of shape {shape_of(program, wanted)}, got {list(value.shape)}; export the model so"
+    return None
+
+
+def plain(dtype: torch.dtype) -> str:
+    """Name of an element type."""
+    return str(dtype).removeprefix("torch.")
+
+
+def range_of(program: "ExportedProgram", size: Any) -> tuple[int, int]:  # noqa: ANN401 - of PyTorch
+    """Least and largest that a size may be."""
+    if not isinstance(size, torch.SymInt):
+        return int(size), int(size)
+    known = program.range_constraints.get(size.node.expr)
+    return (int(known.lower), int(min(known.upper, sys.maxsize))) if known is not None else (0, sys.maxsize)
+
+
+def differs(program: "ExportedProgram") -> Callable[[Any, int], bool]:
+    """Tells whether a size is none that a program takes."""
+
+    def tell(wanted: Any, size: int) -> bool:  # noqa: ANN401 - of PyTorch
+        low, high = range_of(program, wanted)
+        return not low <= size <= high
+
+    return tell
+
+
+def shape_of(program: "ExportedProgram", tensor: torch.Tensor) -> str:
+    """The shape that a program takes, with ranges of open sizes."""
+    ranges = [range_of(program, size) for size in tensor.shape]
+    return f"[{', '.join(str(low) if low == high else f'{low}..{high}' for low, high in ranges)}]"

@@ -31,7 +31,7 @@ from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.program import PACKED_ENTRY, CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument, KeptPanels, keep
-from autotune.contrib.torch_backend.options import BackendOptions
+from autotune.contrib.torch_backend.options import BackendOptions, check_store
 from autotune.contrib.torch_backend.regions import GraphRegion
 from autotune.core.errors import PayloadError
 from autotune.core.host.machine import this_machine
@@ -55,7 +55,7 @@ def make_program(
     program = to_exported(region, tensors)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         place = options.folder / f"{key}-search" if options.trials else Path(scratch)
-        place.mkdir(parents=True, exist_ok=True)
+        check_store(place)
         if not (place / "model").is_dir():
             torch.export.save(program, Path(scratch) / "region.pt2")
             import_model(str(Path(scratch) / "region.pt2"), place / "model")

@@ -1,5 +1,7 @@
 """What may be asked of the backend: the ``options`` of `torch.compile`."""
 
+import errno
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -59,7 +61,7 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Ba
         mode: A mode of `torch.compile`, of which the backend knows the default alone.
 
     Raises:
-        OptionError: An option is unknown or out of its range, or a mode is asked for.
+        OptionError: An option is unknown or out of its range, the store cannot be written, or a mode is asked for.
     """
     names = [each.name for each in fields(BackendOptions)]
     if mode not in (None, "default"):
@@ -69,4 +71,27 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Ba
     values = dict(given or {})
     if "store" in values:
         values["store"] = str(values["store"])
+        check_store(Path(values["store"]))
     return BackendOptions(**values)
+
+
+def check_store(folder: Path) -> None:
+    """Make the folder that programs are kept in.
+
+    Raises:
+        OptionError: The folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise unwritable(folder, error.strerror or str(error)) from error
+    if not writable:
+        raise unwritable(folder, os.strerror(errno.EACCES))
+
+
+def unwritable(folder: Path, why: str) -> OptionError:
+    """The error of a folder that programs cannot be kept in."""
+    return OptionError(
+        f"store of backend autotune must be a folder that can be written, {folder} is not: {why}; name another"
+    )

@@ -1,5 +1,6 @@
 """Libraries in C: right on every level, one status a fault, nothing allocated in a call, contexts that do not meet."""
 
+import os
 import re
 import subprocess
 import threading
@@ -13,7 +14,7 @@ from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.contrib.emit.c_library import write_c
 from autotune.contrib.emit.c_source import SharedLibrary, header_text
 from autotune.contrib.emit.forms import emit_as
-from autotune.contrib.emit.levels import LEVELS, features_for, find_level, level_of
+from autotune.contrib.emit.levels import LEVELS, check_precisions, features_for, find_level, level_of
 from autotune.contrib.emit.linking import link
 from autotune.contrib.emit.standalone import Function, LibraryError
 from autotune.core.errors import BundleError, MachineError
@@ -67,10 +68,10 @@ def test_the_library_computes_what_the_reference_does_and_exports_four_symbols(p
 
 def test_each_level_alone_computes_the_same(panels, tmp_path):
     _, library, _ = panels
-    for variant in library.variants:
-        folder = tmp_path / variant.level.name
+    for code in library.codes:
+        folder = tmp_path / code.level.name
         folder.mkdir()
-        assert agrees(linked(folder, replace(library, variants=(variant,))), library.payload)
+        assert agrees(linked(folder, replace(library, codes=(code,))), library.payload)
 
 
 def test_a_small_model_computes_what_its_reference_does(tmp_path):
@@ -125,10 +126,13 @@ def test_weights_must_be_those_that_were_emitted(panels, tmp_path):
     data[-1] ^= 1
     (tmp_path / "other").write_bytes(data)
     (tmp_path / "short").write_bytes(data[:-4])
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it: it must not be waited for
     sha256 = library.weights.sha256
     for given, sentence in (
         (tmp_path / "other", f"the weights file must be the one that was emitted, of sha256 {sha256}; it is another"),
         (tmp_path / "short", f"the weights file must be the one that was emitted, of sha256 {sha256}; it is another"),
+        (tmp_path, f"the weights file must be the one that was emitted, of sha256 {sha256}; it is another"),
+        (tmp_path / "pipe", f"the weights file must be the one that was emitted, of sha256 {sha256}; it is another"),
         (tmp_path / "none", "the weights file must be readable, it is not"),
         (None, f"a weights file must be given, of sha256 {sha256}; NULL was given"),
     ):
@@ -283,6 +287,13 @@ def stand_in():
     from autotune.contrib.emit.variants import LevelProgram
 
     return LevelProgram(LEVELS[BASE], "f", b"", (), (), (), 0, 1, False, False)
+
+
+def test_a_level_has_no_features_of_this_machine_s_matrix_unit():
+    like = replace(this_machine(), tiles="amx")
+    assert LEVELS["x86-64-v2"].target(like, ()).attributes == "+sse2"
+    with pytest.raises(MachineError, match=r"a library must not need AMX, .* this one has weights in tile_bf16"):
+        check_precisions(["", "tile_bf16"])
 
 
 def test_levels_and_features():

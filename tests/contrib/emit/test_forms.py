@@ -134,6 +134,23 @@ def test_onnx_runtime_runs_it_in_several_threads(library, tmp_path):
     assert right == [True, True]
 
 
+def test_an_operator_in_a_model_of_ones_own_refuses_other_shapes(library, tmp_path):
+    runtime, onnx = pytest.importorskip("onnxruntime"), pytest.importorskip("onnx")
+    shutil.copy(library.weights.path, tmp_path)
+    shared, path = write_onnx(library, tmp_path)
+    model = onnx.load(path)
+    for value in (model.graph.input[0], model.graph.output[0]):
+        for axis, size in enumerate(value.type.tensor_type.shape.dim):
+            size.dim_param = f"any_{axis}_{value.name}"
+    options = runtime.SessionOptions()
+    options.register_custom_ops_library(str(shared))
+    session = runtime.InferenceSession(model.SerializeToString(), options)
+    assert agrees(lambda a: session.run(None, {"a": a})[0], library.payload)
+    for shape in ((1, 1), (24, 16), (16, 25)):
+        with pytest.raises(Exception, match="a must be of a shape that the operator takes, it is not"):
+            session.run(None, {"a": np.zeros(shape, "f4")})
+
+
 def test_onnx_runtime_says_what_the_library_refuses(library, tmp_path):
     with pytest.raises(Exception, match="the weights file must be readable, it is not"):
         session_of(tmp_path, library)

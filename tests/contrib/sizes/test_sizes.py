@@ -8,7 +8,8 @@ import numpy as np
 import onnxruntime
 import pytest
 from bundle_support import no_care
-from model_zoo import FLOAT, INT64, helper, numpy_helper, save, weight
+from model_zoo import FLOAT, helper, save
+from sizes_support import LOW, attention, request
 
 import autotune as at
 from autotune.contrib.sizes.bounds import Bounds, parse_bounds
@@ -28,7 +29,6 @@ from autotune.tuning.options import TuneOptions
 
 BATCH, TOKENS = Bounds("batch", 1, 4), Bounds("tokens", 1, 12)
 AXES = {"batch": 0, "tokens": 1}
-LOW = np.float32(-3e38)
 
 
 class Arithmetic:
@@ -101,9 +101,9 @@ def test_a_request_is_computed_by_the_cheapest_sizes_that_hold_it():
 def test_costs_of_many_requests_are_those_of_their_plans(dims):
     sizes, seconds = points_of({"batch": [1, 3], "tokens": [4, 9, 12]}), [1.0, 2.0, 2.5, 2.0, 5.0, 7.0]
     requests = points_of({"batch": range(1, 5), "tokens": range(1, 13)})
-    for request, cost in zip(requests, costs_of(dims, sizes, seconds, requests), strict=True):
-        parts = plan_request(dims, sizes, seconds, request)
-        assert sum(part.count for part in parts) in (0, request["batch"])
+    for each, cost in zip(requests, costs_of(dims, sizes, seconds, requests), strict=True):
+        parts = plan_request(dims, sizes, seconds, each)
+        assert sum(part.count for part in parts) in (0, each["batch"])
         assert cost == (pytest.approx(sum(seconds[part.size] for part in parts), abs=1e-3) if parts else inf)
 
 
@@ -131,29 +131,6 @@ def test_sizes_are_spaced_by_factors_and_end_at_the_borders():
     assert spaced(5, 5, 3) == [5]
 
 
-def attention(path):
-    """One head over tokens whose mask hides some."""
-    width = 16
-    nodes = [helper.make_node("Gather", ["table", "ids"], ["x"])]
-    nodes += [helper.make_node("MatMul", ["x", f"w{name}"], [name]) for name in "qkv"]
-    nodes += [
-        helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]),
-        helper.make_node("MatMul", ["q", "kt"], ["scores"]),
-        helper.make_node("Cast", ["mask"], ["shown"], to=FLOAT),
-        helper.make_node("Sub", ["one", "shown"], ["hidden"]),
-        helper.make_node("Mul", ["hidden", "low"], ["lows"]),
-        helper.make_node("Unsqueeze", ["lows", "axis"], ["bias"]),
-        helper.make_node("Add", ["scores", "bias"], ["masked"]),
-        helper.make_node("Softmax", ["masked"], ["shares"], axis=-1),
-        helper.make_node("MatMul", ["shares", "v"], ["y"]),
-    ]
-    held = {"one": np.float32(1), "low": LOW, "axis": np.array([1])}
-    weights = [weight("table", 50, width), *(weight(f"w{name}", width, width) for name in "qkv")]
-    weights += [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
-    inputs = [(name, INT64, ["batch", "tokens"]) for name in ("ids", "mask")]
-    return save(path, nodes, inputs, [("y", FLOAT, ["batch", "tokens", width])], *weights)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sizes")
@@ -165,12 +142,6 @@ def folder(model, warm_converters):
     with no_care():
         import_sized(model, (Bounds("batch", 1, 2), Bounds("tokens", 1, 12)), model.parent / "any", most=2)
     return model.parent / "any"
-
-
-def request(rng, batch, tokens):
-    ids, mask = rng.integers(0, 50, (batch, tokens)), rng.integers(0, 2, (batch, tokens))
-    mask[:, int(rng.integers(tokens))] = 1
-    return {"ids": ids, "mask": mask}
 
 
 def test_every_size_within_bounds_gives_what_the_model_gives(model, folder):
@@ -186,6 +157,16 @@ def test_every_size_within_bounds_gives_what_the_model_gives(model, folder):
     assert len(wider.plan(batch=5, tokens=7)) > 1  # in parts, the last of them padded
     given = request(rng, 5, 7)
     np.testing.assert_allclose(wider(**given), session.run(None, given)[0], atol=1e-5)
+
+
+def test_a_mask_of_any_name_is_looked_at(tmp_path, warm_converters):
+    with no_care():
+        path = attention(tmp_path / "dotted.onnx", mask="attention.mask")
+        import_sized(path, (Bounds("batch", 1, 1), Bounds("tokens", 1, 4)), tmp_path / "any", most=1)
+    function = at.sizes.open(tmp_path / "any")
+    assert [dim.masks for dim in function.model.dims] == [(), ("attention_mask",)]
+    with pytest.raises(PayloadError, match="attention_mask must hold a 1 in each line along tokens"):
+        function(np.ones((1, 3), int), np.zeros((1, 3), int))
 
 
 def test_there_is_one_copy_of_the_weights(folder):
@@ -242,7 +223,7 @@ def test_a_folder_is_tuned_size_by_size_and_goes_on_where_it_was_interrupted(two
     assert "n=8: " in out.split("expected:")[1]
 
 
-@pytest.mark.parametrize("verb", ["show", "compare", "replay", "regress", "report", "explain", "emit"])
+@pytest.mark.parametrize("verb", ["show", "compare", "replay", "regress", "explain"])
 def test_verbs_that_take_one_size_name_one(folder, refused, verb):
     said = refused(verb, folder, words=f"{verb} must be given one size, {folder} holds a model of any size; ")
     assert "name one, " in said or f"run autotune tune {folder} first" in said
@@ -258,6 +239,16 @@ def test_weights_are_hashed_once_for_all_sizes_of_a_folder(folder, monkeypatch):
     assert (found.misses, found.hits) == (1, len(model.sizes) - 1)
 
 
+def test_arrays_of_any_order_alignment_and_whole_type_are_served(folder):
+    function, given = at.sizes.open(folder), request(np.random.default_rng(0), 2, 7)
+    ids, expected = given["ids"], function(**given)
+    odd = np.frombuffer(bytearray(ids.nbytes + 1), "i8", offset=1, count=ids.size).reshape(ids.shape)
+    odd[...] = ids
+    mirrored = np.ascontiguousarray(ids[:, ::-1])[:, ::-1]
+    for each in (odd, np.asfortranarray(ids), mirrored, ids.astype("i4"), ids.astype(">i8"), ids.tolist()):
+        np.testing.assert_array_equal(function(each, given["mask"]), expected)
+
+
 def test_requests_that_are_not_served_are_refused_in_one_line(folder):
     function, rng = at.sizes.open(folder), np.random.default_rng(0)
     refused = {
@@ -267,6 +258,8 @@ def test_requests_that_are_not_served_are_refused_in_one_line(folder):
         "mask must hold a 1 in each line along tokens": {"ids": np.ones((1, 7), int), "mask": np.zeros((1, 7), int)},
         "takes ids, mask, each once; got ids": {"ids": np.ones((1, 7), int)},
         "ids must hold whole numbers": {**request(rng, 1, 12), "ids": np.ones((1, 12))},
+        "ids must be from 0 to 49, got 50": {**request(rng, 1, 12), "ids": np.full((1, 12), 50)},
+        "ids must have 2 axes, got 0": {**request(rng, 1, 12), "ids": None},
         "mask must have 2 axes, got 1": {**request(rng, 1, 12), "mask": np.ones(12, int)},
     }
     for words, given in refused.items():

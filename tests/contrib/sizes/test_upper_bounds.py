@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from mlir import ir
-from model_zoo import FLOAT, helper, numpy_helper, save
+from sizes_support import LONGEST, WIDTH, heads, in_numpy
 
 from autotune.compiler.ir.module import context, find_function, parse
 from autotune.contrib.sizes.calls import AnySize, candidate_of, prepare
@@ -14,9 +14,6 @@ from autotune.contrib.sizes.proof import Dim
 from autotune.contrib.sizes.upper_bounds import OpenLoops, end_where_asked, marked
 from autotune.core.errors import CompileError
 
-WIDTH, HEADS, LONGEST = 32, 2, 256
-RNG = np.random.default_rng(0)
-WEIGHTS = {f"w{name}": RNG.uniform(-0.5, 0.5, (WIDTH, WIDTH)).astype(np.float32) for name in "qkv"}
 HEAD = """func.func @f(%x: memref<32xf32>, %y: memref<32xf32>, %s: memref<1xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -138,47 +135,15 @@ def function_loops(module):
     return found
 
 
-def attention(path):
-    """Attention of rows among themselves in two heads, whose mask hides some."""
-    nodes = [helper.make_node("MatMul", ["x", f"w{name}"], [f"flat {name}"]) for name in "qkv"]
-    nodes += [helper.make_node("Reshape", [f"flat {name}", "heads"], [f"rows {name}"]) for name in "qkv"]
-    orders = {"q": [0, 2, 1, 3], "k": [0, 2, 3, 1], "v": [0, 2, 1, 3]}
-    nodes += [helper.make_node("Transpose", [f"rows {name}"], [name], perm=perm) for name, perm in orders.items()]
-    nodes += [
-        helper.make_node("MatMul", ["q", "k"], ["scores"]),
-        helper.make_node("Sub", ["one", "mask"], ["hidden"]),
-        helper.make_node("Mul", ["hidden", "low"], ["lows"]),
-        helper.make_node("Unsqueeze", ["lows", "axes"], ["bias"]),
-        helper.make_node("Add", ["scores", "bias"], ["masked"]),
-        helper.make_node("Softmax", ["masked"], ["shares"], axis=-1),
-        helper.make_node("MatMul", ["shares", "v"], ["mixed"]),
-        helper.make_node("Transpose", ["mixed"], ["turned"], perm=[0, 2, 1, 3]),
-        helper.make_node("Reshape", ["turned", "joined"], ["y"]),
-    ]
-    held = {"one": np.float32(1), "low": np.float32(-3e38), "axes": np.array([1, 2])}
-    held |= {"heads": np.array([0, 0, HEADS, WIDTH // HEADS]), "joined": np.array([0, 0, WIDTH])}
-    weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in (held | WEIGHTS).items()]
-    shape = ["batch", "tokens", WIDTH]
-    return save(path, nodes, [("x", FLOAT, shape), ("mask", FLOAT, shape[:2])], [("y", FLOAT, shape)], *weights)
-
-
-def in_numpy(x, mask):
-    split = (*x.shape[:2], HEADS, WIDTH // HEADS)
-    q, k, v = ((x @ WEIGHTS[f"w{name}"]).reshape(split).swapaxes(1, 2) for name in "qkv")
-    scores = q @ k.swapaxes(2, 3) + np.where(mask, 0, -np.inf)[:, None, None]
-    shares = np.exp(scores - scores.max(-1, keepdims=True))
-    return (shares / shares.sum(-1, keepdims=True) @ v).swapaxes(1, 2).reshape(x.shape)
-
-
 def test_a_shorter_request_reads_nothing_that_a_longer_one_left(tmp_path, warm_converters):
     size = {"batch": 1, "tokens": LONGEST}
-    payload = import_size(attention(tmp_path / "attention.onnx"), tmp_path, size)
+    payload = import_size(heads(tmp_path / "attention.onnx"), tmp_path, size)
     dims = (
         Dim("batch", 1, 4, pad=True, split=True, results=(0,)),
         Dim("tokens", 1, LONGEST, pad=True, results=(1,), masks=("mask",)),
     )
     axes = {"x": {"batch": 0, "tokens": 1}, "mask": {"batch": 0, "tokens": 1}}
-    grain = grain_of(OpenProgram.of(payload, candidate_of(tmp_path, size, payload), dims[1], axes, LONGEST))
+    grain = grain_of(OpenProgram.of(payload, candidate_of(tmp_path, size, payload)[0], dims[1], axes, LONGEST))
     assert 0 < grain <= LONGEST // 2
     model = SizedModel("attention.onnx", "0" * 64, dims, axes, (CompiledSize(size, 1.0, grain),))
     function, rng = AnySize(model, lambda number: prepare(tmp_path, model, number)), np.random.default_rng(0)

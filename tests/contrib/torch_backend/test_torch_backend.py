@@ -16,6 +16,7 @@ import autotune as at  # noqa: E402
 from autotune.contrib.torch_backend.calls import MadeOf  # noqa: E402
 from autotune.contrib.torch_backend.programs import program_of  # noqa: E402
 from autotune.contrib.torch_backend.regions import SAID, BackendWarning  # noqa: E402
+from autotune.core.errors import PayloadError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("warm_program_converters")
 
@@ -280,6 +281,58 @@ def test_exported_programs_and_programs_that_are_kept(monkeypatch):
     monkeypatch.setattr("autotune.contrib.torch_backend.making.import_model", None)  # it is not imported again
     assert program_of.__module__ == "autotune.contrib.torch_backend.programs"
     assert_close(at.torch.compile(exported)(x), net(x))
+
+
+@pytest.fixture(scope="module")
+def exported_linear():
+    """A program of two fixed axes, and one of an open axis."""
+    net, x = nn.Linear(6, 4).eval(), torch.randn(8, 6)
+    opened = torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=9)},))
+    return torch.export.export(net, (x,)), opened
+
+
+MISFITS = {
+    "input must be of shape [8, 6], got [7, 6]": lambda x: (x[:7],),
+    "input must be of shape [8, 6], got [48]": lambda x: (x.flatten(),),
+    "input must be float32, got float64": lambda x: (x.double(),),
+    "input must be a tensor, got ndarray": lambda x: (x.numpy(),),
+    "a program must be called as it was exported, with 1 values by order and name; got 0": lambda x: (),
+}
+
+
+@pytest.mark.parametrize("words", MISFITS)
+def test_exported_programs_refuse_what_they_were_not_exported_for_in_one_line(exported_linear, words):
+    call = at.torch.compile(exported_linear[0])
+    with pytest.raises(PayloadError) as error:
+        call(*MISFITS[words](torch.randn(8, 6)))
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_exported_programs_refuse_sizes_outside_of_their_range(exported_linear):
+    call = at.torch.compile(exported_linear[1])
+    with pytest.raises(PayloadError, match=r"input must be of shape \[2..9, 6\], got \[10, 6\]"):
+        call(torch.randn(10, 6))
+
+
+@pytest.mark.parametrize("offset", [1, 4])
+def test_tensors_that_lie_at_any_byte_are_served(offset):
+    net, held = nn.Linear(16, 8).eval(), bytearray(8 * 16 * 4 + offset)
+    x = torch.frombuffer(held, dtype=torch.float32, offset=offset, count=8 * 16).view(8, 16)
+    x.copy_(torch.randn(8, 16))
+    assert x.data_ptr() % 64
+    assert_right(net, x)
+
+
+@pytest.mark.parametrize("trials", [0, 2])
+def test_a_store_that_cannot_be_written_is_refused_in_one_line(tmp_path, trials):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        Exception, match=r"store of backend autotune must be a folder that can be written, .*file is not"
+    ):
+        torch.compile(nn.Linear(4, 4), backend="autotune", options={"store": tmp_path / "file", "trials": trials})(
+            torch.randn(2, 4)
+        )
 
 
 def test_a_process_that_starts_from_kept_programs_imports_no_importer_and_no_search(tmp_path):

@@ -1,0 +1,94 @@
+"""The tables of a library of any size: what it serves, what that takes, and where parts of arrays are padded."""
+
+from collections.abc import Iterable, Sequence
+
+from autotune.contrib.emit.statuses import NAMES, OF_ARRAY
+from autotune.core.payload import Argument
+from autotune.core.plugs.any_size import AnySizePrograms
+
+LINE = 64  # bytes of a cache line, where padded arrays begin
+FIRST = f"({len(NAMES)} + {OF_ARRAY} * GIVEN)"
+# what the common parts are written with besides; sentences are those of `size_texts`
+MORE = {
+    "STATUS_SIZE": FIRST,
+    "STATUS_OF_DIM(dim)": f"({FIRST} + 1 + (dim))",
+    "STATUS_OF_MASK(array)": f"({FIRST} + 1 + DIMS + (array))",
+    "PLAN_BYTES": "((sizeof(struct plan) + 63) / 64 * 64)",
+    "MORE_BYTES": "(PLAN_BYTES + PADDED_BYTES)",
+}
+TYPES = """\
+struct part {
+  int size; /* number of what is served */
+  int64_t start, count; /* along the dimension that is split */
+};
+
+/* How the last request was computed: most calls are of the same size as the one before. */
+struct plan {
+  int64_t request[DIMS];
+  int parts, held, holding[SERVED];
+  struct part part[MOST_PARTS], last[MOST_PARTS + 1];
+  double seconds[MOST_PARTS + 1];
+};
+
+struct dim {
+  int64_t low, high;
+  int pad;
+};
+
+struct served {
+  int64_t sizes[DIMS];
+  double seconds;
+  int program;
+  int64_t extent; /* where loops end */
+};
+
+"""
+
+
+def size_types(model: AnySizePrograms) -> str:
+    """Numbers and structures of a library of any size."""
+    split = next((number for number, dim in enumerate(model.dims) if dim.split), -1)
+    values = {
+        "DIMS": len(model.dims),
+        "SPLIT": split,
+        "SERVED": len(model.served),
+        "MOST_PARTS": model.dims[split].high if split >= 0 else 1,
+        "CALL_SECONDS": repr(model.call_seconds),
+    }
+    return "".join(f"#define {name} {value}\n" for name, value in values.items()) + "\n" + TYPES
+
+
+def size_tables(model: AnySizePrograms, given: Sequence[Argument]) -> str:
+    """What a library of any size serves, and by what.
+
+    Args:
+        model: What serves its model.
+        given: What a call gives.
+    """
+    dims = [f"{dim.low}, {dim.high}, {int(dim.pad)}" for dim in model.dims]
+    served = [
+        f"{{{numbers(each.sizes.values())}}}, {each.seconds!r}, {each.number}, {each.extent}" for each in model.served
+    ]
+    masks = [numbers(argument.name in dim.masks for dim in model.dims) for argument in given]
+    offsets, end = [], 0
+    for argument in given:
+        offsets.append(end)
+        alike = [each.bytes for p in model.programs for each in p.payload.arguments if each.name == argument.name]
+        end += -(-max(alike) // LINE) * LINE
+    return (
+        table("struct dim dims[DIMS]", dims)
+        + table("int64_t compiled[PROGRAMS][DIMS]", [numbers(sizes.values()) for sizes in model.sizes])
+        + table("struct served served[SERVED]", served)
+        + table("char masks[GIVEN][DIMS]", masks)
+        + f"#define PADDED_BYTES {end}\nstatic const int64_t padded_at[GIVEN] = {{{numbers(offsets)}}};\n\n"
+    )
+
+
+def numbers(values: Iterable[int]) -> str:
+    """Numbers of a row."""
+    return ", ".join(str(int(value)) for value in values)
+
+
+def table(declaration: str, rows: Sequence[str]) -> str:
+    """A table of rows."""
+    return f"static const {declaration} = {{\n" + "".join(f"  {{{row}}},\n" for row in rows) + "};\n"

@@ -1,0 +1,171 @@
+"""The page of a model of any size: what calls are expected to take, by which compiled sizes, and how to go on."""
+
+import shlex
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from autotune.contrib.sizes.bounds import Sizes, name_of
+from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized
+from autotune.contrib.sizes.place import bundle_folder
+from autotune.contrib.sizes.plan import costs_of, describe, spaced
+from autotune.contrib.sizes.proof import Dim
+from autotune.core.console import duration
+from autotune.core.payload import Array
+from autotune.reports.page import write_page
+from autotune.reports.pictures.gallery import Picture, plain_name
+from autotune.reports.pictures.style import (
+    SETTINGS,
+    colour_of,
+    figure_of,
+    label,
+    legend,
+    marker_of,
+    scale_log,
+    style_of,
+)
+from autotune.reports.sections.blocks import (
+    Block,
+    Commands,
+    DataTable,
+    Gallery,
+    Notes,
+    Paragraph,
+    Section,
+    TableCell,
+    TableColumn,
+    TableRow,
+)
+from autotune.store.manifest import MANIFEST_FILE
+
+MOST_POINTS = 256  # of a curve
+CURVES = 4  # for sizes of the other dimensions
+
+
+def sized_page(folder: Path) -> str:
+    """The page of a folder.
+
+    Raises:
+        PayloadError: The folder's description is missing or damaged.
+    """
+    model = read_sized(folder)
+    count = f"{len(model.sizes)} compiled {'size' if len(model.sizes) == 1 else 'sizes'}"
+    lead = f"One folder, {count}, serves every size: {'; '.join(describe(model.dims))}."
+    verified = f"Verified at {model.tried} sizes beside the model's own runtime: off by {model.error:.1g} at most."
+    blocks: list[Block] = [
+        Gallery([draw_expected(model)], expected_table(model)),
+        sizes_table(folder, model),
+        Notes([verified]),
+    ]
+    name = shlex.quote(folder.absolute().name)
+    again = [
+        "# search schedules of every compiled size",
+        f"autotune tune {name}",
+        "# one library that serves every size",
+        f"autotune emit {name} --as c",
+    ]
+    said = f"The folder is {folder.absolute().name}; the commands are for the one that it lies in."
+    return write_page(
+        model.source,
+        lead,
+        [
+            Section("sizes", "What calls are expected to take", blocks),
+            Section("again", "How to go on", [Paragraph(said), Commands(again)]),
+        ],
+    )
+
+
+def draw_expected(model: SizedModel) -> Picture:
+    """The picture of the time of calls over the size of the widest dimension."""
+    along = widest(model.dims)
+    low, high = (duration(float(seconds)) for seconds in bounds_of(model))
+    said = f"Expected time of a call over {along.name}: from {low} to {high}. Marks are compiled sizes."
+    with mpl.rc_context(SETTINGS):
+        return Picture(f"{plain_name(model.source)}-expected", said, expected(model, along))
+
+
+def expected(model: SizedModel, along: Dim) -> Figure:
+    """A curve for each of some sizes of the other dimensions, and a mark for each compiled size."""
+    figure, axes_of = figure_of()
+    axes, points = axes_of[0][0], points_along(along)
+    for number, others in enumerate(others_of(model.dims, along)):
+        seconds = seconds_of(model, [{**others, along.name: size} for size in points])
+        axes.plot(points, seconds, color=colour_of(number), ls=style_of(number), label=name_of(others) or None)
+    for number, each in enumerate(model.sizes):
+        style = {"marker": marker_of(number), "color": "#222222", "ls": "", "ms": 5}
+        axes.plot([each.sizes[along.name]], [each.seconds], label=each.name, **style)
+    scale_log(axes.xaxis)
+    scale_log(axes.yaxis, "s")
+    label(axes, f"Expected time of {model.source}", along.name, "time of a call")
+    legend(axes, below=True)
+    return figure
+
+
+def widest(dims: Sequence[Dim]) -> Dim:
+    """The dimension with most to choose from."""
+    return max(dims, key=lambda dim: dim.high / dim.low)
+
+
+def points_along(dim: Dim) -> list[int]:
+    """Sizes of a curve: all, or as many as show its steps, borders included."""
+    return sorted({round(size) for size in np.linspace(dim.low, dim.high, min(MOST_POINTS, dim.high - dim.low + 1))})
+
+
+def others_of(dims: Sequence[Dim], along: Dim) -> list[dict[str, int]]:
+    """Sizes of all dimensions but one, of each curve."""
+    rest = [dim for dim in dims if dim is not along]
+    lists = [spaced(dim.low, dim.high, CURVES if len(rest) == 1 else 2) for dim in rest]
+    return [dict(zip([dim.name for dim in rest], sizes, strict=True)) for sizes in product(*lists)]
+
+
+def seconds_of(model: SizedModel, requests: Sequence[Sizes]) -> Array:
+    """Expected seconds of requests, of shape ``(requests,)``."""
+    ordered = [{dim.name: request[dim.name] for dim in model.dims} for request in requests]
+    served = model.served
+    return costs_of(model.dims, [each.sizes for each in served], [each.seconds for each in served], ordered)
+
+
+def bounds_of(model: SizedModel) -> tuple[float, float]:
+    """Expected seconds at the least size and at the largest."""
+    ends = [{dim.name: size for dim, size in zip(model.dims, sizes, strict=True)} for sizes in corners(model.dims)]
+    low, high = seconds_of(model, ends)
+    return float(low), float(high)
+
+
+def corners(dims: Sequence[Dim]) -> tuple[list[int], list[int]]:
+    """The least size and the largest."""
+    return [dim.low for dim in dims], [dim.high for dim in dims]
+
+
+def expected_table(model: SizedModel) -> DataTable:
+    """What requests of some sizes are expected to take."""
+    along = widest(model.dims)
+    sizes = [
+        {**others, along.name: size}
+        for others in others_of(model.dims, along)
+        for size in spaced(along.low, along.high, CURVES)
+    ]
+    names = [dim.name for dim in model.dims]
+    rows = [
+        TableRow([*(TableCell(str(each[name]), each[name]) for name in names), TableCell(duration(took), took)])
+        for each, took in zip(sizes, map(float, seconds_of(model, sizes)), strict=True)
+    ]
+    return DataTable("Expected time of a call.", [TableColumn(name, True) for name in (*names, "time")], rows)
+
+
+def sizes_table(folder: Path, model: SizedModel) -> DataTable:
+    """The compiled sizes."""
+    heads = [TableColumn("size"), TableColumn("time", True), TableColumn("schedules"), TableColumn("also serves")]
+    return DataTable("Compiled sizes.", heads, [TableRow(size_row(folder, each)) for each in model.sizes])
+
+
+def size_row(folder: Path, each: CompiledSize) -> list[TableCell]:
+    """A compiled size: its time, whether it was tuned, and what it serves besides."""
+    tuned = (bundle_folder(folder, each.sizes) / MANIFEST_FILE).is_file()
+    also = f"multiples of {each.grain} below" if each.grain else "-"
+    time = TableCell(duration(each.seconds), each.seconds)
+    return [TableCell(each.name), time, TableCell("tuned" if tuned else "default"), TableCell(also)]
