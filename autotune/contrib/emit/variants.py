@@ -8,11 +8,7 @@ from dataclasses import dataclass, replace
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
-<<<<<<< HEAD
-from autotune.contrib.emit.levels import INTRINSICS, Level, features_for, find_level, level_of
-=======
-from autotune.contrib.emit.levels import Level, check_precisions, features_for, find_level, level_of
->>>>>>> af204b5e0e7b737e963d8ed9a57c3c3002dafc47
+from autotune.contrib.emit.levels import INTRINSICS, Level, check_precisions, features_for, find_level, level_of
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
@@ -109,10 +105,6 @@ def compile_level(
     like = like or this_machine()
     candidate = schedules(payload, level.machine(like), bundle)
     claim = Claim(bundle.payload if bundle else payload, candidate)
-<<<<<<< HEAD
-    needed = tuple(INTRINSICS.items())
-    found = emit(Emission(claim, "object", level.target(like, ()), symbol, needed), worker)
-=======
     return compile_claim(claim, level, symbol_of(level), worker, like, tuned=bundle is not None)
 
 
@@ -152,25 +144,16 @@ def compile_claim(
     claim: Claim, level: Level, symbol: str, worker: Worker, like: Machine, *, tuned: bool = True, setter: str = ""
 ) -> LevelProgram:
     """Compile a program for a level."""
-    wanted = Emission(claim, "object", level.target(like, ()), symbol, setter)
-    found = emit(wanted, worker)
+    needed = tuple(INTRINSICS.items())
+    found = emit(Emission(claim, "object", level.target(like, ()), symbol, needed, setter), worker)
     check_precisions(weight.precision for weight in found.weights)
-    if more := features_for(found.intrinsics):
-        found = emit(replace(wanted, target=level.target(like, more)), worker)
->>>>>>> af204b5e0e7b737e963d8ed9a57c3c3002dafc47
     return LevelProgram(
         level,
         symbol,
         found.data,
-<<<<<<< HEAD
-        tuple((f"{kernel.symbol}.o", kernel.made.code) for kernel in candidate.kernels),
-        tuple(weight_record(payload, weight) for weight in found.weights),
-        features_for(found.intrinsics),
-=======
         tuple((f"{kernel.symbol}.o", kernel.made.code) for kernel in claim.candidate.kernels),
         tuple(weight_record(claim.payload, weight) for weight in found.weights),
-        more,
->>>>>>> af204b5e0e7b737e963d8ed9a57c3c3002dafc47
+        features_for(found.intrinsics),
         found.arena_bytes,
         found.threads,
         tuned,
