@@ -215,7 +215,8 @@ def part(path: Path) -> str:
     products = {spec: data["ways"] for spec in PRODUCTS if (data := read(path, spec))}
     names = list(next(iter(products.values()), {}))
     rows = [f"| `{spec}` | {' | '.join(cell(ways, name) for name in names)} |" for spec, ways in products.items()]
-    said = f"\nIn `results/{path.parent.name}`, default configs, one thread:\n\n{table(('product', *names), rows)}"
+    said = f"\nIn `results/{path.parent.name}`, default configs, one thread:\n"
+    said += f"\n{table(('product', *names), rows)}" if rows else ""
     said += said_of_errors(path, names) + said_of_rivals(path) + said_of_model(read(path, MODEL))
     budgets = ((spec, budget) for spec in BUDGETED for budget in BUDGETS)
     return said + "".join(said_of_budget(*each, read(path, of_budget(*each))) for each in budgets)
