@@ -3,6 +3,12 @@
 import numpy as np
 from model_zoo import FLOAT, INT64, helper, numpy_helper, save, weight
 
+from autotune.contrib.sizes.calls import candidate_of
+from autotune.contrib.sizes.folder import CompiledSize, SizedModel
+from autotune.contrib.sizes.grains import OpenProgram, grain_of
+from autotune.contrib.sizes.making import import_size
+from autotune.contrib.sizes.proof import Dim
+
 LOW = np.float32(-3e38)
 WIDTH, HEADS, LONGEST = 32, 2, 256
 RNG = np.random.default_rng(0)
@@ -60,6 +66,19 @@ def heads(path):
     weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in (held | WEIGHTS).items()]
     shape = ["batch", "tokens", WIDTH]
     return save(path, nodes, [("x", FLOAT, shape), ("mask", FLOAT, shape[:2])], [("y", FLOAT, shape)], *weights)
+
+
+def shortened_heads(folder):
+    """The model of `heads` at one size, whose loops end where a request does."""
+    size = {"batch": 1, "tokens": LONGEST}
+    payload = import_size(heads(folder / "heads.onnx"), folder, size)
+    dims = (
+        Dim("batch", 1, 4, pad=True, split=True, results=(0,)),
+        Dim("tokens", 1, LONGEST, pad=True, results=(1,), masks=("mask",)),
+    )
+    axes = {"x": {"batch": 0, "tokens": 1}, "mask": {"batch": 0, "tokens": 1}}
+    grain = grain_of(OpenProgram.of(payload, candidate_of(folder, size, payload)[0], dims[1], axes, LONGEST))
+    return SizedModel("heads.onnx", "0" * 64, dims, axes, (CompiledSize(size, 1.0, grain),))
 
 
 def in_numpy(x, mask):

@@ -79,7 +79,7 @@ def c_header(
     types = {argument.name: argument.dtype for argument in arguments}
     shapes = {argument.name: argument.shape for argument in arguments}
     stored = [
-        Parameter(f"panels{i}_{identifier(w.argument)}", "i32" if w.precision else types[w.argument], w.stored_shape)
+        Parameter(f"panels{i}_{identifier(w.argument)}", w.dtype(types[w.argument]), w.stored_shape)
         for i, w in enumerate(weights)
     ]
     packers = [

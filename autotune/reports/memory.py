@@ -7,8 +7,6 @@ from autotune.reports.format import size
 from autotune.store.bundle import BundleFiles
 from autotune.store.records import WeightRecord
 
-WORD = 4  # bytes of an element of a panel whose columns are rounded
-
 
 def memory_beside_weights(bundle: BundleFiles) -> str:
     """What caches, panels, arena, inputs and results take, a sentence; empty where a program keeps no state."""
@@ -35,4 +33,4 @@ def shaped(argument: Argument) -> str:
 def panel_bytes(weight: WeightRecord, arguments: tuple[Argument, ...]) -> int:
     """Bytes of a weight as a program reads it, besides the weight itself."""
     dtype = next(argument.dtype for argument in arguments if argument.name == weight.argument)
-    return prod(weight.stored_shape) * (WORD if weight.precision else DTYPES[dtype].itemsize)
+    return prod(weight.stored_shape) * DTYPES[weight.dtype(dtype)].itemsize

@@ -98,6 +98,10 @@ class WeightRecord:
     transposed: bool
     precision: Annotated[str, Field(pattern=f"^({'|'.join(PRECISIONS)})?$")] = ""
 
+    def dtype(self, source: str) -> str:
+        """Dtype of the array, made from a weight of another."""
+        return "i32" if self.precision else source
+
 
 @dataclass(frozen=True)
 class BudgetRecord:

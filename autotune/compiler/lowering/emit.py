@@ -1,6 +1,7 @@
 """Emission: a program as an object file or LLVM IR that a C compiler can link."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -104,9 +105,7 @@ def emit_program(wanted: Emission) -> Emitted:
         text = VARIABLE.sub(r"\1thread_local(initialexec) global ", text)
     plan = unit.buffers or BufferPlan()
     intrinsics = tuple(sorted(set(INTRINSIC.findall(text))))
-    more = sorted(
-        {f"+{feature}" for prefix, feature in wanted.needed for name in intrinsics if name.startswith(prefix)}
-    )
+    more = [f"+{feature}" for feature in features_needed(intrinsics, wanted.needed)]
     target = replace(target, features=",".join(filter(None, [target.features, *more])))
     return Emitted(
         compile_for(target, text, wanted.kind, exported, *setters),
@@ -118,6 +117,12 @@ def emit_program(wanted: Emission) -> Emitted:
         target.cpu,
         tuple(sorted({name[1:] for name in target.attributes.split(",") if name.startswith("+")})),
     )
+
+
+def features_needed(intrinsics: Iterable[str], needed: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Features of the processor that intrinsics need, sorted; pairs as `Emission.needed` has them."""
+    pairs = tuple(needed)
+    return tuple(sorted({feature for name in intrinsics for prefix, feature in pairs if name.startswith(prefix)}))
 
 
 def setter_symbol(exported: str) -> str:

@@ -62,8 +62,7 @@ class StoredPanel:
     @property
     def stored(self) -> Parameter:
         """The array of panels."""
-        dtype = "i32" if self.record.precision else self.source.dtype
-        return Parameter("panels", dtype, self.record.stored_shape)
+        return Parameter("panels", self.record.dtype(self.source.dtype), self.record.stored_shape)
 
 
 @dataclass(frozen=True)
@@ -287,6 +286,7 @@ def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
         part("threads.c" if library.threads > 1 else "one_thread.c"),
         part("runtime.c"),
         part("any_size.c" if library.any_size else "one_size.c"),
+        part("call.c"),
         run_text(library),
         *(part(each) if each.endswith(".c") else each for each in more),
     ]

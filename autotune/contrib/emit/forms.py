@@ -50,7 +50,8 @@ def emit_as(
         BundleError: A bundle is refused, does not compile, or cannot be linked.
         MachineError: A target is unknown.
     """
-    if form in KINDS and (folders := list(filter(any_size_reader().is_one, bundles))):
+    folders = list(filter(any_size_reader().is_one, bundles))
+    if form in KINDS and folders:
         raise BundleError(f"--as {form} must be given one size, {folders[0]} holds a model of any size; use --as c")
     if form in KINDS and len(bundles) == 1 and not targets and weights is None:
         return emit_bundle(bundles[0], form, output)
@@ -59,7 +60,7 @@ def emit_as(
             f"--as must be one of {', '.join((*FORMS, *KINDS))}, the last {len(KINDS)} of one bundle without --target "
             f"and --weights; got {form!r:.80}"
         )
-    if folders := list(filter(any_size_reader().is_one, bundles)):
+    if folders:
         if len(bundles) > 1 or targets or payload is not None:
             raise BundleError(
                 f"a model of any size must be emitted alone, for the machine that it was tuned on; got {folders[0]} "

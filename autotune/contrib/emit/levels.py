@@ -10,6 +10,7 @@ Manual, volume 2, CPUID.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from autotune.compiler.lowering.emit import features_needed
 from autotune.core.errors import MachineError
 from autotune.core.host.machine import VECTOR_EXTENSIONS, Machine
 from autotune.core.precision import precision_named
@@ -129,12 +130,11 @@ def features_for(intrinsics: Iterable[str]) -> tuple[str, ...]:
     Raises:
         MachineError: A program needs what no library can ask for.
     """
-    found = set()
-    for name in intrinsics:
+    called = tuple(intrinsics)
+    for name in called:
         if name.startswith(AMX):
             raise needs_tiles(f"calls {name}")
-        found |= {feature for prefix, feature in INTRINSICS.items() if name.startswith(prefix)}
-    return tuple(sorted(found))
+    return features_needed(called, INTRINSICS.items())
 
 
 def check_precisions(names: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from emit_support import BASE, NEEDS_LINKER, VALGRIND, build, output_of
-from sizes_support import LONGEST, WIDTH, attention, heads, in_numpy, request
+from sizes_support import LONGEST, WIDTH, attention, in_numpy, request, shortened_heads
 
 import autotune as at
 from autotune.contrib.emit import forms
@@ -23,9 +23,7 @@ from autotune.contrib.emit.forms import any_size_library, emit_as
 from autotune.contrib.emit.levels import LEVELS
 from autotune.contrib.emit.standalone import CallArgument, Function
 from autotune.contrib.emit.variants import compile_sizes
-from autotune.contrib.sizes.calls import candidate_of
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, write_sized
-from autotune.contrib.sizes.grains import OpenProgram, grain_of
 from autotune.contrib.sizes.making import import_size, share_weights
 from autotune.contrib.sizes.place import is_sized
 from autotune.contrib.sizes.plan import plan_request, points_of
@@ -263,15 +261,10 @@ def test_onnx_runtime_takes_any_size_and_says_what_is_refused(model, folder, tmp
 @pytest.fixture(scope="module")
 def shortened(tmp_path_factory, warm_converters):
     """The function of one size, whose loops end where a request does."""
-    folder, size = tmp_path_factory.mktemp("shortened"), {"batch": 1, "tokens": LONGEST}
-    payload = import_size(heads(folder / "heads.onnx"), folder, size)
-    dims = (
-        Dim("batch", 1, 4, pad=True, split=True, results=(0,)),
-        Dim("tokens", 1, LONGEST, pad=True, results=(1,), masks=("mask",)),
-    )
-    axes = {"x": {"batch": 0, "tokens": 1}, "mask": {"batch": 0, "tokens": 1}}
-    grain = grain_of(OpenProgram.of(payload, candidate_of(folder, size, payload)[0], dims[1], axes, LONGEST))
-    write_sized(folder, SizedModel("heads.onnx", "0" * 64, dims, axes, (CompiledSize(size, 1.0, grain),)))
+    folder = tmp_path_factory.mktemp("shortened")
+    model = shortened_heads(folder)
+    grain = model.sizes[0].grain
+    write_sized(folder, model)
     assert at.sizes.open(folder).plan(batch=1, tokens=1) == [(f"batch=1,tokens={grain}", 1)]
     shared, _, weights = emit_as([folder], "c", folder / "c")
     names = "batch", "tokens"

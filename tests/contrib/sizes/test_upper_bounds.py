@@ -3,14 +3,10 @@
 import numpy as np
 import pytest
 from mlir import ir
-from sizes_support import LONGEST, WIDTH, heads, in_numpy
+from sizes_support import LONGEST, WIDTH, in_numpy, shortened_heads
 
 from autotune.compiler.ir.module import context, find_function, parse
-from autotune.contrib.sizes.calls import AnySize, candidate_of, prepare
-from autotune.contrib.sizes.folder import CompiledSize, SizedModel
-from autotune.contrib.sizes.grains import OpenProgram, grain_of
-from autotune.contrib.sizes.making import import_size
-from autotune.contrib.sizes.proof import Dim
+from autotune.contrib.sizes.calls import AnySize, prepare
 from autotune.contrib.sizes.upper_bounds import OpenLoops, end_where_asked, marked
 from autotune.core.errors import CompileError
 
@@ -136,16 +132,9 @@ def function_loops(module):
 
 
 def test_a_shorter_request_reads_nothing_that_a_longer_one_left(tmp_path, warm_converters):
-    size = {"batch": 1, "tokens": LONGEST}
-    payload = import_size(heads(tmp_path / "attention.onnx"), tmp_path, size)
-    dims = (
-        Dim("batch", 1, 4, pad=True, split=True, results=(0,)),
-        Dim("tokens", 1, LONGEST, pad=True, results=(1,), masks=("mask",)),
-    )
-    axes = {"x": {"batch": 0, "tokens": 1}, "mask": {"batch": 0, "tokens": 1}}
-    grain = grain_of(OpenProgram.of(payload, candidate_of(tmp_path, size, payload)[0], dims[1], axes, LONGEST))
+    model = shortened_heads(tmp_path)
+    grain = model.sizes[0].grain
     assert 0 < grain <= LONGEST // 2
-    model = SizedModel("attention.onnx", "0" * 64, dims, axes, (CompiledSize(size, 1.0, grain),))
     function, rng = AnySize(model, lambda number: prepare(tmp_path, model, number)), np.random.default_rng(0)
     assert function.sizes == (f"batch=1,tokens={LONGEST}",)
     assert function.plan(batch=1, tokens=1) == [(f"batch=1,tokens={grain}", 1)]
