@@ -177,12 +177,21 @@ def check_count(node: "NodeProto", what: str, sizes: Sequence[int], shape: Seque
         return
     if axis is None:
         raise not_quantised(node, f"{what} must be one for all, there are {count}")
-    if not shape or not -len(shape) <= axis < len(shape):
-        raise not_quantised(node, f"axis must be one of {len(shape)} dimensions, it is {axis}")
+    check_axis(node, axis, shape)
     if count != shape[axis]:
         raise not_quantised(
             node, f"{what} must be one for all or {shape[axis]}, those of axis {axis % len(shape)}, there are {count}"
         )
+
+
+def check_axis(node: "NodeProto", axis: int, shape: Sequence[int]) -> None:
+    """Raise unless a tensor has an axis.
+
+    Raises:
+        UnsupportedError: It has none of that number.
+    """
+    if not -len(shape) <= axis < len(shape):
+        raise not_quantised(node, f"axis must be one of {len(shape)} dimensions, it is {axis}")
 
 
 def check_blocks(node: "NodeProto", known: KnownTensors) -> None:
@@ -195,8 +204,7 @@ def check_blocks(node: "NodeProto", known: KnownTensors) -> None:
     if shape is None:
         return
     axis = int(of(node, "axis", 1))
-    if not -len(shape) <= axis < len(shape):
-        raise not_quantised(node, f"axis must be one of {len(shape)} dimensions, it is {axis}")
+    check_axis(node, axis, shape)
     if not 1 <= size <= shape[axis] or shape[axis] % size:
         raise not_quantised(node, f"block_size must divide the {shape[axis]} of axis {axis}, it is {size}")
     wanted = [each // size if number == axis % len(shape) else each for number, each in enumerate(shape)]
