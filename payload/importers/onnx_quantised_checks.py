@@ -188,7 +188,7 @@ def check_axis(node: "NodeProto", axis: int, shape: Sequence[int]) -> None:
     """Raise unless a tensor has an axis.
 
     Raises:
-        UnsupportedError: It has none of that number.
+        UnsupportedError: The axis is outside the tensor's rank.
     """
     if not -len(shape) <= axis < len(shape):
         raise not_quantised(node, f"axis must be one of {len(shape)} dimensions, it is {axis}")
