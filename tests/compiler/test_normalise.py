@@ -7,6 +7,7 @@ import pytest
 from tuning_support import agrees, contraction_payload, loaded, product_of, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
+from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
@@ -98,9 +99,9 @@ CONV = """func.func @f(%x: tensor<2x3x9x11xf32>, %w: tensor<4x3x3x2xf32>, %b: te
 }"""
 
 JOINED = """  %s = tensor.concat dim(1) %r, %j, %r
-    : (tensor<2x4x7x10xf32>, tensor<2x3x7x10xf32>, tensor<2x4x7x10xf32>) -> tensor<2x11x7x10xf32>
-  %d = tensor.concat dim(2) %s, %s : (tensor<2x11x7x10xf32>, tensor<2x11x7x10xf32>) -> tensor<2x11x14x10xf32>
-  return %d : tensor<2x11x14x10xf32>"""
+    : (tensor<2x4x7x5xf32>, tensor<2x3x7x5xf32>, tensor<2x4x7x5xf32>) -> tensor<2x11x7x5xf32>
+  %d = tensor.concat dim(2) %s, %s : (tensor<2x11x7x5xf32>, tensor<2x11x7x5xf32>) -> tensor<2x11x14x5xf32>
+  return %d : tensor<2x11x14x5xf32>"""
 
 GROWING = """func.func @f(%a: tensor<2x3xf32>, %b: tensor<2x4xf32>, %c: tensor<2x5xf32>) -> tensor<2x38xf32> {
   %u = tensor.concat dim(1) %a, %b : (tensor<2x3xf32>, tensor<2x4xf32>) -> tensor<2x7xf32>
@@ -119,8 +120,8 @@ def conv(out, strides, dilations):
 
 def concatenations():
     """Results of a convolution beside others: along the channels, and then along the lines."""
-    text = conv("7x10", "1", "1").replace("  return %r : tensor<2x4x7x10xf32>", JOINED)
-    return text.replace(") -> tensor<2x4x7x10xf32> {", ", %j: tensor<2x3x7x10xf32>) -> tensor<2x11x14x10xf32> {")
+    text = conv("7x5", "[1, 2]", "1").replace("  return %r : tensor<2x4x7x5xf32>", JOINED)
+    return text.replace(") -> tensor<2x4x7x5xf32> {", ", %j: tensor<2x3x7x5xf32>) -> tensor<2x11x14x5xf32> {")
 
 
 def one_place(batch):
@@ -135,6 +136,28 @@ VOLUMES = f"""func.func @f(%x: tensor<1x3x2x5x3xf32>, %w: tensor<4x3x1x1x1xf32>)
     ins(%x, %w : tensor<1x3x2x5x3xf32>, tensor<4x3x1x1x1xf32>) outs(%z : tensor<1x4x2x5x3xf32>)
     -> tensor<1x4x2x5x3xf32>
   return %r : tensor<1x4x2x5x3xf32>
+}}"""
+FEW_PRODUCTS = f"""func.func @f(%x: tensor<2x1x9x16xf32>, %w: tensor<24x1x3x1xf32>) -> tensor<2x24x9x16xf32> {{
+  %border = arith.constant 0.0 : f32
+  %wide = tensor.pad %x low[0, 0, 1, 0] high[0, 0, 1, 0] {{
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    tensor.yield %border : f32
+  }} : tensor<2x1x9x16xf32> to tensor<2x1x11x16xf32>
+  {FILLED.format("tensor<2x24x9x16xf32>")}
+  %r = linalg.conv_2d_nchw_fchw ins(%wide, %w : tensor<2x1x11x16xf32>, tensor<24x1x3x1xf32>)
+    outs(%z : tensor<2x24x9x16xf32>) -> tensor<2x24x9x16xf32>
+  return %r : tensor<2x24x9x16xf32>
+}}"""
+POOLED = """%p = linalg.pooling_nchw_max ins(%r, %side : tensor<2x24x9x16xf32>, tensor<2x2xf32>)
+    outs(%q : tensor<2x24x8x15xf32>) -> tensor<2x24x8x15xf32>
+  return %r : tensor<2x24x9x16xf32>"""
+VOLUME_WINDOWS = f"""func.func @f(%x: tensor<2x3x4x5x9xf32>, %w: tensor<4x3x1x2x3xf32>) -> tensor<2x4x2x4x5xf32> {{
+  {FILLED.format("tensor<2x4x2x4x5xf32>")}
+  %r = linalg.conv_3d_ncdhw_fcdhw
+    {{strides = dense<[2, 1, 1]> : tensor<3xi64>, dilations = dense<[1, 1, 2]> : tensor<3xi64>}}
+    ins(%x, %w : tensor<2x3x4x5x9xf32>, tensor<4x3x1x2x3xf32>)
+    outs(%z : tensor<2x4x2x4x5xf32>) -> tensor<2x4x2x4x5xf32>
+  return %r : tensor<2x4x2x4x5xf32>
 }}"""
 GROUPS = """func.func @f(%x: tensor<2x6x9x11xf32>, %w: tensor<8x3x3x2xf32>, %b: tensor<8xf32>) -> tensor<2x8x4x5xf32> {
   %t = tensor.empty() : tensor<2x8x4x5xf32>
@@ -285,14 +308,16 @@ CASES = {  # the rewrite, text that it changes, and what is then gone from it
     "transposes": (read_in_place, LINEAR, "linalg.transpose"),
     "unit dimensions": (drop_unit_dimensions, BATCH, "linalg.batch_matmul"),
     "shared matrices": (share_matrices, SHARED, "linalg.batch_matmul"),
-    "convolution": (turn_channels_last, conv("7x10", "1", "1"), "linalg.conv_2d_nchw_fchw"),
-    "strided convolution": (turn_channels_last, conv("4x10", "[2, 1]", "1"), "linalg.conv_2d_nchw_fchw"),
-    "dilated convolution": (turn_channels_last, conv("5x9", "1", "2"), "linalg.conv_2d_nchw_fchw"),
+    "convolution": (turn_channels_last, conv("7x5", "[1, 2]", "1"), "linalg.conv_2d_nchw_fchw"),
+    "strided convolution": (turn_channels_last, conv("4x5", "2", "1"), "linalg.conv_2d_nchw_fchw"),
+    "dilated convolution": (turn_channels_last, conv("5x5", "[1, 2]", "2"), "linalg.conv_2d_nchw_fchw"),
     "convolution by one place": (turn_channels_last, one_place(2), "linalg.conv_2d_nchw_fchw"),
+    "convolution along rows": (turn_channels_last, FEW_PRODUCTS, "linalg.conv_2d_nchw_fchw"),
+    "convolution of volumes": (write_volumes_along_rows, VOLUME_WINDOWS, "linalg.conv_3d_ncdhw_fcdhw"),
     "convolution of volumes by one place": (write_volumes_as_products, VOLUMES, "linalg.conv_3d_ncdhw_fcdhw"),
     "grouped convolution": (turn_channels_last, GROUPS, "linalg.conv_2d_ngchw_gfchw"),
     "growing concatenations": (begin_with_earlier, GROWING, "tensor<2x3xf32>, tensor<2x4xf32>, tensor<2x5xf32>"),
-    "concatenations": (turn_channels_last, concatenations(), "tensor<2x11x7x10xf32>"),
+    "concatenations": (turn_channels_last, concatenations(), "tensor<2x11x7x5xf32>"),
     "pool": (turn_channels_last, POOL, "linalg.pooling_nchw_max"),
     "maxima over volumes": (write_pools, volume_pool("arith.maximumf", "0xFF800000"), "reduction"),
     "sums over volumes": (write_pools, volume_pool("arith.addf", "0.0"), "reduction"),
@@ -343,6 +368,14 @@ def test_a_rewrite_undoes_its_pattern_and_changes_no_result(name, tmp_path):
     agrees(payload, run(payload, inputs, None, PLAIN, text=simple), expected)
 
 
+def test_few_products_are_summed_along_rows_unless_a_window_reads_the_results():
+    alone = rewritten(FEW_PRODUCTS, turn_channels_last)
+    assert "tensor<2x11x16x1xf32>" not in alone, "what is read is padded, and stays, with channels first"
+    empty = "%side = tensor.empty() : tensor<2x2xf32>\n  %q = tensor.empty() : tensor<2x24x8x15xf32>\n  "
+    pooled = FEW_PRODUCTS.replace("return %r : tensor<2x24x9x16xf32>", empty + POOLED)
+    assert "tensor<2x11x16x1xf32>" in rewritten(pooled, turn_channels_last)
+
+
 @pytest.mark.parametrize(
     ("neutral", "combine", "again"),
     [
@@ -359,7 +392,7 @@ def test_a_reduction_keeps_its_start_where_its_result_is_combined_otherwise(neut
 
 
 def test_a_concatenation_stays_where_most_of_it_would_be_turned_for_it_alone():
-    text = concatenations().replace("x3x7x10", "x9x7x10").replace("x11x", "x17x")
+    text = concatenations().replace("x3x7x5x", "x9x7x5x").replace("x11x", "x17x")
     assert "concat dim(1) %" in rewritten(text, turn_channels_last)
 
 

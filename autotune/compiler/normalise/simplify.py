@@ -2,6 +2,7 @@
 
 from mlir import ir
 
+from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
@@ -32,6 +33,7 @@ SIMPLIFY = (
     begin_with_earlier,
     turn_channels_last,
     write_volumes_as_products,
+    write_volumes_along_rows,
     write_pools,
     write_windows_out,
     share_matrices,

@@ -17,10 +17,11 @@ from mlir.dialects import arith, linalg, tensor
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import fill_of
+from autotune.compiler.normalise.convolution.along_rows import goes_along_rows, write_along_rows
 from autotune.compiler.normalise.convolution.channels_first import planes_of, write_planes
 from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT, Groups, groups_of
 from autotune.compiler.normalise.convolution.pointwise import product_of
-from autotune.compiler.normalise.convolution.windows import bias_of, convolve, window_of
+from autotune.compiler.normalise.convolution.windows import bias_of, convolve, window_of, with_bias
 from autotune.compiler.normalise.emit import Element, dims, filled, generic, permuted
 
 LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -62,7 +63,7 @@ class Turned:
         with ir.InsertionPoint(op), op.location:
             back = write_planes(op) if self.stays(op) else None
             if back is None and op.name == CONV and op.operands[0] not in self.last:
-                back = product_of(op)
+                back = product_of(op) or write_along_rows(op)
             if back is None and (result := self.turn(op)) is not None:
                 back = permuted(result, BACK)
                 self.last[back] = result
@@ -119,7 +120,7 @@ class Turned:
             return convolve(x, op.operands[1], window, self.of(op.operands[2]))
         kind = op.results[0].type
         zeros = filled([kind.shape[d] for d in LAST], kind.element_type, arith.constant(kind.element_type, 0.0))
-        return with_bias(convolve(x, op.operands[1], window, zeros), bias)
+        return with_bias(convolve(x, op.operands[1], window, zeros), bias, -1)
 
     def turn_groups(self, groups: Groups) -> ir.Value | None:
         """A grouped convolution, with channels in one dimension again, and then its bias."""
@@ -127,7 +128,7 @@ class Turned:
         bias, fill = bias_of(start), fill_of(start)
         if bias is not None:
             kind = bias.type.element_type
-            return with_bias(groups.convolve(self.of(groups.x), arith.constant(kind, 0.0)), bias)
+            return with_bias(groups.convolve(self.of(groups.x), arith.constant(kind, 0.0)), bias, -1)
         return groups.convolve(self.of(groups.x), fill.operands[0]) if fill is not None else None
 
     def turn_pad(self, op: ir.Operation) -> ir.Value | None:
@@ -187,13 +188,6 @@ def write_pad(
     return padded.result
 
 
-def with_bias(value: ir.Value, bias: ir.Value) -> ir.Value:
-    """A tensor (n, h, w, c), and a number of each channel added to it."""
-    loops = dims(len(LAST))
-    layouts = [ir.AffineMap.get_identity(len(loops)), ir.AffineMap.get(len(loops), 0, [loops[-1]])]
-    return elementwise([value, bias], layouts, value.type, lambda a, b, _: arith.addf(a, b))
-
-
 def elementwise(
     inputs: Sequence[ir.Value], layouts: Sequence[ir.AffineMap], kind: ir.RankedTensorType, write: Element
 ) -> ir.Value:
@@ -235,7 +229,10 @@ def is_for_windows(pad: ir.Operation) -> bool:
     users = [use.owner.operation for use in pad.results[0].uses]
     split = [use.owner.operation for op in users if op.name == SPLIT for use in op.results[0].uses]
     readers = [*(op for op in users if op.name != SPLIT), *split]
-    return all(op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) and planes_of(op) is None for op in readers)
+    return all(
+        op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) and planes_of(op) is None and not goes_along_rows(op)
+        for op in readers
+    )
 
 
 def is_whole(amap: ir.AffineMap, rank: int = len(LAST)) -> bool:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, linalg, tensor
+from mlir.dialects import arith, linalg
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
-from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_transpose, bias_of
+from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_transpose, bias_of, with_bias
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
 
 PLANES, VOLUMES = "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw"
@@ -50,7 +50,7 @@ def product_of(op: ir.Operation) -> ir.Value | None:
     else:
         into = filled([*shape[:2], prod(shape[2:])], kind, arith.constant(kind, 0.0))
     result = multiplied(matrix_of(kernel), flat(x, places), into)
-    return unflat(result if bias is None else with_bias(result, bias), places, shape)
+    return unflat(result if bias is None else with_bias(result, bias, 1), places, shape)
 
 
 def is_pointwise(op: ir.Operation) -> bool:
@@ -86,12 +86,3 @@ def multiplied(matrix: tuple[ir.Value, bool], x: ir.Value, into: ir.Value) -> ir
 def reads(loops: int, *places: Sequence[ir.AffineExpr]) -> list[ir.AffineMap]:
     """Maps of so many loops to the positions of each operand."""
     return [ir.AffineMap.get(loops, 0, list(each)) for each in places]
-
-
-def with_bias(value: ir.Value, bias: ir.Value) -> ir.Value:
-    """A tensor ``(n, f, p)``, and a number of each channel added to it."""
-    _, f, _ = dims(3)
-    identity = ir.AffineMap.get_identity(3)
-    into = tensor.empty(value.type.shape, value.type.element_type)
-    maps = [identity, ir.AffineMap.get(3, 0, [f]), identity]
-    return generic([value, bias], into, maps, ["parallel"] * 3, lambda a, b, _: arith.addf(a, b))

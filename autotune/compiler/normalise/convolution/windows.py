@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from mlir import ir
-from mlir.dialects import linalg
+from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.ir.values import maker
-from autotune.compiler.normalise.emit import permuted
+from autotune.compiler.normalise.emit import dims, generic, permuted
 
 KERNEL = (2, 3, 1, 0)  # of (f, c, i, j): its order in (i, j, c, f)
 KERNEL_BACK = (3, 2, 0, 1)
@@ -82,16 +82,16 @@ class WindowAxis:
 
 
 def window_of(op: ir.Operation) -> Window:
-    """Steps of a named convolution or pool."""
-    return Window(pair_of(op, "strides"), pair_of(op, "dilations"))
+    """Steps of a named convolution or pool over planes."""
+    (down, across), (rows, columns) = steps_of(op, "strides"), steps_of(op, "dilations")
+    return Window((down, across), (rows, columns))
 
 
-def pair_of(op: ir.Operation, name: str) -> tuple[int, int]:
-    """Two numbers that an op has as an attribute; 1 each where it has none."""
+def steps_of(op: ir.Operation, name: str) -> tuple[int, ...]:
+    """Numbers along the positions of a named convolution or pool that it has as an attribute; 1 each by default."""
     if name not in op.attributes:
-        return 1, 1
-    held = ir.DenseIntElementsAttr(op.attributes[name])
-    return int(held[0]), int(held[1])
+        return (1,) * (len(op.results[0].type.shape) - 2)
+    return tuple(map(int, ir.DenseIntElementsAttr(op.attributes[name])))
 
 
 def convolve(x: ir.Value, kernel: ir.Value, window: Window, start: ir.Value) -> ir.Value:
@@ -122,3 +122,12 @@ def bias_of(value: ir.Value) -> ir.Value | None:
         return None
     read, written = map(dimensions, indexing_maps(made_by))
     return made_by.operands[0] if written == list(range(len(written))) and read == [1] else None
+
+
+def with_bias(value: ir.Value, bias: ir.Value, axis: int) -> ir.Value:
+    """A tensor, and to each element the number of a vector added that stands at its place along an axis."""
+    kind = value.type
+    loops = dims(kind.rank)
+    maps = [ir.AffineMap.get(kind.rank, 0, read) for read in (loops, [loops[axis]], loops)]
+    into = tensor.empty(kind.shape, kind.element_type)
+    return generic([value, bias], into, maps, ["parallel"] * kind.rank, lambda a, b, _: arith.addf(a, b))

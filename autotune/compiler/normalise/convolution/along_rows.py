@@ -1,0 +1,102 @@
+"""Convolutions whose channels are first and stay so: vectors lie along rows, several filters share what they read.
+
+    y[n, f, h, w] += K[f, c, i, j] * x[n, c, s h + d i, w + e j]
+
+Nothing is transposed, on the way in or out. That pays where no window reads the result, where a result sums few
+products or has few filters, and where rows are about whole vectors; volumes are not transposed anyway.
+"""
+
+from math import ceil, prod
+
+from mlir import ir
+from mlir.dialects import arith
+
+from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.values import is_constant
+from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, reads
+from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
+from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
+from autotune.compiler.normalise.emit import dims, filled, generic, part_read
+
+LANES = 16  # of a vector: where there are fewer, more rows are whole vectors
+MOVED = 4.0  # multiply-adds of vectors in the time in which an element is transposed: `docs/decisions/schedules.md`
+FEW_CHANNELS, FEW_ELEMENTS = 32, 1 << 18  # more of both, and rows of all planes are read from memory again and again
+ALONG_ROWS = 1.5  # of the time of a multiply-add of channels: there, a kernel is in panels
+PASSING = ("tensor.pad", "tensor.concat", "tensor.cast")
+WINDOWS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_")
+
+
+def write_volumes_along_rows(module: ir.Module) -> None:
+    """Write convolutions over volumes, in steps of one along rows, as sums whose vectors lie there; in place."""
+    found = [op for op in every_op(module) if op.name == VOLUMES and is_along_rows(op)]
+    for op in found:
+        with ir.InsertionPoint(op), op.location:
+            op.results[0].replace_all_uses_with(sums_along_rows(op))
+        op.erase()
+    if found:
+        run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def write_along_rows(op: ir.Operation) -> ir.Value | None:
+    """The result of a convolution over planes; `None` of an op that is none, or that had better be transposed."""
+    return sums_along_rows(op) if goes_along_rows(op) else None
+
+
+def goes_along_rows(op: ir.Operation) -> bool:
+    """Tell whether an op is a convolution over planes that had better not be transposed, if what it reads is not."""
+    if op.name != PLANES or not is_along_rows(op):
+        return False
+    return is_cheaper_along_rows(op) and not is_read_by_windows(op.results[0])
+
+
+def is_along_rows(op: ir.Operation) -> bool:
+    """Tell whether neighbours in a row of a convolution's result read neighbours."""
+    return all(map(holds_f32, op.operands)) and steps_of(op, "strides")[-1] == 1
+
+
+def is_cheaper_along_rows(op: ir.Operation) -> bool:
+    """Estimate whether vectors along rows take less time than those of channels and what they have transposed."""
+    x, kernel, _ = op.operands
+    filters, *summed = kernel.type.shape
+    if summed[0] > FEW_CHANNELS and prod(x.type.shape) > FEW_ELEMENTS:
+        return False
+    written = op.results[0].type.shape
+    products = prod(summed) / LANES
+    moved = 1.0 if is_constant(x) else 1.0 + prod(x.type.shape) / prod(written)
+    of_rows, of_channels = (ceil(size / LANES) * LANES / size for size in (written[-1], filters))
+    return bool(ALONG_ROWS * products * of_rows < products * of_channels + MOVED * moved)
+
+
+def is_read_by_windows(value: ir.Value) -> bool:
+    """Tell whether convolutions or pools read a tensor, or what element-wise ops, pads and the like make of it."""
+    waiting, seen = [value], set[ir.Operation]()
+    while waiting:
+        for use in waiting.pop().uses:
+            user = use.owner.operation
+            if user in seen:
+                continue
+            seen.add(user)
+            if user.name.startswith(WINDOWS):
+                return True
+            if user.name in PASSING or user.name == "linalg.generic":
+                waiting += user.results
+    return False
+
+
+def sums_along_rows(op: ir.Operation) -> ir.Value:
+    """A convolution's sums with loops over (n, f, positions, c, window), and then its bias: importers start from it."""
+    x, kernel, start = op.operands
+    shape, kind = list(op.results[0].type.shape), op.results[0].type.element_type
+    inner = len(shape) - 2
+    loops = dims(2 * len(shape) - 1)
+    n, f, *places = loops[: len(shape)]
+    c, *window = loops[len(shape) :]
+    steps = zip(places, steps_of(op, "strides"), window, steps_of(op, "dilations"), strict=True)
+    read = [place * stride + at * dilation for place, stride, at, dilation in steps]
+    maps = reads(len(loops), [f, c, *window], [n, c, *read], [n, f, *places])
+    sizes = [*shape, *kernel.type.shape[1:]]
+    iterators = ["parallel"] * len(shape) + ["reduction"] * (inner + 1)
+    bias = bias_of(start)
+    into = start if bias is None else filled(shape, kind, arith.constant(kind, 0.0))
+    sums = generic([kernel, part_read(x, maps[1], sizes)], into, maps, iterators, multiply_add)
+    return sums if bias is None else with_bias(sums, bias, 1)
