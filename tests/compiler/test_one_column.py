@@ -1,4 +1,4 @@
-"""Products with one column: where A is stored (k, m) they are sums down columns; one tile is summed at once."""
+"""Products with one column, or one row of a batch, by a matrix stored (k, ..), are sums down columns."""
 
 import pytest
 from tuning_support import agrees, default_steps, loaded, run
@@ -53,3 +53,32 @@ def test_the_default_sums_in_vectors_whatever_the_order(name, family, tmp_path):
     inputs = payload.make_inputs(0)
     got = run(payload, inputs, candidate.script, candidate.pipeline, text=candidate.text)
     agrees(payload, got, run(payload, inputs, None, PLAIN))
+
+
+ORDERS = {"B by rows": ("(b, m, k)", "(b, k, n)"), "B by columns": ("(b, k, m)", "(b, n, k)")}
+
+
+def one_row(read, b, *, batch=3, n=35, k=41):
+    """A batch of products with one row: `product` with the other matrix in front."""
+    text = product(read, b, batch=batch, m=1, k=k)
+    before, after = (
+        (f"{batch}x{k}x1", f"{batch}x{k}x{n}") if b == "(b, k, n)" else (f"{batch}x1x{k}", f"{batch}x{n}x{k}")
+    )
+    vector = f"{batch}x1x{k}" if read == "(b, m, k)" else f"{batch}x{k}x1"
+    text = text.replace(f"%x: tensor<{vector}", "%x: tensor<VECTOR").replace(
+        f"tensor<{vector}xf32>, ", "tensor<VECTORxf32>, "
+    )
+    return text.replace(before, after).replace("VECTOR", vector).replace(f"{batch}x1x1xf32", f"{batch}x1x{n}xf32")
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_a_row_by_matrices_of_a_batch_is_summed_along_what_lies_side_by_side(name, tmp_path):
+    payload, machine = loaded(tmp_path, one_row(*ORDERS[name])), this_machine()
+    parts = partition(payload)
+    assert [family_for(task).name for task in parts.tasks] == ["sliding_window" if name == "B by rows" else "vectorize"]
+    candidate = candidate_whole(default_steps(parts, machine), 1, parts.payload.text)
+    inputs = payload.make_inputs(0)
+    got = run(payload, inputs, candidate.script, candidate.pipeline, text=candidate.text)
+    row, matrix = (inputs[argument.name] for argument in payload.arguments[:2])
+    matrix = matrix if name == "B by rows" else matrix.swapaxes(1, 2)
+    agrees(payload, got, [row.reshape(3, 1, 41) @ matrix])

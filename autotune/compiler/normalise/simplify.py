@@ -12,6 +12,7 @@ from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.indices import find_places_apart, read_places_before_repeating
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
+from autotune.compiler.normalise.shapes.factors import multiply_smaller_operands
 from autotune.compiler.normalise.shapes.products import drop_one_column, reshape_after_elementwise, share_matrices
 from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
 from autotune.compiler.normalise.shapes.slices import begin_with_earlier, read_elements_of_wholes, write_inside_borders
@@ -36,6 +37,7 @@ SIMPLIFY = (
     write_volumes_along_rows,
     write_pools,
     write_windows_out,
+    multiply_smaller_operands,
     share_matrices,
     drop_unit_dimensions,
     write_without_kept,

@@ -1,20 +1,21 @@
 """Products in the form that vectors and fusion want.
 
-A batch with one matrix that is repeated for each becomes one product of all rows; a product with one column of an A
-that is stored ``(k, m)`` becomes sums down columns; and what is done to each element of a product that is reshaped
-first is done before, where it is part of the product.
+A batch with one matrix that is repeated for each becomes one product of all rows. A product with one column of an A
+that is stored ``(k, m)``, or in a batch of one row by a B that is stored ``(k, n)``, becomes sums down columns. What is
+done to each element of a product that is reshaped first is done before, where it is part of the product.
 """
 
 from dataclasses import dataclass
 from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, linalg, tensor
+from mlir.dialects import linalg, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.convolution.channels_last import Body, is_elementwise
+from autotune.compiler.normalise.convolution.window_sums import multiply_add
 from autotune.compiler.normalise.emit import dims, flat, generic, unflat
 
 ROWS = ((0, 1), (2,))
@@ -179,30 +180,30 @@ Groups = list[list[int]]
 
 
 def drop_one_column(module: ir.Module) -> None:
-    """Let a product of such an A and a B of one column be one with a vector, in place.
+    """Let products of one column, or of one row in a batch, be ones with a vector, in place.
 
         C[b, m, 0] += A[b, k, m] * B[b, k, 0]   ->   c[b, m] += A[b, k, m] * v[b, k]
+        C[b, 0, n] += A[b, 0, k] * B[b, k, n]   ->   c[b, n] += v[b, k] * B[b, k, n]
 
-    Without the loop of one step, what is read lies side by side along the last loop that is written. Where A is stored
-    ``(m, k)``, it lies so along the sum, and the product stays as it is.
+    Without the loop of one step, what is read lies side by side along the last loop that is written. Where the matrix
+    is stored the other way, it lies so along the sum, and the product stays as it is.
     """
-    found = [op for op in every_op(module) if op.name in PRODUCTS and has_one_column(op)]
-    for op in found:
+    found = [(op, loop) for op in every_op(module) if op.name in PRODUCTS and (loop := loop_of_one(op)) is not None]
+    for op, dropped in found:
         a, b, c = op.operands
         maps = [dimensions(amap) for amap in indexing_maps(op)]
-        column = maps[2][-1]
         count = len(maps[2]) + 1
-        left = [loop for loop in range(count) if loop != column]
+        left = [loop for loop in range(count) if loop != dropped]
         with ir.InsertionPoint(op), op.location:
-            groups = [without(column, each) for each in maps]
+            groups = [without(dropped, each) for each in maps]
             taken = [flat(value, parts) for value, parts in zip((a, b, c), groups, strict=True)]
             loops = dims(len(left))
             reads = [
-                ir.AffineMap.get(len(left), 0, [loops[left.index(d)] for d in each if d is not None and d != column])
+                ir.AffineMap.get(len(left), 0, [loops[left.index(d)] for d in each if d is not None and d != dropped])
                 for each in maps
             ]
             iterators = ["parallel"] * (len(left) - 1) + ["reduction"]
-            result = generic(taken[:2], taken[2], reads, iterators, multiply_and_add)
+            result = generic(taken[:2], taken[2], reads, iterators, multiply_add)
             whole = unflat(result, groups[2], op.results[0].type.shape)
         op.results[0].replace_all_uses_with(whole)
         op.erase()
@@ -210,12 +211,16 @@ def drop_one_column(module: ir.Module) -> None:
         run_passes(module, "builtin.module(canonicalize,cse)")
 
 
-def has_one_column(op: ir.Operation) -> bool:
-    """Tell whether a product of f32 has one column, several rows, and an A that is stored ``(k, m)``."""
+def loop_of_one(op: ir.Operation) -> int | None:
+    """The loop of one step that a product of f32 is better without: of its column, or of its row; `None` of others."""
     kinds = {str(value.type.element_type) for value in op.operands}
-    a, _, c = (dimensions(amap) for amap in indexing_maps(op))
-    shape = list(op.results[0].type.shape)
-    return kinds == {"f32"} and shape[-1] == 1 and shape[-2] > 1 and a[-1] == c[-2]
+    a, b, c = (dimensions(amap) for amap in indexing_maps(op))
+    rows, columns = op.results[0].type.shape[-2:]
+    if kinds == {"f32"} and columns == 1 and rows > 1 and a[-1] == c[-2]:
+        return c[-1]
+    if kinds == {"f32"} and rows == 1 and columns > 1 and b[-1] == c[-1] and len(c) > MATRIX:
+        return c[-2]
+    return None
 
 
 def without(loop: int | None, read: list[int | None]) -> Groups:
@@ -226,11 +231,6 @@ def without(loop: int | None, read: list[int | None]) -> Groups:
     beside = place - 1 if place else 1
     pair = sorted((place, beside))
     return [pair if at == pair[0] else [at] for at in range(len(read)) if at != pair[1]]
-
-
-def multiply_and_add(x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
-    """What one step of a product adds."""
-    return arith.addf(total, arith.mulf(x, y))
 
 
 def reshape_after_elementwise(module: ir.Module) -> None:
