@@ -11,6 +11,7 @@ from schedules.ends import MASKED
 from schedules.fused_shape import Shape, inherited, piece_of_group, suffix, tile_of
 from schedules.fused_space import fused_space, group_knobs
 from schedules.matmul_model import default_config as matmul_default
+from schedules.matmul_model import packing
 from schedules.matmul_space import BYTES, matmul_space, may_fetch
 from schedules.shares import pays
 
@@ -102,12 +103,14 @@ def shared_default(shape: Shape, space: Space, machine: Machine) -> Config:
 def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> dict[str, Value]:
     """The frame with the default of every contraction for the tile it will be."""
     config = dict(frame)
-    for index in range(len(shape.contractions)):
+    for index, whole in enumerate(shape.contractions):
         c = tile_of(shape, frame, index)
-        chosen = matmul_default(c, matmul_space(c, machine), machine)
-        if c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1:
-            # B is packed once for all blocks of rows, not once for each
-            chosen = {**chosen, "tile_k": 0}
+        # where B is packed once for all blocks of rows, not once for each
+        shared = c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1
+        pack_b = packing(whole if shared else c, machine)
+        chosen = matmul_default(c, matmul_space(c, machine), machine, copied=shared and pack_b == "panels")
+        if shared:
+            chosen = {**chosen, "tile_k": 0, "pack_b": pack_b}
             chosen["prefetch"] = may_fetch(c, chosen)
         config |= {name + suffix(shape, index): chosen[name] for name in inherited(c)}
     return config

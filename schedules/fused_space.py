@@ -21,7 +21,6 @@ from schedules.fused_shape import (
 from schedules.matmul_space import columns_of, constraints, matmul_space
 from schedules.shares import LINE, MOST_A_THREAD, even_counts, is_shared, knobs_for, pieces
 
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 MOST_ROWS = 256  # of a block, unless it is all of them
 COLUMNS = (64, 128, 256, 512, 768, 1024)
 VECTORS = (1, 2, 4, 8)
@@ -29,15 +28,13 @@ ONLINE = (64, 128, 256, 512)
 
 
 def row_blocks(rows: int) -> tuple[int, ...]:
-    """Rows of a block that divide all rows: powers of two, and those times what is odd in them.
+    """Rows of a block: numbers that divide all rows, and all of them.
 
     Example:
         >>> row_blocks(196)
-        (1, 2, 4, 49, 98, 196)
+        (1, 2, 4, 7, 14, 28, 49, 98, 196)
     """
-    odd = rows // (rows & -rows)
-    found = {block for power in ROWS for block in (power, power * odd) if block <= MOST_ROWS or block == rows}
-    return (*sorted(block for block in found if rows % block == 0 and block < rows), rows)
+    return (*(block for block in range(1, min(MOST_ROWS + 1, rows)) if rows % block == 0), rows)
 
 
 def fused_space(shape: Shape, machine: Machine) -> Space:

@@ -59,11 +59,17 @@ SHARES = {
 }  # by whether B is stored in panels, and whether there are many rows
 
 
-def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
+def default_config(c: Contraction, space: Space, machine: Machine, *, copied: bool = False) -> Config:
     """The best config by the model that obeys the space's constraints; for the piece of a thread, if that is another.
 
     Register tiles are scored together with the cache tiles the model gives for each: where A and C pass through L2, a
     tile that leaves k room for a few steps only is slow, however few loads it has.
+
+    Args:
+        c: Contraction.
+        space: Its knobs and constraints.
+        machine: Host that the config is for.
+        copied: Rows that a register tile leaves over have panels of B, too: loops around the contraction share them.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     if machine.threads > 1 and (shared := shared_default(c, space, machine)) is not None:
@@ -74,7 +80,7 @@ def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
         for n in values["register_n"]
         for w in values["vector_width"]
     ]
-    filled = [(score(c, tile, machine), fill_caches(c, values, tile, machine)) for tile in tiles]
+    filled = [(score(c, tile, machine, copied=copied), fill_caches(c, values, tile, machine)) for tile in tiles]
     for _, config in sorted(filled, key=lambda pair: -pair[0] * flow(c, pair[1], machine)):
         if space.broken_constraint(config) is None:
             return config
@@ -109,7 +115,7 @@ class RegisterTile:
         return self.vectors * self.width
 
 
-def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
+def score(c: Contraction, tile: RegisterTile, machine: Machine, *, copied: bool = False) -> float:
     """Higher for register tiles with few loads per FMA, enough FMAs in flight, and little left over."""
     if by_tiles(c):
         return score_of_tiles(c, tile)
@@ -125,7 +131,7 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
         1.0, L2_BYTES_A_CYCLE * tile.rows / (2 * BYTES * machine.lanes)
     )  # a row takes half a cycle a vector
     covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // columns * columns / c.n)
-    left = 0.0 if c.constant_b else c.m % tile.rows / c.m * (COST_OF_LEFT_ROWS - 1)
+    left = 0.0 if c.constant_b or copied else c.m % tile.rows / c.m * (COST_OF_LEFT_ROWS - 1)
     return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered) / (1 + left)
 
 
@@ -172,13 +178,13 @@ def fill_caches(
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
     ends: dict[str, Value] = {"ends": MASKED} if "ends" in values else {}
     widths: dict[str, Value] = {"register_n": tile.vectors, "vector_width": tile.width}
-    main_n = cut_columns(c, {"tile_n": tile_n, **widths, **ends})[0]
+    main_n, main_m = cut_columns(c, {"tile_n": tile_n, **widths, **ends})[0], cut(c.m, 0, tile.rows)[0]
     chosen: dict[str, Value] = {
         "tile_m": 0,
         "tile_n": tile_n,
         "tile_k": tile_k,
         "order": nest_order(main_n, main_k),
-        "register_order": "mn" if tile.columns < main_n.cache and tile.rows < c.m else "nm",
+        "register_order": "mn" if main_n.register < main_n.cache and main_m.register < main_m.cache else "nm",
         "register_m": tile.rows,
         **widths,
         "unroll_k": max(values["unroll_k"], key=int),
