@@ -67,7 +67,7 @@ def default_config(c: Contraction, space: Space, machine: Machine, *, copied: bo
 
     Args:
         c: Contraction.
-        space: Its knobs and constraints.
+        space: Knobs and constraints of its configs.
         machine: Host that the config is for.
         copied: Rows that a register tile leaves over have panels of B, too: loops around the contraction share them.
     """
