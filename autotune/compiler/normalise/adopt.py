@@ -13,6 +13,7 @@ from mlir.dialects import arith, bufferization, func, math
 
 from autotune.compiler.ir.arguments import ROLE, pad, say
 from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.normalise.decompose import decompose
 from autotune.compiler.normalise.shapes.slices import cut_negative_pads
 from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
 from autotune.compiler.normalise.types.halves import compute_in_singles
@@ -32,6 +33,7 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
     changed = [
         take_memrefs(entry()),
         drop_asserts(module),
+        decompose(module),
         store_booleans_as_bytes(module),
         replace_intrinsics(module),
         write_plainly(module),
