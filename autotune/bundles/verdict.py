@@ -134,7 +134,8 @@ def drawn_near(groups: Sequence[Sequence[float]]) -> list[Times]:
 
 def median_deviation(values: Times) -> float:
     """Median distance from the median, scaled so that it estimates a normal distribution's standard deviation."""
-    middle = median(found := values.tolist())
+    found: list[float] = values.tolist()
+    middle = median(found)
     return median(abs(value - middle) for value in found) / float(scipy.special.ndtri(0.75))
 
 

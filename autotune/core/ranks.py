@@ -15,8 +15,10 @@ from autotune.core.host.scipy_memory import check_room
 
 MOST_EXACT = 8  # values of the smaller sample; of more, U is as good as normally distributed
 
+Values = Sequence[float] | npt.NDArray[np.float64]
 
-def chance_of_ranks(a: Sequence[float], b: Sequence[float]) -> float:
+
+def chance_of_ranks(a: Values, b: Values) -> float:
     """Two-sided p-value: exact where one sample is small and no two values are equal, else by the normal distribution.
 
     Args:
@@ -53,4 +55,5 @@ def ways_to_rank(m: int, n: int) -> npt.NDArray[np.float64]:
     for others in range(1, n + 1):  # the largest value is one of the m, and above all others, or one of the others
         for values in range(1, m + 1):
             ways[values, others:] += ways[values - 1, :-others]
-    return ways[m]
+    of_all: npt.NDArray[np.float64] = ways[m]
+    return of_all
