@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 import kept_bytecode  # noqa: F401 - loaded first, for what it does
+import llvm_order  # noqa: F401 - before MLIR
 import pytest
 from golden_files import GOLDEN
 from hypothesis import settings

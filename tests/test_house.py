@@ -89,7 +89,7 @@ def test_inspect_needs_no_mlir(tmp_path):
 
 def test_only_the_compiler_imports_mlir():
     importers = set()
-    for path in SOURCES:
+    for path in (path for path in SOURCES if re.search(r"^ *(import|from) +mlir\b", path.read_text(), re.M)):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []

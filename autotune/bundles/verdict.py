@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, expm1, hypot, log, sqrt
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy  # its parts are loaded when they are first used
 
 from autotune.core.host.scipy_memory import check_room
+from autotune.core.ranks import chance_of_ranks
 from autotune.core.stats import Interval, Times, quiet_time
 from autotune.store.records import ProcessTimes
 
@@ -133,7 +134,9 @@ def drawn_near(groups: Sequence[Sequence[float]]) -> list[Times]:
 
 def median_deviation(values: Times) -> float:
     """Median distance from the median, scaled so that it estimates a normal distribution's standard deviation."""
-    return float(np.median(np.abs(values - np.median(values))) / scipy.special.ndtri(0.75))
+    found: list[float] = values.tolist()
+    middle = median(found)
+    return median(abs(value - middle) for value in found) / float(scipy.special.ndtri(0.75))
 
 
 def moderated_variance(groups: Sequence[Times]) -> tuple[float, int]:
@@ -194,9 +197,7 @@ def level(session: ProcessTimes, by: Yardstick) -> float:
 
 def rank_test(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], by: Yardstick) -> float:
     """Mann-Whitney's U over the speed-ups of all rounds: probability of such ranks if nothing changed."""
-    check_room()
-    found: Any = scipy.stats.mannwhitneyu(ratios(recorded, by), ratios(now, by), alternative="two-sided")
-    return float(found.pvalue)
+    return chance_of_ranks(ratios(recorded, by), ratios(now, by))
 
 
 def ratios(sessions: Sequence[ProcessTimes], by: Yardstick) -> list[float]:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts are loaded when they are first used; scipy.stats, a second and more, for samples without pairs
+import scipy  # its parts are loaded when they are first used; scipy.stats, a second and more, for limits of a share
 
 from autotune.core.errors import PayloadError
 from autotune.core.host.scipy_memory import check_room
 from autotune.core.options import check_real, check_seed
+from autotune.core.ranks import chance_of_ranks
 
 Times = npt.NDArray[np.float64]
 RESAMPLES = 2000
@@ -210,8 +211,7 @@ def is_different(a: Sequence[float], b: Sequence[float], *, floor: float, alpha:
     times = as_times(a), as_times(b)
     if len(a) == len(b):
         return chance_of_quartiles(*times) < alpha
-    check_room()
-    return bool(scipy.stats.mannwhitneyu(*times, alternative="two-sided").pvalue < alpha)
+    return chance_of_ranks(*times) < alpha
 
 
 def chance_of_quartiles(a: Times, b: Times) -> float:

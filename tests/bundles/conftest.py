@@ -18,5 +18,6 @@ def hasty(monkeypatch):
     """One process measures, with little care."""
     monkeypatch.setattr("autotune.bundles.replay.MOST_SESSIONS", 1)
     monkeypatch.setattr("autotune.bundles.replay.MOST_UNSURE", 1)
+    monkeypatch.setattr("autotune.bundles.regress.QUICK_SESSIONS", 1)
     with no_care():
         yield

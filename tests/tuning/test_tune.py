@@ -312,7 +312,7 @@ def test_folder_that_is_no_bundle_is_not_overwritten(tmp_path):
 def test_payload_file_is_tuned_against_its_plain_lowering(tmp_path):
     path = tmp_path / "mine.mlir"
     path.write_text(contraction_payload(17, 19, 23).text)
-    result, watcher = tune_into(tmp_path, open_payload(path), 3)
+    result, watcher = tune_into(tmp_path, open_payload(path), 2)
     assert watcher.trials[0].outcome in RIGHT, watcher.trials[0].diagnostic
     assert result.payload == str(path)
     assert list(result.trials) == ["ok"]
@@ -394,7 +394,7 @@ def test_bundle_that_does_not_hold_when_it_is_read_again_is_not_written(tmp_path
 
 
 def test_payload_without_a_contraction_is_tuned(tmp_path):
-    result, watcher = tune_into(tmp_path, load_payload("softmax,rows=9,cols=65"), 4)
+    result, watcher = tune_into(tmp_path, load_payload("softmax,rows=9,cols=65"), 2)
     assert result.max_error < 1e-5
     assert {trial.family for trial in watcher.trials} == {"fused"}
     assert result.roof_fraction is None or result.roof_fraction > 0

@@ -24,6 +24,7 @@ from autotune.tuning.stages.task_search import TaskSearch
 WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred
 CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
+FEWEST_FOR_HEAT = 3  # finalists; of fewer, a first round saves less than compiling them once more costs
 HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
 RACE_EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.001)
 
@@ -59,8 +60,8 @@ class Choice:
 def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench, care: Care = FULL) -> Choice:
     """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
 
-    The finalists compute on data that the search has not seen, and must be right on it. After a first round only those
-    that may be the fastest go on.
+    The finalists compute on data that the search has not seen, and must be right on it. Where they are several, only
+    those that may be the fastest after a first round go on.
 
     Args:
         search: A finished search.
@@ -80,7 +81,7 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench, 
     plain = Candidate(None, baseline.pipeline)
     seconds = time_plain(search, baseline, worker)
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
-    if not search.objective.has_joules:  # a front has slower ones that are worth it
+    if len(finalists) >= FEWEST_FOR_HEAT and not search.objective.has_joules:  # a front has slower ones, worth it
         heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
         finalists = [finalists[i] for i in contenders(heat, floor)]
     candidates = [search.candidate(trial.config) for trial in finalists] + ([plain] if close else [])
