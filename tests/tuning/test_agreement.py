@@ -45,6 +45,9 @@ class Known:
     def of(self, choices, seed):
         return self.found[choices[0].search.family.name][0]
 
+    def own(self, choice, seed):
+        return self.of([choice], seed)
+
     def agreement(self, choices, seed):
         return self.found[choices[0].search.family.name][1], 1024
 

@@ -20,9 +20,11 @@ from autotune.compiler.passes.masked_ends import mask_ends
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
+from autotune.compiler.passes.pipelines import plans_arena, threads_of
 from autotune.compiler.passes.prefetch import prefetch_copied
 from autotune.compiler.passes.prefetch_rows import prefetch_rows
 from autotune.compiler.passes.regions import share_regions
+from autotune.compiler.passes.repeated import repeats_tasks, share_nests
 from autotune.compiler.passes.skip_masked import skip_masked
 from autotune.compiler.passes.stencil import write_stencils
 from autotune.compiler.passes.vector_math import approximate
@@ -63,6 +65,7 @@ class Unit:
         kernels: Code of others that computes some tasks.
         plans_arena: Whether the pass pipeline begins with the arena.
         matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
+        repeated: Whether several ops of one task follow each other, so that their nests can be one function.
     """
 
     module: ir.Module
@@ -80,6 +83,7 @@ class Unit:
     kernels: tuple[ExternalKernel, ...] = ()
     plans_arena: bool = False
     matrix_unit: bool = False
+    repeated: bool = False
 
     @classmethod
     def open(cls, payload: Payload, candidate: Candidate) -> "Unit":
@@ -100,6 +104,8 @@ class Unit:
             unit.text, unit.script = script, parse(script, "schedule")
         if script is not None:
             unit.panels, unit.flags = dict(candidate.panels), flags_of_extrema(module)
+            alone = plans_arena(candidate.pipeline) and threads_of(candidate.pipeline) == 1  # threads share regions
+            unit.repeated = alone and repeats_tasks(unit.function)
         return unit
 
     @property
@@ -221,6 +227,13 @@ REWRITES = (
         least_threads=2,
     ),
     Rewrite("regions", 1, lambda unit: share_regions(unit.module), needed=has_several_threads, least_threads=2),
+    Rewrite(
+        "repeated",
+        1,
+        lambda unit: share_nests(unit.module, unit.function),
+        behind="arena",
+        needed=lambda unit: unit.repeated,
+    ),
     Rewrite(
         *DOTS,
         lambda unit: write_dots(unit.module, unit=unit.matrix_unit),

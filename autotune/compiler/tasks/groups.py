@@ -6,6 +6,7 @@ row by row. Softmax, layer norm, a contraction with what is added to it, and att
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cmp_to_key
 
 from mlir import ir
 
@@ -37,8 +38,11 @@ class Group:
     @property
     def in_order(self) -> list[ir.Operation]:
         """The ops in program order."""
-        members = set(self.ops)
-        return [op.operation for op in self.ops[0].block.operations if op.operation in members]
+
+        def compare(mine: ir.Operation, other: ir.Operation) -> int:
+            return -1 if mine.is_before_in_block(other) else 1
+
+        return sorted(self.ops, key=cmp_to_key(compare))
 
     @property
     def root(self) -> Op | None:

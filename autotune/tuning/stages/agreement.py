@@ -41,7 +41,16 @@ class Errors:
 
     def of(self, choices: Sequence[Choice], seed: int) -> float:
         """The error with these choices; infinite where the whole does not run."""
-        found = self.answer(measure_errors, self.claim(choices, seed))
+        return self.largest(self.claim(choices, seed))
+
+    def own(self, choice: Choice, seed: int) -> float:
+        """The error of a task with a choice, alone, on inputs of its own; infinite where it does not run."""
+        search = choice.search
+        return self.largest(Claim(replace(search.task.payload, error=ANY), search.candidate(choice.config or {}), seed))
+
+    def largest(self, claim: Claim) -> float:
+        """The largest error of a program's outputs, each relative to its largest value; infinite if it does not run."""
+        found = self.answer(measure_errors, claim)
         if found is None:
             return float("inf")
         return max((each.max_error / each.magnitude for each in found if each.magnitude), default=0.0)

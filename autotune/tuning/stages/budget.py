@@ -1,13 +1,16 @@
 """The error budget of a whole: which tasks may round what they multiply, so that most time is saved.
 
-Every task begins with what is fastest. What each alone does to the whole is measured; errors of several add up as those
-of independent causes do, by their squares. Steps back to more exact candidates are taken where they cost least time for
-the error that is regained, first until the sum fits the budget, then until the whole does, on fresh inputs.
+Every task begins with what is fastest. What the whole is off then is measured, and what each task alone is off, on its
+own inputs; errors of several add up as those of independent causes do, by their squares, and what is between their sum
+and the whole's error holds for each. Steps back to more exact candidates are taken where they cost least time for the
+error that is regained, first until the sum fits the budget, then until the whole does, on fresh inputs.
+
+A whole model takes half a minute to compile, and a task a second: the whole is measured a few times, not once a task.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from math import isfinite
 
 from autotune.core.listener import Listener
 from autotune.core.plugs.family import Family
@@ -17,7 +20,7 @@ from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import Allowed, Errors, limits_of
 from autotune.tuning.stages.choose import Choice
 
-FRESH = 2  # beyond the seed of the search, and the one that finalists race on
+FRESH = 3  # beyond the seed of the search, and the one that finalists race on; odd: models record inputs of two seeds
 ELSEWHERE = 3.0  # times the error that was measured, which other inputs may have then
 
 
@@ -58,12 +61,15 @@ def choose_precisions(
         return list(choices), None, ()
     listener.stage("spending the error budget")
     plan = GreedyRelaxation([PrecisionChoices.of(choice) for choice in choices], errors, seed)
+    if plan.is_rounded:
+        plan.learn(max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH)))
     while plan.is_rounded and plan.expected > allowed.room:
         plan.step_back()
     spent = fewest_steps(plan, lambda: spent_by(plan, allowed, errors, seed))
     if spent is None:
         return plan.chosen, None, (f"no task rounds its operands: none that is faster keeps {limits_of(allowed)}",)
-    alone = {choice.search.task.tag: plan.alone(i) for i, choice in enumerate(plan.chosen) if is_rounded(choice)}
+    plan.learn(spent.spent)
+    alone = {choice.search.task.tag: plan.share(i) for i, choice in enumerate(plan.chosen) if is_rounded(choice)}
     return plan.chosen, replace(spent, tasks=alone), ()
 
 
@@ -158,14 +164,16 @@ class GreedyRelaxation:
     Attributes:
         tasks: Candidates of every task.
         errors: Gives errors of the whole.
-        seed: Seed of the inputs that errors of single tasks are measured on.
+        seed: Seed of the search.
         positions: Index of the candidate of every task.
+        scale: Error of the whole, as far as it was measured, over the sum of those of tasks.
     """
 
     tasks: list[PrecisionChoices]
     errors: Errors
     seed: int
     positions: list[int] = field(default_factory=list)
+    scale: float = 1.0
     _alone: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -181,26 +189,38 @@ class GreedyRelaxation:
         """Whether a task rounds operands."""
         return any(map(is_rounded, self.chosen))
 
-    @cached_property
-    def exact(self) -> list[Choice]:
-        """The most exact choice of every task."""
-        return [task.choices[0] for task in self.tasks]
-
     def alone(self, task: int, index: int | None = None) -> float:
-        """The error of the whole with one task at a candidate, by default its own, and all others at their first."""
+        """The error that one task makes with a candidate, by default its own, on inputs of its own.
+
+        Those of all its calls in the whole add up as those of several tasks do.
+        """
         index = self.positions[task] if index is None else index
-        if not is_rounded(self.tasks[task].choices[index]):
+        choice = self.tasks[task].choices[index]
+        if not is_rounded(choice):
             return 0.0
         if (task, index) not in self._alone:
-            choices = [*self.exact]
-            choices[task] = self.tasks[task].choices[index]
-            self._alone[task, index] = self.errors.of(choices, self.seed)
+            found = self.errors.own(choice, self.seed + FRESH)
+            self._alone[task, index] = found * float(choice.search.task.count) ** 0.5
         return self._alone[task, index]
+
+    def share(self, task: int) -> float:
+        """What a task brings of the error of the whole; squares of all shares add up to that."""
+        return self.scale * self.alone(task)
+
+    @property
+    def summed(self) -> float:
+        """The sum of what tasks alone are off, if their errors are independent."""
+        return float(sum(self.alone(task) ** 2 for task in range(len(self.tasks))) ** 0.5)
 
     @property
     def expected(self) -> float:
-        """The error of the whole if those of tasks are independent."""
-        return float(sum(self.alone(task) ** 2 for task in range(len(self.tasks))) ** 0.5)
+        """The error of the whole, as far as is known."""
+        return self.scale * self.summed
+
+    def learn(self, error: float) -> None:
+        """Take what the whole with the present candidates is off for the measure of all sums."""
+        if self.summed and isfinite(self.summed) and isfinite(error):
+            self.scale = error / self.summed
 
     def step_back(self) -> None:
         """Let the task do a step back that loses the least time for the error it regains."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import chain, count
 from queue import SimpleQueue
 
@@ -23,6 +24,7 @@ from autotune.tuning.stages.task_search import TaskSearch
 
 WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred
 CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
+HOPELESS = 1.5  # times the best of a way that rounds no more: one that rounds and is slower yet is raced with nobody
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
 FEWEST_FOR_HEAT = 3  # finalists; of fewer, a first round saves less than compiling them once more costs
 HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
@@ -57,7 +59,16 @@ class Choice:
         return next((trial.joules for trial in self.search.right if trial.config == self.config), None)
 
 
-def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench, care: Care = FULL) -> Choice:
+def choose(
+    search: TaskSearch,
+    baseline: Baseline,
+    floor: float,
+    worker: Bench,
+    care: Care = FULL,
+    *,
+    plain_seconds: Callable[[], float | None] | None = None,
+    raced_later: bool = False,
+) -> Choice:
     """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
 
     The finalists compute on data that the search has not seen, and must be right on it. Where they are several, only
@@ -69,6 +80,8 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench, 
         floor: Relative differences below this are noise.
         worker: Bench to measure in.
         care: How many are raced, in how many processes.
+        plain_seconds: Gives the seconds a call that the baseline takes, where several searches of a task ask.
+        raced_later: Whether the winner races again with those of other searches: one that is alone waits for that.
     """
     default = search.family.default(search.task, search.machine)
     if not search.trials:
@@ -79,11 +92,13 @@ def choose(search: TaskSearch, baseline: Baseline, floor: float, worker: Bench, 
         return Choice(search, None, note=f"no config works ({last.diagnostic}; with {config}); plain lowering instead")
     finalists = pick_finalists(search, default, care.finalists)
     plain = Candidate(None, baseline.pipeline)
-    seconds = time_plain(search, baseline, worker)
+    seconds = plain_seconds() if plain_seconds is not None else time_plain(search, baseline, worker)
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
     if len(finalists) >= FEWEST_FOR_HEAT and not search.objective.has_joules:  # a front has slower ones, worth it
         heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
         finalists = [finalists[i] for i in contenders(heat, floor)]
+    if raced_later and len(finalists) == 1 and not close:
+        return Choice(search, finalists[0].config, None, seconds)
     candidates = [search.candidate(trial.config) for trial in finalists] + ([plain] if close else [])
     times = race(search, candidates, RACE_EFFORT, worker, processes=care.processes)
     theirs = times.pop() if close else None
@@ -133,7 +148,20 @@ def choose_all(
         begins()
         listener.stage(f"measuring finalists of task {next(numbers)} of {len(of_task)}")
         try:
-            choices = [choose(search, baseline, floor, bench, care) for search in rivals]
+            plain_seconds = cache(partial(time_plain, rivals[0], baseline, bench))
+            able = worth_racing(rivals)
+            choices = [
+                choose(
+                    search,
+                    baseline,
+                    floor,
+                    bench,
+                    care,
+                    plain_seconds=plain_seconds,
+                    raced_later=len(able) > 1 and is_judged_alike(search, able),
+                )
+                for search in able
+            ]
             return settle_rivals(choices, floor, bench, care.processes)
         finally:
             free.put(bench)
@@ -142,6 +170,26 @@ def choose_all(
         return [choose_one(rivals) for rivals in of_task.values()]
     with ThreadPoolExecutor(len(benches)) as pool:
         return list(pool.map(choose_one, of_task.values()))
+
+
+def worth_racing(rivals: Sequence[TaskSearch]) -> list[TaskSearch]:
+    """Searches of a task whose best may be chosen; one that rounds must be faster than those that round no more.
+
+    How fast a trial was in the search decides only where that is far from close; without a time, one is kept.
+    """
+
+    def is_hopeless(search: TaskSearch) -> bool:
+        error, mine = search.family.error, search.best_seconds
+        no_coarser = (each for each in rivals if each is not search and each.family.error <= error)
+        times = [each.best_seconds for each in no_coarser if each.best_seconds is not None]
+        return bool(error and mine is not None and times and mine > HOPELESS * min(times))
+
+    return [search for search in rivals if not is_hopeless(search)]
+
+
+def is_judged_alike(search: TaskSearch, rivals: Sequence[TaskSearch]) -> bool:
+    """Whether a race of rivals, within the widest of their budgets, asks as much of a search's winner as one alone."""
+    return search.task.payload.error >= max(each.task.payload.error for each in rivals)
 
 
 def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench, processes: int) -> Choice:
@@ -154,7 +202,8 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench, process
         processes: Number of processes to race in.
     """
     able = [choice for choice in choices if choice.config is not None]
-    if len(able) < 2:
+    waits = any(choice.samples is None and not choice.note for choice in able)  # for this race
+    if len(able) < 2 and not waits:
         notes = "; ".join(choice.note for choice in choices if choice.note and choice not in able)
         chosen = (able or choices)[0]
         return chosen if len(choices) == 1 else replace(chosen, note=chosen.note or notes)

@@ -1,0 +1,134 @@
+"""Repeated nests: loops that a program has several times, on other buffers, become calls of one function.
+
+A model that was imported has its layers one after the other. LLVM would compile each anew, and takes far more than
+twelve times as long for twelve layers as for one. Nests are the same if all they say is, types of what they read from
+outside included; what lies outside becomes the function's arguments.
+
+    scf.for ... { %a, %b }        func.func private @__autotune_nest_0(%x, %y) { scf.for ... { %x, %y } }
+    scf.for ... { %b, %c }   ->   call @__autotune_nest_0(%a, %b)
+                                  call @__autotune_nest_0(%b, %c)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import func
+
+from autotune.compiler.ir.module import every_op, symbol
+from autotune.core.scripts.marks import TAG
+
+FUNCTION = "__autotune_nest_"  # begin of the names of the functions
+LOOP, CONSTANT = "scf.for", "arith.constant"
+PLACES = ("memref.get_global", "memref.view")  # what says where in the arena a buffer of a nest lies
+
+
+def repeats_tasks(function: ir.OpView) -> bool:
+    """Tell whether a function has several ops of one task, one after the other."""
+    tags = [str(op.attributes[TAG]) for op in function.regions[0].blocks[0].operations if TAG in op.attributes]
+    return len(set(tags)) < len(tags)
+
+
+def share_nests(module: ir.Module, function: ir.OpView) -> None:
+    """Let nests of a function that say the same be one function, in place.
+
+    Args:
+        module: Bufferized module, whose buffers have their places.
+        function: The entry function.
+    """
+    found: dict[str, list[Nest]] = {}
+    for op in list(function.regions[0].blocks[0].operations):
+        if op.operation.name == LOOP and not op.results:
+            hoist_places(op.operation)
+            nest = Nest.of(op.operation, module)
+            found.setdefault(nest.text, []).append(nest)
+    number = 0
+    for nests in found.values():
+        if len(nests) > 1:
+            name, number = free_name(module, number), number + 1
+            nests[0].function.attributes["sym_name"] = ir.StringAttr.get(name)
+            for nest in nests:
+                with ir.InsertionPoint(nest.loop), nest.loop.location:
+                    func.CallOp([], name, nest.outside)
+                nest.loop.erase()
+        for nest in nests[len(nests) > 1 :]:
+            nest.function.erase()
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A loop, and a function that does the same.
+
+    Attributes:
+        loop: The loop.
+        function: The function.
+        outside: What the loop reads from outside and is no constant: the arguments, in the order they are read in.
+    """
+
+    loop: ir.Operation
+    function: ir.OpView
+    outside: list[ir.Value]
+
+    @classmethod
+    def of(cls, loop: ir.Operation, module: ir.Module) -> "Nest":
+        """Write the function of a loop, without a name of its own, at the begin of a module."""
+        with ir.InsertionPoint.at_block_begin(module.body), loop.location:
+            function = func.FuncOp(FUNCTION, ([], []), visibility="private")
+            block = function.add_entry_block()
+            with ir.InsertionPoint(block):
+                end = func.ReturnOp([])
+            copy = loop.clone(ir.InsertionPoint(end))
+        function.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
+        function.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+        outside: list[ir.Value] = []
+        given: dict[ir.Value, ir.Value] = {}
+        ops = every_op(copy)
+        inside = values_of(ops)
+        for op in ops:
+            for place, value in enumerate(list(op.operands)):
+                if value in inside:
+                    continue
+                if value not in given and is_constant(value):
+                    given[value] = value.owner.operation.clone(ir.InsertionPoint.at_block_begin(block)).results[0]
+                elif value not in given:
+                    given[value] = block.add_argument(value.type, loop.location)
+                    outside.append(value)
+                op.operands[place] = given[value]
+        kinds = [value.type for value in outside]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+        return cls(loop, function, outside)
+
+    @property
+    def text(self) -> str:
+        """All that it says."""
+        return str(self.function.operation.get_asm(use_local_scope=True, assume_verified=True))
+
+
+def values_of(ops: Sequence[ir.Operation]) -> set[ir.Value]:
+    """Results of some ops, and arguments of their blocks."""
+    blocks = (block for op in ops for region in op.regions for block in region.blocks)
+    return {*(result for op in ops for result in op.results), *(each for block in blocks for each in block.arguments)}
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Tell whether a value is a constant."""
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == CONSTANT
+
+
+def hoist_places(loop: ir.Operation) -> None:
+    """Let the places of buffers in the arena stand before a loop: they are another in each nest, and no part of it."""
+    for op in every_op(loop):
+        if op.name in PLACES:
+            for value in op.operands:
+                if is_constant(value):
+                    value.owner.operation.move_before(loop)
+            op.move_before(loop)
+
+
+def free_name(module: ir.Module, number: int) -> str:
+    """A name for a function that nothing in the module has."""
+    taken = {symbol(op) for op in module.body.operations}
+    name = f"{FUNCTION}{number}"
+    while name in taken:
+        name += "_"
+    return name
