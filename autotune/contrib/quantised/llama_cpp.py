@@ -7,7 +7,7 @@ and keeps keys and values in f16: what a decode finds in its caches is put into 
 import ctypes
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from autotune.core.errors import ComparatorError
 from autotune.core.host.cores import own_cores
 from autotune.core.payload import Array, Payload
-from autotune.core.plugs.comparator import Prepared
+from autotune.core.plugs.comparator import LibraryVariant, Prepared
 
 F16 = 1  # GGML's number of the type that caches have
 NEIGHBOURS = 0  # llama.cpp's number of rotary positions that turn neighbours of a head, where we turn halves
@@ -26,8 +26,13 @@ COUNTS, HEAD = 8, 12  # bytes before all rows of a state's caches, and before th
 
 @dataclass(frozen=True)
 class LlamaCpp:
-    """llama.cpp, as the comparator ``llama.cpp``."""
+    """llama.cpp, as the comparator ``llama.cpp``.
 
+    Attributes:
+        repacks: Whether it may store weights anew for the processor's matrix unit or vectors, as it does by default.
+    """
+
+    repacks: bool = True
     name: str = "llama.cpp"
     modules: tuple[str, ...] = ("llama_cpp",)
     extra: str = "llama-cpp"
@@ -41,6 +46,12 @@ class LlamaCpp:
         used = re.findall(r"(\w+) = 1\b", told)
         return f"llama-cpp-python {version('llama-cpp-python')}, {', '.join(used)}"
 
+    def variants(self) -> tuple[LibraryVariant, ...]:
+        """With weights that it stores anew, and as the file has them: neither is always the faster one."""
+        return LibraryVariant("repacked", replace(self, repacks=True)), LibraryVariant(
+            "as stored", replace(self, repacks=False)
+        )
+
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
         """Load the model's file, and put what the caches hold into the library's.
 
@@ -49,14 +60,15 @@ class LlamaCpp:
         """
         if Path(payload.model).suffix != ".gguf":
             raise ComparatorError(f"llama.cpp must have the file of a GGUF model, {payload.name} has none; import one")
-        model = LlamaModel(payload.model, rows=inputs["keys"].shape[-2])
+        model = LlamaModel(payload.model, rows=inputs["keys"].shape[-2], repacks=self.repacks)
         if "position" in inputs:
             filled, tokens = int(inputs["position"][0]), inputs["tokens"]
             model.fill(inputs["keys"], inputs["values"], filled)
         else:
             filled, tokens = 0, inputs["tokens"][: int(inputs["length"][0])]
         call = model.bind(tokens, filled)
-        return Prepared(call, lambda _: (model.logits()[None].copy(),), "the model's own file, caches in f16")
+        how = f"weights {'repacked' if self.repacks else 'as stored'}, caches in f16"
+        return Prepared(call, lambda _: (model.logits()[None].copy(),), how)
 
 
 LLAMA_CPP = LlamaCpp()
@@ -65,8 +77,8 @@ LLAMA_CPP = LlamaCpp()
 class LlamaModel:
     """A model that llama.cpp has loaded, its caches, and a thread for each core of the process."""
 
-    def __init__(self, path: str, rows: int) -> None:
-        """Load a file; caches have so many rows.
+    def __init__(self, path: str, rows: int, *, repacks: bool = True) -> None:
+        """Load a file; caches have so many rows, and weights may be stored anew.
 
         Raises:
             ComparatorError: The library cannot load it.
@@ -77,7 +89,9 @@ class LlamaModel:
         self._silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
         llama_cpp.llama_log_set(self._silent, None)
         llama_cpp.llama_backend_init()
-        self._model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
+        loading = llama_cpp.llama_model_default_params()
+        loading.use_extra_bufts = repacks
+        self._model = llama_cpp.llama_model_load_from_file(path.encode(), loading)
         if not self._model:
             raise ComparatorError(f"llama.cpp must load {path}, it refuses; convert it again")
         options = llama_cpp.llama_context_default_params()

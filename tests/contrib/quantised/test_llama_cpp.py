@@ -95,9 +95,11 @@ def test_it_computes_what_the_oracle_says_from_the_same_file_and_caches(architec
     payload = replace(payload_of(tmp_path / "m"), error=0.05)
     bench = Testbench(payload, seed=0)
     wanted = payload.reference(**bench.inputs)[-1]
-    found, run = libraries.admit(LLAMA_CPP, bench, [[wanted]])
-    assert found.status == "ok", found.diagnostic
-    run(2)
+    for variant in LLAMA_CPP.variants():
+        found, run = libraries.admit(variant.comparator, bench, [[wanted]])
+        assert found.status == "ok", found.diagnostic
+        assert variant.name in found.version
+        run(2)
     wrong = np.roll(wanted, 1)
     assert libraries.admit(LLAMA_CPP, bench, [[wrong]])[0].status == "wrong-result"
 
