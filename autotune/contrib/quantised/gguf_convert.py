@@ -48,6 +48,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         oracle=ORACLE,
         versions=versions_of("gguf", "numpy"),
         notes=tuple(weights.notes),
+        original=str(path.resolve()),
     )
     say_stage(f"importing {path.name}: computing what it gives, in float64")
     oracle, inputs = LlamaReference(config, weights), [make_inputs(config, signature, seed) for seed in SEEDS]

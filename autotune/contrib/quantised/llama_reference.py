@@ -36,8 +36,24 @@ class LlamaReference:
             values: Cache of the same shape.
         """
         config, start = self.config, index if self.config.decodes else 0
-        x = self.rows("token_embd", tokens)
         caches = np.array([keys, values])  # in f32, as they are stored
+        x = self.run(tokens, start, caches)
+        return caches[0], caches[1], self.logits(x[-1:] if config.decodes else x[index - 1 : index])
+
+    def read(self, tokens: Array) -> Array:
+        """Logits ``(T, V)`` behind each token of a text from its beginning on; of a function that reads prompts."""
+        config = self.config
+        caches = np.zeros((2, config.layers, config.groups, config.positions, config.depth), np.float32)
+        return self.logits(self.run(tokens, 0, caches))
+
+    def logits(self, x: Doubles) -> Doubles:
+        """Logits of rows behind all blocks."""
+        normal = reference.rms_norm(x, self.weights.arrays["output_norm"], self.config.epsilon)
+        return self.times(normal, "token_embd" if self.config.tied else "output")
+
+    def run(self, tokens: Array, start: int, caches: Array) -> Doubles:
+        """Rows ``(T, C)`` behind all blocks; those of the caches ``(2, L, G, P, D)`` are written."""
+        config, x = self.config, self.rows("token_embd", tokens)
         for layer in range(config.layers):
             x = x + self.attend(layer, x, caches[:, layer], start)
             normal = reference.rms_norm(x, self.plain("ffn_norm", layer), config.epsilon)
@@ -45,9 +61,7 @@ class LlamaReference:
                 self.times(normal, BLOCK + "gate", layer), self.times(normal, BLOCK + "up", layer)
             )
             x = x + self.times(hidden, BLOCK + "down", layer)
-        last = x[-1:] if config.decodes else x[index - 1 : index]
-        normal = reference.rms_norm(last, self.weights.arrays["output_norm"], config.epsilon)
-        return caches[0], caches[1], self.times(normal, "token_embd" if config.tied else "output")
+        return x
 
     def attend(self, layer: int, x: Doubles, caches: Array, start: int) -> Doubles:
         """Attention of a layer, whose rows of the caches ``(2, G, P, D)`` are written: ``(T, C)``."""

@@ -131,6 +131,21 @@ def test_greedy_tokens_are_those_of_the_reference(architecture, kind, generate, 
     assert out.split() == [str(token) for token in tokens[len(PROMPT) :]]
 
 
+@pytest.mark.parametrize(("architecture", "kind"), [("llama", "Q8_0"), ("llama", "Q4_0"), ("phi3", "Q4_0")])
+def test_two_hundred_greedy_tokens_are_the_references_or_the_first_other_one_is_as_likely(
+    architecture, kind, generate, tmp_path
+):
+    held = write_model(tmp_path / "model.gguf", architecture, kind=kind, fields={"context_length": 256}.items())
+    out, _ = generate(tmp_path / "model.gguf", "--prompt-tokens", ",".join(map(str, PROMPT)), "--max-new", 200)
+    told = [*PROMPT, *map(int, out.split())]
+    assert len(told) == len(PROMPT) + 200
+    for number in range(len(PROMPT), len(told)):
+        logits = logits_of(architecture, held, np.array(told[:number]))
+        if np.argmax(logits) != told[number]:
+            assert logits.max() - logits[told[number]] < 1e-4 * np.abs(logits).max()
+            return
+
+
 def test_text_goes_in_and_comes_out_by_the_files_own_tokenizer_the_same_by_seed(generate, tmp_path):
     write_model(tmp_path / "model.gguf", coder=add_pieces)
     asked = (tmp_path / "model.gguf", "--prompt", "ab ba", "--max-new", 8, "--temperature", 1, "--seed")

@@ -1,0 +1,179 @@
+"""A language model of half a billion parameters beside llama.cpp: tokens a second, and greedy tokens.
+
+Both compute the same GGUF file, on one thread, in turns with a program that reads as many bytes as the file's matrices
+take. A call takes longer than a scheduler's slice: all three are timed by the processor's time of this process.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import typer
+from blocks import keep, read, table
+from quantised_model import PARAMETERS, VOCAB, write_model
+
+import autotune as at
+from autotune.bundles.call import compile_candidate
+from autotune.core.host.machine import this_machine
+from autotune.core.host.pages import aligned_empty
+from autotune.core.payload import Array, Payload
+from autotune.core.stats import ratio_interval
+from autotune.tuning.candidates import default_candidate
+from autotune.worker.bench.kernels import read_payload
+from autotune.worker.bench.roofs import bind
+from autotune.worker.loading.importing import import_model
+from autotune.worker.loading.reading import partition
+
+NAME = "quantised"
+KINDS = ("Q4_0", "Q8_0", "Q4_K")
+POSITIONS, PROMPT, STEPS = 512, (1, 2, 3, 4, 5, 6, 7, 8), 200
+FUNCTIONS = {"decode": (1, 31), "prefill": (512, 5)}  # tokens of a call, and calls
+OURS, THEIRS, READ = "ours", "llama.cpp", "read"
+SPEED_HEAD = ("weights", "a call", "matrices", "ours", "llama.cpp", "its weights", "its time over ours")
+SPEED_HEAD += ("of what reading allows", "llama.cpp")
+GREEDY_HEAD = ("weights", "ours", "gap there", "logits off by", "llama.cpp", "gap there", "logits off by")
+
+
+def entry(kind: str, part: str) -> str:
+    """Name of what is recorded of a format."""
+    return f"llama-0.5b {kind} {part}"
+
+
+def bound_program(payload: Payload) -> tuple[Callable[[int], None], dict[str, Array]]:
+    """Calls of a payload's default program, and the arrays that it reads and writes."""
+    machine, inputs = this_machine(), payload.make_inputs(0)
+    program = compile_candidate(payload, default_candidate(partition(payload), machine))
+    arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
+    for name, array in inputs.items():
+        arrays[name][...] = array
+    panels = [weight.pack(arrays[payload.arguments[weight.source].name]) for weight in program.weights]
+    return program.bind([*arrays.values(), *panels]).run, arrays
+
+
+def imported(file: Path, function: str) -> Payload:
+    """A function of the model, imported where it is not yet."""
+    folder = file.with_name(f"{file.stem}-{function}")
+    if not folder.exists():
+        import_model(f"{file},tokens={FUNCTIONS[function][0]},positions={POSITIONS}", folder)
+    return at.payload(str(folder))
+
+
+def in_turns(ways: dict[str, Callable[[], object]], calls: int) -> dict[str, list[float]]:
+    """Processor time of each of some calls, one of each way after the other."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(calls + 1):
+        for name, way in ways.items():
+            begin = time.process_time()
+            way()
+            seconds[name].append(time.process_time() - begin)
+    return {name: all_[1:] for name, all_ in seconds.items()}  # the first warms up
+
+
+def measure_speed(file: Path, size: int, function: str) -> None:
+    """Time a function in turns; what it computes is checked against the oracle, llama.cpp's within its rounding."""
+    from autotune.contrib.quantised.llama_cpp import LLAMA_CPP
+
+    payload, machine, kind = imported(file, function), this_machine(), file.stem
+    given = payload.make_inputs(0)
+    wanted = payload.reference(**given)[-1]  # type: ignore[misc]
+    run, arrays = bound_program(payload)
+    both = [way.comparator.prepare(payload, given) for way in LLAMA_CPP.variants()]
+    theirs = min(both, key=lambda way: min(in_turns({THEIRS: way.call}, 3)[THEIRS]))
+    run(1)
+    (found,) = theirs.outputs(theirs.call())
+    off = {OURS: arrays["logits"] - wanted, THEIRS: found - wanted}
+    errors = {name: float(np.abs(each).max() / np.abs(wanted).max()) for name, each in off.items()}
+    reads = bind(read_payload(machine.lanes, size), machine).run
+    tokens, calls = FUNCTIONS[function]
+    ways = {OURS: lambda: run(1), THEIRS: theirs.call, READ: lambda: reads(1)}
+    seconds = in_turns(ways, calls)
+    told = {"seconds": seconds, "errors": errors, "bytes": size, "tokens": tokens, "version": LLAMA_CPP.version()}
+    told |= {"how": theirs.how}
+    keep(NAME, entry(kind, function), {**told, "machine": asdict(machine)})
+    typer.echo(f"{kind} {function}: " + ", ".join(f"{n} {1e3 * min(s):.1f} ms" for n, s in seconds.items()))
+    typer.echo(f"{kind} {function}: off by {errors}")
+
+
+def measure_greedy(file: Path) -> None:
+    """Generate greedily; hold our tokens, and llama.cpp's behind the same text, against the reference."""
+    from autotune.contrib.quantised.agreement import agree
+    from autotune.contrib.quantised.gguf_file import read_gguf
+    from autotune.contrib.quantised.llama_config import read_config
+    from autotune.contrib.quantised.llama_cpp import LlamaModel
+    from autotune.contrib.quantised.llama_reference import LlamaReference
+    from autotune.contrib.quantised.llama_weights import take_weights
+
+    run, arrays = bound_program(imported(file, "decode"))
+    theirs = LlamaModel(str(file), POSITIONS)
+    text, logits = list(PROMPT), np.empty((2, STEPS, VOCAB), np.float32)
+    for place in range(len(PROMPT) + STEPS - 1):
+        arrays["tokens"][0], arrays["position"][0] = text[place], place
+        run(1)
+        of_them, step = theirs.read([text[place]], place), place + 1 - len(PROMPT)
+        if step >= 0:
+            logits[:, step] = arrays["logits"][0], of_them
+            text.append(int(arrays["logits"][0].argmax()))
+    opened = read_gguf(file)
+    config = read_config(opened, {"tokens": POSITIONS, "positions": POSITIONS})
+    wanted = LlamaReference(config, take_weights(opened, config)).read(np.array(text[:-1]))[len(PROMPT) - 1 :]
+    found = {name: asdict(agree(each, wanted)) for name, each in zip((OURS, THEIRS), logits, strict=True)}
+    keep(NAME, entry(file.stem, "greedy"), {**found, "different": len(set(text)), "machine": asdict(this_machine())})
+    typer.echo(f"{file.stem} greedy: {found}")
+
+
+def measure_llama(folder: Path, only: str = "") -> None:
+    """Record all of it, of the formats and parts whose names contain a text; the folder keeps files of models."""
+    for kind in KINDS:
+        parts = [part for part in (*FUNCTIONS, "greedy") if only in entry(kind, part)]
+        if not parts:
+            continue
+        file = folder / f"{kind}.gguf"
+        size = write_model(file, kind)
+        for part in parts:
+            if part == "greedy":
+                measure_greedy(file)
+            else:
+                measure_speed(file, size, part)
+
+
+def llama_part(path: Path) -> str:
+    """The tables of a machine; empty where nothing was recorded."""
+    speeds, tokens, version = [], [], ""
+    for kind in KINDS:
+        for function in FUNCTIONS:
+            if found := read(path, entry(kind, function)):
+                speeds.append(speed_row(kind, found))
+                version = found["version"]
+        if found := read(path, entry(kind, "greedy")):
+            cells = (cell for name in (OURS, THEIRS) for cell in greedy_cells(found[name]))
+            tokens.append(f"| `{kind}` | {' | '.join(cells)} |")
+    told = ""
+    if speeds:
+        told = (
+            f"\nIn `results/{path.parent.name}`, a Llama of {PARAMETERS / 1e6:.0f} M parameters by default configs, in tokens "
+            f"a second of a core's time; {version}:\n\n{table(SPEED_HEAD, speeds)}"
+        )
+    return told + (f"\n{STEPS} greedy tokens:\n\n{table(GREEDY_HEAD, tokens)}" if tokens else "")
+
+
+def speed_row(kind: str, found: dict[str, object]) -> str:
+    """A function of a format."""
+    seconds, count, size = found["seconds"], found["tokens"], found["bytes"]
+    ours, theirs, reads = (seconds[name] for name in (OURS, THEIRS, READ))  # type: ignore[index]
+    ratio = ratio_interval(theirs, ours)
+    shares = [f"{ratio_interval(reads, each).estimate:.0%}" if count == 1 else "" for each in (ours, theirs)]
+    speeds = [f"{count / median(each):.3g}" for each in (ours, theirs)]  # type: ignore[operator]
+    gain = f"{ratio.estimate:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
+    how = str(found["how"]).removeprefix("weights ").partition(",")[0]
+    call = "a token" if count == 1 else f"{count} tokens"
+    cells = (f"`{kind}`", call, f"{size / 1e6:.0f} MB", *speeds, how, gain, *shares)  # type: ignore[operator]
+    return f"| {' | '.join(cells)} |"
+
+
+def greedy_cells(found: dict[str, float]) -> tuple[str, str, str]:
+    """Equal tokens, and the first other one's gap and error, as shares of the largest logit."""
+    gap = f"{found['gap'] / found['largest']:.1g}" if found["equal"] < found["steps"] else ""
+    return f"{found['equal']:.0f} equal", gap, f"{found['error'] / found['largest']:.1g}"
