@@ -162,7 +162,7 @@ def write_caches(state: Array, keys: Array, values: Array) -> None:
     transposed, a type, the bytes of an element, the number of columns, and columns.
 
     Raises:
-        ComparatorError: It has another form.
+        ComparatorError: The text has another form.
     """
     layers, heads, rows, depth = keys.shape
     part = HEAD + rows * heads * depth * 2
