@@ -12,7 +12,7 @@ from mlir import ir
 from mlir.dialects import arith
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.values import is_constant
+from autotune.compiler.ir.values import is_constant, maker
 from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, reads
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
 from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
@@ -86,6 +86,7 @@ def is_read_by_windows(value: ir.Value) -> bool:
 def sums_along_rows(op: ir.Operation) -> ir.Value:
     """A convolution's sums with loops over (n, f, positions, c, window), and then its bias: importers start from it."""
     x, kernel, start = op.operands
+    made_by = maker(kernel)
     shape, kind = list(op.results[0].type.shape), op.results[0].type.element_type
     inner = len(shape) - 2
     loops = dims(2 * len(shape) - 1)
@@ -93,8 +94,11 @@ def sums_along_rows(op: ir.Operation) -> ir.Value:
     c, *window = loops[len(shape) :]
     steps = zip(places, steps_of(op, "strides"), window, steps_of(op, "dilations"), strict=True)
     read = [place * stride + at * dilation for place, stride, at, dilation in steps]
-    maps = reads(len(loops), [f, c, *window], [n, c, *read], [n, f, *places])
-    sizes = [*shape, *kernel.type.shape[1:]]
+    of_kernel, sizes = [f, c, *window], [*shape, *kernel.type.shape[1:]]
+    if made_by is not None and made_by.name == "linalg.transpose":  # a weight is not transposed in every call
+        order = list(ir.DenseI64ArrayAttr(made_by.attributes["permutation"]))
+        kernel, of_kernel = made_by.operands[0], [of_kernel[order.index(d)] for d in range(len(order))]
+    maps = reads(len(loops), of_kernel, [n, c, *read], [n, f, *places])
     iterators = ["parallel"] * len(shape) + ["reduction"] * (inner + 1)
     bias = bias_of(start)
     into = start if bias is None else filled(shape, kind, arith.constant(kind, 0.0))
