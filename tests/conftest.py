@@ -18,7 +18,7 @@ import pytest
 from golden_files import GOLDEN
 from hypothesis import settings
 from postgres_support import NoServerError, new_database, own_postgres
-from warm_pythons import COLD, CONVERTER, KEEPER, PROGRAM_CONVERTER, WarmPython
+from warm_pythons import COLD, CONVERTER, KEEPER, PROGRAM_CONVERTER, WarmPython, stands_beside_tests
 
 from autotune import cli
 from autotune.core import care
@@ -91,6 +91,14 @@ def little_care():
     """Hardly a test is about speed: those that are ask for full care."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(care.VARIABLE, "little")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lasting_roofs():
+    """Roofs that are kept stand beside other tests, which slow the core by as much as they like."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("autotune.worker.kept_roofs.is_valid", stands_beside_tests)
         yield
 
 

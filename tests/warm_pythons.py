@@ -227,10 +227,19 @@ def run_module(answers, module, *arguments):
     return run(answers, partial(runpy.run_module, module, run_name="__main__", alter_sys=True))
 
 
+def stands_beside_tests(kept, now):
+    """Stand in for `autotune.worker.kept_roofs.is_valid`: only a core that is faster than it was is measured again."""
+    from autotune.core.winner_time import ROOF_ERROR
+
+    return isinstance(now, float) and now <= ROOF_ERROR * kept
+
+
 def run_command(answers, *arguments):
     """Run `autotune`; also tells its exit code."""
     from autotune import cli
+    from autotune.worker import kept_roofs
 
+    kept_roofs.is_valid = stands_beside_tests
     keeper.start_keeping = partial(start_keeping, os.environ[PLACE])
     sys.argv = ["autotune", *arguments]
     return run(answers, cli.main)

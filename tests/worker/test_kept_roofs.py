@@ -7,7 +7,15 @@ import pytest
 
 from autotune.core.host.machine import Roofs, this_machine
 from autotune.worker import kept_roofs
-from autotune.worker.kept_roofs import HOUR, MachineLimits, limits_file, limits_of, read_limits, write_limits
+from autotune.worker.kept_roofs import (
+    HOUR,
+    MachineLimits,
+    is_valid,
+    limits_file,
+    limits_of,
+    read_limits,
+    write_limits,
+)
 from autotune.worker.worker import Worker
 
 FOUND = MachineLimits(Roofs(1e11, 1e10, 5e10), 0.02)
@@ -16,6 +24,7 @@ FOUND = MachineLimits(Roofs(1e11, 1e10, 5e10), 0.02)
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(kept_roofs, "is_valid", is_valid)  # as a user has it
 
 
 @pytest.fixture
