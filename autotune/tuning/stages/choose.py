@@ -81,7 +81,8 @@ def choose(
         worker: Bench to measure in.
         care: How many are raced, in how many processes.
         plain_seconds: Gives the seconds a call that the baseline takes, where several searches of a task ask.
-        raced_later: Whether the winner races again with those of other searches: one that is alone waits for that.
+        raced_later: Whether the winner races with those of other searches, by the same measure of what is right: a
+            first round is then enough here.
     """
     default = search.family.default(search.task, search.machine)
     if not search.trials:
@@ -96,7 +97,10 @@ def choose(
     close = seconds is not None and seconds < CLOSE * search.right[0].seconds_median
     if len(finalists) >= FEWEST_FOR_HEAT and not search.objective.has_joules:  # a front has slower ones, worth it
         heat = race(search, [search.candidate(trial.config) for trial in finalists], HEAT_EFFORT, worker)
-        finalists = [finalists[i] for i in contenders(heat, floor)]
+        ran = {i: samples for i, samples in enumerate(heat) if samples is not None}
+        is_enough = raced_later and not close and ran
+        left = [settle(ran, finalists, default, floor)] if is_enough else contenders(heat, floor)
+        finalists = [finalists[i] for i in left]
     if raced_later and len(finalists) == 1 and not close:
         return Choice(search, finalists[0].config, None, seconds)
     candidates = [search.candidate(trial.config) for trial in finalists] + ([plain] if close else [])
