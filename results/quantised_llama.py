@@ -13,7 +13,7 @@ from statistics import median
 import numpy as np
 import typer
 from blocks import keep, read, table
-from quantised_model import PARAMETERS, VOCAB, write_model
+from quantised_model import PARAMETERS, VOCAB, matrix_bytes, write_model
 
 import autotune as at
 from autotune.bundles.call import compile_candidate
@@ -30,7 +30,7 @@ from autotune.worker.loading.reading import partition
 NAME = "quantised"
 KINDS = ("Q4_0", "Q8_0", "Q4_K")
 POSITIONS, PROMPT, STEPS = 512, (1, 2, 3, 4, 5, 6, 7, 8), 200
-FUNCTIONS = {"decode": (1, 31), "prefill": (512, 5)}  # tokens of a call, and calls
+FUNCTIONS = {"decode": (1, 31), "prefill": (512, 3)}  # tokens of a call, and calls
 OURS, THEIRS, READ = "ours", "llama.cpp", "read"
 SPEED_HEAD = ("weights", "a call", "matrices", "ours", "llama.cpp", "its weights", "its time over ours")
 SPEED_HEAD += ("of what reading allows", "llama.cpp")
@@ -131,12 +131,13 @@ def measure_llama(folder: Path, only: str = "") -> None:
         if not parts:
             continue
         file = folder / f"{kind}.gguf"
-        size = write_model(file, kind)
+        if not file.exists():
+            write_model(file, kind)
         for part in parts:
             if part == "greedy":
                 measure_greedy(file)
             else:
-                measure_speed(file, size, part)
+                measure_speed(file, matrix_bytes(kind), part)
 
 
 def llama_part(path: Path) -> str:
@@ -153,8 +154,8 @@ def llama_part(path: Path) -> str:
     told = ""
     if speeds:
         told = (
-            f"\nIn `results/{path.parent.name}`, a Llama of {PARAMETERS / 1e6:.0f} M parameters by default configs, in tokens "
-            f"a second of a core's time; {version}:\n\n{table(SPEED_HEAD, speeds)}"
+            f"\nIn `results/{path.parent.name}`, a Llama of {PARAMETERS / 1e6:.0f} M parameters by default configs, in "
+            f"tokens a second of a core; {version}:\n\n{table(SPEED_HEAD, speeds)}"
         )
     return told + (f"\n{STEPS} greedy tokens:\n\n{table(GREEDY_HEAD, tokens)}" if tokens else "")
 

@@ -17,6 +17,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.host.tensor_file import TensorInFile, map_entries
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument, hash_model
+from autotune.core.printable import one_line
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     KERNEL_BACK,
@@ -31,12 +32,12 @@ from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, cannot_low
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import use_standard_ops
 from payload.importers.onnx_files import external_files, lying_in_files
-from payload.importers.onnx_nodes import facts_of
+from payload.importers.onnx_nodes import facts_of, of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_phases import write_phases
 from payload.importers.onnx_plain import define, name_shapes, write_plainly
 from payload.importers.onnx_quantised import is_quantised, write_in_integers
-from payload.importers.onnx_quantised_checks import check_numbers, check_scales
+from payload.importers.onnx_quantised_checks import OF_BLOCKS, check_numbers, check_scales
 from payload.importers.onnx_runtime import ask_runtime
 from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
@@ -61,6 +62,16 @@ SHORT = ("int16", "uint16")
 MOST_NAMED = 3  # nodes of those that cannot be lowered
 DEPENDS = "the size of what it gives depends on data"
 PLACE = "node "  # what names of locations in torch-mlir begin with
+
+
+def notes_of_blocks(graph: "GraphProto") -> list[str]:
+    """A note on the weights in blocks of a graph, which are widened: how many there are, and the first ones."""
+    found = [node for node in graph.node if node.op_type in OF_BLOCKS and of(node, "block_size", 0)]
+    if not found:
+        return []
+    named = ", ".join(one_line(node.name or node.output[0])[:50] for node in found[:MOST_NAMED])
+    more = ", .." if len(found) > MOST_NAMED else ""
+    return [f"weights in blocks are held and multiplied in f32, {len(found)} in all: {named}{more}"]
 
 
 def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
@@ -108,7 +119,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         importer="onnx",
         oracle=oracle,
         versions=versions_of("torch-mlir", "onnx", "onnxruntime", "numpy"),
-        notes=tuple(f"{node} is computed in real numbers between its roundings" for node in in_real),
+        notes=(*(f"{node} is computed in real numbers between its roundings" for node in in_real), *read.notes),
     )
     described = with_outputs(described, [output.name for output in graph.output])
     lying = {name: place for name, place in read.lying.items() if weights.get(name) is read.weights[name]}
@@ -124,11 +135,13 @@ class ReadModel:
         model: The model, in standard ops; weights are inputs of its graph.
         weights: Values of the weights, by name.
         lying: Positions of those that are in files beside the model's own.
+        notes: Notes on what standard ops cannot say, a sentence each.
     """
 
     model: "ModelProto"
     weights: Mapping[str, Array]
     lying: Mapping[str, TensorInFile]
+    notes: list[str]
 
 
 def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
@@ -166,7 +179,7 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
         raise UnsupportedError(
             f"it is no valid ONNX model: {' '.join(str(error).split())[:200]}; export it again"
         ) from error
-    return ReadModel(light, weights, lying)
+    return ReadModel(light, weights, lying, notes_of_blocks(model.graph))
 
 
 def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:

@@ -232,3 +232,13 @@ def test_weights_in_blocks_are_as_onnx_runtime_has_them(bits, k, zeros, bias, tm
     given = random_inputs(path)
     theirs = open_session(str(path)).run(None, given)[0]
     np.testing.assert_allclose(compute(model, {**weights, **given}, wide=False)[0], theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_note_names_the_weights_in_blocks_that_are_held_in_f32(tmp_path):
+    held = {"w": bytes_of(6, 2, 16, dtype=np.uint8), "ws": np.full(12, 0.01, np.float32)}
+    product = node("MatMulNBits", ["x", "w", "ws"], ["y"], domain="com.microsoft", K=64, N=6, bits=4, block_size=32)
+    path = write(tmp_path / "model.onnx", [product], held, {"x": [3, 64]})
+    import_model(str(path), tmp_path / "model")
+    assert at.payload(str(tmp_path / "model")).notes == (
+        "weights in blocks are held and multiplied in f32, 1 in all: y",
+    )

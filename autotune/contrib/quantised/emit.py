@@ -10,7 +10,7 @@ from payload.builder import Builder, Value, affine_map, tensor_type
 
 FMA = "fastmath<contract>"
 FEW_ROWS = 4  # up to so many rows the sums of blocks are scaled, and not the weights: fewer products in all
-MANY_ROWS = 32  # from so many rows on a weight is widened once a call, and multiplied as any other
+MANY_ROWS = 64  # from so many rows on a weight is widened once a call, and multiplied as any other
 X_MAP, W_MAP, S_MAP, Y_MAP = (0, 2, 3), (1, 2, 3), (1, 2), (0, 1)  # of loops m, n, block, element
 
 
