@@ -134,7 +134,7 @@ def test_best_is_the_bundle_that_was_tuned(autotune):
 def test_unknown_library_is_refused_in_one_line_that_lists_the_known(autotune, names):
     code, out, said = autotune("compare", TINY, "--against", names)
     assert (code, out) == (2, "")
-    known = "iree, numpy, onnxruntime, onnxruntime_int8, torch, torch_bf16, torch_medium"
+    known = "iree, llama.cpp, numpy, onnxruntime, onnxruntime_int8, torch, torch_bf16, torch_medium"
     assert said == f"autotune: comparator must be one of {known}; got 'tvm'\n"
 
 

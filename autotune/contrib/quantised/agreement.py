@@ -8,7 +8,7 @@ from autotune.core.payload import Array
 
 
 @dataclass(frozen=True)
-class Agreement:
+class TokenAgreement:
     """What was found of a text, step by step.
 
     Attributes:
@@ -31,13 +31,13 @@ class Agreement:
         return self.equal == self.steps or self.gap <= 2 * self.error
 
 
-def agree(logits: Array, wanted: Array) -> Agreement:
+def agree(logits: Array, wanted: Array) -> TokenAgreement:
     """Hold logits ``(steps, V)`` behind the same text against a reference's."""
     ours, theirs = logits.argmax(axis=1), wanted.argmax(axis=1)
     largest, steps = float(np.abs(wanted).max()), len(wanted)
     (other,) = np.nonzero(ours != theirs)
     if not other.size:
-        return Agreement(steps, steps, 0.0, float(np.abs(logits - wanted).max()), largest)
+        return TokenAgreement(steps, steps, 0.0, float(np.abs(logits - wanted).max()), largest)
     first = int(other[0])
     gap = float(wanted[first, theirs[first]] - wanted[first, ours[first]])
-    return Agreement(steps, first, gap, float(np.abs(logits[first] - wanted[first]).max()), largest)
+    return TokenAgreement(steps, first, gap, float(np.abs(logits[first] - wanted[first]).max()), largest)

@@ -14,7 +14,7 @@ from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.lowering.steps import BEFORE_SCRIPT, asked_for, rewrite
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.candidate import Candidate, Claim
-from autotune.core.errors import CompileError
+from autotune.core.errors import CompileError, ProofError
 from autotune.core.payload import Argument, Payload
 from autotune.worker.bench.evaluate import build_and_verify
 from autotune.worker.bench.testbench import Testbench, open_testbench
@@ -125,7 +125,8 @@ def right_program(claim: Claim, bench: Testbench) -> BoundProgram:
         return bench.bind(known)
     bound, found = build_and_verify(claim.payload, candidate, bench)
     check_right(claim.payload, found.outcome, found.diagnostic)
-    assert bound is not None
+    if bound is None:
+        raise ProofError("a program that was verified must be loaded, this one is not; measure again")
     _programs.append((sha256, candidate, bound.program))
     del _programs[:-KEPT_PROGRAMS]
     return bound

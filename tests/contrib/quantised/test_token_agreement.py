@@ -7,7 +7,7 @@ pytest.importorskip("gguf")
 
 from gguf_support import VOCAB, logits_of, write_model
 
-from autotune.contrib.quantised.agreement import Agreement, agree
+from autotune.contrib.quantised.agreement import TokenAgreement, agree
 from autotune.contrib.quantised.gguf_file import read_gguf
 from autotune.contrib.quantised.llama_config import read_config
 from autotune.contrib.quantised.llama_reference import LlamaReference
@@ -34,7 +34,7 @@ def test_the_first_other_token_within_the_error_is_explained(off):
 
 
 def test_one_beyond_the_error_is_not_explained():
-    assert not Agreement(steps=3, equal=1, gap=0.5, error=0.2, largest=4.0).is_explained
+    assert not TokenAgreement(steps=3, equal=1, gap=0.5, error=0.2, largest=4.0).is_explained
 
 
 def test_the_reference_reads_a_text_as_an_independent_one_does(tmp_path):
