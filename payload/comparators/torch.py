@@ -31,6 +31,7 @@ class Torch:
     modules: tuple[str, ...] = ("torch",)
     extra: str = "torch"
     way: str = "eager"
+    precision: str = "highest"
 
     def network(self, payload: Payload, inputs: Mapping[str, Array]) -> tuple[Any, tuple[Any, ...]]:
         """The module that computes a payload, and the tensors that it is called with."""
@@ -68,6 +69,7 @@ class Torch:
         import torch  # noqa: PLC0415 - comes with an extra
 
         torch.set_num_threads(own_cores())
+        torch.set_float32_matmul_precision(self.precision)  # of the process, as whatever ran in it before left it
         network, fed = self.network(payload, inputs)
         return Prepared(warm(MAKERS[self.way], network, fed), as_arrays, self.way)
 
@@ -78,13 +80,7 @@ class TorchMedium(Torch):
 
     name: str = "torch_medium"
     rounded_to: str = "what set_float32_matmul_precision('medium') allows"
-
-    def network(self, payload: Payload, inputs: Mapping[str, Array]) -> tuple[Any, tuple[Any, ...]]:
-        """The module in f32, whose products may round."""
-        import torch  # noqa: PLC0415 - comes with an extra
-
-        torch.set_float32_matmul_precision("medium")
-        return super().network(payload, inputs)
+    precision: str = "medium"
 
 
 @dataclass(frozen=True)
