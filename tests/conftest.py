@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 
 import kept_bytecode  # noqa: F401 - loaded first, for what it does
-import llvm_order  # noqa: F401 - before MLIR
 import pytest
 from golden_files import GOLDEN
 from hypothesis import settings
@@ -22,6 +21,9 @@ from warm_pythons import COLD, CONVERTER, KEEPER, PROGRAM_CONVERTER, WarmPython,
 
 from autotune import cli
 from autotune.core import care
+from autotune.core.host.llvms import load_triton
+
+load_triton()  # tests that import MLIR themselves come after it, too
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 settings.register_profile("untimed", deadline=None)  # no test is about its own time

@@ -1,7 +1,9 @@
 """From a payload to its tasks, and from a script to machine code: the only package that imports `mlir`."""
 
 from autotune.core.errors import MachineError
+from autotune.core.host.llvms import load_triton
 
+load_triton()
 try:
     import mlir.ir as _bindings  # noqa: F401 - whoever imports this package needs it
 except ImportError as _error:
