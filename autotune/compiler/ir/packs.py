@@ -7,11 +7,9 @@ schedules, partitioned ones, and what a user's own script leaves.
 from textwrap import indent
 
 from mlir import ir
-from mlir.dialects.transform import interpreter
 
-from autotune.compiler.ir.module import describe, every_name
-from autotune.core.errors import CompileError
-from autotune.core.printable import first_lines
+from autotune.compiler.ir.module import every_name
+from autotune.compiler.ir.scripts import run_script
 
 PACKS = {"linalg.pack", "linalg.unpack"}
 
@@ -52,9 +50,4 @@ def lower_packs(module: ir.Module) -> None:
     """
     if PACKS.isdisjoint(every_name(module)):
         return
-    script = ir.Module.parse(SCRIPT)
-    try:
-        interpreter.apply_named_sequence(module.operation, script.body.operations[0], script.operation)
-    except (ValueError, ir.MLIRError) as error:
-        said = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        raise CompileError("lower", first_lines(said.lstrip(": "))) from error
+    run_script(module, SCRIPT)

@@ -7,12 +7,10 @@ Upstream decomposes them itself, but gathers, which it cannot lower.
 
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
-from mlir.dialects.transform import interpreter
 
-from autotune.compiler.ir.module import describe, every_op, run_passes
+from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.scripts import run_script
 from autotune.compiler.normalise.emit import generic
-from autotune.core.errors import CompileError
-from autotune.core.printable import first_lines
 
 ARITHMETIC = ("arith.", "math.")
 AGGREGATES = {  # ops, and the transform op that decomposes them
@@ -37,20 +35,16 @@ def decompose_aggregates(module: ir.Module) -> bool:
     """Let upstream decompose softmax and Winograd's transforms."""
     names = {op.name for op in every_op(module)}.intersection(AGGREGATES)
     for name in sorted(names):
-        script = ir.Module.parse(
+        run_script(
+            module,
             f"""module attributes {{transform.with_named_sequence}} {{
   transform.named_sequence @__transform_main(%module: {ANY}) {{
     %ops = transform.structured.match ops{{["{name}"]}} in %module : ({ANY}) -> {ANY}
     %done = transform.structured.{AGGREGATES[name]} %ops : ({ANY}) -> {ANY}
     transform.yield
   }}
-}}"""
+}}""",
         )
-        try:
-            interpreter.apply_named_sequence(module.operation, script.body.operations[0], script.operation)
-        except (ValueError, ir.MLIRError) as error:
-            said = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-            raise CompileError("lower", first_lines(said.lstrip(": "))) from error
     return bool(names)
 
 

@@ -5,9 +5,9 @@ out among threads, and what is inside becomes loops: a thread that computes one 
 """
 
 from mlir import ir
-from mlir.dialects.transform import interpreter
 
 from autotune.compiler.ir.module import every_name, every_op, run_passes
+from autotune.compiler.ir.scripts import run_script
 from autotune.compiler.passes.lifetimes import FORALL, PARALLEL
 from autotune.compiler.passes.marked_loops import parents
 
@@ -37,12 +37,12 @@ def serialise_nested(module: ir.Module) -> None:
             f"transform.foreach %found_{rank} : {one} {{\n^bb0(%op: {one}):\n"
             f"transform.loop.forall_to_for %op : ({one}) -> ({kinds})\n}}"
         )
-    script = ir.Module.parse(
+    run_script(
+        module,
         "module attributes {transform.with_named_sequence} {\n"
         f"transform.named_sequence @__transform_main(%module: {one}) {{\n" + "\n".join(sequence) + "\n"
-        "transform.yield\n} }"
+        "transform.yield\n} }",
     )
-    interpreter.apply_named_sequence(module.operation, script.body.operations[0], script.operation)
 
 
 def mark_nested(module: ir.Module) -> set[int]:

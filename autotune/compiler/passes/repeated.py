@@ -16,10 +16,11 @@ from mlir import ir
 from mlir.dialects import func
 
 from autotune.compiler.ir.module import every_op, symbol
+from autotune.compiler.ir.values import is_constant
 from autotune.core.scripts.marks import TAG
 
 FUNCTION = "__autotune_nest_"  # begin of the names of the functions
-LOOP, CONSTANT = "scf.for", "arith.constant"
+LOOP = "scf.for"
 PLACES = ("memref.get_global", "memref.view")  # what says where in the arena a buffer of a nest lies
 
 
@@ -108,11 +109,6 @@ def values_of(ops: Sequence[ir.Operation]) -> set[ir.Value]:
     """Results of some ops, and arguments of their blocks."""
     blocks = (block for op in ops for region in op.regions for block in region.blocks)
     return {*(result for op in ops for result in op.results), *(each for block in blocks for each in block.arguments)}
-
-
-def is_constant(value: ir.Value) -> bool:
-    """Tell whether a value is a constant."""
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == CONSTANT
 
 
 def hoist_places(loop: ir.Operation) -> None:

@@ -98,7 +98,7 @@ def lanes_of(op: Op) -> Lanes | None:
         return None
     written = op.operands[-1].loops
     products = len(op.inputs) == OPERANDS_OF_PRODUCT and sums_products(op)
-    shared = read_along(op.operands[1], len(op.nest.iterators)) if products else set()
+    shared = {loop for terms in op.operands[1].terms for loop, _ in terms} if products else set()
     rows = [d for d in written if d is not None and d != lane and d not in shared]
     outer = {d for d in written if d is not None and d != lane}
     pointwise = products and len(rows) > 1 and shared.isdisjoint(outer)
@@ -107,11 +107,6 @@ def lanes_of(op: Op) -> Lanes | None:
         return None
     kernel = op.operands[1] if products else None
     return Lanes(lane, rows[-1] if rows else None, products, kernel is not None and stores_columns(kernel, lane, rows))
-
-
-def read_along(operand: Operand, loops: int) -> set[int]:
-    """Loops whose steps change what is read of an operand."""
-    return {loop for loop in range(loops) if any(index.factor(loop) for index in operand.indices)}
 
 
 def stores_columns(kernel: Operand, lane: int, rows: Sequence[int]) -> bool:

@@ -17,9 +17,9 @@ from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.emit import generic
+from autotune.compiler.normalise.shapes.dimensions import RESHAPES
+from autotune.compiler.normalise.shapes.products import PRODUCTS
 
-PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
-RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 SCALING = ["arith.mulf", "linalg.yield"]
 FACTORS = 2  # operands of a multiplication
 
