@@ -1,0 +1,318 @@
+"""Code for products of bytes in blocks, on buffers: marked ops multiply activations in 8 bits.
+
+    for step: sums[n] += (u[n, step] . x[step] + start[step]) scale_x[step] scale_w[n, step]      16 lanes each
+
+Activations are rounded before the outermost loop around the op. The instruction is AVX-512's ``vpdpbusd``; without it,
+the same sums are written as multiplications.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from mlir import ir
+from mlir.dialects import arith, math, memref, scf, vector
+
+from autotune.compiler.ir.values import index, maker
+from autotune.compiler.passes.marked_loops import marked, parents
+from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.contrib.quantised.block_steps import BYTES, LANES, BlockSteps
+from autotune.contrib.quantised.dots_mark import MARK
+from autotune.contrib.quantised.rounded_rows import RoundedRows, dot, word_of_bytes
+from autotune.core.errors import CompileError
+
+NIBBLE = 0x0F0F0F0F
+TO_L2 = 2  # locality hint: into all caches but the first
+EVERY = {"arith.mulf", "arith.addf", "arith.sitofp", "linalg.yield"}
+MAY = {"arith.extf", "arith.subf", "arith.constant"}
+BY_KIND = {  # ops of a body, by bits and sign
+    (8, True): set[str](),
+    (4, True): {"arith.extsi", "arith.shli", "arith.shrsi"},
+    (4, False): {"arith.extui", "arith.andi", "arith.shrui"},
+}
+Sums = list[ir.Value]
+
+
+def write_block_dots(module: ir.Module) -> None:
+    """Write the code of every marked op.
+
+    Raises:
+        CompileError: Stage ``transform``; a marked op is no product with a weight in blocks.
+    """
+    for op in marked(module.operation, f"{MARK}_rows"):
+        found = BlockOperands.of(op)
+        outermost = op
+        for parent in parents(op):
+            if not parent.name.startswith("scf."):
+                break
+            outermost = parent
+        rows = ir.MemRefType(found.halves[0].type).shape[0] if found.has_rows else 1
+        with ir.InsertionPoint(outermost), op.location:
+            word = ir.IntegerType.get_signless(32)
+            words = memref.alloc(ir.MemRefType.get([rows, found.steps.row_words], word), [], [])
+            RoundedRows(found.steps, [outside(half, outermost) for half in found.halves], words).write()
+        with ir.InsertionPoint(op), op.location:
+            BlockProduct(found, words, rows, *(number(op, name) for name in ("rows", "unroll", "ahead"))).write()
+        op.erase()
+
+
+def number(op: ir.Operation, name: str) -> int:
+    """What a mark says."""
+    return int(ir.IntegerAttr(op.attributes[f"{MARK}_{name}"]).value)
+
+
+def outside(value: ir.Value, loop: ir.Operation) -> ir.Value:
+    """An operand as it is before a loop that does not cut it.
+
+    Raises:
+        CompileError: Stage ``transform``; the loop cuts it.
+    """
+    within = {hash(block) for block in blocks_under(loop)}
+    while (made_by := maker(value)) is not None and hash(made_by.block) in within:
+        source = made_by.operands[0]
+        if list(ir.MemRefType(source.type).shape) != list(ir.MemRefType(value.type).shape):
+            raise CompileError("transform", "activations of a product in blocks must be whole in its loops, got a part")
+        value = source
+    return value
+
+
+def blocks_under(op: ir.Operation) -> Iterator[ir.Block]:
+    """Every block under an op."""
+    for region in op.regions:
+        for block in region.blocks:
+            yield block
+            for each in block.operations:
+                yield from blocks_under(each.operation)
+
+
+@dataclass(frozen=True)
+class BlockOperands:
+    """What an op multiplies, on buffers; without rows, m is missing everywhere.
+
+    Attributes:
+        steps: How a row is multiplied.
+        halves: Activations ``(m, blocks, 16)``, f32, for each half of a block.
+        weight: Bytes ``(n, blocks, 16)``: the first of each block, which lies in one piece.
+        scales: Scales and least numbers ``(n, blocks)``.
+        result: Sums ``(m, n)``, f32, that are added to.
+        has_rows: Whether there is m.
+    """
+
+    steps: BlockSteps
+    halves: tuple[ir.Value, ...]
+    weight: ir.Value
+    scales: tuple[ir.Value, ...]
+    result: ir.Value
+    has_rows: bool
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> "BlockOperands":
+        """The operands of an op.
+
+        Raises:
+            CompileError: Stage ``transform``; it is no product with a weight in blocks.
+        """
+        *inputs, result = list(op.operands)
+        kinds = [str(ir.MemRefType(each.type).element_type) for each in inputs]
+        if "i8" not in kinds:
+            raise CompileError("transform", f"a product in blocks must multiply bytes, its operands are {kinds}")
+        first, count = kinds.index("i8"), kinds.count("i8")
+        halves, scales = inputs[:first], inputs[first + count :]
+        names = {each.operation.name for each in op.regions[0].blocks[0].operations}
+        signed = "arith.andi" not in names
+        bits = 8 if count == first and "arith.shrsi" not in names else 4
+        shape = ir.MemRefType(inputs[first].type).shape
+        needed = EVERY | BY_KIND[bits, signed]
+        fits = needed <= names <= needed | MAY and first in (1, 2) and len(scales) in (1, 2) and shape[-1] == LANES
+        if not fits or bits == 4 and first == 1:
+            raise CompileError("transform", f"a product in blocks must be one of those of qmatmul, it computes {names}")
+        steps = BlockSteps(bits, first, signed, len(scales) == 2, shape[-2])
+        has_rows = ir.MemRefType(halves[0].type).rank == 3
+        return cls(steps, tuple(halves), inputs[first], tuple(scales), result, has_rows)
+
+
+@dataclass(frozen=True)
+class BlockProduct:
+    """All rows by some columns.
+
+    Attributes:
+        operands: What is multiplied.
+        words: Rounded rows of activations.
+        rows: How many.
+        tile: Rows whose sums are in registers at once.
+        strands: Sums of each element, a step each.
+        ahead: Bytes from what is read to what is fetched; 0 fetches nothing.
+    """
+
+    operands: BlockOperands
+    words: ir.Value
+    rows: int
+    tile: int
+    strands: int
+    ahead: int
+
+    @property
+    def steps(self) -> BlockSteps:
+        """How a row is multiplied."""
+        return self.operands.steps
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile."""
+        return int(ir.MemRefType(self.operands.weight.type).shape[0])
+
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        flat, places = self.flat_weight()
+        loop = scf.ForOp(index(0), index(self.rows), index(self.tile))
+        with ir.InsertionPoint(loop.body):
+            rows = [arith.addi(loop.induction_variable, index(row)) for row in range(self.tile)]
+            sums = self.sums(flat, places, rows)
+            totals = [self.total(row, column, sums) for row, column in self.elements(rows)]
+            for (row, column), total in zip(self.elements(rows), totals, strict=True):
+                self.add(rows[row], column, total)
+            scf.yield_([])
+
+    def elements(self, rows: list[ir.Value]) -> Iterator[tuple[int, int]]:
+        """Row and column of every element of a register tile."""
+        return ((row, column) for row in range(len(rows)) for column in range(self.columns))
+
+    def flat_weight(self) -> tuple[ir.Value, list[ir.Value]]:
+        """The bytes of the weight in a row, and where those of each column begin."""
+        kind = ir.MemRefType(self.operands.weight.type)
+        found = memref.extract_strided_metadata(self.operands.weight)
+        base, offset, stride = found[0], found[1], found[2 + kind.rank]
+        dynamic = ir.ShapedType.get_dynamic_size()
+        flat_kind = ir.MemRefType.get([dynamic], kind.element_type)
+        length = arith.muli(stride, index(self.columns))
+        whole = arith.addi(offset, length)
+        flat = memref.reinterpret_cast(flat_kind, base, [], [whole], [], [0], [dynamic], [1])
+        return flat, [arith.addi(offset, arith.muli(stride, index(column))) for column in range(self.columns)]
+
+    def sums(self, flat: ir.Value, places: list[ir.Value], rows: list[ir.Value]) -> Sums:
+        """Sums of each element in 16 lanes."""
+        steps, strands = self.steps, min(self.strands, max(1, self.steps.whole))
+        count, looped = len(rows) * self.columns, self.steps.whole // strands * strands
+        found = [splat(0, "f32")] * (count * strands)
+        if looped:
+            loop = scf.ForOp(index(0), index(looped), index(strands), found)
+            with ir.InsertionPoint(loop.body):
+                inside = list(loop.inner_iter_args)
+                for strand in range(strands):
+                    step = arith.addi(loop.induction_variable, index(strand))
+                    part = slice(strand * count, (strand + 1) * count)
+                    inside[part] = self.step(flat, places, rows, step, inside[part], steps.count)
+                scf.yield_(inside)
+            found = list(loop.results)
+        for step in range(looped, steps.steps):
+            part = slice((step - looped) % strands * count, ((step - looped) % strands + 1) * count)
+            blocks = steps.count if step < steps.whole else steps.left
+            found[part] = self.step(flat, places, rows, index(step), found[part], blocks)
+        totals = [reduce(arith.addf, found[each::count]) for each in range(count)]
+        return self.without_least(rows, totals) if steps.least else totals
+
+    def step(
+        self, flat: ir.Value, places: list[ir.Value], rows: list[ir.Value], step: ir.Value, sums: Sums, blocks: int
+    ) -> Sums:
+        """Sums with a step more, of so many blocks."""
+        found: dict[tuple[int, int], ir.Value] = {}
+        start = arith.muli(step, index(self.steps.words))
+        for column in range(self.columns):
+            place = arith.addi(places[column], arith.muli(step, index(BYTES)))
+            weight = self.unsigned(load_first(flat, [place], blocks * self.steps.block_bytes, BYTES))
+            first = arith.muli(step, index(self.steps.count))
+            scale = self.scale(load_first(self.operands.scales[0], [index(column), first], blocks, self.steps.count))
+            if self.ahead:
+                fetched = arith.addi(place, index(self.ahead))
+                memref.prefetch(flat, [fetched], is_write=False, locality_hint=TO_L2, is_data_cache=True)
+            for row, x in enumerate(rows):
+                given = [self.load_words(x, start, part) for part in range(self.steps.vectors)]
+                total = self.load_words(x, start, self.steps.vectors) if self.steps.shift else splat(0, "i32")
+                for ours, theirs in zip(weight, given, strict=True):
+                    total = dot(total, ours, theirs)
+                lanes = arith.bitcast(vector_of(LANES, "f32"), self.load_words(x, start, self.steps.vectors + 1))
+                scaled = arith.mulf(arith.sitofp(vector_of(LANES, "f32"), total), lanes)
+                found[row, column] = math.fma(scaled, scale, sums[row * self.columns + column])
+        return [found[element] for element in self.elements(rows)]
+
+    def unsigned(self, stored: ir.Value) -> list[ir.Value]:
+        """64 bytes as vectors of whole numbers without a sign, words of four."""
+        words, steps = vector.bitcast(vector_of(LANES, "i32"), stored), self.steps
+        if steps.bits == 8:
+            parts = [words]
+        else:
+            parts = [words, arith.shrui(words, splat(4, "i32"))]
+            parts = [arith.andi(part, splat(NIBBLE, "i32")) for part in parts]
+        if not steps.shift:
+            return parts
+        return [arith.xori(part, splat(word_of_bytes(steps.shift), "i32")) for part in parts]
+
+    def scale(self, stored: ir.Value) -> ir.Value:
+        """The scales of a step's blocks, each in the lanes of its sums."""
+        lanes = self.steps.lane_blocks
+        return vector.shuffle(in_f32(stored), in_f32(stored), lanes)
+
+    def load_words(self, row: ir.Value, start: ir.Value, part: int) -> ir.Value:
+        """A vector of words of a step."""
+        return vector.load(vector_of(LANES, "i32"), self.words, [row, arith.addi(start, index(part * LANES))])
+
+    def without_least(self, rows: list[ir.Value], sums: Sums) -> Sums:
+        """Sums less the least number of each block times the sum of its activations."""
+        blocks = self.steps.blocks
+        whole = blocks // LANES * LANES
+        zeros = [splat(0, "f32")] * len(sums)
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(LANES), zeros)
+            with ir.InsertionPoint(loop.body):
+                scf.yield_(self.least(rows, loop.induction_variable, list(loop.inner_iter_args), LANES))
+            zeros = list(loop.results)
+        if blocks > whole:
+            zeros = self.least(rows, index(whole), zeros, blocks - whole)
+        return [arith.subf(total, below) for total, below in zip(sums, zeros, strict=True)]
+
+    def least(self, rows: list[ir.Value], first: ir.Value, sums: Sums, count: int) -> Sums:
+        """Sums with the least numbers of so many blocks more."""
+        place = arith.addi(first, index(self.steps.steps * self.steps.words))
+        columns = [
+            in_f32(load_first(self.operands.scales[1], [index(column), first], count, LANES))
+            for column in range(self.columns)
+        ]
+        given = [in_lanes(load_first(self.words, [row, place], count, LANES)) for row in rows]
+        return [
+            math.fma(given[row], columns[column], sums[row * self.columns + column])
+            for row, column in self.elements(rows)
+        ]
+
+    def total(self, row: int, column: int, sums: Sums) -> ir.Value:
+        """The sum of an element's lanes."""
+        lanes = sums[row * self.columns + column]
+        f32 = ir.F32Type.get()
+        return vector.reduction(f32, vector.CombiningKind.ADD, lanes, fastmath=arith.FastMathFlags.reassoc)
+
+    def add(self, row: ir.Value, column: int, total: ir.Value) -> None:
+        """Add a sum to a result."""
+        place = [*([row] if self.operands.has_rows else []), index(column)]
+        memref.store(arith.addf(memref.load(self.operands.result, place), total), self.operands.result, place)
+
+
+def load_first(source: ir.Value, place: list[ir.Value], count: int, whole: int) -> ir.Value:
+    """A vector of which the first elements are loaded, and the others are zero."""
+    element = str(ir.MemRefType(source.type).element_type)
+    part = vector.load(vector_of(count, element), source, place)
+    if count == whole:
+        return part
+    kind = vector_of(whole, element)
+    of = kind.element_type
+    zero = ir.IntegerAttr.get(of, 0) if isinstance(of, ir.IntegerType) else ir.FloatAttr.get(of, 0.0)
+    return vector.insert_strided_slice(part, arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero)), [0], [1])
+
+
+def in_f32(values: ir.Value) -> ir.Value:
+    """A vector in f32."""
+    kind = ir.VectorType(values.type)
+    return values if str(kind.element_type) == "f32" else arith.extf(vector_of(kind.shape[0], "f32"), values)
+
+
+def in_lanes(words: ir.Value) -> ir.Value:
+    """Words that hold numbers of f32."""
+    return arith.bitcast(vector_of(LANES, "f32"), words)

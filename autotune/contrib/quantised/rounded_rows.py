@@ -1,0 +1,144 @@
+"""Code that rounds activations to 8 bits, a step a block, into rows of words as `block_steps` lays them out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, math, memref, scf, vector
+
+from autotune.compiler.ir.values import index
+from autotune.compiler.passes.rounding import ROUND, call_intrinsic, splat, vector_of
+from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
+from autotune.core.host.matrix_unit import cpu_flags
+
+MOST = 127  # steps of the largest activation of a block
+FLAG, DOTS = "avx512_vnni", "llvm.x86.avx512.vpdpbusd.512"
+SIGN = 2**31 - 1
+
+
+def dot(sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
+    """Sums with products of bytes more, four in a lane; operands are words.
+
+    Without the instruction, it is what four multiplications say.
+    """
+    pair = [vector.bitcast(vector_of(BYTES, "i8"), each) for each in (unsigned, signed)]
+    if FLAG in cpu_flags():
+        return call_intrinsic(DOTS, [sums.type], sums, *pair)[0]
+    wide = vector_of(BYTES, "i32")
+    products = arith.muli(arith.extui(wide, pair[0]), arith.extsi(wide, pair[1]))
+    for part in range(4):
+        lanes = [lane * 4 + part for lane in range(LANES)]
+        sums = arith.addi(sums, vector.shuffle(products, products, lanes))
+    return sums
+
+
+def word_of_bytes(byte: int) -> int:
+    """A word of four equal bytes, as a signed number."""
+    return int.from_bytes(bytes([byte] * 4), "little", signed=True)
+
+
+@dataclass(frozen=True)
+class RoundedRows:
+    """Rows of activations in words.
+
+    Attributes:
+        steps: Layout of a row.
+        halves: Activations, ``(m, blocks, 16)`` for each half of a block, or without m.
+        words: Where the words go, ``(m, words)``.
+    """
+
+    steps: BlockSteps
+    halves: Sequence[ir.Value]
+    words: ir.Value
+
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        rows = ir.MemRefType(self.words.type).shape[0]
+        loop = scf.ForOp(index(0), index(rows), index(1))
+        with ir.InsertionPoint(loop.body):
+            row = loop.induction_variable
+            if self.steps.whole:
+                inner = scf.ForOp(index(0), index(self.steps.whole), index(1))
+                with ir.InsertionPoint(inner.body):
+                    self.step(row, inner.induction_variable, self.steps.count)
+                    scf.yield_([])
+            if self.steps.left:
+                self.step(row, index(self.steps.whole), self.steps.left)
+            scf.yield_([])
+
+    def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
+        """A step's words, of so many blocks; what is beyond is zero."""
+        layout = self.steps
+        first = arith.muli(step, index(layout.count))
+        scales: list[ir.Value] = []
+        rounded: dict[tuple[int, int], ir.Value] = {}
+        for block in range(blocks):
+            place = arith.addi(first, index(block))
+            values = [self.load(half, row, place) for half in self.halves]
+            scale, inverse = self.scale_of(values)
+            scales.append(scale)
+            for half, each in enumerate(values):
+                rounded[block, half] = self.rounded(each, inverse)
+            if layout.least:
+                self.keep_sum(row, place, values)
+        start = arith.muli(step, index(layout.words))
+        vectors = [self.bytes_of(rounded, number) for number in range(layout.vectors)]
+        for number, each in enumerate(vectors):
+            vector.store(each, self.words, [row, self.place(start, number)])
+        if layout.shift:
+            sums = splat(0, "i32")
+            for each in vectors:
+                sums = dot(sums, splat(word_of_bytes(layout.shift), "i32"), each)
+            below = arith.subi(splat(0, "i32"), sums)
+            vector.store(below, self.words, [row, self.place(start, layout.vectors)])
+        zero = arith.constant(ir.F32Type.get(), 0.0)
+        by_block = [*scales, *[zero] * (layout.count - blocks)]
+        lanes = vector.from_elements(vector_of(LANES, "f32"), [by_block[block] for block in layout.lane_blocks])
+        bits = arith.bitcast(vector_of(LANES, "i32"), lanes)
+        vector.store(bits, self.words, [row, self.place(start, layout.vectors + 1)])
+
+    def place(self, start: ir.Value, number: int) -> ir.Value:
+        """First word of a vector of a step."""
+        return arith.addi(start, index(number * LANES))
+
+    def load(self, half: ir.Value, row: ir.Value, block: ir.Value) -> ir.Value:
+        """The elements of a block's half."""
+        rank = ir.MemRefType(half.type).rank
+        return vector.load(vector_of(QUARTER, "f32"), half, [*([row] if rank == 3 else []), block, index(0)])
+
+    def scale_of(self, values: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
+        """The step of a block, and what elements are multiplied with to be in steps; NaN where an element is."""
+        word, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
+        bits = [arith.andi(arith.bitcast(vector_of(LANES, "i32"), v), splat(SIGN, "i32")) for v in values]
+        most = bits[0] if len(bits) == 1 else arith.maxsi(*bits)
+        largest = arith.bitcast(f32, vector.reduction(word, vector.CombiningKind.MAXSI, most))
+        zero, steps = (arith.constant(f32, float(number)) for number in (0.0, MOST))
+        is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, zero)
+        inverse = arith.select(is_zero, zero, arith.divf(steps, largest))
+        return arith.mulf(largest, arith.constant(f32, 1 / MOST)), inverse
+
+    def rounded(self, values: ir.Value, inverse: ir.Value) -> ir.Value:
+        """Elements in whole steps, bytes."""
+        spread = vector.broadcast(vector_of(LANES, "f32"), inverse)
+        summed = math.fma(values, spread, splat(ROUND, "f32"))
+        return arith.trunci(vector_of(QUARTER, "i8"), arith.bitcast(vector_of(LANES, "i32"), summed))
+
+    def bytes_of(self, rounded: dict[tuple[int, int], ir.Value], number: int) -> ir.Value:
+        """A vector of bytes as words."""
+        kind = vector_of(BYTES, "i8")
+        whole = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 0)))
+        for quarter in range(BYTES // QUARTER):
+            part = rounded.get((self.steps.block_of(quarter), self.steps.half_of(number, quarter)))
+            if part is not None:
+                whole = vector.insert_strided_slice(part, whole, [quarter * QUARTER], [1])
+        return vector.bitcast(vector_of(LANES, "i32"), whole)
+
+    def keep_sum(self, row: ir.Value, block: ir.Value, values: Sequence[ir.Value]) -> None:
+        """The sum of a block's elements, behind all steps."""
+        total = values[0] if len(values) == 1 else arith.addf(*values)
+        f32, word = ir.F32Type.get(), ir.IntegerType.get_signless(32)
+        summed = vector.reduction(f32, vector.CombiningKind.ADD, total, fastmath=arith.FastMathFlags.reassoc)
+        place = arith.addi(block, index(self.steps.steps * self.steps.words))
+        memref.store(arith.bitcast(word, summed), self.words, [row, place])
+
+
