@@ -13,126 +13,20 @@ from functools import reduce
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
-from autotune.compiler.ir.values import index, maker
-from autotune.compiler.passes.marked_loops import marked, parents
+from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, LANES, BlockSteps
-from autotune.contrib.quantised.dots_mark import MARK
-from autotune.contrib.quantised.rounded_rows import RoundedRows, dot, word_of_bytes
-from autotune.core.errors import CompileError
+from autotune.contrib.quantised.loads import in_f32, load_first
+from autotune.contrib.quantised.rounded_rows import dot, word_of_bytes
 
 NIBBLE = 0x0F0F0F0F
 TO_L2 = 2  # locality hint: into all caches but the first
-EVERY = {"arith.mulf", "arith.addf", "arith.sitofp", "linalg.yield"}
-MAY = {"arith.extf", "arith.subf", "arith.constant"}
-BY_KIND = {  # ops of a body, by bits and sign
-    (8, True): set[str](),
-    (4, True): {"arith.extsi", "arith.shli", "arith.shrsi"},
-    (4, False): {"arith.extui", "arith.andi", "arith.shrui"},
-}
 Sums = list[ir.Value]
 
 
-def write_block_dots(module: ir.Module) -> None:
-    """Write the code of every marked op.
-
-    Raises:
-        CompileError: Stage ``transform``; a marked op is no product with a weight in blocks.
-    """
-    for op in marked(module.operation, f"{MARK}_rows"):
-        found = BlockOperands.of(op)
-        outermost = op
-        for parent in parents(op):
-            if not parent.name.startswith("scf."):
-                break
-            outermost = parent
-        rows = ir.MemRefType(found.halves[0].type).shape[0] if found.has_rows else 1
-        with ir.InsertionPoint(outermost), op.location:
-            word = ir.IntegerType.get_signless(32)
-            words = memref.alloc(ir.MemRefType.get([rows, found.steps.row_words], word), [], [])
-            RoundedRows(found.steps, [outside(half, outermost) for half in found.halves], words).write()
-        with ir.InsertionPoint(op), op.location:
-            BlockProduct(found, words, rows, *(number(op, name) for name in ("rows", "unroll", "ahead"))).write()
-        op.erase()
-
-
-def number(op: ir.Operation, name: str) -> int:
-    """What a mark says."""
-    return int(ir.IntegerAttr(op.attributes[f"{MARK}_{name}"]).value)
-
-
-def outside(value: ir.Value, loop: ir.Operation) -> ir.Value:
-    """An operand as it is before a loop that does not cut it.
-
-    Raises:
-        CompileError: Stage ``transform``; the loop cuts it.
-    """
-    within = {hash(block) for block in blocks_under(loop)}
-    while (made_by := maker(value)) is not None and hash(made_by.block) in within:
-        source = made_by.operands[0]
-        if list(ir.MemRefType(source.type).shape) != list(ir.MemRefType(value.type).shape):
-            raise CompileError("transform", "activations of a product in blocks must be whole in its loops, got a part")
-        value = source
-    return value
-
-
-def blocks_under(op: ir.Operation) -> Iterator[ir.Block]:
-    """Every block under an op."""
-    for region in op.regions:
-        for block in region.blocks:
-            yield block
-            for each in block.operations:
-                yield from blocks_under(each.operation)
-
-
 @dataclass(frozen=True)
-class BlockOperands:
-    """What an op multiplies, on buffers; without rows, m is missing everywhere.
-
-    Attributes:
-        steps: How a row is multiplied.
-        halves: Activations ``(m, blocks, 16)``, f32, for each half of a block.
-        weight: Bytes ``(n, blocks, 16)``: the first of each block, which lies in one piece.
-        scales: Scales and least numbers ``(n, blocks)``.
-        result: Sums ``(m, n)``, f32, that are added to.
-        has_rows: Whether there is m.
-    """
-
-    steps: BlockSteps
-    halves: tuple[ir.Value, ...]
-    weight: ir.Value
-    scales: tuple[ir.Value, ...]
-    result: ir.Value
-    has_rows: bool
-
-    @classmethod
-    def of(cls, op: ir.Operation) -> "BlockOperands":
-        """The operands of an op.
-
-        Raises:
-            CompileError: Stage ``transform``; it is no product with a weight in blocks.
-        """
-        *inputs, result = list(op.operands)
-        kinds = [str(ir.MemRefType(each.type).element_type) for each in inputs]
-        if "i8" not in kinds:
-            raise CompileError("transform", f"a product in blocks must multiply bytes, its operands are {kinds}")
-        first, count = kinds.index("i8"), kinds.count("i8")
-        halves, scales = inputs[:first], inputs[first + count :]
-        names = {each.operation.name for each in op.regions[0].blocks[0].operations}
-        signed = "arith.andi" not in names
-        bits = 8 if count == first and "arith.shrsi" not in names else 4
-        shape = ir.MemRefType(inputs[first].type).shape
-        needed = EVERY | BY_KIND[bits, signed]
-        fits = needed <= names <= needed | MAY and first in (1, 2) and len(scales) in (1, 2) and shape[-1] == LANES
-        if not fits or bits == 4 and first == 1:
-            raise CompileError("transform", f"a product in blocks must be one of those of qmatmul, it computes {names}")
-        steps = BlockSteps(bits, first, signed, len(scales) == 2, shape[-2])
-        has_rows = ir.MemRefType(halves[0].type).rank == 3
-        return cls(steps, tuple(halves), inputs[first], tuple(scales), result, has_rows)
-
-
-@dataclass(frozen=True)
-class BlockProduct:
+class DotProduct:
     """All rows by some columns.
 
     Attributes:
@@ -159,11 +53,12 @@ class BlockProduct:
     @property
     def columns(self) -> int:
         """Columns of the tile."""
-        return int(ir.MemRefType(self.operands.weight.type).shape[0])
+        return self.operands.columns
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        flat, places = self.flat_weight()
+        flat, offset, stride = self.operands.flat_weight()
+        places = [arith.addi(offset, arith.muli(stride, index(column))) for column in range(self.columns)]
         loop = scf.ForOp(index(0), index(self.rows), index(self.tile))
         with ir.InsertionPoint(loop.body):
             rows = [arith.addi(loop.induction_variable, index(row)) for row in range(self.tile)]
@@ -176,18 +71,6 @@ class BlockProduct:
     def elements(self, rows: list[ir.Value]) -> Iterator[tuple[int, int]]:
         """Row and column of every element of a register tile."""
         return ((row, column) for row in range(len(rows)) for column in range(self.columns))
-
-    def flat_weight(self) -> tuple[ir.Value, list[ir.Value]]:
-        """The bytes of the weight in a row, and where those of each column begin."""
-        kind = ir.MemRefType(self.operands.weight.type)
-        found = memref.extract_strided_metadata(self.operands.weight)
-        base, offset, stride = found[0], found[1], found[2 + kind.rank]
-        dynamic = ir.ShapedType.get_dynamic_size()
-        flat_kind = ir.MemRefType.get([dynamic], kind.element_type)
-        length = arith.muli(stride, index(self.columns))
-        whole = arith.addi(offset, length)
-        flat = memref.reinterpret_cast(flat_kind, base, [], [whole], [], [0], [dynamic], [1])
-        return flat, [arith.addi(offset, arith.muli(stride, index(column))) for column in range(self.columns)]
 
     def sums(self, flat: ir.Value, places: list[ir.Value], rows: list[ir.Value]) -> Sums:
         """Sums of each element in 16 lanes."""
@@ -293,24 +176,6 @@ class BlockProduct:
         """Add a sum to a result."""
         place = [*([row] if self.operands.has_rows else []), index(column)]
         memref.store(arith.addf(memref.load(self.operands.result, place), total), self.operands.result, place)
-
-
-def load_first(source: ir.Value, place: list[ir.Value], count: int, whole: int) -> ir.Value:
-    """A vector of which the first elements are loaded, and the others are zero."""
-    element = str(ir.MemRefType(source.type).element_type)
-    part = vector.load(vector_of(count, element), source, place)
-    if count == whole:
-        return part
-    kind = vector_of(whole, element)
-    of = kind.element_type
-    zero = ir.IntegerAttr.get(of, 0) if isinstance(of, ir.IntegerType) else ir.FloatAttr.get(of, 0.0)
-    return vector.insert_strided_slice(part, arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero)), [0], [1])
-
-
-def in_f32(values: ir.Value) -> ir.Value:
-    """A vector in f32."""
-    kind = ir.VectorType(values.type)
-    return values if str(kind.element_type) == "f32" else arith.extf(vector_of(kind.shape[0], "f32"), values)
 
 
 def in_lanes(words: ir.Value) -> ir.Value:

@@ -34,7 +34,9 @@ class StoredBlocks:
 def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Value:
     """``(M, K)`` times a weight ``(N, K)``, transposed: ``(M, N)``; for few rows without the weight in f32 anywhere."""
     form, (rows, columns), count = weight.form, x.shape, weight.scale.shape[0]
-    if rows >= MANY_ROWS:
+    import os
+
+    if rows >= MANY_ROWS and not os.environ.get("NOWIDEN"):
         return ops.matmul(f, x, widen(f, weight, f"{name}_weight"), name, transpose_b=True)
     blocks = columns // form.block
     of_x = split(f, x, (rows, blocks, form.halves, HALF), f"{name}_x")

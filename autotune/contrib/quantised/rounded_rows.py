@@ -37,6 +37,39 @@ def word_of_bytes(byte: int) -> int:
     return int.from_bytes(bytes([byte] * 4), "little", signed=True)
 
 
+def block_scale(values: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
+    """The step of a block, and what elements are multiplied with to be in steps; NaN where an element is."""
+    word, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
+    bits = [arith.andi(arith.bitcast(vector_of(LANES, "i32"), v), splat(SIGN, "i32")) for v in values]
+    most = bits[0] if len(bits) == 1 else arith.maxsi(*bits)
+    largest = arith.bitcast(f32, vector.reduction(word, vector.CombiningKind.MAXSI, most))
+    zero, steps = (arith.constant(f32, float(number)) for number in (0.0, MOST))
+    is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, zero)
+    inverse = arith.select(is_zero, zero, arith.divf(steps, largest))
+    return arith.mulf(largest, arith.constant(f32, 1 / MOST)), inverse
+
+
+def block_sum(values: Sequence[ir.Value]) -> ir.Value:
+    """The sum of a block's elements."""
+    total = values[0] if len(values) == 1 else arith.addf(*values)
+    kind = vector.CombiningKind.ADD
+    return vector.reduction(ir.F32Type.get(), kind, total, fastmath=arith.FastMathFlags.reassoc)
+
+
+def in_steps(values: ir.Value, inverse: ir.Value) -> ir.Value:
+    """Elements in whole steps, bytes."""
+    spread = vector.broadcast(vector_of(LANES, "f32"), inverse)
+    summed = math.fma(values, spread, splat(ROUND, "f32"))
+    return arith.trunci(vector_of(QUARTER, "i8"), arith.bitcast(vector_of(LANES, "i32"), summed))
+
+
+def joined(quarters: Sequence[ir.Value]) -> ir.Value:
+    """Four vectors of 16 bytes as one of words."""
+    first, second = (vector.shuffle(*quarters[i : i + 2], list(range(2 * QUARTER))) for i in (0, 2))
+    whole = vector.shuffle(first, second, list(range(BYTES)))
+    return vector.bitcast(vector_of(LANES, "i32"), whole)
+
+
 @dataclass(frozen=True)
 class RoundedRows:
     """Rows of activations in words.
@@ -75,10 +108,10 @@ class RoundedRows:
         for block in range(blocks):
             place = arith.addi(first, index(block))
             values = [self.load(half, row, place) for half in self.halves]
-            scale, inverse = self.scale_of(values)
+            scale, inverse = block_scale(values)
             scales.append(scale)
             for half, each in enumerate(values):
-                rounded[block, half] = self.rounded(each, inverse)
+                rounded[block, half] = in_steps(each, inverse)
             if layout.least:
                 self.keep_sum(row, place, values)
         start = arith.muli(step, index(layout.words))
@@ -106,39 +139,15 @@ class RoundedRows:
         rank = ir.MemRefType(half.type).rank
         return vector.load(vector_of(QUARTER, "f32"), half, [*([row] if rank == 3 else []), block, index(0)])
 
-    def scale_of(self, values: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
-        """The step of a block, and what elements are multiplied with to be in steps; NaN where an element is."""
-        word, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
-        bits = [arith.andi(arith.bitcast(vector_of(LANES, "i32"), v), splat(SIGN, "i32")) for v in values]
-        most = bits[0] if len(bits) == 1 else arith.maxsi(*bits)
-        largest = arith.bitcast(f32, vector.reduction(word, vector.CombiningKind.MAXSI, most))
-        zero, steps = (arith.constant(f32, float(number)) for number in (0.0, MOST))
-        is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, zero)
-        inverse = arith.select(is_zero, zero, arith.divf(steps, largest))
-        return arith.mulf(largest, arith.constant(f32, 1 / MOST)), inverse
-
-    def rounded(self, values: ir.Value, inverse: ir.Value) -> ir.Value:
-        """Elements in whole steps, bytes."""
-        spread = vector.broadcast(vector_of(LANES, "f32"), inverse)
-        summed = math.fma(values, spread, splat(ROUND, "f32"))
-        return arith.trunci(vector_of(QUARTER, "i8"), arith.bitcast(vector_of(LANES, "i32"), summed))
-
     def bytes_of(self, rounded: dict[tuple[int, int], ir.Value], number: int) -> ir.Value:
         """A vector of bytes as words."""
-        kind = vector_of(BYTES, "i8")
-        whole = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 0)))
-        for quarter in range(BYTES // QUARTER):
-            part = rounded.get((self.steps.block_of(quarter), self.steps.half_of(number, quarter)))
-            if part is not None:
-                whole = vector.insert_strided_slice(part, whole, [quarter * QUARTER], [1])
-        return vector.bitcast(vector_of(LANES, "i32"), whole)
+        kind = vector_of(QUARTER, "i8")
+        nothing = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 0)))
+        places = [(self.steps.block_of(each), self.steps.half_of(number, each)) for each in range(BYTES // QUARTER)]
+        return joined([rounded.get(place, nothing) for place in places])
 
     def keep_sum(self, row: ir.Value, block: ir.Value, values: Sequence[ir.Value]) -> None:
         """The sum of a block's elements, behind all steps."""
-        total = values[0] if len(values) == 1 else arith.addf(*values)
-        f32, word = ir.F32Type.get(), ir.IntegerType.get_signless(32)
-        summed = vector.reduction(f32, vector.CombiningKind.ADD, total, fastmath=arith.FastMathFlags.reassoc)
         place = arith.addi(block, index(self.steps.steps * self.steps.words))
-        memref.store(arith.bitcast(word, summed), self.words, [row, place])
-
-
+        word = ir.IntegerType.get_signless(32)
+        memref.store(arith.bitcast(word, block_sum(values)), self.words, [row, place])

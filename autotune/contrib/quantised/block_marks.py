@@ -1,0 +1,8 @@
+"""What schedules and the compiler agree on for products with weights in blocks that code of ours computes."""
+
+from autotune.core.plugs.rewrites import NeededRewrite
+
+BLOCK_CODE = NeededRewrite("block-code", 1, why="activations rounded to 8 bits, a step a block")
+MARK = "autotune.blocks_by_"  # beginning of the attributes of an op that is computed so
+DOTS, ROWS, UNROLL, AHEAD = (f"{MARK}{name}" for name in ("dots", "rows", "unroll", "ahead"))
+TILES = f"{MARK}tiles"

@@ -1,0 +1,24 @@
+"""Vectors that are not full, and numbers in f32."""
+
+from mlir import ir
+from mlir.dialects import arith, vector
+
+from autotune.compiler.passes.rounding import vector_of
+
+
+def load_first(source: ir.Value, place: list[ir.Value], count: int, whole: int) -> ir.Value:
+    """A vector of which the first elements are loaded, and the others are zero."""
+    element = str(ir.MemRefType(source.type).element_type)
+    part = vector.load(vector_of(count, element), source, place)
+    if count == whole:
+        return part
+    kind = vector_of(whole, element)
+    of = kind.element_type
+    zero = ir.IntegerAttr.get(of, 0) if isinstance(of, ir.IntegerType) else ir.FloatAttr.get(of, 0.0)
+    return vector.insert_strided_slice(part, arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero)), [0], [1])
+
+
+def in_f32(values: ir.Value) -> ir.Value:
+    """A vector in f32."""
+    kind = ir.VectorType(values.type)
+    return values if str(kind.element_type) == "f32" else arith.extf(vector_of(kind.shape[0], "f32"), values)

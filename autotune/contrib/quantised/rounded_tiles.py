@@ -1,0 +1,167 @@
+"""Code that rounds activations to 8 bits, a step a block, into tiles of a matrix unit: 16 rows of x side by side.
+
+    tile of block b:  [j, m] = the word of elements 4 j .. 4 j + 3 of x[m, b]      zero where another block's weights are
+
+A tile of the weight holds 64 bytes of a row, several blocks; it meets one of x that is zero but for one block. What is
+zero lies between blocks, so that neighbouring tiles share it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, memref, scf, vector
+
+from autotune.compiler.ir.values import index
+from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
+from autotune.contrib.quantised.rounded_rows import block_scale, block_sum, in_steps, joined
+from autotune.contrib.quantised.turned import SIDE, turned
+from autotune.core.host.matrix_unit import ROWS
+
+WORD = 4  # bytes
+
+
+@dataclass(frozen=True)
+class TileLayout:
+    """Where words and numbers of activations lie.
+
+    Attributes:
+        steps: Blocks of the weight.
+        rows: Rows of activations.
+    """
+
+    steps: BlockSteps
+    rows: int
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a tile of x that a block takes."""
+        return self.steps.halves * QUARTER // WORD
+
+    @property
+    def per_tile(self) -> int:
+        """Blocks of a tile of the weight."""
+        return ROWS // self.block_rows
+
+    @property
+    def groups(self) -> int:
+        """Tiles of the weight in a row of it."""
+        return -(-self.steps.blocks // self.per_tile)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a row, in whole groups."""
+        return self.groups * self.per_tile
+
+    @property
+    def group_rows(self) -> int:
+        """Rows that the tiles of x of a group take: its blocks, and what is zero between them."""
+        return self.per_tile * self.block_rows + (self.per_tile - 1) * (ROWS - self.block_rows)
+
+    @property
+    def row_tiles(self) -> int:
+        """Tiles of rows of x."""
+        return -(-self.rows // SIDE)
+
+
+@dataclass(frozen=True)
+class RoundedTiles:
+    """Activations in tiles.
+
+    Attributes:
+        layout: Where they lie.
+        halves: Activations ``(m, blocks, 16)`` for each half of a block.
+        words: Tiles, ``(row tiles x groups x rows of a group, 16)``.
+        scales: Steps of blocks, ``(row tiles x blocks, 16)``, f32.
+        totals: Sums of blocks likewise; `None` where nothing is subtracted.
+    """
+
+    layout: TileLayout
+    halves: Sequence[ir.Value]
+    words: ir.Value
+    scales: ir.Value
+    totals: ir.Value | None
+
+    @classmethod
+    def allocate(cls, layout: TileLayout, halves: Sequence[ir.Value]) -> "RoundedTiles":
+        """Buffers for them, at the insertion point."""
+        i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
+        tiles, wide = layout.row_tiles * layout.groups * layout.group_rows, layout.row_tiles * layout.blocks
+        words, *numbers = (
+            memref.alloc(ir.MemRefType.get([rows, SIDE], of), [], [])
+            for rows, of in ((tiles, i32), *[(wide, f32)] * (1 + layout.steps.least))
+        )
+        return cls(layout, halves, words, numbers[0], numbers[1] if layout.steps.least else None)
+
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        whole, left = divmod(self.layout.rows, SIDE)
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(1))
+            with ir.InsertionPoint(loop.body):
+                self.write_rows(loop.induction_variable, SIDE)
+                scf.yield_([])
+        if left:
+            self.write_rows(index(whole), left)
+
+    def write_rows(self, tile: ir.Value, rows: int) -> None:
+        """All groups of a tile of rows."""
+        whole, left = divmod(self.layout.steps.blocks, self.layout.per_tile)
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(1))
+            with ir.InsertionPoint(loop.body):
+                self.write_group(tile, loop.induction_variable, rows, self.layout.per_tile)
+                scf.yield_([])
+        if left:
+            self.write_group(tile, index(whole), rows, left)
+
+    def write_group(self, tile: ir.Value, group: ir.Value, rows: int, blocks: int) -> None:
+        """So many blocks of so many rows; what is beyond is zero."""
+        layout = self.layout
+        zero = arith.constant(ir.F32Type.get(), 0.0)
+        empty = vector_of(QUARTER, "i8")
+        no_bytes = arith.constant(
+            empty, ir.DenseElementsAttr.get_splat(empty, ir.IntegerAttr.get(empty.element_type, 0))
+        )
+        scales = [[zero] * SIDE for _ in range(layout.per_tile)]
+        totals = [[zero] * SIDE for _ in range(layout.per_tile)]
+        lines = [splat(0, "i32")] * SIDE
+        first = arith.muli(group, index(layout.per_tile))
+        for row in range(rows):
+            at = arith.addi(arith.muli(tile, index(SIDE)), index(row))
+            parts: list[ir.Value] = []
+            for block in range(blocks):
+                place = [at, arith.addi(first, index(block)), index(0)]
+                values = [vector.load(vector_of(QUARTER, "f32"), half, place) for half in self.halves]
+                scales[block][row], inverse = block_scale(values)
+                if layout.steps.least:
+                    totals[block][row] = block_sum(values)
+                parts += [in_steps(each, inverse) for each in values]
+            parts += [no_bytes] * (BYTES // QUARTER - len(parts))
+            lines[row] = joined(parts)
+        self.store_words(tile, group, turned(lines))
+        for block in range(layout.per_tile):
+            place = [arith.addi(arith.addi(arith.muli(tile, index(layout.blocks)), first), index(block)), index(0)]
+            vector.store(vector.from_elements(vector_of(LANES, "f32"), scales[block]), self.scales, place)
+            if self.totals is not None:
+                vector.store(vector.from_elements(vector_of(LANES, "f32"), totals[block]), self.totals, place)
+
+    def store_words(self, tile: ir.Value, group: ir.Value, lines: list[ir.Value]) -> None:
+        """Lines of words of a group, and what is zero between its blocks."""
+        layout = self.layout
+        start = self.start(tile, group)
+        for row in range(layout.group_rows):
+            block, line = divmod(row, ROWS)
+            is_word = line < layout.block_rows
+            value = lines[block * layout.block_rows + line] if is_word else splat(0, "i32")
+            vector.store(value, self.words, [arith.addi(start, index(row)), index(0)])
+
+    def start(self, tile: ir.Value, group: ir.Value) -> ir.Value:
+        """First row of a group."""
+        number = arith.addi(arith.muli(tile, index(self.layout.groups)), group)
+        return arith.muli(number, index(self.layout.group_rows))
+
+    def tile_row(self, tile: ir.Value, group: ir.Value, block: int) -> ir.Value:
+        """First row of the tile of a block of a group."""
+        return arith.addi(self.start(tile, group), index(block * (ROWS - self.layout.block_rows)))

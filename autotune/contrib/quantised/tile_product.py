@@ -1,0 +1,208 @@
+"""Code for many rows by a weight in blocks, by tiles of bytes, on buffers.
+
+    y[m, n] = sum over b of  scale_x[m, b] scale_w[n, b] (sum over j of q[n, b, j] x[m, b, j])
+
+Tiles of the weight are what a matrix unit multiplies from the left, as its rows lie; 16 rows of x stand side by side
+in what it multiplies from the right. Every block gives whole numbers, which are scaled and summed in registers. Columns
+of a register tile are turned over before they are stored.
+"""
+
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, math, memref, scf, vector
+
+from autotune.compiler.ir.values import index
+from autotune.compiler.passes.rounding import first_of, splat, vector_of
+from autotune.compiler.passes.tiles import Amx, Emulated, tile_of
+from autotune.contrib.quantised.block_operands import BlockOperands
+from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
+from autotune.contrib.quantised.loads import in_f32, load_first
+from autotune.contrib.quantised.rounded_tiles import WORD, RoundedTiles, TileLayout
+from autotune.contrib.quantised.turned import SIDE, turned
+
+LINE = 16  # words
+
+
+@dataclass(frozen=True)
+class StoredPanel:
+    """Some columns of a weight as a matrix unit reads them.
+
+    Attributes:
+        words: Bytes with a sign, ``(n, words)``; rows lie an odd number of cache lines apart.
+        scales: Scales ``(n, blocks)``, f32.
+        least: Least numbers, negative, likewise; `None` where the format has none.
+    """
+
+    words: ir.Value
+    scales: ir.Value
+    least: ir.Value | None
+
+    @classmethod
+    def write(cls, operands: BlockOperands, layout: TileLayout) -> "StoredPanel":
+        """Allocate and fill it, at the insertion point."""
+        i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
+        columns, wide = operands.columns, layout.groups * LINE
+        kind = ir.MemRefType.get([columns, wide + LINE * (layout.groups % 2 == 0)], i32)
+        words = memref.alloc(kind, [], [])
+        numbers = [memref.alloc(ir.MemRefType.get([columns, layout.blocks], f32), [], []) for _ in operands.scales]
+        panel = cls(words, numbers[0], numbers[1] if len(numbers) > 1 else None)
+        flat, offset, stride = operands.flat_weight()
+        loop = scf.ForOp(index(0), index(columns), index(1))
+        with ir.InsertionPoint(loop.body):
+            column = loop.induction_variable
+            start = arith.addi(offset, arith.muli(stride, column))
+            panel.copy_bytes(operands, flat, start, column)
+            for number, (source, target) in enumerate(zip(operands.scales, numbers, strict=True)):
+                copy_numbers(source, target, column, negative=bool(number))
+            scf.yield_([])
+        return panel
+
+    def copy_bytes(self, operands: BlockOperands, flat: ir.Value, start: ir.Value, column: ir.Value) -> None:
+        """A row of bytes, widened where it is of nibbles."""
+        steps = operands.steps
+        if steps.whole:
+            loop = scf.ForOp(index(0), index(steps.whole), index(1))
+            with ir.InsertionPoint(loop.body):
+                self.copy_step(operands, flat, start, column, loop.induction_variable, steps.count)
+                scf.yield_([])
+        if steps.left:
+            self.copy_step(operands, flat, start, column, index(steps.whole), steps.left)
+
+    def copy_step(
+        self, operands: BlockOperands, flat: ir.Value, start: ir.Value, column: ir.Value, step: ir.Value, blocks: int
+    ) -> None:
+        """64 bytes of a row, or fewer."""
+        steps = operands.steps
+        place = arith.addi(start, arith.muli(step, index(BYTES)))
+        stored = load_first(flat, [place], blocks * steps.block_bytes, BYTES)
+        parts = signed_bytes(stored, steps.bits, signed=steps.signed)
+        count = blocks * steps.halves * QUARTER // WORD  # words that are there
+        for number, part in enumerate(parts):
+            if number * LINE < count:
+                at = arith.addi(arith.muli(step, index(LINE * len(parts))), index(number * LINE))
+                vector.store(vector.bitcast(vector_of(LANES, "i32"), part), self.words, [column, at])
+
+
+def signed_bytes(stored: ir.Value, bits: int, *, signed: bool) -> list[ir.Value]:
+    """64 bytes of a row as bytes with a sign, in the order of elements; nibbles are twice as many."""
+    if bits == 8:
+        return [stored]
+    kind, words = vector_of(BYTES, "i8"), vector.bitcast(vector_of(LANES, "i32"), stored)
+    mask = splat(0x0F0F0F0F, "i32")
+    low, high = (arith.andi(part, mask) for part in (words, arith.shrui(words, splat(4, "i32"))))
+    halves = [vector.bitcast(kind, half) for half in (low, high)]
+    if signed:
+        eight = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 8)))
+        halves = [arith.subi(arith.xori(half, eight), eight) for half in halves]
+    orders = [
+        [which * BYTES + block * QUARTER + j for block in blocks for which in (0, 1) for j in range(QUARTER)]
+        for blocks in ((0, 1), (2, 3))
+    ]
+    return [vector.shuffle(*halves, order) for order in orders]
+
+
+def copy_numbers(source: ir.Value, target: ir.Value, row: ir.Value, *, negative: bool) -> None:
+    """A row of numbers, widened to f32; what is beyond is zero."""
+    given, wanted = ir.MemRefType(source.type).shape[1], ir.MemRefType(target.type).shape[1]
+
+    def copy(first: ir.Value, count: int, whole: int) -> None:
+        values = in_f32(load_first(source, [row, first], count, LANES))
+        vector.store(first_of(arith.negf(values) if negative else values, whole), target, [row, first])
+
+    whole = given // LANES * LANES
+    if whole:
+        loop = scf.ForOp(index(0), index(whole), index(LANES))
+        with ir.InsertionPoint(loop.body):
+            copy(loop.induction_variable, LANES, LANES)
+            scf.yield_([])
+    if wanted > whole:
+        copy(index(whole), given - whole, wanted - whole)
+
+
+@dataclass(frozen=True)
+class TileProduct:
+    """All rows by some columns, a multiple of 16.
+
+    Attributes:
+        operands: What is multiplied.
+        x: Activations in tiles.
+        unit: Whether the processor's unit computes it; else it is emulated.
+    """
+
+    operands: BlockOperands
+    x: RoundedTiles
+    unit: bool
+
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        panel = StoredPanel.write(self.operands, self.x.layout)
+        i32 = ir.IntegerType.get_signless(32)
+        held = [memref.alloc(ir.MemRefType.get([SIDE, LANES], i32), [], []) for _ in range(self.x.layout.per_tile)]
+        whole, left = divmod(self.x.layout.rows, SIDE)
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(1))
+            with ir.InsertionPoint(loop.body):
+                self.write_rows(panel, held, loop.induction_variable, SIDE)
+                scf.yield_([])
+        if left:
+            self.write_rows(panel, held, index(whole), left)
+
+    def write_rows(self, panel: StoredPanel, held: list[ir.Value], tile: ir.Value, rows: int) -> None:
+        """A tile of so many rows by all columns."""
+        loop = scf.ForOp(index(0), index(self.operands.columns), index(SIDE))
+        with ir.InsertionPoint(loop.body):
+            column = loop.induction_variable
+            groups = scf.ForOp(index(0), index(self.x.layout.groups), index(1), [splat(0, "f32")] * SIDE)
+            with ir.InsertionPoint(groups.body):
+                sums = list(groups.inner_iter_args)
+                self.multiply(panel, held, tile, column, groups.induction_variable)
+                for block, whole in enumerate(held):
+                    sums = self.scaled(panel, whole, tile, column, groups.induction_variable, block, sums)
+                scf.yield_(sums)
+            for row, total in enumerate(turned(list(groups.results))[:rows]):
+                place = [arith.addi(arith.muli(tile, index(SIDE)), index(row)), column]
+                before = vector.load(vector_of(LANES, "f32"), self.operands.result, place)
+                vector.store(arith.addf(before, total), self.operands.result, place)
+            scf.yield_([])
+
+    def multiply(
+        self, panel: StoredPanel, held: list[ir.Value], tile: ir.Value, column: ir.Value, group: ir.Value
+    ) -> None:
+        """Whole numbers of each block of a group."""
+        by = Amx() if self.unit else Emulated("i32")
+        a = by.load(tile_of(panel.words, column, arith.muli(group, index(LINE))), once=False)
+        products = []
+        for block in range(len(held)):
+            b = by.load(tile_of(self.x.words, self.x.tile_row(tile, group, block), index(0)), once=False)
+            products.append(by.dot("i8", by.zero(), a, b))
+        for product, target in zip(products, held, strict=True):
+            by.store(product, tile_of(target, index(0), index(0)))
+
+    def scaled(
+        self,
+        panel: StoredPanel,
+        whole: ir.Value,
+        tile: ir.Value,
+        column: ir.Value,
+        group: ir.Value,
+        block: int,
+        sums: list[ir.Value],
+    ) -> list[ir.Value]:
+        """Sums with what a block adds, a vector of 16 rows of x for each column."""
+        wide = vector_of(LANES, "f32")
+        place = arith.addi(arith.muli(group, index(self.x.layout.per_tile)), index(block))
+        at = [arith.addi(arith.muli(tile, index(self.x.layout.blocks)), place), index(0)]
+        step = vector.load(wide, self.x.scales, at)
+        total = vector.load(wide, self.x.totals, at) if self.x.totals is not None else None
+        found = []
+        for row, before in enumerate(sums):
+            line = [arith.addi(column, index(row)), place]
+            number = vector.load(vector_of(LANES, "i32"), whole, [index(row), index(0)])
+            value = arith.mulf(arith.sitofp(wide, number), step)
+            scale = vector.broadcast(wide, memref.load(panel.scales, line))
+            after = math.fma(value, scale, before)
+            if total is not None and panel.least is not None:
+                after = math.fma(total, vector.broadcast(wide, memref.load(panel.least, line)), after)
+            found.append(after)
+        return found
