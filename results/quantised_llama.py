@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import typer
@@ -17,11 +18,16 @@ from quantised_model import PARAMETERS, VOCAB, matrix_bytes, write_model
 
 import autotune as at
 from autotune.bundles.call import compile_candidate
-from autotune.core.host.machine import this_machine
+from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_TILES
+from autotune.core.candidate import Candidate
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.pages import aligned_empty
+from autotune.core.partition import Partition
 from autotune.core.payload import Array, Payload
+from autotune.core.scripts.assembly import write_step
 from autotune.core.stats import ratio_interval
-from autotune.tuning.candidates import default_candidate
+from autotune.registry import family_for
+from autotune.tuning.candidates import candidate_whole, default_candidate
 from autotune.worker.bench.kernels import read_payload
 from autotune.worker.bench.roofs import bind
 from autotune.worker.loading.importing import import_model
@@ -31,9 +37,9 @@ NAME = "quantised"
 KINDS = ("Q4_0", "Q8_0", "Q4_K")
 POSITIONS, PROMPT, STEPS = 512, (1, 2, 3, 4, 5, 6, 7, 8), 200
 FUNCTIONS = {"decode": (1, 31), "prefill": (512, 3)}  # tokens of a call, and calls
-OURS, THEIRS, READ = "ours", "llama.cpp", "read"
-SPEED_HEAD = ("weights", "a call", "matrices", "ours", "llama.cpp", "its weights", "its time over ours")
-SPEED_HEAD += ("of what reading allows", "llama.cpp")
+OURS, ROUNDED, THEIRS, READ = "ours", "ours in 8 bits", "llama.cpp", "read"
+SPEED_HEAD = ("weights", "a call", "activations", "ours", "llama.cpp", "its weights", "its time over ours")
+SPEED_HEAD += ("of what reading allows", "llama.cpp", "off by", "llama.cpp")
 GREEDY_HEAD = ("weights", "ours", "gap there", "logits off by", "llama.cpp", "gap there", "logits off by")
 
 
@@ -42,15 +48,26 @@ def entry(kind: str, part: str) -> str:
     return f"llama-0.5b {kind} {part}"
 
 
-def bound_program(payload: Payload) -> tuple[Callable[[int], None], dict[str, Array]]:
-    """Calls of a payload's default program, and the arrays that it reads and writes."""
-    machine, inputs = this_machine(), payload.make_inputs(0)
-    program = compile_candidate(payload, default_candidate(partition(payload), machine))
+def bound_program(payload: Payload, *, rounded: bool = False) -> tuple[Callable[[int], None], dict[str, Array]]:
+    """Calls of a payload's default program, and the arrays that it reads and writes; activations rounded to 8 bits."""
+    machine, inputs, parts = this_machine(), payload.make_inputs(0), partition(payload)
+    program = compile_candidate(payload, in_8_bits(parts, machine) if rounded else default_candidate(parts, machine))
     arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
     for name, array in inputs.items():
         arrays[name][...] = array
     panels = [weight.pack(arrays[payload.arguments[weight.source].name]) for weight in program.weights]
     return program.bind([*arrays.values(), *panels]).run, arrays
+
+
+def in_8_bits(parts: Partition, machine: Machine) -> Candidate:
+    """Default configs, with activations of weights in blocks rounded: many rows by tiles where there is a unit."""
+    rounding = [family for family in (BLOCK_TILES, BLOCK_DOTS) if not family.lacking]
+    steps = []
+    for task in parts.tasks:
+        family = next((each for each in rounding if each.covers(task)), None) or family_for(task, machine)
+        if family is not None:
+            steps.append(write_step(task, family, family.default(task, machine), machine))
+    return candidate_whole(steps, machine.threads, parts.payload.text)
 
 
 def imported(file: Path, function: str) -> Payload:
@@ -80,15 +97,18 @@ def measure_speed(file: Path, size: int, function: str) -> None:
     given = payload.make_inputs(0)
     wanted = payload.reference(**given)[-1]  # type: ignore[misc]
     run, arrays = bound_program(payload)
+    run_rounded, of_rounded = bound_program(payload, rounded=True)
     both = [way.comparator.prepare(payload, given) for way in LLAMA_CPP.variants()]
     theirs = min(both, key=lambda way: min(in_turns({THEIRS: way.call}, 3)[THEIRS]))
     run(1)
+    run_rounded(1)
     (found,) = theirs.outputs(theirs.call())
-    off = {OURS: arrays["logits"] - wanted, THEIRS: found - wanted}
+    results = {OURS: arrays["logits"], ROUNDED: of_rounded["logits"], THEIRS: found}
+    off = {name: each - wanted for name, each in results.items()}
     errors = {name: float(np.abs(each).max() / np.abs(wanted).max()) for name, each in off.items()}
     reads = bind(read_payload(machine.lanes, size), machine).run
     tokens, calls = FUNCTIONS[function]
-    ways = {OURS: lambda: run(1), THEIRS: theirs.call, READ: lambda: reads(1)}
+    ways = {OURS: lambda: run(1), ROUNDED: lambda: run_rounded(1), THEIRS: theirs.call, READ: lambda: reads(1)}
     seconds = in_turns(ways, calls)
     told = {"seconds": seconds, "errors": errors, "bytes": size, "tokens": tokens, "version": LLAMA_CPP.version()}
     told |= {"how": theirs.how}
@@ -146,7 +166,7 @@ def llama_part(path: Path) -> str:
     for kind in KINDS:
         for function in FUNCTIONS:
             if found := read(path, entry(kind, function)):
-                speeds.append(speed_row(kind, found))
+                speeds += [speed_row(kind, way, found) for way in (OURS, ROUNDED) if way in found["seconds"]]
                 version = found["version"]
         if found := read(path, entry(kind, "greedy")):
             cells = (cell for name in (OURS, THEIRS) for cell in greedy_cells(found[name]))
@@ -160,18 +180,19 @@ def llama_part(path: Path) -> str:
     return told + (f"\n{STEPS} greedy tokens:\n\n{table(GREEDY_HEAD, tokens)}" if tokens else "")
 
 
-def speed_row(kind: str, found: dict[str, object]) -> str:
-    """A function of a format."""
-    seconds, count, size = found["seconds"], found["tokens"], found["bytes"]
-    ours, theirs, reads = (seconds[name] for name in (OURS, THEIRS, READ))  # type: ignore[index]
+def speed_row(kind: str, way: str, found: dict[str, Any]) -> str:
+    """A function of a format, computed in one way of ours."""
+    seconds, count, errors = found["seconds"], found["tokens"], found["errors"]
+    ours, theirs, reads = (seconds[name] for name in (way, THEIRS, READ))
     ratio = ratio_interval(theirs, ours)
     shares = [f"{ratio_interval(reads, each).estimate:.0%}" if count == 1 else "" for each in (ours, theirs)]
-    speeds = [f"{count / median(each):.3g}" for each in (ours, theirs)]  # type: ignore[operator]
+    speeds = [f"{count / median(each):.3g}" for each in (ours, theirs)]
     gain = f"{ratio.estimate:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
     how = str(found["how"]).removeprefix("weights ").partition(",")[0]
     call = "a token" if count == 1 else f"{count} tokens"
-    cells = (f"`{kind}`", call, f"{size / 1e6:.0f} MB", *speeds, how, gain, *shares)  # type: ignore[operator]
-    return f"| {' | '.join(cells)} |"
+    off = [f"{errors[name]:.0e}" for name in (way, THEIRS)]
+    activations = "f32" if way == OURS else "8 bits"
+    return f"| {' | '.join((f'`{kind}`', call, activations, *speeds, how, gain, *shares, *off))} |"
 
 
 def greedy_cells(found: dict[str, float]) -> tuple[str, str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from precision_support import FAMILIES, computed, error_of_whole, product
+from precision_support import FAMILIES, WORDS, computed, error_of_whole, product
 from tuning_support import MACHINES, contraction_payload, run
 
 from autotune.compiler.codegen.llvm_tools import find_tool
@@ -27,7 +27,7 @@ SIZES = st.integers(1, 70)
 COLUMNS = st.integers(2, 70)  # a product with one column is a sum of rows
 needs_runtime = pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
 INSTRUCTIONS = {"i16": r"vpdpwssd\s.*zmm", "i8": r"vpdpbusd\s+%zmm|vpdpbusd\s.*zmm", "bf16": r"vdpbf16ps\s.*zmm"}
-BY_VECTORS = [family for family in rounding_families() if not family.precision.by_tiles]
+BY_VECTORS = [family for family in WORDS if not family.precision.by_tiles]
 
 
 def check(family, payload, inputs, *, turned=False, **config):
@@ -189,7 +189,7 @@ def test_a_deep_product_has_a_whole_register_tile_by_default():
     machine = replace(this_machine(), l2_bytes=1 << 20)
     for k in (3072, 12000, 40000):
         (task,) = partition(contraction_payload(128, 96, k, role_b="weight")).tasks
-        for family in rounding_families():
+        for family in WORDS:
             config = family.default(task, machine)
             assert family.space(task, machine).broken_constraint(config) is None
             assert config["register_m"] > 1

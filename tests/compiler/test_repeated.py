@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from precision_support import WORDS
 from tuning_support import default_steps, run, tensor_payload
 
 from autotune.compiler.ir.module import context, find_function, parse
@@ -15,7 +16,7 @@ from autotune.core.candidate import Candidate, Claim
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
-from autotune.registry import family_for, load_payload, rounding_families
+from autotune.registry import family_for, load_payload
 from autotune.worker.bench.proof import transform
 
 
@@ -113,7 +114,7 @@ def test_nests_are_the_same_only_if_they_read_and_write_alike(scale, source, tar
     assert said.count("func.func") == (2 if shared else 1)
 
 
-@pytest.mark.parametrize("family", rounding_families(), ids=lambda family: family.name)
+@pytest.mark.parametrize("family", WORDS, ids=lambda family: family.name)
 def test_layers_have_the_bits_that_they_have_apart(family, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_TILES", "emulate")
     if family.precision.lacking:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from precision_support import by_unit, computed, error_of_whole
+from precision_support import WORDS, by_unit, computed, error_of_whole
 from tuning_support import MACHINES, contraction_payload
 
 from autotune.compiler.codegen.object_code import disassemble
@@ -18,11 +18,11 @@ from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, MachineError
 from autotune.core.host.matrix_unit import are_emulated, ask_for_tiles, describe_unit, has_unit, why_no_tiles
 from autotune.core.scripts.assembly import write_step
-from autotune.registry import load_payload, rounding_families
+from autotune.registry import load_payload
 from autotune.tuning.candidates import candidate_alone, candidate_whole
 from schedules.matmul_space import fits_unit, tiles_of
 
-TILED = [family for family in rounding_families() if family.precision.by_tiles]
+TILED = [family for family in WORDS if family.precision.by_tiles]
 SHAPES = ((32, 32), (16, 64), (48, 16), (16, 48), (32, 16), (16, 16))  # of register tiles
 XEON = find_target("sapphirerapids")
 of_every_kind = pytest.mark.parametrize("family", TILED, ids=lambda family: family.name)

@@ -8,13 +8,15 @@ from mlir.dialects import memref
 
 from autotune.compiler.ir.values import maker
 from autotune.compiler.passes.marked_loops import marked, parents
-from autotune.contrib.quantised.block_marks import AHEAD, DOTS, ROWS, TILES, UNROLL
+from autotune.contrib.quantised.block_marks import AHEAD, DOTS, LANES, PANELS, PIECE, ROWS, TILES, UNROLL, VECTORS
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.dots_code import DotProduct
 from autotune.contrib.quantised.rounded_rows import RoundedRows
 from autotune.contrib.quantised.rounded_tiles import RoundedTiles, TileLayout
 from autotune.contrib.quantised.tile_product import TileProduct
-from autotune.core.errors import CompileError
+from autotune.contrib.quantised.widened_product import RegisterTile, WidenedProduct
+
+VIEWS = ("memref.subview", "memref.cast")
 
 
 def write_block_code(module: ir.Module, *, unit: bool) -> None:
@@ -27,11 +29,10 @@ def write_block_code(module: ir.Module, *, unit: bool) -> None:
     Raises:
         CompileError: Stage ``transform``; a marked op is no product with a weight in blocks.
     """
-    for mark, write in ((DOTS, write_dots), (TILES, partial(write_tiles, unit=unit))):
+    for mark, write in ((DOTS, write_dots), (TILES, partial(write_tiles, unit=unit)), (PANELS, write_panels)):
         for op in marked(module.operation, mark):
             operands = BlockOperands.of(op)
-            around = outermost(op)
-            halves = [outside(half, around) for half in operands.halves]
+            around, halves = hoisted(op, operands.halves)
             with op.location:
                 write(op, operands, halves, ir.InsertionPoint(around), ir.InsertionPoint(op))
             op.erase()
@@ -54,7 +55,7 @@ def write_dots(
 
 
 def write_tiles(
-    _: ir.Operation,
+    op: ir.Operation,
     operands: BlockOperands,
     halves: Sequence[ir.Value],
     before: ir.InsertionPoint,
@@ -67,16 +68,31 @@ def write_tiles(
         x = RoundedTiles.allocate(TileLayout(operands.steps, operands.rows), halves)
         x.write()
     with here:
-        TileProduct(operands, x, unit).write()
+        TileProduct(operands, x, number(op, UNROLL), unit).write()
 
 
-def outermost(op: ir.Operation) -> ir.Operation:
-    """The outermost loop around an op; the op where there is none."""
+def write_panels(
+    op: ir.Operation,
+    operands: BlockOperands,
+    halves: Sequence[ir.Value],
+    before: ir.InsertionPoint,
+    here: ir.InsertionPoint,
+) -> None:
+    """Many rows, in f32."""
+    tile = RegisterTile(*(number(op, mark) for mark in (ROWS, VECTORS, LANES)))
+    with here:
+        WidenedProduct(operands, tile, number(op, PIECE)).write()
+
+
+def hoisted(op: ir.Operation, halves: Sequence[ir.Value]) -> tuple[ir.Operation, list[ir.Value]]:
+    """The outermost op around an op that its activations are the same for, and those as they are before it."""
+    found, values = op, list(halves)
     for parent in parents(op):
-        if not parent.name.startswith("scf."):
+        before = [outside(half, parent) for half in halves] if parent.name.startswith("scf.") else []
+        if not before or any(value is None for value in before):
             break
-        op = parent
-    return op
+        found, values = parent, [value for value in before if value is not None]
+    return found, values
 
 
 def number(op: ir.Operation, name: str) -> int:
@@ -84,19 +100,24 @@ def number(op: ir.Operation, name: str) -> int:
     return int(ir.IntegerAttr(op.attributes[name]).value)
 
 
-def outside(value: ir.Value, loop: ir.Operation) -> ir.Value:
-    """An operand as it is before a loop that does not cut it.
-
-    Raises:
-        CompileError: Stage ``transform``; the loop cuts it.
-    """
+def outside(value: ir.Value, loop: ir.Operation) -> ir.Value | None:
+    """An operand as it is before a loop; `None` where the loop computes it, or cuts it in parts."""
     within = {hash(block) for block in blocks_under(loop)}
-    while (made_by := maker(value)) is not None and hash(made_by.block) in within:
+    while hash(defined_in(value)) in within:
+        made_by = maker(value)
+        if made_by is None or made_by.name not in VIEWS:
+            return None
         source = made_by.operands[0]
         if list(ir.MemRefType(source.type).shape) != list(ir.MemRefType(value.type).shape):
-            raise CompileError("transform", "activations of a product in blocks must be whole in its loops, got a part")
+            return None
         value = source
     return value
+
+
+def defined_in(value: ir.Value) -> ir.Block:
+    """The block that a value is an argument of, or is computed in."""
+    made_by = maker(value)
+    return made_by.block if made_by is not None else ir.Block(value.owner)
 
 
 def blocks_under(op: ir.Operation) -> Iterator[ir.Block]:

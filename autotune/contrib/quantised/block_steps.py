@@ -1,4 +1,4 @@
-"""How 64 bytes of a weight in blocks meet 8-bit activations: what lies beside them in the words of a row of activations.
+"""How 64 bytes of a weight in blocks meet 8-bit activations, and what lies beside those in the words of a row.
 
     y[n] = sum over b of  scale_x[b] scale_w[n, b] (sum over j of u[n, b, j] x[b, j]  -  shift sum over j of x[b, j])
 
@@ -73,7 +73,7 @@ class BlockSteps:
 
     @property
     def row_words(self) -> int:
-        """Words of a row: those of all steps, then sums of blocks in f32, in whole vectors, where they are subtracted."""
+        """Words of a row: those of all steps, then, where they are subtracted, sums of blocks in f32, whole vectors."""
         return self.steps * self.words + (-(-self.blocks // LANES) * LANES if self.least else 0)
 
     def block_of(self, quarter: int) -> int:

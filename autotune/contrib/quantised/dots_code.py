@@ -16,12 +16,12 @@ from mlir.dialects import arith, math, memref, scf, vector
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.contrib.quantised.block_operands import BlockOperands
-from autotune.contrib.quantised.block_steps import BYTES, LANES, BlockSteps
+from autotune.contrib.quantised.block_steps import LANES, BlockSteps
 from autotune.contrib.quantised.loads import in_f32, load_first
 from autotune.contrib.quantised.rounded_rows import dot, word_of_bytes
+from autotune.contrib.quantised.stored_bytes import StoredBytes
 
 NIBBLE = 0x0F0F0F0F
-TO_L2 = 2  # locality hint: into all caches but the first
 Sums = list[ir.Value]
 
 
@@ -57,12 +57,11 @@ class DotProduct:
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        flat, offset, stride = self.operands.flat_weight()
-        places = [arith.addi(offset, arith.muli(stride, index(column))) for column in range(self.columns)]
+        stored = StoredBytes.open(self.operands)
         loop = scf.ForOp(index(0), index(self.rows), index(self.tile))
         with ir.InsertionPoint(loop.body):
             rows = [arith.addi(loop.induction_variable, index(row)) for row in range(self.tile)]
-            sums = self.sums(flat, places, rows)
+            sums = self.sums(stored, rows)
             totals = [self.total(row, column, sums) for row, column in self.elements(rows)]
             for (row, column), total in zip(self.elements(rows), totals, strict=True):
                 self.add(rows[row], column, total)
@@ -72,7 +71,7 @@ class DotProduct:
         """Row and column of every element of a register tile."""
         return ((row, column) for row in range(len(rows)) for column in range(self.columns))
 
-    def sums(self, flat: ir.Value, places: list[ir.Value], rows: list[ir.Value]) -> Sums:
+    def sums(self, stored: StoredBytes, rows: list[ir.Value]) -> Sums:
         """Sums of each element in 16 lanes."""
         steps, strands = self.steps, min(self.strands, max(1, self.steps.whole))
         count, looped = len(rows) * self.columns, self.steps.whole // strands * strands
@@ -84,30 +83,25 @@ class DotProduct:
                 for strand in range(strands):
                     step = arith.addi(loop.induction_variable, index(strand))
                     part = slice(strand * count, (strand + 1) * count)
-                    inside[part] = self.step(flat, places, rows, step, inside[part], steps.count)
+                    inside[part] = self.step(stored, rows, step, inside[part], steps.count)
                 scf.yield_(inside)
             found = list(loop.results)
         for step in range(looped, steps.steps):
             part = slice((step - looped) % strands * count, ((step - looped) % strands + 1) * count)
             blocks = steps.count if step < steps.whole else steps.left
-            found[part] = self.step(flat, places, rows, index(step), found[part], blocks)
+            found[part] = self.step(stored, rows, index(step), found[part], blocks)
         totals = [reduce(arith.addf, found[each::count]) for each in range(count)]
         return self.without_least(rows, totals) if steps.least else totals
 
-    def step(
-        self, flat: ir.Value, places: list[ir.Value], rows: list[ir.Value], step: ir.Value, sums: Sums, blocks: int
-    ) -> Sums:
+    def step(self, stored: StoredBytes, rows: list[ir.Value], step: ir.Value, sums: Sums, blocks: int) -> Sums:
         """Sums with a step more, of so many blocks."""
         found: dict[tuple[int, int], ir.Value] = {}
         start = arith.muli(step, index(self.steps.words))
         for column in range(self.columns):
-            place = arith.addi(places[column], arith.muli(step, index(BYTES)))
-            weight = self.unsigned(load_first(flat, [place], blocks * self.steps.block_bytes, BYTES))
+            weight = self.unsigned(stored.load(index(column), step, blocks))
+            stored.fetch(index(column), step, self.ahead)
             first = arith.muli(step, index(self.steps.count))
             scale = self.scale(load_first(self.operands.scales[0], [index(column), first], blocks, self.steps.count))
-            if self.ahead:
-                fetched = arith.addi(place, index(self.ahead))
-                memref.prefetch(flat, [fetched], is_write=False, locality_hint=TO_L2, is_data_cache=True)
             for row, x in enumerate(rows):
                 given = [self.load_words(x, start, part) for part in range(self.steps.vectors)]
                 total = self.load_words(x, start, self.steps.vectors) if self.steps.shift else splat(0, "i32")

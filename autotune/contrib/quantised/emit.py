@@ -1,6 +1,5 @@
 """Products with weights in blocks, as linalg on tensors: one op, which widens blocks where it multiplies them."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,6 @@ from payload.builder import Builder, Value, affine_map, tensor_type
 
 FMA = "fastmath<contract>"
 FEW_ROWS = 4  # up to so many rows the sums of blocks are scaled, and not the weights: fewer products in all
-MANY_ROWS = 64  # from so many rows on a weight is widened once a call, and multiplied as any other
 X_MAP, W_MAP, S_MAP, Y_MAP = (0, 2, 3), (1, 2, 3), (1, 2), (0, 1)  # of loops m, n, block, element
 
 
@@ -32,12 +30,8 @@ class StoredBlocks:
 
 
 def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Value:
-    """``(M, K)`` times a weight ``(N, K)``, transposed: ``(M, N)``; for few rows without the weight in f32 anywhere."""
+    """``(M, K)`` times a weight ``(N, K)``, transposed: ``(M, N)``."""
     form, (rows, columns), count = weight.form, x.shape, weight.scale.shape[0]
-    import os
-
-    if rows >= MANY_ROWS and not os.environ.get("NOWIDEN"):
-        return ops.matmul(f, x, widen(f, weight, f"{name}_weight"), name, transpose_b=True)
     blocks = columns // form.block
     of_x = split(f, x, (rows, blocks, form.halves, HALF), f"{name}_x")
     if form.bits == 8:
@@ -173,32 +167,6 @@ def embed_blocks(f: Builder, table: StoredBlocks, ids: Value, name: str) -> Valu
     groups = f"[[0], {list(range(1, len(shape)))}]"
     text = f"tensor.collapse_shape {rows.name} {groups} : {rows.type} into {tensor_type(flat)}"
     return f.define(name, flat, text)
-
-
-def widen(f: Builder, weight: StoredBlocks, name: str) -> Value:
-    """The whole of a weight, ``(N, K)`` in f32."""
-    form, (count, blocks) = weight.form, weight.scale.shape
-    wide = form.block * form.bits // 8
-    whole = expand(f, weight.whole, (count, blocks, wide), f"{name}_blocks")
-    shape = (count, blocks, *((2,) if form.bits == 4 else ()), wide)
-    scales = [weight.scale, *([weight.least] if weight.least is not None else [])]
-    wider = [f32_of(f, each, f"{name}_{part}") for each, part in zip(scales, ("scale", "least"), strict=False)]
-    given = [(whole, (0, 1, len(shape) - 1)), *((each, (0, 1)) for each in wider)]
-    names = {"%each_byte": "%e0", "%s": "%e1", "%l": "%e2"}
-    body = [re.sub(r"%\w+", lambda found: names.get(found[0], found[0]), line) for line in widen_one(form)]
-    rows = ops.generic(f, f"{name}_apart", ops.empty(f, shape, name), given, body, rank=len(shape))
-    groups = f"[[0], {list(range(1, len(shape)))}]"
-    flat = (count, blocks * form.block)
-    text = f"tensor.collapse_shape {rows.name} {groups} : {rows.type} into {tensor_type(flat)}"
-    return f.define(name, flat, text)
-
-
-def f32_of(f: Builder, x: Value, name: str) -> Value:
-    """Scales in f32, ahead of the op that spreads them: LLVM widens a spread f16 lane by lane."""
-    if x.dtype == "f32":
-        return x
-    body = [f"%y = arith.extf %e0 : {x.dtype} to f32"]
-    return ops.generic(f, name, ops.empty(f, x.shape, name), [(x, (0, 1))], body, rank=2)
 
 
 def widen_one(form: BlockFormat) -> list[str]:

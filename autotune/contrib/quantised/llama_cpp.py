@@ -7,6 +7,7 @@ and keeps keys and values in f16: what a decode finds in its caches is put into 
 import ctypes
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -85,6 +86,8 @@ class LlamaModel:
         """
         import llama_cpp
 
+        # It configures a matrix unit once a thread, and dies where another program has done so since: a thread of its own.
+        self._thread = ThreadPoolExecutor(1)
         self._library: Any = llama_cpp
         self._silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
         llama_cpp.llama_log_set(self._silent, None)
@@ -110,11 +113,15 @@ class LlamaModel:
         ids = (ctypes.c_int32 * len(tokens))(*map(int, tokens))
         batch = library.llama_batch_get_one(ids, len(tokens))
 
-        def call() -> tuple[Any, Any]:
+        def decode() -> int:
             library.llama_memory_seq_rm(memory, 0, filled, -1)
-            if code := library.llama_decode(context, batch):
-                raise ComparatorError(f"llama.cpp must compute {len(tokens)} tokens, it fails with code {code}")
+            code: int = library.llama_decode(context, batch)
             library.llama_synchronize(context)
+            return code
+
+        def call() -> tuple[Any, Any]:
+            if code := self._thread.submit(decode).result():
+                raise ComparatorError(f"llama.cpp must compute {len(tokens)} tokens, it fails with code {code}")
             return ids, batch  # which must live as long as the call does
 
         return call

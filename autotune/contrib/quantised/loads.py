@@ -12,13 +12,19 @@ def load_first(source: ir.Value, place: list[ir.Value], count: int, whole: int) 
     part = vector.load(vector_of(count, element), source, place)
     if count == whole:
         return part
-    kind = vector_of(whole, element)
+    return vector.insert_strided_slice(part, zeros(vector_of(whole, element)), [0], [1])
+
+
+def zeros(kind: ir.VectorType) -> ir.Value:
+    """A vector of zeros."""
     of = kind.element_type
     zero = ir.IntegerAttr.get(of, 0) if isinstance(of, ir.IntegerType) else ir.FloatAttr.get(of, 0.0)
-    return vector.insert_strided_slice(part, arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero)), [0], [1])
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero))
 
 
 def in_f32(values: ir.Value) -> ir.Value:
-    """A vector in f32."""
+    """A number or a vector in f32."""
+    if not isinstance(values.type, ir.VectorType):
+        return values if str(values.type) == "f32" else arith.extf(ir.F32Type.get(), values)
     kind = ir.VectorType(values.type)
     return values if str(kind.element_type) == "f32" else arith.extf(vector_of(kind.shape[0], "f32"), values)

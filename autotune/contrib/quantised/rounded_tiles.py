@@ -1,6 +1,6 @@
 """Code that rounds activations to 8 bits, a step a block, into tiles of a matrix unit: 16 rows of x side by side.
 
-    tile of block b:  [j, m] = the word of elements 4 j .. 4 j + 3 of x[m, b]      zero where another block's weights are
+    tile of block b:  [j, m] = the word of elements 4 j .. 4 j + 3 of x[m, b]      zero for other blocks
 
 A tile of the weight holds 64 bytes of a row, several blocks; it meets one of x that is zero but for one block. What is
 zero lies between blocks, so that neighbouring tiles share it.

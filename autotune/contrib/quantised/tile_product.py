@@ -19,9 +19,11 @@ from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
 from autotune.contrib.quantised.loads import in_f32, load_first
 from autotune.contrib.quantised.rounded_tiles import WORD, RoundedTiles, TileLayout
+from autotune.contrib.quantised.stored_bytes import StoredBytes
 from autotune.contrib.quantised.turned import SIDE, turned
 
 LINE = 16  # words
+TO_L1 = 3  # locality hint
 
 
 @dataclass(frozen=True)
@@ -47,36 +49,31 @@ class StoredPanel:
         words = memref.alloc(kind, [], [])
         numbers = [memref.alloc(ir.MemRefType.get([columns, layout.blocks], f32), [], []) for _ in operands.scales]
         panel = cls(words, numbers[0], numbers[1] if len(numbers) > 1 else None)
-        flat, offset, stride = operands.flat_weight()
+        stored = StoredBytes.open(operands)
         loop = scf.ForOp(index(0), index(columns), index(1))
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
-            start = arith.addi(offset, arith.muli(stride, column))
-            panel.copy_bytes(operands, flat, start, column)
+            panel.copy_bytes(stored, column)
             for number, (source, target) in enumerate(zip(operands.scales, numbers, strict=True)):
                 copy_numbers(source, target, column, negative=bool(number))
             scf.yield_([])
         return panel
 
-    def copy_bytes(self, operands: BlockOperands, flat: ir.Value, start: ir.Value, column: ir.Value) -> None:
+    def copy_bytes(self, stored: StoredBytes, column: ir.Value) -> None:
         """A row of bytes, widened where it is of nibbles."""
-        steps = operands.steps
+        steps = stored.operands.steps
         if steps.whole:
             loop = scf.ForOp(index(0), index(steps.whole), index(1))
             with ir.InsertionPoint(loop.body):
-                self.copy_step(operands, flat, start, column, loop.induction_variable, steps.count)
+                self.copy_step(stored, column, loop.induction_variable, steps.count)
                 scf.yield_([])
         if steps.left:
-            self.copy_step(operands, flat, start, column, index(steps.whole), steps.left)
+            self.copy_step(stored, column, index(steps.whole), steps.left)
 
-    def copy_step(
-        self, operands: BlockOperands, flat: ir.Value, start: ir.Value, column: ir.Value, step: ir.Value, blocks: int
-    ) -> None:
+    def copy_step(self, stored: StoredBytes, column: ir.Value, step: ir.Value, blocks: int) -> None:
         """64 bytes of a row, or fewer."""
-        steps = operands.steps
-        place = arith.addi(start, arith.muli(step, index(BYTES)))
-        stored = load_first(flat, [place], blocks * steps.block_bytes, BYTES)
-        parts = signed_bytes(stored, steps.bits, signed=steps.signed)
+        steps = stored.operands.steps
+        parts = signed_bytes(stored.load(column, step, blocks), steps.bits, signed=steps.signed)
         count = blocks * steps.halves * QUARTER // WORD  # words that are there
         for number, part in enumerate(parts):
             if number * LINE < count:
@@ -127,18 +124,21 @@ class TileProduct:
     Attributes:
         operands: What is multiplied.
         x: Activations in tiles.
+        unroll: Groups of blocks that are multiplied before their sums are scaled; divides their number.
         unit: Whether the processor's unit computes it; else it is emulated.
     """
 
     operands: BlockOperands
     x: RoundedTiles
+    unroll: int
     unit: bool
 
     def write(self) -> None:
         """All of it, at the insertion point."""
         panel = StoredPanel.write(self.operands, self.x.layout)
         i32 = ir.IntegerType.get_signless(32)
-        held = [memref.alloc(ir.MemRefType.get([SIDE, LANES], i32), [], []) for _ in range(self.x.layout.per_tile)]
+        blocks = self.unroll * self.x.layout.per_tile
+        held = [memref.alloc(ir.MemRefType.get([SIDE, LANES], i32), [], []) for _ in range(blocks)]
         whole, left = divmod(self.x.layout.rows, SIDE)
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(1))
@@ -153,15 +153,21 @@ class TileProduct:
         loop = scf.ForOp(index(0), index(self.operands.columns), index(SIDE))
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
-            groups = scf.ForOp(index(0), index(self.x.layout.groups), index(1), [splat(0, "f32")] * SIDE)
+            places = [[arith.addi(arith.muli(tile, index(SIDE)), index(row)), column] for row in range(rows)]
+            for place in places:
+                fetch_for_writing(self.operands.result, place)
+            groups = scf.ForOp(index(0), index(self.x.layout.groups), index(self.unroll), [splat(0, "f32")] * SIDE)
             with ir.InsertionPoint(groups.body):
                 sums = list(groups.inner_iter_args)
-                self.multiply(panel, held, tile, column, groups.induction_variable)
-                for block, whole in enumerate(held):
-                    sums = self.scaled(panel, whole, tile, column, groups.induction_variable, block, sums)
+                parts = [arith.addi(groups.induction_variable, index(number)) for number in range(self.unroll)]
+                per_tile = self.x.layout.per_tile
+                for number, group in enumerate(parts):
+                    self.multiply(panel, held[number * per_tile : (number + 1) * per_tile], tile, column, group)
+                for number, whole in enumerate(held):
+                    group, block = parts[number // per_tile], number % per_tile
+                    sums = self.scaled(panel, whole, tile, column, group, block, sums)
                 scf.yield_(sums)
-            for row, total in enumerate(turned(list(groups.results))[:rows]):
-                place = [arith.addi(arith.muli(tile, index(SIDE)), index(row)), column]
+            for place, total in zip(places, turned(list(groups.results)), strict=False):
                 before = vector.load(vector_of(LANES, "f32"), self.operands.result, place)
                 vector.store(arith.addf(before, total), self.operands.result, place)
             scf.yield_([])
@@ -206,3 +212,8 @@ class TileProduct:
                 after = math.fma(total, vector.broadcast(wide, memref.load(panel.least, line)), after)
             found.append(after)
         return found
+
+
+def fetch_for_writing(buffer: ir.Value, place: list[ir.Value]) -> None:
+    """Fetch a line that is written later."""
+    memref.prefetch(buffer, place, is_write=True, locality_hint=TO_L1, is_data_cache=True)

@@ -1,26 +1,23 @@
 """Schedules for products with weights in blocks that round activations to 8 bits: bytes are multiplied as bytes.
 
-The activations of a block share a step, as its weights do. Rounded once a call, they meet the weight as it is stored, 64
-bytes of a row at a time, or many rows of them in tiles of a matrix unit; the code of that is ours (`block_code.py`), as no
-vector op says so.
+The activations of a block share a step, as its weights do. Rounded once a call, they meet the weight as it is stored,
+64 bytes of a row at a time, or many rows of them in tiles of a matrix unit; the code of that is ours
+(`block_code.py`), as no vector op says so.
 """
 
 from dataclasses import dataclass
 
-from autotune.contrib.quantised.block_marks import AHEAD as AHEAD_MARK
-from autotune.contrib.quantised.block_marks import BLOCK_CODE, DOTS, TILES, UNROLL
+from autotune.contrib.quantised.block_marks import AHEAD, DOTS, TILES, UNROLL
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
+from autotune.contrib.quantised.by_columns import ByColumns
 from autotune.contrib.quantised.family import BLOCKS, dividing, sizes_of
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
-from autotune.core.plugs.family import Family
-from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
 from schedules.moves import Script
-from schedules.shares import LINE, even_counts, knobs_for, pieces, tile_parallel
 
 FLAG = "avx512_vnni"
 COLUMNS, ROWS, UNROLLS = (1, 2, 4, 8), (1, 2, 4), (1, 2, 4)
@@ -30,11 +27,8 @@ PANELS = (16, 32, 64, 128)  # columns
 
 
 @dataclass(frozen=True)
-class RoundedBlocks(Family):
-    """What families have in common that round activations: whole columns, shared out among threads."""
-
-    name: str = ""
-    fallback: bool = False
+class RoundedBlocks(ByColumns):
+    """What families have in common that round activations."""
 
     @property
     def error(self) -> float:
@@ -44,32 +38,6 @@ class RoundedBlocks(Family):
     def runs_on(self, machine: Machine) -> bool:
         """Dot products are of vectors of 512 bits, tiles of as many bytes."""
         return machine.isa == "avx512f"
-
-    def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Code of ours for the marked op."""
-        return Rewrites(needed=(BLOCK_CODE,))
-
-    def shared(self, task: Task, machine: Machine) -> tuple[tuple[Knob, ...], tuple[Constraint, ...]]:
-        """Pieces of columns for threads."""
-        _, columns, _ = sizes_of(task.nest)
-        found = tuple(each for each in even_counts(columns, machine) if columns // each % LINE == 0 or each == 1)
-
-        def whole(config: Config) -> bool:
-            return columns // pieces(config, "n") % int(config["columns"]) == 0
-
-        return knobs_for({"n": found}), (Constraint("columns of a tile divide those of a piece", whole),)
-
-    def default_pieces(self, task: Task, machine: Machine) -> Config:
-        """As many pieces as threads."""
-        knobs, _ = self.shared(task, machine)
-        return {knob.name: max(int(v) for v in knob.values if int(v) <= machine.threads) for knob in knobs}
-
-    def tiled(self, script: Script, task: Task, config: Config) -> str:
-        """Loops over pieces and tiles of columns; the op inside them."""
-        op, rank, (_, columns, _) = "%op", len(task.nest.sizes), sizes_of(task.nest)
-        if (count := pieces(config, "n")) > 1:
-            op, _ = tile_parallel(script, op, [columns // count if d == rank - 3 else 0 for d in range(rank)])
-        return moves.tile_loop(script, op, rank, rank - 3, int(config["columns"]), knob="columns")[0]
 
 
 @dataclass(frozen=True)
@@ -115,7 +83,7 @@ class BlockDots(RoundedBlocks):
         script = Script(space.knobs, config)
         op = self.tiled(script, task, config)
         moves.annotate(script, op, DOTS)
-        for mark, name in ((ROWS_MARK, "rows"), (UNROLL, "unroll"), (AHEAD_MARK, "ahead")):
+        for mark, name in ((ROWS_MARK, "rows"), (UNROLL, "unroll"), (AHEAD, "ahead")):
             moves.annotate(script, op, mark, int(config.get(name, 1)))
         return script.text
 
@@ -139,17 +107,21 @@ class BlockTiles(RoundedBlocks):
         return rows >= SIDE // 2 and columns % SIDE == 0
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Columns whose bytes are unpacked at a time."""
+        """Columns whose bytes are unpacked at a time, and tiles that are multiplied before their sums are scaled."""
+        _, columns, blocks = sizes_of(task.nest)
+        groups = -(-blocks * halves_of(task) // (SIDE // 4))
         threads, wholes = self.shared(task, machine)
-        return Space((Knob("columns", dividing(PANELS, sizes_of(task.nest)[1])), *threads), wholes)
+        knobs = (Knob("columns", dividing(PANELS, columns)), Knob("unroll", dividing(UNROLLS, groups)), *threads)
+        return Space(knobs, wholes)
 
     def default(self, task: Task, machine: Machine) -> Config:
         """Four tiles of columns, or what there is."""
-        pieces_of = self.default_pieces(task, machine)
         space = self.space(task, machine)
+        unroll = space.knobs[1].values[-1]
         for count in (64, 32, 16):
-            if count in space.knobs[0].values and not space.broken_constraint({"columns": count, **pieces_of}):
-                return {"columns": count, **pieces_of}
+            config = {"columns": count, "unroll": unroll, **self.default_pieces(task, machine)}
+            if count in space.knobs[0].values and space.broken_constraint(config) is None:
+                return config
         return next(space.configs())
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
@@ -157,8 +129,15 @@ class BlockTiles(RoundedBlocks):
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
-        moves.annotate(script, self.tiled(script, task, config), TILES)
+        op = self.tiled(script, task, config)
+        moves.annotate(script, op, TILES)
+        moves.annotate(script, op, UNROLL, int(config["unroll"]))
         return script.text
+
+
+def halves_of(task: Task) -> int:
+    """Operands that hold the elements of a block of activations, 16 each."""
+    return sum(each.dtype == "f32" and len(each.shape) == 3 for each in task.payload.arguments)
 
 
 BLOCK_DOTS, BLOCK_TILES = BlockDots(), BlockTiles()

@@ -1,0 +1,48 @@
+"""What families of products with weights in blocks have in common whose code is ours: loops over tiles of columns."""
+
+from dataclasses import dataclass
+
+from autotune.contrib.quantised.block_marks import BLOCK_CODE
+from autotune.contrib.quantised.family import sizes_of
+from autotune.core.host.machine import Machine
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
+from autotune.core.space import Config, Constraint, Knob
+from autotune.core.task import Task
+from schedules import moves
+from schedules.moves import Script
+from schedules.shares import LINE, even_counts, knobs_for, pieces, tile_parallel
+
+
+@dataclass(frozen=True)
+class ByColumns(Family):
+    """Whole rows by tiles of columns, in pieces for threads; what is inside the loops is marked for code of ours."""
+
+    name: str = ""
+    fallback: bool = False
+
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
+        """Code of ours for the marked op."""
+        return Rewrites(needed=(BLOCK_CODE,))
+
+    def shared(self, task: Task, machine: Machine) -> tuple[tuple[Knob, ...], tuple[Constraint, ...]]:
+        """Pieces of columns for threads."""
+        _, columns, _ = sizes_of(task.nest)
+        found = tuple(each for each in even_counts(columns, machine) if columns // each % LINE == 0 or each == 1)
+
+        def whole(config: Config) -> bool:
+            return columns // pieces(config, "n") % int(config["columns"]) == 0
+
+        return knobs_for({"n": found}), (Constraint("columns of a tile divide those of a piece", whole),)
+
+    def default_pieces(self, task: Task, machine: Machine) -> dict[str, int]:
+        """As many pieces as threads."""
+        knobs, _ = self.shared(task, machine)
+        return {knob.name: max(int(v) for v in knob.values if int(v) <= machine.threads) for knob in knobs}
+
+    def tiled(self, script: Script, task: Task, config: Config) -> str:
+        """Loops over pieces and tiles of columns; the op inside them."""
+        op, rank, (_, columns, _) = "%op", len(task.nest.sizes), sizes_of(task.nest)
+        if (count := pieces(config, "n")) > 1:
+            op, _ = tile_parallel(script, op, [columns // count if d == rank - 3 else 0 for d in range(rank)])
+        return moves.tile_loop(script, op, rank, rank - 3, int(config["columns"]), knob="columns")[0]

@@ -1,0 +1,166 @@
+"""Code for many rows by a weight in blocks, in f32, on buffers: some columns are widened, once for all rows.
+
+    for k in pieces:  panel[k, n] = scale[n, k / block] q[n, k];   for rows:  y[m, n] += x[m, k] panel[k, n]
+
+A panel of columns stays in a cache while all rows are multiplied by it: nowhere is the whole weight in f32.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+from mlir import ir
+from mlir.dialects import arith, math, memref, scf, vector
+
+from autotune.compiler.ir.values import index
+from autotune.compiler.passes.rounding import vector_of
+from autotune.contrib.quantised.block_operands import BlockOperands
+from autotune.contrib.quantised.block_steps import QUARTER
+from autotune.contrib.quantised.loads import in_f32
+from autotune.contrib.quantised.turned import SIDE, turned
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """What is summed in registers.
+
+    Attributes:
+        rows: Rows of x.
+        vectors: Vectors of columns.
+        lanes: Elements of a vector.
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of it."""
+        return self.vectors * self.lanes
+
+
+@dataclass(frozen=True)
+class WidenedProduct:
+    """All rows by some columns, a multiple of 16.
+
+    Attributes:
+        operands: What is multiplied.
+        tile: Register tile; its columns divide those.
+        blocks: Blocks of a piece of k.
+    """
+
+    operands: BlockOperands
+    tile: RegisterTile
+    blocks: int
+
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        steps, columns = self.operands.steps, self.operands.columns
+        longest = min(self.blocks, steps.blocks) * self.block
+        panel = memref.alloc(ir.MemRefType.get([longest, columns], ir.F32Type.get()), [], [])
+
+        def piece(first: ir.Value, blocks: int) -> None:
+            counted(blocks, lambda block: self.widen(panel, arith.addi(first, block), block))
+            whole, left = divmod(self.operands.rows, self.tile.rows)
+            rows = self.tile.rows
+            counted(whole, lambda row: self.multiply(panel, first, blocks, arith.muli(row, index(rows)), rows))
+            if left:
+                self.multiply(panel, first, blocks, index(whole * rows), left)
+
+        whole, left = divmod(steps.blocks, self.blocks)
+        counted(whole, lambda number: piece(arith.muli(number, index(self.blocks)), self.blocks))
+        if left:
+            piece(index(whole * self.blocks), left)
+
+    @property
+    def block(self) -> int:
+        """Elements of a block."""
+        return self.operands.steps.halves * QUARTER
+
+    def widen(self, panel: ir.Value, block: ir.Value, at: ir.Value) -> None:
+        """A block of every column, 16 columns at a time, turned over; `at` is its place in the panel."""
+
+        def part(number: ir.Value) -> None:
+            first = arith.muli(number, index(SIDE))
+            columns = [arith.addi(first, index(each)) for each in range(SIDE)]
+            rows = [self.widened(column, block) for column in columns]
+            for half in range(self.operands.steps.halves):
+                for line, values in enumerate(turned([row[half] for row in rows])):
+                    k = arith.addi(arith.muli(at, index(self.block)), index(half * QUARTER + line))
+                    vector.store(values, panel, [k, first])
+
+        counted(self.operands.columns // SIDE, part)
+
+    def widened(self, column: ir.Value, block: ir.Value) -> list[ir.Value]:
+        """A block of a column in f32, a vector each half."""
+        steps, kind = self.operands.steps, vector_of(QUARTER, "f32")
+        scale, *least = (
+            vector.broadcast(kind, in_f32(memref.load(each, [column, block]))) for each in self.operands.scales
+        )
+        values = [arith.mulf(value, scale) for value in self.whole_numbers(column, block)]
+        return [arith.subf(value, least[0]) for value in values] if steps.least else values
+
+    def whole_numbers(self, column: ir.Value, block: ir.Value) -> list[ir.Value]:
+        """Whole numbers of a block in f32."""
+        steps, wide = self.operands.steps, vector_of(QUARTER, "i32")
+        weights = self.operands.weights if steps.bits == 8 else self.operands.weights[:1]
+        stored = [vector.load(vector_of(QUARTER, "i8"), each, [column, block, index(0)]) for each in weights]
+        if steps.bits == 8:
+            found = [arith.extsi(wide, each) for each in stored]
+        elif steps.signed:
+            high = arith.constant(wide, splat_of(wide, 28))
+            words = arith.extsi(wide, stored[0])
+            found = [
+                arith.shrsi(arith.shli(words, high), high),
+                arith.shrsi(words, arith.constant(wide, splat_of(wide, 4))),
+            ]
+        else:
+            words = arith.extui(wide, stored[0])
+            found = [arith.andi(words, arith.constant(wide, splat_of(wide, 15)))]
+            found.append(arith.shrui(words, arith.constant(wide, splat_of(wide, 4))))
+        return [arith.sitofp(vector_of(QUARTER, "f32"), each) for each in found]
+
+    def multiply(self, panel: ir.Value, first: ir.Value, blocks: int, row: ir.Value, rows: int) -> None:
+        """Rows of x by a piece of the panel, a register tile of columns at a time."""
+        tile, kind = self.tile, vector_of(self.tile.lanes, "f32")
+
+        def part(number: ir.Value) -> None:
+            start = arith.muli(number, index(tile.columns))
+            columns = [arith.addi(start, index(each * tile.lanes)) for each in range(tile.vectors)]
+            lines = [arith.addi(row, index(each)) for each in range(rows)]
+            places = list(product(lines, columns))
+            sums = [vector.load(kind, self.operands.result, list(place)) for place in places]
+            loop = scf.ForOp(index(0), index(blocks), index(1), sums)
+            with ir.InsertionPoint(loop.body):
+                block = loop.induction_variable
+                found = list(loop.inner_iter_args)
+                for half, each in product(range(self.operands.steps.halves), range(QUARTER)):
+                    k = arith.addi(arith.muli(block, index(self.block)), index(half * QUARTER + each))
+                    of_b = [vector.load(kind, panel, [k, column]) for column in columns]
+                    at = [arith.addi(first, block), index(each)]
+                    for which, line in enumerate(lines):
+                        x = vector.broadcast(kind, memref.load(self.operands.halves[half], [line, *at]))
+                        for column, b in enumerate(of_b):
+                            place = which * tile.vectors + column
+                            found[place] = math.fma(x, b, found[place])
+                scf.yield_(found)
+            for place, total in zip(places, loop.results, strict=True):
+                vector.store(total, self.operands.result, list(place))
+
+        counted(self.operands.columns // tile.columns, part)
+
+
+def counted(count: int, write: Callable[[ir.Value], None]) -> None:
+    """A loop of so many steps; nothing where there are none."""
+    if not count:
+        return
+    loop = scf.ForOp(index(0), index(count), index(1))
+    with ir.InsertionPoint(loop.body):
+        write(loop.induction_variable)
+        scf.yield_([])
+
+
+def splat_of(kind: ir.VectorType, value: int) -> ir.Attribute:
+    """Equal whole numbers."""
+    return ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, value))

@@ -1,0 +1,199 @@
+"""Products with weights in blocks by code of ours: what is rounded, bit for bit, with and without the instructions."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from precision_support import computed
+from tuning_support import MACHINES
+
+import autotune as at
+from autotune.compiler.tasks.partition import partition
+from autotune.contrib.quantised.blocks import FORMATS, format_named
+from autotune.contrib.quantised.family import BLOCKS
+from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_TILES
+from autotune.contrib.quantised.widened_family import WIDENED_BLOCKS
+from autotune.core.errors import CompileError
+from autotune.core.host.machine import this_machine
+from autotune.core.scripts.assembly import assemble, write_step
+from autotune.registry import rounding_families
+
+ROUNDED = (BLOCK_DOTS, BLOCK_TILES)
+of_every_format = pytest.mark.parametrize("form", FORMATS)
+of_every_family = pytest.mark.parametrize("family", ROUNDED, ids=lambda family: family.name)
+
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch):
+    """Tiles are emulated."""
+    monkeypatch.setenv("AUTOTUNE_TILES", "emulate")
+
+
+def product(m=1, n=16, k=128, form="q4_0"):
+    return at.payload(f"qmatmul,m={m},n={n},k={k},format={form}")
+
+
+def in_steps(x, block):
+    """Activations rounded to 127 steps of the largest of a block, which are numbers of f32."""
+    blocks = x.reshape(len(x), -1, block)
+    largest = np.abs(blocks).max(axis=2, keepdims=True)
+    steps = np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=largest > 0)
+    whole = np.rint(blocks.astype("f8") * steps)
+    return (whole * (largest * np.float32(1 / 127)).astype("f8")).reshape(x.shape)
+
+
+def rounded_product(form, given):
+    """What is computed, in float64: whole numbers by rounded activations, less least numbers by exact ones."""
+    kept, rounded = format_named(form), in_steps(given["x"], format_named(form).block)
+    weight = kept.restore("w", given)
+    if not kept.least:
+        return rounded @ weight.T
+    least = np.repeat(given["w_least"].astype("f8"), kept.block, axis=1)
+    return rounded @ (weight + least).T - given["x"].astype("f8") @ least.T
+
+
+def check(family, payload, form, inputs=None, **config):
+    given = inputs or payload.make_inputs(0)
+    (found,) = computed(family, payload, given, **config)
+    wanted = rounded_product(form, given)
+    assert np.abs(found - wanted).max() < 3e-6 * np.abs(wanted).max()
+    return found
+
+
+@of_every_format
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 6, 128), (1, 5, 416), (3, 4, 96), (8, 6, 32), (7, 1, 544)])
+def test_few_rows_are_multiplied_in_steps(form, m, n, k):
+    check(BLOCK_DOTS, product(m, n, k, form), form)
+
+
+@of_every_format
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 16, 128), (16, 32, 96), (37, 48, 416)])
+def test_many_rows_are_multiplied_by_tiles_in_steps(form, m, n, k):
+    check(BLOCK_TILES, product(m, n, k, form), form)
+
+
+@pytest.mark.parametrize(
+    ("family", "config"),
+    [
+        (BLOCK_DOTS, {"columns": 8, "unroll": 1, "rows": 2, "ahead": 1024}),
+        (BLOCK_DOTS, {"columns": 1, "unroll": 4, "rows": 4}),
+        (BLOCK_TILES, {"columns": 16, "unroll": 1}),
+        (BLOCK_TILES, {"columns": 64, "unroll": 4}),
+    ],
+    ids=str,
+)
+def test_knobs_change_no_result(family, config):
+    check(family, product(16, 64, 256), "q4_0", **config)
+
+
+@of_every_family
+@of_every_format
+def test_the_instructions_give_the_bits_of_their_emulation(family, form, monkeypatch):
+    payload = product(16, 16, 160, form)
+    inputs = payload.make_inputs(0)
+    (by_instruction,) = computed(family, payload, inputs)
+    monkeypatch.setattr("autotune.contrib.quantised.rounded_rows.cpu_flags", frozenset)
+    (emulated,) = computed(family, payload, inputs)
+    np.testing.assert_array_equal(by_instruction, emulated)
+
+
+@of_every_format
+def test_a_matrix_unit_gives_the_bits_of_its_emulation(form, monkeypatch):
+    if BLOCK_TILES.lacking:
+        pytest.skip(BLOCK_TILES.lacking)
+    payload = product(37, 32, 416, form)
+    inputs = payload.make_inputs(0)
+    (emulated,) = computed(BLOCK_TILES, payload, inputs)
+    monkeypatch.setenv("AUTOTUNE_TILES", "")
+    (by_unit,) = computed(BLOCK_TILES, payload, inputs)
+    np.testing.assert_array_equal(by_unit, emulated)
+
+
+@of_every_family
+def test_the_whole_range_of_bytes_is_multiplied(family):
+    payload = product(16, 16, 64, "q8_0")
+    inputs = payload.make_inputs(0)
+    inputs["w"][...] = np.resize(np.array([-128, 127, -1, 0], np.int8), inputs["w"].shape)
+    inputs["x"][...] = np.resize(np.array([1, -1, 0.5], np.float32), inputs["x"].shape)
+    check(family, payload, "q8_0", inputs)
+
+
+@of_every_family
+def test_zeros_and_what_is_no_number_stay(family):
+    payload = product(16, 16, 64, "q4_0")
+    inputs = payload.make_inputs(0)
+    inputs["x"][0] = 0
+    inputs["x"][1, 3] = np.nan
+    (found,) = computed(family, payload, inputs)
+    assert not found[0].any()
+    assert np.isnan(found[1]).all()
+    assert np.isfinite(found[2:]).all()
+
+
+@of_every_format
+@pytest.mark.parametrize("family", [*ROUNDED, WIDENED_BLOCKS], ids=lambda family: family.name)
+def test_a_task_alone_computes_the_same(family, form):
+    (task,) = partition(product(16, 16, 96, form)).tasks
+    given = task.payload.make_inputs(0)
+    (found,), (exact,) = computed(family, task.payload, given), computed(BLOCKS, task.payload, given)
+    assert np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
+
+
+@of_every_format
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 32), (21, 48, 416), (64, 32, 1056)])
+def test_widened_panels_give_the_product(form, m, n, k):
+    payload = product(m, n, k, form)
+    given = payload.make_inputs(0)
+    (found,), (wanted,) = computed(WIDENED_BLOCKS, payload, given), payload.reference(**given)
+    assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("config", [{"rows": 4, "vectors": 1, "piece": 8}, {"columns": 16, "vectors": 1, "piece": 64}])
+def test_widened_panels_of_every_size_give_it(config):
+    payload = product(37, 64, 416)
+    given = payload.make_inputs(0)
+    (found,), (wanted,) = computed(WIDENED_BLOCKS, payload, given, **config), payload.reference(**given)
+    assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("family", [*ROUNDED, WIDENED_BLOCKS], ids=lambda family: family.name)
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_defaults_are_valid_on_every_machine(family, threads):
+    (task,) = partition(product(16, 96, 416)).tasks
+    for machine in MACHINES.values():
+        here = replace(machine, threads=threads)
+        space, default = family.space(task, here), family.default(task, here)
+        assert space.broken_constraint(default) is None
+        assert default.get("pieces_n", 1) == (threads if 96 // threads % 16 == 0 else default.get("pieces_n", 1))
+        assert family.build(task, default, here)
+
+
+@pytest.mark.parametrize("family", [*ROUNDED, WIDENED_BLOCKS], ids=lambda family: family.name)
+def test_threads_share_columns(family):
+    payload = product(16, 64, 128)
+    (task,) = partition(payload).tasks
+    machine = replace(this_machine(), threads=2)
+    script = assemble([write_step(task, family, family.default(task, machine), machine)])
+    assert "tile_using_forall %op tile_sizes [0, 32, 0, 0]" in script
+
+
+def test_activations_are_rounded_only_where_an_error_is_allowed():
+    assert set(ROUNDED) <= set(rounding_families())
+    (few,), (many,) = (at.tasks(product(rows, 32, 128)) for rows in (1, 16))
+    assert (few.family().name, many.family().name) == ("blocks", "blocks_widened")
+    assert BLOCKS.error == WIDENED_BLOCKS.error == 0 < BLOCK_DOTS.error
+
+
+def test_other_sums_over_bytes_are_refused_in_a_line(monkeypatch):
+    monkeypatch.setattr("autotune.contrib.quantised.emit.widen_bytes", absolute_bytes)
+    payload = product(16, 16, 128, "q8_0")
+    with pytest.raises(CompileError, match="a product in blocks must be one of those of qmatmul, it computes"):
+        computed(BLOCK_DOTS, payload, payload.make_inputs(0))
+
+
+def absolute_bytes(count):
+    """Bytes whose signs are lost."""
+    found = []
+    for i in range(count):
+        found += [f"%a{i} = math.absi %w{i} : i8", f"%f{i} = arith.sitofp %a{i} : i8 to f32"]
+    return found
