@@ -169,17 +169,19 @@ def roof_of(schedule: str, rates: Mapping[str, float]) -> float | None:
     """Operations a second that a task reaches at most by the unit that its products use; `None` if not measured.
 
     Args:
-        schedule: Name of its family; that of a precision rounds operands, and any other multiplies in f32.
+        schedule: Name of its family: that of a precision, one that ends in a unit's, as in ``blocks_tile_int8``, or one
+            that multiplies in f32.
         rates: Rates of the machine, by names of fields of `autotune.core.host.machine.Roofs`.
 
     Example:
-        >>> rates = {"flops": 1e11, "bf16": 1.8e11}
-        >>> [roof_of(schedule, rates) for schedule in ("matmul", "bf16x2", "int8")]
-        [100000000000.0, 60000000000.0, None]
+        >>> rates = {"flops": 1e11, "bf16": 1.8e11, "int8": 4e11}
+        >>> [roof_of(schedule, rates) for schedule in ("matmul", "bf16x2", "blocks_int8", "tile_int8")]
+        [100000000000.0, 60000000000.0, 400000000000.0, None]
     """
     precision = PRECISIONS.get(schedule)
     if precision is None:
-        return rates.get("flops")
+        units = sorted((name for name in rates if schedule.endswith(f"_{name}")), key=len)
+        return rates[units[-1]] if units else rates.get("flops")
     rate = rates.get(precision.unit)
     return rate / len(precision.products) if rate else None
 

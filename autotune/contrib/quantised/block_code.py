@@ -117,7 +117,8 @@ def outside(value: ir.Value, loop: ir.Operation) -> ir.Value | None:
 def defined_in(value: ir.Value) -> ir.Block:
     """The block that a value is an argument of, or is computed in."""
     made_by = maker(value)
-    return made_by.block if made_by is not None else ir.Block(value.owner)
+    block: ir.Block = value.owner if made_by is None else made_by.block
+    return block
 
 
 def blocks_under(op: ir.Operation) -> Iterator[ir.Block]:

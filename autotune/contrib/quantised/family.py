@@ -3,7 +3,8 @@
     y[m, n] = sum over b, j of scale[n, b] * q[n, b, j] * x[m, b, j]
 
 A register tile of some rows and columns of y keeps a vector of sums for each element, a lane for every j, to the end of
-k; the lanes become one number behind it. Blocks are widened to f32 in registers, once for all rows of the tile.
+k; the lanes become one number behind it. Blocks are widened to f32 in registers, once for all rows of the tile: of many
+rows, `widened_family.py` widens them once for all.
 """
 
 from dataclasses import dataclass

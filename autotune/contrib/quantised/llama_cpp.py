@@ -86,7 +86,7 @@ class LlamaModel:
         """
         import llama_cpp
 
-        # It configures a matrix unit once a thread, and dies where another program has done so since: a thread of its own.
+        # It configures a matrix unit once a thread, and dies if another program does so later: a thread of its own.
         self._thread = ThreadPoolExecutor(1)
         self._library: Any = llama_cpp
         self._silent = llama_cpp.llama_log_callback(lambda level, text, data: None)

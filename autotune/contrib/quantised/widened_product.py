@@ -141,9 +141,9 @@ class WidenedProduct:
                     at = [arith.addi(first, block), index(each)]
                     for which, line in enumerate(lines):
                         x = vector.broadcast(kind, memref.load(self.operands.halves[half], [line, *at]))
-                        for column, b in enumerate(of_b):
-                            place = which * tile.vectors + column
-                            found[place] = math.fma(x, b, found[place])
+                        for position, b in enumerate(of_b):
+                            at_tile = which * tile.vectors + position
+                            found[at_tile] = math.fma(x, b, found[at_tile])
                 scf.yield_(found)
             for place, total in zip(places, loop.results, strict=True):
                 vector.store(total, self.operands.result, list(place))
