@@ -18,12 +18,13 @@ from quantised_model import PARAMETERS, VOCAB, matrix_bytes, write_model
 
 import autotune as at
 from autotune.bundles.call import compile_candidate
-from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_TILES
+from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_WIDENED_TILES
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.pages import aligned_empty
 from autotune.core.partition import Partition
 from autotune.core.payload import Array, Payload
+from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import write_step
 from autotune.core.stats import ratio_interval
 from autotune.registry import family_for
@@ -37,7 +38,7 @@ NAME = "quantised"
 KINDS = ("Q4_0", "Q8_0", "Q4_K")
 POSITIONS, PROMPT, STEPS = 512, (1, 2, 3, 4, 5, 6, 7, 8), 200
 FUNCTIONS = {"decode": (1, 31), "prefill": (512, 3)}  # tokens of a call, and calls
-OURS, ROUNDED, THEIRS, READ = "ours", "ours in 8 bits", "llama.cpp", "read"
+OURS, ROUNDED, THEIRS, READ = "ours", "ours rounded", "llama.cpp", "read"
 SPEED_HEAD = ("weights", "a call", "activations", "ours", "llama.cpp", "its weights", "its time over ours")
 SPEED_HEAD += ("of what reading allows", "llama.cpp", "off by", "llama.cpp")
 GREEDY_HEAD = ("weights", "ours", "gap there", "logits off by", "llama.cpp", "gap there", "logits off by")
@@ -49,9 +50,11 @@ def entry(kind: str, part: str) -> str:
 
 
 def bound_program(payload: Payload, *, rounded: bool = False) -> tuple[Callable[[int], None], dict[str, Array]]:
-    """Calls of a payload's default program, and the arrays that it reads and writes; activations rounded to 8 bits."""
+    """Calls of a payload's default program, and the arrays that it reads and writes; activations rounded."""
     machine, inputs, parts = this_machine(), payload.make_inputs(0), partition(payload)
-    program = compile_candidate(payload, in_8_bits(parts, machine) if rounded else default_candidate(parts, machine))
+    program = compile_candidate(
+        payload, rounded_candidate(parts, machine) if rounded else default_candidate(parts, machine)
+    )
     arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
     for name, array in inputs.items():
         arrays[name][...] = array
@@ -59,12 +62,16 @@ def bound_program(payload: Payload, *, rounded: bool = False) -> tuple[Callable[
     return program.bind([*arrays.values(), *panels]).run, arrays
 
 
-def in_8_bits(parts: Partition, machine: Machine) -> Candidate:
-    """Default configs, with activations of weights in blocks rounded: many rows by tiles where there is a unit."""
-    rounding = [family for family in (BLOCK_TILES, BLOCK_DOTS) if not family.lacking]
+def rounding() -> list[Family]:
+    """Families that round activations by which weights in blocks are multiplied: many rows to bf16, few to 8 bits."""
+    return [family for family in (BLOCK_WIDENED_TILES, BLOCK_DOTS) if not family.lacking]
+
+
+def rounded_candidate(parts: Partition, machine: Machine) -> Candidate:
+    """Default configs, with activations rounded."""
     steps = []
     for task in parts.tasks:
-        family = next((each for each in rounding if each.covers(task)), None) or family_for(task, machine)
+        family = next((each for each in rounding() if each.covers(task)), None) or family_for(task, machine)
         if family is not None:
             steps.append(write_step(task, family, family.default(task, machine), machine))
     return candidate_whole(steps, machine.threads, parts.payload.text)
@@ -111,7 +118,8 @@ def measure_speed(file: Path, size: int, function: str) -> None:
     ways = {OURS: lambda: run(1), ROUNDED: lambda: run_rounded(1), THEIRS: theirs.call, READ: lambda: reads(1)}
     seconds = in_turns(ways, calls)
     told = {"seconds": seconds, "errors": errors, "bytes": size, "tokens": tokens, "version": LLAMA_CPP.version()}
-    told |= {"how": theirs.how}
+    to = "8 bits" if tokens == 1 or BLOCK_WIDENED_TILES.lacking else "bf16"
+    told |= {"how": theirs.how, "rounded_to": to}
     keep(NAME, entry(kind, function), {**told, "machine": asdict(machine)})
     typer.echo(f"{kind} {function}: " + ", ".join(f"{n} {1e3 * min(s):.1f} ms" for n, s in seconds.items()))
     typer.echo(f"{kind} {function}: off by {errors}")
@@ -191,7 +199,7 @@ def speed_row(kind: str, way: str, found: dict[str, Any]) -> str:
     how = str(found["how"]).removeprefix("weights ").partition(",")[0]
     call = "a token" if count == 1 else f"{count} tokens"
     off = [f"{errors[name]:.0e}" for name in (way, THEIRS)]
-    activations = "f32" if way == OURS else "8 bits"
+    activations = "f32" if way == OURS else found["rounded_to"]
     return f"| {' | '.join((f'`{kind}`', call, activations, *speeds, how, gain, *shares, *off))} |"
 
 

@@ -1,6 +1,7 @@
 """Code of ours for marked products with weights in blocks, on buffers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from mlir import ir
@@ -8,15 +9,61 @@ from mlir.dialects import memref
 
 from autotune.compiler.ir.values import maker
 from autotune.compiler.passes.marked_loops import marked, parents
-from autotune.contrib.quantised.block_marks import AHEAD, DOTS, LANES, PANELS, PIECE, ROWS, TILES, UNROLL, VECTORS
+from autotune.contrib.quantised.block_marks import (
+    AHEAD,
+    DOTS,
+    LANES,
+    PANELS,
+    PIECE,
+    ROWS,
+    TILES,
+    UNROLL,
+    VECTORS,
+    WIDENED_TILES,
+)
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.dots_code import DotProduct
 from autotune.contrib.quantised.rounded_rows import RoundedRows
 from autotune.contrib.quantised.rounded_tiles import RoundedTiles, TileLayout
 from autotune.contrib.quantised.tile_product import TileProduct
 from autotune.contrib.quantised.widened_product import RegisterTile, WidenedProduct
+from autotune.contrib.quantised.widened_tiles import TurnedRows, WidenedTiles
 
 VIEWS = ("memref.subview", "memref.cast")
+
+
+@dataclass(frozen=True)
+class MarkedProduct:
+    """A product that code of ours computes.
+
+    Attributes:
+        op: The op.
+        operands: What it multiplies.
+        halves: Activations, as they are at `before`.
+        before: Place before the outermost loop that they are the same for.
+        here: Place of the op.
+    """
+
+    op: ir.Operation
+    operands: BlockOperands
+    halves: Sequence[ir.Value]
+    before: ir.InsertionPoint
+    here: ir.InsertionPoint
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> "MarkedProduct":
+        """Read an op.
+
+        Raises:
+            CompileError: Stage ``transform``; it is no product with a weight in blocks.
+        """
+        operands = BlockOperands.of(op)
+        around, halves = hoisted(op, operands.halves)
+        return cls(op, operands, halves, ir.InsertionPoint(around), ir.InsertionPoint(op))
+
+    def number(self, mark: str) -> int:
+        """What a mark says."""
+        return int(ir.IntegerAttr(self.op.attributes[mark]).value)
 
 
 def write_block_code(module: ir.Module, *, unit: bool) -> None:
@@ -29,59 +76,52 @@ def write_block_code(module: ir.Module, *, unit: bool) -> None:
     Raises:
         CompileError: Stage ``transform``; a marked op is no product with a weight in blocks.
     """
-    for mark, write in ((DOTS, write_dots), (TILES, partial(write_tiles, unit=unit)), (PANELS, write_panels)):
+    writers: dict[str, Callable[[MarkedProduct], None]] = {
+        DOTS: write_dots,
+        TILES: partial(write_tiles, unit=unit),
+        WIDENED_TILES: partial(write_widened_tiles, unit=unit),
+        PANELS: write_panels,
+    }
+    for mark, write in writers.items():
         for op in marked(module.operation, mark):
-            operands = BlockOperands.of(op)
-            around, halves = hoisted(op, operands.halves)
             with op.location:
-                write(op, operands, halves, ir.InsertionPoint(around), ir.InsertionPoint(op))
+                write(MarkedProduct.of(op))
             op.erase()
 
 
-def write_dots(
-    op: ir.Operation,
-    operands: BlockOperands,
-    halves: Sequence[ir.Value],
-    before: ir.InsertionPoint,
-    here: ir.InsertionPoint,
-) -> None:
+def write_dots(found: MarkedProduct) -> None:
     """Few rows, by dot products of vectors."""
-    word = ir.IntegerType.get_signless(32)
-    with before:
+    operands, word = found.operands, ir.IntegerType.get_signless(32)
+    with found.before:
         words = memref.alloc(ir.MemRefType.get([operands.rows, operands.steps.row_words], word), [], [])
-        RoundedRows(operands.steps, halves, words).write()
-    with here:
-        DotProduct(operands, words, operands.rows, *(number(op, mark) for mark in (ROWS, UNROLL, AHEAD))).write()
+        RoundedRows(operands.steps, found.halves, words).write()
+    with found.here:
+        DotProduct(operands, words, operands.rows, *map(found.number, (ROWS, UNROLL, AHEAD))).write()
 
 
-def write_tiles(
-    op: ir.Operation,
-    operands: BlockOperands,
-    halves: Sequence[ir.Value],
-    before: ir.InsertionPoint,
-    here: ir.InsertionPoint,
-    *,
-    unit: bool,
-) -> None:
-    """Many rows, by tiles."""
-    with before:
-        x = RoundedTiles.allocate(TileLayout(operands.steps, operands.rows), halves)
+def write_tiles(found: MarkedProduct, *, unit: bool) -> None:
+    """Many rows, by tiles of bytes."""
+    with found.before:
+        x = RoundedTiles.allocate(TileLayout(found.operands.steps, found.operands.rows), found.halves)
         x.write()
-    with here:
-        TileProduct(operands, x, number(op, UNROLL), unit).write()
+    with found.here:
+        TileProduct(found.operands, x, found.number(UNROLL), unit).write()
 
 
-def write_panels(
-    op: ir.Operation,
-    operands: BlockOperands,
-    halves: Sequence[ir.Value],
-    before: ir.InsertionPoint,
-    here: ir.InsertionPoint,
-) -> None:
+def write_widened_tiles(found: MarkedProduct, *, unit: bool) -> None:
+    """Many rows, by tiles of bf16."""
+    with found.before:
+        x = TurnedRows.allocate(found.halves)
+        x.write()
+    with found.here:
+        WidenedTiles(found.operands, x, unit).write()
+
+
+def write_panels(found: MarkedProduct) -> None:
     """Many rows, in f32."""
-    tile = RegisterTile(*(number(op, mark) for mark in (ROWS, VECTORS, LANES)))
-    with here:
-        WidenedProduct(operands, tile, number(op, PIECE)).write()
+    tile = RegisterTile(*map(found.number, (ROWS, VECTORS, LANES)))
+    with found.here:
+        WidenedProduct(found.operands, tile, found.number(PIECE)).write()
 
 
 def hoisted(op: ir.Operation, halves: Sequence[ir.Value]) -> tuple[ir.Operation, list[ir.Value]]:
@@ -93,11 +133,6 @@ def hoisted(op: ir.Operation, halves: Sequence[ir.Value]) -> tuple[ir.Operation,
             break
         found, values = parent, [value for value in before if value is not None]
     return found, values
-
-
-def number(op: ir.Operation, name: str) -> int:
-    """What a mark says."""
-    return int(ir.IntegerAttr(op.attributes[name]).value)
 
 
 def outside(value: ir.Value, loop: ir.Operation) -> ir.Value | None:

@@ -1,9 +1,11 @@
-"""Vectors that are not full, and numbers in f32."""
+"""Vectors that are not full, numbers in f32, and lines that will be written."""
 
 from mlir import ir
-from mlir.dialects import arith, vector
+from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.passes.rounding import vector_of
+
+TO_L1 = 3  # locality hint
 
 
 def load_first(source: ir.Value, place: list[ir.Value], count: int, whole: int) -> ir.Value:
@@ -28,3 +30,8 @@ def in_f32(values: ir.Value) -> ir.Value:
         return values if str(values.type) == "f32" else arith.extf(ir.F32Type.get(), values)
     kind = ir.VectorType(values.type)
     return values if str(kind.element_type) == "f32" else arith.extf(vector_of(kind.shape[0], "f32"), values)
+
+
+def fetch_for_writing(buffer: ir.Value, place: list[ir.Value]) -> None:
+    """Fetch a line that is written later."""
+    memref.prefetch(buffer, place, is_write=True, locality_hint=TO_L1, is_data_cache=True)

@@ -7,13 +7,14 @@ The activations of a block share a step, as its weights do. Rounded once a call,
 
 from dataclasses import dataclass
 
-from autotune.contrib.quantised.block_marks import AHEAD, DOTS, TILES, UNROLL
+from autotune.contrib.quantised.block_marks import AHEAD, DOTS, TILES, UNROLL, WIDENED_TILES
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
 from autotune.contrib.quantised.by_columns import ByColumns
-from autotune.contrib.quantised.family import BLOCKS, dividing, sizes_of
+from autotune.contrib.quantised.family import BLOCKS, WIDTH, dividing, sizes_of
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
+from autotune.core.precision import TILE_BF16
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
@@ -135,9 +136,59 @@ class BlockTiles(RoundedBlocks):
         return script.text
 
 
+@dataclass(frozen=True)
+class BlockWidenedTiles(ByColumns):
+    """The family of sums over blocks that are widened to bf16, by tiles of a matrix unit."""
+
+    name: str = "blocks_tile_bf16"
+
+    @property
+    def error(self) -> float:
+        """That of bf16, of weights and activations."""
+        return TILE_BF16.error
+
+    @property
+    def lacking(self) -> str:
+        """Why tiles cannot be used here; empty if they can."""
+        return why_no_tiles()
+
+    def runs_on(self, machine: Machine) -> bool:
+        """Tiles have rows of 512 bits."""
+        return machine.isa == "avx512f"
+
+    def covers(self, task: Task) -> bool:
+        """What tiles of bytes do."""
+        return BLOCK_TILES.covers(task)
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Columns that are widened at a time."""
+        threads, wholes = self.shared(task, machine)
+        return Space((Knob("columns", dividing(PANELS, sizes_of(task.nest)[1])), *threads), wholes)
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """Columns of which an eighth of L2 holds the words, two tiles or more, or what there is."""
+        space, (_, _, blocks) = self.space(task, machine), sizes_of(task.nest)
+        shared = self.default_pieces(task, machine)
+        depth = blocks * halves_of(task) * WIDTH * 2  # bytes of a column
+        fit = [each for each in PANELS if each <= 2 * SIDE or each * depth <= machine.l2_bytes // 8]
+        for count in reversed(fit):
+            config = {"columns": count, **shared}
+            if count in space.knobs[0].values and space.broken_constraint(config) is None:
+                return config
+        return next(space.configs())
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """A loop over panels of columns; what is inside is marked for code of ours."""
+        space = self.space(task, machine)
+        space.check(config)
+        script = Script(space.knobs, config)
+        moves.annotate(script, self.tiled(script, task, config), WIDENED_TILES)
+        return script.text
+
+
 def halves_of(task: Task) -> int:
     """Operands that hold the elements of a block of activations, 16 each."""
     return sum(each.dtype == "f32" and len(each.shape) == 3 for each in task.payload.arguments)
 
 
-BLOCK_DOTS, BLOCK_TILES = BlockDots(), BlockTiles()
+BLOCK_DOTS, BLOCK_TILES, BLOCK_WIDENED_TILES = BlockDots(), BlockTiles(), BlockWidenedTiles()

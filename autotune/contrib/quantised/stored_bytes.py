@@ -72,11 +72,19 @@ class StoredBytes:
 
 def are_side_by_side(weights: tuple[ir.Value, ...]) -> bool:
     """Whether a block's bytes lie in one piece: there is one operand, or two are the halves of one buffer."""
-    if len(weights) == 1:
-        return True
-    makers = [maker(weight) for weight in weights]
+    return len(weights) == 1 or are_halves(*weights)
+
+
+def are_halves(first: ir.Value, second: ir.Value) -> bool:
+    """Whether two buffers are the first and the second half of the blocks of one, or cut alike out of such."""
+    makers = [maker(each) for each in (first, second)]
     cuts = [each for each in makers if each is not None and each.name == "memref.subview"]
-    if len(cuts) != 2 or list(cuts[0].operands) != list(cuts[1].operands):
+    if len(cuts) != len(makers):
         return False
-    (first, *same), (second, *other) = (static_slice(cut) for cut in cuts)
-    return same == other and first[:-2] == second[:-2] and (first[-2:], second[-2:]) == ([0, 0], [1, 0])
+    (source, *moving), (other, *alike) = (list(cut.operands) for cut in cuts)
+    (at, *same), (beside, *too) = (static_slice(cut) for cut in cuts)
+    if moving != alike or same != too:
+        return False
+    if source == other:
+        return at[:-2] == beside[:-2] and (at[-2:], beside[-2:]) == ([0, 0], [1, 0])
+    return at == beside and are_halves(source, other)

@@ -17,13 +17,12 @@ from autotune.compiler.passes.rounding import first_of, splat, vector_of
 from autotune.compiler.passes.tiles import Amx, Emulated, tile_of
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
-from autotune.contrib.quantised.loads import in_f32, load_first
+from autotune.contrib.quantised.loads import fetch_for_writing, in_f32, load_first
 from autotune.contrib.quantised.rounded_tiles import WORD, RoundedTiles, TileLayout
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 from autotune.contrib.quantised.turned import SIDE, turned
 
 LINE = 16  # words
-TO_L1 = 3  # locality hint
 
 
 @dataclass(frozen=True)
@@ -212,8 +211,3 @@ class TileProduct:
                 after = math.fma(total, vector.broadcast(wide, memref.load(panel.least, line)), after)
             found.append(after)
         return found
-
-
-def fetch_for_writing(buffer: ir.Value, place: list[ir.Value]) -> None:
-    """Fetch a line that is written later."""
-    memref.prefetch(buffer, place, is_write=True, locality_hint=TO_L1, is_data_cache=True)

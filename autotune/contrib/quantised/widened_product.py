@@ -5,7 +5,6 @@
 A panel of columns stays in a cache while all rows are multiplied by it: nowhere is the whole weight in f32.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
@@ -16,8 +15,8 @@ from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import vector_of
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import QUARTER
-from autotune.contrib.quantised.loads import in_f32
 from autotune.contrib.quantised.turned import SIDE, turned
+from autotune.contrib.quantised.widen import counted, widened_block
 
 
 @dataclass(frozen=True)
@@ -84,42 +83,13 @@ class WidenedProduct:
         def part(number: ir.Value) -> None:
             first = arith.muli(number, index(SIDE))
             columns = [arith.addi(first, index(each)) for each in range(SIDE)]
-            rows = [self.widened(column, block) for column in columns]
+            rows = [widened_block(self.operands, column, block) for column in columns]
             for half in range(self.operands.steps.halves):
                 for line, values in enumerate(turned([row[half] for row in rows])):
                     k = arith.addi(arith.muli(at, index(self.block)), index(half * QUARTER + line))
                     vector.store(values, panel, [k, first])
 
         counted(self.operands.columns // SIDE, part)
-
-    def widened(self, column: ir.Value, block: ir.Value) -> list[ir.Value]:
-        """A block of a column in f32, a vector each half."""
-        steps, kind = self.operands.steps, vector_of(QUARTER, "f32")
-        scale, *least = (
-            vector.broadcast(kind, in_f32(memref.load(each, [column, block]))) for each in self.operands.scales
-        )
-        values = [arith.mulf(value, scale) for value in self.whole_numbers(column, block)]
-        return [arith.subf(value, least[0]) for value in values] if steps.least else values
-
-    def whole_numbers(self, column: ir.Value, block: ir.Value) -> list[ir.Value]:
-        """Whole numbers of a block in f32."""
-        steps, wide = self.operands.steps, vector_of(QUARTER, "i32")
-        weights = self.operands.weights if steps.bits == 8 else self.operands.weights[:1]
-        stored = [vector.load(vector_of(QUARTER, "i8"), each, [column, block, index(0)]) for each in weights]
-        if steps.bits == 8:
-            found = [arith.extsi(wide, each) for each in stored]
-        elif steps.signed:
-            high = arith.constant(wide, splat_of(wide, 28))
-            words = arith.extsi(wide, stored[0])
-            found = [
-                arith.shrsi(arith.shli(words, high), high),
-                arith.shrsi(words, arith.constant(wide, splat_of(wide, 4))),
-            ]
-        else:
-            words = arith.extui(wide, stored[0])
-            found = [arith.andi(words, arith.constant(wide, splat_of(wide, 15)))]
-            found.append(arith.shrui(words, arith.constant(wide, splat_of(wide, 4))))
-        return [arith.sitofp(vector_of(QUARTER, "f32"), each) for each in found]
 
     def multiply(self, panel: ir.Value, first: ir.Value, blocks: int, row: ir.Value, rows: int) -> None:
         """Rows of x by a piece of the panel, a register tile of columns at a time."""
@@ -149,18 +119,3 @@ class WidenedProduct:
                 vector.store(total, self.operands.result, list(place))
 
         counted(self.operands.columns // tile.columns, part)
-
-
-def counted(count: int, write: Callable[[ir.Value], None]) -> None:
-    """A loop of so many steps; nothing where there are none."""
-    if not count:
-        return
-    loop = scf.ForOp(index(0), index(count), index(1))
-    with ir.InsertionPoint(loop.body):
-        write(loop.induction_variable)
-        scf.yield_([])
-
-
-def splat_of(kind: ir.VectorType, value: int) -> ir.Attribute:
-    """Equal whole numbers."""
-    return ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, value))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from precision_support import computed
@@ -11,14 +12,16 @@ import autotune as at
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.quantised.blocks import FORMATS, format_named
 from autotune.contrib.quantised.family import BLOCKS
-from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_TILES
+from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_TILES, BLOCK_WIDENED_TILES
 from autotune.contrib.quantised.widened_family import WIDENED_BLOCKS
 from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
+from autotune.core.host.matrix_unit import ask_for_tiles
 from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import rounding_families
 
 ROUNDED = (BLOCK_DOTS, BLOCK_TILES)
+ALL = (*ROUNDED, BLOCK_WIDENED_TILES, WIDENED_BLOCKS)
 of_every_format = pytest.mark.parametrize("form", FORMATS)
 of_every_family = pytest.mark.parametrize("family", ROUNDED, ids=lambda family: family.name)
 
@@ -98,14 +101,15 @@ def test_the_instructions_give_the_bits_of_their_emulation(family, form, monkeyp
 
 
 @of_every_format
-def test_a_matrix_unit_gives_the_bits_of_its_emulation(form, monkeypatch):
-    if BLOCK_TILES.lacking:
-        pytest.skip(BLOCK_TILES.lacking)
+@pytest.mark.parametrize("family", [BLOCK_TILES, BLOCK_WIDENED_TILES], ids=lambda family: family.name)
+def test_a_matrix_unit_gives_the_bits_of_its_emulation(family, form, monkeypatch):
+    if not ask_for_tiles():
+        pytest.skip("needs a matrix unit")
     payload = product(37, 32, 416, form)
     inputs = payload.make_inputs(0)
-    (emulated,) = computed(BLOCK_TILES, payload, inputs)
+    (emulated,) = computed(family, payload, inputs)
     monkeypatch.setenv("AUTOTUNE_TILES", "")
-    (by_unit,) = computed(BLOCK_TILES, payload, inputs)
+    (by_unit,) = computed(family, payload, inputs)
     np.testing.assert_array_equal(by_unit, emulated)
 
 
@@ -131,12 +135,25 @@ def test_zeros_and_what_is_no_number_stay(family):
 
 
 @of_every_format
-@pytest.mark.parametrize("family", [*ROUNDED, WIDENED_BLOCKS], ids=lambda family: family.name)
+@pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
 def test_a_task_alone_computes_the_same(family, form):
     (task,) = partition(product(16, 16, 96, form)).tasks
     given = task.payload.make_inputs(0)
     (found,), (exact,) = computed(family, task.payload, given), computed(BLOCKS, task.payload, given)
     assert np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
+
+
+@of_every_format
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 16, 32), (37, 48, 416), (64, 32, 272)])
+def test_tiles_of_bf16_multiply_rounded_operands(form, m, n, k):
+    kept = format_named(form)
+    payload = product(m, n, -(-k // kept.block) * kept.block, form)
+    given = payload.make_inputs(0)
+    (found,) = computed(BLOCK_WIDENED_TILES, payload, given)
+    pair = given["x"], kept.restore("w", given).astype("f4")
+    operands = [each.astype(ml_dtypes.bfloat16).astype("f8") for each in pair]
+    wanted = operands[0] @ operands[1].T
+    assert np.abs(found - wanted).max() < 2e-4 * np.abs(wanted).max()
 
 
 @of_every_format
@@ -156,7 +173,7 @@ def test_widened_panels_of_every_size_give_it(config):
     assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("family", [*ROUNDED, WIDENED_BLOCKS], ids=lambda family: family.name)
+@pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_defaults_are_valid_on_every_machine(family, threads):
     (task,) = partition(product(16, 96, 416)).tasks
@@ -168,7 +185,7 @@ def test_defaults_are_valid_on_every_machine(family, threads):
         assert family.build(task, default, here)
 
 
-@pytest.mark.parametrize("family", [*ROUNDED, WIDENED_BLOCKS], ids=lambda family: family.name)
+@pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
 def test_threads_share_columns(family):
     payload = product(16, 64, 128)
     (task,) = partition(payload).tasks

@@ -1,0 +1,45 @@
+"""Code that widens blocks of a weight to f32, in registers."""
+
+from collections.abc import Callable
+
+from mlir import ir
+from mlir.dialects import arith, memref, scf, vector
+
+from autotune.compiler.ir.values import index
+from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.contrib.quantised.block_operands import BlockOperands
+from autotune.contrib.quantised.block_steps import QUARTER
+from autotune.contrib.quantised.loads import in_f32
+
+
+def widened_block(operands: BlockOperands, column: ir.Value, block: ir.Value) -> list[ir.Value]:
+    """A block of a column in f32, a vector each half."""
+    kind = vector_of(QUARTER, "f32")
+    scale, *least = (vector.broadcast(kind, in_f32(memref.load(each, [column, block]))) for each in operands.scales)
+    values = [arith.mulf(value, scale) for value in whole_numbers(operands, column, block)]
+    return [arith.subf(value, least[0]) for value in values] if least else values
+
+
+def whole_numbers(operands: BlockOperands, column: ir.Value, block: ir.Value) -> list[ir.Value]:
+    """Whole numbers of a block in f32, a vector each half."""
+    wide = vector_of(QUARTER, "i32")
+    stored = [vector.load(vector_of(QUARTER, "i8"), each, [column, block, index(0)]) for each in operands.weights]
+    if operands.steps.bits == 8:
+        found = [arith.extsi(wide, each) for each in stored]
+    elif operands.steps.signed:
+        words, high = arith.extsi(wide, stored[0]), splat(28, "i32")
+        found = [arith.shrsi(arith.shli(words, high), high), arith.shrsi(words, splat(4, "i32"))]
+    else:
+        words = arith.extui(wide, stored[0])
+        found = [arith.andi(words, splat(15, "i32")), arith.shrui(words, splat(4, "i32"))]
+    return [arith.sitofp(vector_of(QUARTER, "f32"), each) for each in found]
+
+
+def counted(count: int, write: Callable[[ir.Value], None]) -> None:
+    """A loop of so many steps; nothing where there are none."""
+    if not count:
+        return
+    loop = scf.ForOp(index(0), index(count), index(1))
+    with ir.InsertionPoint(loop.body):
+        write(loop.induction_variable)
+        scf.yield_([])
