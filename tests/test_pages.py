@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,12 +42,34 @@ TRIALS = re.compile(r'(trials(?:[ =]|": ))(\d+)')
 SHARED = "autotune tune softmax,rows=16,cols=128 --trials 6 --store mine.journal --bundle mine.bundle\n"
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where pages run: in an environment in which commands and keepers start in milliseconds, as they do."""
+
+    commands: WarmPython
+    environment: dict
+
+    def run(self, program):
+        """Exit code of a program, and what it wrote; of one with PyTorch in a new Python, as import order matters."""
+        if re.search("^import torch$", program.read_text(), re.M):
+            command = [sys.executable, program.name]
+            given = {"cwd": program.parent, "env": self.environment, "capture_output": True, "text": True}
+            done = subprocess.run(command, check=False, **given)
+            return done.returncode, done.stderr
+        with tempfile.TemporaryFile("w+") as said:
+            code = self.commands.run_program(program, self.environment, said)
+            said.seek(0)
+            return code, said.read()
+
+
 @pytest.fixture(scope="session")
 def warmly(tmp_path_factory, warm_keepers):
-    """An environment in which commands and keepers start in milliseconds."""
+    """Where pages run."""
     commands, folder = WarmPython(COMMAND), tmp_path_factory.mktemp("commands")
     commands.write_command(folder / "autotune")
-    yield {PLACE: warm_keepers.place, "PATH": f"{folder}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}"}
+    path = f"{folder}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}"
+    mine = {"MPLBACKEND": "agg", "PYTHONPATH": str(PAGE_PROGRAMS), PLACE: warm_keepers.place, "PATH": path}
+    yield Place(commands, os.environ | mine)
     commands.close()
 
 
@@ -131,12 +155,5 @@ def run(steps, folder, where):
     )
     few = TRIALS.sub(lambda found: f"{found[1]}{min(int(found[2]), MOST_TRIALS)}", program)
     (folder / "page.py").write_text(few)
-    done = subprocess.run(
-        [sys.executable, "page.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(PAGE_PROGRAMS), **where},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    code, said = where.run(folder / "page.py")
+    assert code == 0, said[-3000:]

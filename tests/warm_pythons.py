@@ -107,6 +107,15 @@ class WarmPython:
             answers.recv(MOST_BYTES)  # its number
             return int(answers.recv(MOST_BYTES) or -1)
 
+    def run_program(self, file, environment, said):
+        """Run a program in its folder, as a new Python would; its exit code."""
+        handles = [0, said.fileno(), said.fileno()]
+        with asked(
+            self.place, "run_program", [str(file)], handles, folder=file.parent, environment=environment
+        ) as answers:
+            answers.recv(MOST_BYTES)
+            return int(answers.recv(MOST_BYTES) or -1)
+
     def write_command(self, file):
         """Write a program that does what `autotune` does, here."""
         file.write_text(STUB.format(python=sys.executable, place=self.place))
@@ -122,11 +131,12 @@ def new_socket(handle=None):
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=handle)
 
 
-def asked(place, function, arguments, handles):
-    """Ask for a process that calls a function, with the path, folder, cores and environment of this one."""
+def asked(place, function, arguments, handles, *, folder=None, environment=None):
+    """Ask for a process that calls a function, with the path and cores of this one, its folder and its environment."""
     answers = new_socket()
     answers.connect(place)
-    request = pickle.dumps((sys.path, os.getcwd(), os.sched_getaffinity(0), dict(os.environ), function, arguments))
+    where = str(folder or os.getcwd()), os.sched_getaffinity(0), dict(environment or os.environ)
+    request = pickle.dumps((sys.path, *where, function, arguments))
     socket.send_fds(answers, [request], handles)
     return answers
 
@@ -234,15 +244,28 @@ def stands_beside_tests(kept, now):
     return isinstance(now, float) and now <= ROOF_ERROR * kept
 
 
-def run_command(answers, *arguments):
-    """Run `autotune`; also tells its exit code."""
-    from autotune import cli
+def start_keepers_fast():
+    """Let keepers be forked, and roofs stand, as in tests."""
     from autotune.worker import kept_roofs
 
     kept_roofs.is_valid = stands_beside_tests
     keeper.start_keeping = partial(start_keeping, os.environ[PLACE])
+
+
+def run_command(answers, *arguments):
+    """Run `autotune`; also tells its exit code."""
+    from autotune import cli
+
+    start_keepers_fast()
     sys.argv = ["autotune", *arguments]
     return run(answers, cli.main)
+
+
+def run_program(answers, file):
+    """Run a program of Python; also tells its exit code."""
+    start_keepers_fast()
+    sys.argv, sys.path[:] = [file], [str(Path(file).parent), str(PAGE_PROGRAMS), *sys.path]
+    return run(answers, partial(runpy.run_path, file, run_name="__main__"))
 
 
 def run(answers, program):
