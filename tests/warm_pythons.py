@@ -28,7 +28,18 @@ PLACE = "AUTOTUNE_TESTS_KEEPERS"  # environment variable: the socket at which pr
 PAGE_PROGRAMS = Path(__file__).parent / "page_programs"  # modules of theirs
 MOST_BYTES = 1 << 17  # of a request: a path, a folder and an environment
 COLD = keeper.start_keeping
-KEEPER = ("autotune.worker.bench.evaluate",)
+KEEPER = ("autotune.worker.bench.ready_answers",)
+READER = (  # what processes that read payloads import when they are asked to
+    "autotune.compiler.guard",
+    "autotune.compiler.tasks.partition",
+    "autotune.compiler.tasks.payload_file",
+    "autotune.compiler.tasks.payload_folder",
+    "autotune.contrib.debug.record",
+    "autotune.contrib.rules.apply",
+    "autotune.contrib.rules.plugin",
+    "autotune.contrib.sizes.making",
+    "autotune.worker.kept_roofs",
+)
 CONVERTER = (
     "onnx.reference.ops._op_list",
     "payload.importers.folder",
