@@ -11,12 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from warm_pythons import COMMAND, PAGE_PROGRAMS, PLACE, WarmPython
+from warm_pythons import COMMAND, CONVERTERS, PAGE_PROGRAMS, PLACE, WarmPython
 
 from autotune.store.places import home
 
@@ -109,8 +109,11 @@ def test_every_block_is_run_or_said_to_be_shown(page):
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warmly, tmp_path):
     steps = steps_of(page, tmp_path)
-    if any(re.search("^import torch$", text, re.M) for _, text in steps) and find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed: pip install '.[test,torch]'")
+    if any(re.search("^import torch$", text, re.M) for _, text in steps):
+        if find_spec("torch") is None:
+            pytest.skip("PyTorch is not installed: pip install '.[test,torch]'")
+        converters = {CONVERTERS: request.getfixturevalue("program_converters").place}
+        warmly = replace(warmly, environment=warmly.environment | converters)
     if not steps:
         pytest.skip("nothing on this page runs")
     if steps[0] == ("sh", SHARED):

@@ -25,6 +25,7 @@ from pathlib import Path
 from autotune.worker.isolation import keeper  # and no more: what has MLIR of ours loaded cannot be a converter
 
 PLACE = "AUTOTUNE_TESTS_KEEPERS"  # environment variable: the socket at which programs that tests start ask for one
+CONVERTERS = "AUTOTUNE_TESTS_CONVERTERS"  # likewise, for a converter of programs of PyTorch
 PAGE_PROGRAMS = Path(__file__).parent / "page_programs"  # modules of theirs
 MOST_BYTES = 1 << 17  # of a request: a path, a folder and an environment
 COLD = keeper.start_keeping
@@ -114,9 +115,7 @@ class WarmPython:
 
     def run_module(self, module, arguments, said, seconds):
         """Stand in for `payload.importers.converter.run_module`."""
-        with asked(self.place, "run_module", [module, *arguments], [0, said.fileno(), said.fileno()]) as answers:
-            answers.recv(MOST_BYTES)  # its number
-            return int(answers.recv(MOST_BYTES) or -1)
+        return run_module_from(self.place, module, arguments, said, seconds)
 
     def run_program(self, file, environment, said):
         """Run a program in its folder, as a new Python would; its exit code."""
@@ -150,6 +149,13 @@ def asked(place, function, arguments, handles, *, folder=None, environment=None)
     request = pickle.dumps((sys.path, *where, function, arguments))
     socket.send_fds(answers, [request], handles)
     return answers
+
+
+def run_module_from(place, module, arguments, said, _):
+    """Run a module as `payload.importers.converter.run_module` does; its exit code."""
+    with asked(place, "run_module", [module, *arguments], [0, said.fileno(), said.fileno()]) as answers:
+        answers.recv(MOST_BYTES)  # its number
+        return int(answers.recv(MOST_BYTES) or -1)
 
 
 def start_keeping(place, handle, preload):
