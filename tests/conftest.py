@@ -17,7 +17,7 @@ import pytest
 from golden_files import GOLDEN
 from hypothesis import settings
 from postgres_support import NoServerError, new_database, own_postgres
-from warm_pythons import COLD, CONVERTER, KEEPER, PROGRAM_CONVERTER, WarmPython, stands_beside_tests
+from warm_pythons import COLD, CONVERTER, KEEPER, PROGRAM_CONVERTER, READER, WarmPython, stands_beside_tests
 
 from autotune import cli
 from autotune.core import care
@@ -107,7 +107,7 @@ def lasting_roofs():
 @pytest.fixture(scope="session", autouse=True)
 def warm_keepers():
     """Keepers of this process start in milliseconds."""
-    keepers = WarmPython((*KEEPER, "warm_reference"))
+    keepers = WarmPython((*KEEPER, *READER, "warm_reference"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("autotune.worker.isolation.keeper.start_keeping", keepers.start_keeping)
         yield keepers

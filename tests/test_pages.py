@@ -10,11 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from warm_pythons import COMMAND, PAGE_PROGRAMS, PLACE, WarmPython
+from warm_pythons import COMMAND, CONVERTERS, PAGE_PROGRAMS, PLACE, WarmPython
 
 from autotune.store.places import home
 
@@ -40,12 +42,34 @@ TRIALS = re.compile(r'(trials(?:[ =]|": ))(\d+)')
 SHARED = "autotune tune softmax,rows=16,cols=128 --trials 6 --store mine.journal --bundle mine.bundle\n"
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where pages run: in an environment in which commands and keepers start in milliseconds, as they do."""
+
+    commands: WarmPython
+    environment: dict
+
+    def run(self, program):
+        """Exit code of a program, and what it wrote; of one with PyTorch in a new Python, as import order matters."""
+        if re.search("^import torch$", program.read_text(), re.M):
+            command = [sys.executable, program.name]
+            given = {"cwd": program.parent, "env": self.environment, "capture_output": True, "text": True}
+            done = subprocess.run(command, check=False, **given)
+            return done.returncode, done.stderr
+        with tempfile.TemporaryFile("w+") as said:
+            code = self.commands.run_program(program, self.environment, said)
+            said.seek(0)
+            return code, said.read()
+
+
 @pytest.fixture(scope="session")
 def warmly(tmp_path_factory, warm_keepers):
-    """An environment in which commands and keepers start in milliseconds."""
+    """Where pages run."""
     commands, folder = WarmPython(COMMAND), tmp_path_factory.mktemp("commands")
     commands.write_command(folder / "autotune")
-    yield {PLACE: warm_keepers.place, "PATH": f"{folder}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}"}
+    path = f"{folder}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}"
+    mine = {"MPLBACKEND": "agg", "PYTHONPATH": str(PAGE_PROGRAMS), PLACE: warm_keepers.place, "PATH": path}
+    yield Place(commands, os.environ | mine)
     commands.close()
 
 
@@ -85,8 +109,11 @@ def test_every_block_is_run_or_said_to_be_shown(page):
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
 def test_blocks_of_a_page_run_in_an_empty_folder(page, request, warmly, tmp_path):
     steps = steps_of(page, tmp_path)
-    if any(re.search("^import torch$", text, re.M) for _, text in steps) and find_spec("torch") is None:
-        pytest.skip("PyTorch is not installed: pip install '.[test,torch]'")
+    if any(re.search("^import torch$", text, re.M) for _, text in steps):
+        if find_spec("torch") is None:
+            pytest.skip("PyTorch is not installed: pip install '.[test,torch]'")
+        converters = {CONVERTERS: request.getfixturevalue("program_converters").place}
+        warmly = replace(warmly, environment=warmly.environment | converters)
     if not steps:
         pytest.skip("nothing on this page runs")
     if steps[0] == ("sh", SHARED):
@@ -131,12 +158,5 @@ def run(steps, folder, where):
     )
     few = TRIALS.sub(lambda found: f"{found[1]}{min(int(found[2]), MOST_TRIALS)}", program)
     (folder / "page.py").write_text(few)
-    done = subprocess.run(
-        [sys.executable, "page.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(PAGE_PROGRAMS), **where},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    code, said = where.run(folder / "page.py")
+    assert code == 0, said[-3000:]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from autotune.compiler.lowering.program import compile_program
-from autotune.compiler.passes.pipelines import TAIL
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine
@@ -119,9 +119,11 @@ def product_of(payload, arrays, *, a="mk", b="kn"):
     return (left.swapaxes(-1, -2) if a == "km" else left) @ (right.swapaxes(-1, -2) if b == "nk" else right)
 
 
-def run(payload, inputs, script, pipeline, *, text=None, panels=()):
-    """Compile a payload, call it once on poisoned outputs, and give those."""
-    return call(payload, compile_program(payload, Candidate(script, pipeline, text=text, panels=panels)), inputs)
+def run(payload, inputs, script, pipeline, *, text=None, panels=(), level=None):
+    """Compile a payload, call it once on poisoned outputs, and give those; what others are held to is not optimised."""
+    level = level if level is not None else 0 if pipeline == PLAIN else 3
+    candidate = Candidate(script, pipeline, text=text, panels=panels)
+    return call(payload, compile_program(payload, candidate, level=level), inputs)
 
 
 def call(payload, program, inputs):

@@ -25,10 +25,22 @@ from pathlib import Path
 from autotune.worker.isolation import keeper  # and no more: what has MLIR of ours loaded cannot be a converter
 
 PLACE = "AUTOTUNE_TESTS_KEEPERS"  # environment variable: the socket at which programs that tests start ask for one
+CONVERTERS = "AUTOTUNE_TESTS_CONVERTERS"  # likewise, for a converter of programs of PyTorch
 PAGE_PROGRAMS = Path(__file__).parent / "page_programs"  # modules of theirs
 MOST_BYTES = 1 << 17  # of a request: a path, a folder and an environment
 COLD = keeper.start_keeping
-KEEPER = ("autotune.worker.bench.evaluate",)
+KEEPER = ("autotune.worker.bench.ready_answers",)
+READER = (  # what processes that read payloads import when they are asked to
+    "autotune.compiler.guard",
+    "autotune.compiler.tasks.partition",
+    "autotune.compiler.tasks.payload_file",
+    "autotune.compiler.tasks.payload_folder",
+    "autotune.contrib.debug.record",
+    "autotune.contrib.rules.apply",
+    "autotune.contrib.rules.plugin",
+    "autotune.contrib.sizes.making",
+    "autotune.worker.kept_roofs",
+)
 CONVERTER = (
     "onnx.reference.ops._op_list",
     "payload.importers.folder",
@@ -103,8 +115,15 @@ class WarmPython:
 
     def run_module(self, module, arguments, said, seconds):
         """Stand in for `payload.importers.converter.run_module`."""
-        with asked(self.place, "run_module", [module, *arguments], [0, said.fileno(), said.fileno()]) as answers:
-            answers.recv(MOST_BYTES)  # its number
+        return run_module_from(self.place, module, arguments, said, seconds)
+
+    def run_program(self, file, environment, said):
+        """Run a program in its folder, as a new Python would; its exit code."""
+        handles = [0, said.fileno(), said.fileno()]
+        with asked(
+            self.place, "run_program", [str(file)], handles, folder=file.parent, environment=environment
+        ) as answers:
+            answers.recv(MOST_BYTES)
             return int(answers.recv(MOST_BYTES) or -1)
 
     def write_command(self, file):
@@ -122,13 +141,21 @@ def new_socket(handle=None):
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=handle)
 
 
-def asked(place, function, arguments, handles):
-    """Ask for a process that calls a function, with the path, folder, cores and environment of this one."""
+def asked(place, function, arguments, handles, *, folder=None, environment=None):
+    """Ask for a process that calls a function, with the path and cores of this one, its folder and its environment."""
     answers = new_socket()
     answers.connect(place)
-    request = pickle.dumps((sys.path, os.getcwd(), os.sched_getaffinity(0), dict(os.environ), function, arguments))
+    where = str(folder or os.getcwd()), os.sched_getaffinity(0), dict(environment or os.environ)
+    request = pickle.dumps((sys.path, *where, function, arguments))
     socket.send_fds(answers, [request], handles)
     return answers
+
+
+def run_module_from(place, module, arguments, said, _):
+    """Run a module as `payload.importers.converter.run_module` does; its exit code."""
+    with asked(place, "run_module", [module, *arguments], [0, said.fileno(), said.fileno()]) as answers:
+        answers.recv(MOST_BYTES)  # its number
+        return int(answers.recv(MOST_BYTES) or -1)
 
 
 def start_keeping(place, handle, preload):
@@ -234,15 +261,28 @@ def stands_beside_tests(kept, now):
     return isinstance(now, float) and now <= ROOF_ERROR * kept
 
 
-def run_command(answers, *arguments):
-    """Run `autotune`; also tells its exit code."""
-    from autotune import cli
+def start_keepers_fast():
+    """Let keepers be forked, and roofs stand, as in tests."""
     from autotune.worker import kept_roofs
 
     kept_roofs.is_valid = stands_beside_tests
     keeper.start_keeping = partial(start_keeping, os.environ[PLACE])
+
+
+def run_command(answers, *arguments):
+    """Run `autotune`; also tells its exit code."""
+    from autotune import cli
+
+    start_keepers_fast()
     sys.argv = ["autotune", *arguments]
     return run(answers, cli.main)
+
+
+def run_program(answers, file):
+    """Run a program of Python; also tells its exit code."""
+    start_keepers_fast()
+    sys.argv, sys.path[:] = [file], [str(Path(file).parent), str(PAGE_PROGRAMS), *sys.path]
+    return run(answers, partial(runpy.run_path, file, run_name="__main__"))
 
 
 def run(answers, program):

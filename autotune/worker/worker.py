@@ -51,7 +51,7 @@ ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 TRIES = 2  # of a call whose process was killed from outside
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
 MOST_SAID = 200  # characters of an unexpected error
-PRELOAD = ("autotune.worker.bench.evaluate",)
+PRELOAD = ("autotune.worker.bench.ready_answers",)
 LIBRARY_PRELOAD = ("autotune.worker.bench.libraries",)
 
 

@@ -6,7 +6,7 @@ from tuning_support import contraction_payload, run, tensor, tensor_payload
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.ir.nests import dimensions, indexing_maps
-from autotune.compiler.lowering.row_order import generic_ops, in_row_order
+from autotune.compiler.lowering.row_order import generic_ops, in_row_order, is_quick
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.payload import Argument
 from autotune.registry import load_payload
@@ -52,12 +52,47 @@ PAYLOADS = {
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_results_are_those_of_the_plain_lowering_to_the_bit(name):
+def test_results_are_those_of_the_plain_lowering_to_the_bit_optimised_or_not(name):
     payload = PAYLOADS[name]
-    inputs = payload.make_inputs(0)
-    ordered = run(payload, inputs, None, PLAIN, text=in_row_order(payload.text))
-    for mine, plain in zip(ordered, run(payload, inputs, None, PLAIN), strict=True):
-        np.testing.assert_array_equal(mine, plain)
+    inputs, text = payload.make_inputs(0), in_row_order(payload.text)
+    plain = run(payload, inputs, None, PLAIN, level=3)
+    for level in (0, 3):
+        for mine, same in zip(run(payload, inputs, None, PLAIN, text=text, level=level), plain, strict=True):
+            np.testing.assert_array_equal(mine, same)
+
+
+@pytest.mark.parametrize(
+    ("payload", "quick"),
+    [
+        (contraction_payload(64, 64, 64), True),
+        (contraction_payload(256, 256, 256), True),
+        (contraction_payload(256, 256, 257), False),
+        (contraction_payload(256, 256, 256, batch=2), False),
+        (load_payload("nano"), True),
+        (load_payload("softmax,rows=8192,cols=4096"), False),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_what_has_few_iterations_an_op_is_quick(payload, quick):
+    assert is_quick(in_row_order(payload.text)) is quick
+
+
+@pytest.mark.parametrize(("times", "quick"), [(64, True), (65, False)])
+def test_iterations_of_a_loop_around_ops_count(times, quick):
+    step = f"""%c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %n = arith.constant {times} : index
+    %y = tensor.empty() : tensor<512x512xf32>
+    %result = scf.for %i = %c0 to %n step %c1 iter_args(%y0 = %y) -> (tensor<512x512xf32>) {{
+      %next = linalg.exp ins(%x : tensor<512x512xf32>) outs(%y0 : tensor<512x512xf32>) -> tensor<512x512xf32>
+      scf.yield %next : tensor<512x512xf32>
+    }}"""
+    arguments = [Argument("x", "input", (512, 512)), Argument("out", "output", (512, 512))]
+    assert is_quick(tensor_payload("repeated", arguments, step).text) is quick
+
+
+def test_what_has_no_structured_op_is_not_known_to_be_quick():
+    assert not is_quick("func.func @nothing() { return }")
 
 
 @pytest.mark.parametrize("name", [name for name in PAYLOADS if not name.startswith(("softmax", "layer", "embed"))])

@@ -3,6 +3,8 @@
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -17,6 +19,7 @@ from autotune.core.errors import AnswerError, AutotuneError, CompileError, Kerne
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.stopwatch import Moment
 from autotune.core.trial import RIGHT, Samples
+from autotune.worker.bench.ready_answers import CODECS
 from autotune.worker.isolation.answers import (
     ERRORS,
     RAISED,
@@ -35,7 +38,7 @@ from autotune.worker.isolation.answers import (
 )
 from autotune.worker.isolation.channel import HEADER, MOST_BYTES, Channel
 from autotune.worker.isolation.process import Call, run
-from autotune.worker.isolation.typed_json import LENGTH, dump
+from autotune.worker.isolation.typed_json import LENGTH, codec, dump
 from autotune.worker.worker import Worker
 
 TIMED = Evaluation("ok", Samples((1e-3, 2e-3)), 1e-6, phases={"lower": 0.1})
@@ -270,3 +273,19 @@ def test_channel_carries_messages_and_hangs_up():
     with pytest.raises(EOFError):
         theirs.receive()
     theirs.close()
+
+
+def codecs_there(_: int) -> int:
+    """How many types can be written and read here without another thought."""
+    return codec.cache_info().currsize
+
+
+def test_what_a_process_answers_with_its_keeper_made_ready(cold_keepers):
+    with Worker() as worker:
+        assert worker.call(codecs_there, 0) >= len(CODECS) >= 5
+
+
+def test_a_tuner_makes_ready_what_it_reads():
+    """A command that has no answer to read does not pay for it."""
+    code = "import sys, autotune.worker.worker; print('autotune.worker.bench.ready_answers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

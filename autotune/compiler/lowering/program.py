@@ -116,6 +116,7 @@ def compile_program(
     fingerprints: Fingerprints | None = None,
     watch: Stopwatch | None = None,
     poisoned: bool = False,
+    level: int = 3,
 ) -> CompiledProgram:
     """Compile a payload for this host.
 
@@ -125,6 +126,7 @@ def compile_program(
         fingerprints: Takes fingerprints on the way.
         watch: Takes the times; give one to have them also of a compilation that fails.
         poisoned: Fill intermediates of a part with NaN.
+        level: Level of LLVM's optimisation, from 0 to 3.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
@@ -148,7 +150,7 @@ def compile_program(
             else:
                 run_pipeline(unit, candidate.pipeline)
         with watch.phase("jit"):
-            engine, address = link(unit.module, parallel=unit.parallel, kernels=kernels)
+            engine, address = link(unit.module, level=level, parallel=unit.parallel, kernels=kernels)
             if fingerprints is not None:
                 fingerprints.take_code(engine, kernels)
     threads = unit.threads if unit.parallel else 1

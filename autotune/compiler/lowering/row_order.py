@@ -7,13 +7,16 @@ element is the sum of the same terms in the same order, so that results are the 
     for i: for j: for k: C[i, j] += A[i, k] * B[k, j]   ->   for i: for k: for j: C[i, j] += A[i, k] * B[k, j]
 """
 
+from math import inf, prod
+
 from mlir import ir
 from mlir.dialects import linalg, tensor
 
 from autotune.compiler.ir.module import context, every_op, parse, run_passes
-from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, structured_ops
 
 GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
+QUICK = 1 << 24  # iterations of an op, which take 15 ms as they are written; LLVM takes longer to optimise them
 
 
 def in_row_order(text: str) -> str:
@@ -28,6 +31,23 @@ def in_row_order(text: str) -> str:
         for op in generic_ops(module):
             reorder(op)
         return str(module)
+
+
+def is_quick(text: str) -> bool:
+    """Tell whether a module runs sooner as it is written than LLVM optimises it: every op has few iterations.
+
+    Raises:
+        CompileError: The text does not parse.
+    """
+    with context(all_dialects=False):
+        counts = [
+            trips * prod(nest.sizes) if (nest := loop_nest(op.operation)) is not None else inf
+            for function in parse(text, "payload").body.operations
+            for region in function.regions
+            for block in region.blocks
+            for op, trips in structured_ops(block)
+        ]
+    return max(counts, default=inf) <= QUICK
 
 
 def generic_ops(module: ir.Module) -> list[ir.Operation]:

@@ -17,6 +17,7 @@ from autotune.core.printable import one_line
 from autotune.core.stats import unrest
 from autotune.core.trial import Outcome, Samples
 from autotune.worker.bench.energy import joules_of
+from autotune.worker.bench.kept_programs import PROGRAMS
 from autotune.worker.bench.measure import LONG_CALL, Run, calibrate, measure, measure_interleaved
 from autotune.worker.bench.roofs import measure_roofs, reference_run
 from autotune.worker.bench.testbench import Testbench, open_testbench
@@ -83,7 +84,10 @@ def prepared(job: Job) -> ReadyJob:
         REPORTER.candidate = number
         built.append(build_and_verify(job.payload, candidate, bench, job.known))
     found = tuple(evaluation for _, evaluation in built)
-    return ReadyJob(job, bench, found, tuple((n, bound) for n, (bound, _) in enumerate(built) if bound is not None))
+    right = tuple((number, bound) for number, (bound, _) in enumerate(built) if bound is not None)
+    for number, bound in right:
+        PROGRAMS.keep(job.payload, job.candidates[number], bound.program)
+    return ReadyJob(job, bench, found, right)
 
 
 def time_prepared(ready: ReadyJob) -> list[Evaluation]:

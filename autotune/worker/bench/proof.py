@@ -8,21 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.compiler.ir.module import context
-from autotune.compiler.lowering.program import BoundProgram, CompiledProgram
+from autotune.compiler.lowering.program import BoundProgram
 from autotune.compiler.lowering.rewrites import SCRIPT, Unit
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.lowering.steps import BEFORE_SCRIPT, asked_for, rewrite
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.core.candidate import Candidate, Claim
+from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, ProofError
 from autotune.core.payload import Argument, Payload
 from autotune.worker.bench.evaluate import build_and_verify
+from autotune.worker.bench.kept_programs import PROGRAMS
 from autotune.worker.bench.testbench import Testbench, open_testbench
 from autotune.worker.bench.verify import allowed_error
-
-KEPT_PROGRAMS = 2  # the last ones, which the same is asked of on other inputs: a whole takes half a minute to compile
-
-_programs: list[tuple[str, Candidate, CompiledProgram]] = []
 
 
 @dataclass(frozen=True)
@@ -112,23 +109,21 @@ def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
 
 
 def right_program(claim: Claim, bench: Testbench) -> BoundProgram:
-    """The program of a claim, bound to a testbench; verified on its inputs, and compiled unless it was a moment ago.
+    """The program of a claim, bound to a testbench; verified on its inputs, and compiled unless it was kept.
 
     Raises:
         CompileError: The program does not compile, or is not right.
     """
-    sha256, candidate = claim.payload.sha256, claim.candidate
-    known = next((kept for *key, kept in _programs if key == [sha256, candidate]), None)
-    if known is not None:
-        verdict = bench.verify_alone(known)
+    kept = PROGRAMS.find(claim.payload, claim.candidate)
+    if kept is not None:
+        verdict = bench.verify_alone(kept)
         check_right(claim.payload, verdict.outcome, verdict.diagnostic)
-        return bench.bind(known)
-    bound, found = build_and_verify(claim.payload, candidate, bench)
+        return bench.bind(kept)
+    bound, found = build_and_verify(claim.payload, claim.candidate, bench)
     check_right(claim.payload, found.outcome, found.diagnostic)
     if bound is None:
         raise ProofError("a program that was verified must be loaded, this one is not; measure again")
-    _programs.append((sha256, candidate, bound.program))
-    del _programs[:-KEPT_PROGRAMS]
+    PROGRAMS.keep(claim.payload, claim.candidate, bound.program)
     return bound
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from autotune.compiler.lowering.program import BoundProgram, CompiledProgram, compile_program
-from autotune.compiler.lowering.row_order import in_row_order
+from autotune.compiler.lowering.row_order import in_row_order, is_quick
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.candidate import Candidate
@@ -77,7 +77,8 @@ class Testbench(PayloadArrays):
         if self.payload.reference is not None:
             with says_what_to_name(self.payload.name):
                 return [np.asarray(array) for array in self.payload.reference(**self.inputs)]
-        plain = compile_program(self.payload, Candidate(None, PLAIN, text=in_row_order(self.payload.text)))
+        text = in_row_order(self.payload.text)
+        plain = compile_program(self.payload, Candidate(None, PLAIN, text=text), level=0 if is_quick(text) else 3)
         plain.bind(self.arrays).run()
         return [array.copy() for array in self.written]
 

@@ -38,8 +38,20 @@ def is_named_first(cause, causes):
     return named is not None and named.share.low > 0 and named.share.high >= causes[0].share.low
 
 
+def one_of_each(suspects, planted):
+    """Suspects of the planted cause, and the first of every other: a program is compiled for each."""
+    seen = {planted}
+    for suspect in suspects:
+        if suspect.cause == planted or suspect.cause not in seen:
+            seen.add(suspect.cause)
+            yield suspect
+
+
 @pytest.mark.parametrize("cause", PLANTED)
-def test_a_planted_slow_down_is_named_first(cause):
+def test_a_planted_slow_down_is_named_first(cause, monkeypatch):
+    monkeypatch.setattr(
+        "autotune.contrib.explain.against.suspects_of", lambda *task: one_of_each(suspects_of(*task), cause)
+    )
     if cause == "tail" and not this_machine().masks:
         pytest.skip("this processor masks nothing: there is one way to end a row")
     # A neighbour that takes the core while it is measured can hide any cause: what is wrong is wrong three times.

@@ -1,0 +1,21 @@
+"""What isolated processes answer with, made ready by their keeper: else each would build it anew, for 70 ms.
+
+A keeper loads this before it forks, a tuner does not.
+"""
+
+from autotune.core.host.stopwatch import Moment
+from autotune.worker.bench.evaluate import evaluate, roofs
+from autotune.worker.bench.proof import hash_stages, measure_errors, transform
+from autotune.worker.isolation.answers import ErrorRecord, kind_of
+from autotune.worker.isolation.typed_json import codec
+
+KINDS = (
+    Moment,
+    ErrorRecord,
+    kind_of(evaluate),
+    kind_of(roofs),
+    kind_of(transform),
+    kind_of(measure_errors),
+    kind_of(hash_stages),
+)
+CODECS = tuple(map(codec, KINDS))
