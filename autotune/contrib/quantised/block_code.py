@@ -25,8 +25,8 @@ from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.dots_code import DotProduct
 from autotune.contrib.quantised.rounded_rows import RoundedRows
 from autotune.contrib.quantised.rounded_tiles import RoundedTiles, TileLayout
-from autotune.contrib.quantised.tile_product import TileProduct
-from autotune.contrib.quantised.widened_product import RegisterTile, WidenedProduct
+from autotune.contrib.quantised.tile_product import TileSums
+from autotune.contrib.quantised.widened_product import WidenedProduct, WidenedTile
 from autotune.contrib.quantised.widened_tiles import TurnedRows, WidenedTiles
 
 VIEWS = ("memref.subview", "memref.cast")
@@ -105,7 +105,7 @@ def write_tiles(found: MarkedProduct, *, unit: bool) -> None:
         x = RoundedTiles.allocate(TileLayout(found.operands.steps, found.operands.rows), found.halves)
         x.write()
     with found.here:
-        TileProduct(found.operands, x, found.number(UNROLL), unit).write()
+        TileSums(found.operands, x, found.number(UNROLL), unit).write()
 
 
 def write_widened_tiles(found: MarkedProduct, *, unit: bool) -> None:
@@ -119,7 +119,7 @@ def write_widened_tiles(found: MarkedProduct, *, unit: bool) -> None:
 
 def write_panels(found: MarkedProduct) -> None:
     """Many rows, in f32."""
-    tile = RegisterTile(*map(found.number, (ROWS, VECTORS, LANES)))
+    tile = WidenedTile(*map(found.number, (ROWS, VECTORS, LANES)))
     with found.here:
         WidenedProduct(found.operands, tile, found.number(PIECE)).write()
 

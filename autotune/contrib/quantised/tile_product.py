@@ -26,7 +26,7 @@ LINE = 16  # words
 
 
 @dataclass(frozen=True)
-class StoredPanel:
+class UnpackedPanel:
     """Some columns of a weight as a matrix unit reads them.
 
     Attributes:
@@ -40,7 +40,7 @@ class StoredPanel:
     least: ir.Value | None
 
     @classmethod
-    def write(cls, operands: BlockOperands, layout: TileLayout) -> "StoredPanel":
+    def write(cls, operands: BlockOperands, layout: TileLayout) -> "UnpackedPanel":
         """Allocate and fill it, at the insertion point."""
         i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
         columns, wide = operands.columns, layout.groups * LINE
@@ -117,7 +117,7 @@ def copy_numbers(source: ir.Value, target: ir.Value, row: ir.Value, *, negative:
 
 
 @dataclass(frozen=True)
-class TileProduct:
+class TileSums:
     """All rows by some columns, a multiple of 16.
 
     Attributes:
@@ -134,7 +134,7 @@ class TileProduct:
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        panel = StoredPanel.write(self.operands, self.x.layout)
+        panel = UnpackedPanel.write(self.operands, self.x.layout)
         i32 = ir.IntegerType.get_signless(32)
         blocks = self.unroll * self.x.layout.per_tile
         held = [memref.alloc(ir.MemRefType.get([SIDE, LANES], i32), [], []) for _ in range(blocks)]
@@ -147,7 +147,7 @@ class TileProduct:
         if left:
             self.write_rows(panel, held, index(whole), left)
 
-    def write_rows(self, panel: StoredPanel, held: list[ir.Value], tile: ir.Value, rows: int) -> None:
+    def write_rows(self, panel: UnpackedPanel, held: list[ir.Value], tile: ir.Value, rows: int) -> None:
         """A tile of so many rows by all columns."""
         loop = scf.ForOp(index(0), index(self.operands.columns), index(SIDE))
         with ir.InsertionPoint(loop.body):
@@ -172,7 +172,7 @@ class TileProduct:
             scf.yield_([])
 
     def multiply(
-        self, panel: StoredPanel, held: list[ir.Value], tile: ir.Value, column: ir.Value, group: ir.Value
+        self, panel: UnpackedPanel, held: list[ir.Value], tile: ir.Value, column: ir.Value, group: ir.Value
     ) -> None:
         """Whole numbers of each block of a group."""
         by = Amx() if self.unit else Emulated("i32")
@@ -186,7 +186,7 @@ class TileProduct:
 
     def scaled(
         self,
-        panel: StoredPanel,
+        panel: UnpackedPanel,
         whole: ir.Value,
         tile: ir.Value,
         column: ir.Value,

@@ -20,7 +20,7 @@ from autotune.contrib.quantised.widen import counted, widened_block
 
 
 @dataclass(frozen=True)
-class RegisterTile:
+class WidenedTile:
     """What is summed in registers.
 
     Attributes:
@@ -50,7 +50,7 @@ class WidenedProduct:
     """
 
     operands: BlockOperands
-    tile: RegisterTile
+    tile: WidenedTile
     blocks: int
 
     def write(self) -> None:
