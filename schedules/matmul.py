@@ -236,7 +236,8 @@ class MatmulWriter:
         """Tell whether B has several panels here, read often enough for a copy."""
         often = region["m"].size >= LEAST_ROWS_PER_COPY * region["m"].register
         often = often or self.contraction.transposed_b or any(opened.loop.dim == "m" for opened in self.around)
-        return self.config["pack_b"] == "panels" and often and region["n"].register < region["n"].cache
+        once = self.config["pack_b"] == "panels" and not self.contraction.precision  # words are packed beforehand
+        return once and often and region["n"].register < region["n"].cache
 
     def vectorize(self) -> None:
         """The innermost loops, over k: one outer product a step, accumulators in registers."""

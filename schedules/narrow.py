@@ -1,7 +1,8 @@
-"""Products with a stored weight in bf16 or int8, alone or in a group: the nest of a matmul, over words of values.
+"""Products in bf16 or int8, alone or in a group: the nest of a matmul, over words of values.
 
-B is rounded by columns and stored in panels of words before any call, A by rows in the call. Tiles and fusing are those
-of the families for f32; a register tile is code of ours (`compiler/passes/dots.py`).
+A B that is a weight is rounded by columns and stored in panels of words before any call, any other in the call, as A is
+by rows. Tiles and fusing are those of the families for f32; a register tile is code of ours
+(`compiler/passes/dots.py`). Products of a batch are multiplied one at a time (`compiler/passes/narrow.py`).
 """
 
 from collections.abc import Iterator
@@ -75,24 +76,28 @@ class Narrow(Family):
         return machine.isa == "avx512f"
 
     def covers(self, task: Task) -> bool:
-        """A product of f32 with a weight, alone or the only one of a group that the families for f32 cover."""
+        """A product of f32, alone or the only one of a group that the families for f32 cover."""
         whole = task.contractions
         if len(whole) != 1 or not self.takes(whole[0]) or task.grows or (self.precision.exact and self.lacking):
             return False
         index = next(number for number, op in enumerate(task.ops) if op.contraction)
         feeds = any(op.reader == index for number, op in enumerate(task.ops) if number and number != index)
+        if task.is_group and whole[0].batched:
+            return False
         return not feeds and (FUSED if task.is_group else MATMUL).covers(task)
 
     def takes(self, c: Contraction) -> bool:
         """Whether a contraction has the operands that can be rounded."""
-        plain = c.constant_b and c.zeroed and not (c.batched or c.transposed_a or c.stored_b)
+        plain = c.zeroed and not (c.transposed_a or c.stored_b)
+        plain &= (c.constant_b and not c.batched) or self.precision.packs_in_call
         return plain and c.dtype == ("i8" if self.precision.exact else "f32") and c.k <= self.precision.most_k
 
     def space(self, task: Task, machine: Machine) -> Space:
         """The knobs of the family for f32, those fixed that words leave no choice."""
         inner, of_words = self.inner(task)
         space = inner.space(of_words, machine)
-        return replace(space, knobs=tuple(fixed(knob) for knob in space.knobs))
+        packed = of_words.contractions[0].constant_b
+        return replace(space, knobs=tuple(fixed(knob, packed=packed) for knob in space.knobs))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """That of the family for f32, with what is fixed."""
@@ -113,7 +118,7 @@ class Narrow(Family):
         return inner.build(of_words, config, machine)
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Panels of words, as wide as the register tile."""
+        """Panels of words, as wide as the register tile; what is packed in the call has panels of its own."""
         inner, of_words = self.inner(task)
         dots = NeededRewrite(*DOTS, why=f"operands rounded to {self.name}")
         found = inner.rewrites(of_words, config)
@@ -126,7 +131,7 @@ class Narrow(Family):
             ScheduleError: The task has no such product.
         """
         if not self.covers(task):
-            raise ScheduleError(f"schedule '{self.name}' needs one product of f32 with a weight, {task.tag} has none")
+            raise ScheduleError(f"schedule '{self.name}' needs one product of f32, {task.tag} has none that it takes")
         return FUSED if task.is_group else MATMUL, replace(task, ops=tuple(map(self.of_words, task.ops)))
 
     def of_words(self, op: Op) -> Op:
@@ -137,13 +142,15 @@ class Narrow(Family):
 
     def in_words(self, c: Contraction) -> Contraction:
         """A product of words."""
-        return replace(c, k=self.precision.words(c.k), transposed_b=False, zeroed=False, precision=self.name)
+        words = self.precision.words(c.k)
+        one = replace(c, k=words, transposed_b=False, zeroed=False, precision=self.name)
+        return one if c.constant_b else replace(one, batch=1, batched=False)
 
 
-def fixed(knob: Knob) -> Knob:
-    """A knob as it is for words: B in panels, k whole, whole vectors."""
+def fixed(knob: Knob, *, packed: bool) -> Knob:
+    """A knob as it is for words: B in panels, before any call or in each, k whole, whole vectors."""
     only: dict[str, tuple[Value, ...]] = {
-        "pack_b": ("beforehand",),
+        "pack_b": ("beforehand" if packed else "panels",),
         "tile_k": (0,),
         "unroll_k": (1,),
         "prefetch": (False,),

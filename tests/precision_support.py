@@ -80,6 +80,12 @@ def computed(family, payload, inputs, **config):
     return run(payload, inputs, assemble([step]), TAIL, text=parts.payload.text, panels=panels_of([step]))
 
 
+def matrices(inputs, got, *, turned=False):
+    """Every A, B (k, n) and C of a product, or of those of a batch."""
+    whole = inputs["a"], inputs["b"].swapaxes(-1, -2) if turned else inputs["b"], got
+    return zip(*whole, strict=True) if got.ndim == 3 else [whole]
+
+
 def error_of_whole(family, spec):
     """Largest error of a model whose five weighted products a family computes, relative to the largest value."""
     payload, machine = load_payload(spec), this_machine()

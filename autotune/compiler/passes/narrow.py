@@ -5,16 +5,25 @@
 
 The second has the loops of a matmul, with a word a step of k, and is tiled and fused as one. What the bodies compute
 says nothing: when everything is on buffers, `dots.py` writes the code of both.
+
+A B that is known in the call only is packed there, by a third op. Products of a batch become a loop around all three:
+
+    %c = linalg.batch_matmul ins(%a, %b)   ->   for i:  %w = .. ins(%a[i]);  %v = .. {autotune.words_of_b} ins(%b[i])
+                                                        %c[i] = .. ins(%w, %v)
 """
 
+from collections.abc import Mapping
+
 from mlir import ir
-from mlir.dialects import tensor
+from mlir.dialects import scf, tensor
 
 from autotune.compiler.ir.extents import static_shape
-from autotune.compiler.ir.values import fill_of
+from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
+from autotune.compiler.ir.values import fill_of, index
 from autotune.compiler.normalise.emit import dims, generic, read_all
+from autotune.compiler.tasks.groups import find_groups
 from autotune.core.precision import Precision
-from autotune.core.scripts.marks import NARROW, TAG, WEIGHT_OF
+from autotune.core.scripts.marks import NARROW, TAG, WEIGHT_OF, WORDS_OF_B
 
 LINE = 16  # words of a cache line
 
@@ -26,19 +35,97 @@ def narrow(op: ir.Operation, precision: Precision) -> None:
         op: Contraction of A (m, k) and words of B (words, n), whose C was only filled.
         precision: Precision of the words.
     """
-    a, b = op.operands[0], op.operands[1]
-    word = ir.IntegerType.get_signless(32)
-    (rows, _), (words, columns) = static_shape(a), static_shape(b)
-    m, n, k = dims(3)
     with ir.InsertionPoint(op), op.location:
-        rounded = stand_in([a], empty_rows(rows, words, word, precision), [[m, k], [m, n]], precision)
-        into = filled(op.operands[2]) or tensor.empty([rows, columns], op.results[0].type.element_type)
-        made = stand_in([rounded, b], into, [[m, k], [k, n], [m, n]], precision)
+        made = product(op.operands[0], op.operands[1], destination(op), precision)
+    replace(op, made, made.owner)
+
+
+def narrow_in_call(function: ir.OpView, precisions: Mapping[str, Precision]) -> None:
+    """Replace products by the rounding of A's rows, the packing of B and the product of words.
+
+    Args:
+        function: The entry function, on tensors and tagged.
+        precisions: Precision of every tag concerned.
+    """
+    if not precisions:
+        return
+    for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
+        root = group.ops[0]
+        tag = ir.StringAttr(root.attributes[TAG]).value if TAG in root.attributes else ""
+        for op in group.ops if tag in precisions else ():
+            if (read := group.read[op]) is not None and read.contraction is not None:
+                narrow_matrices(op, precisions[tag])
+
+
+def narrow_matrices(op: ir.Operation, precision: Precision) -> None:
+    """Replace one product of matrices, or of every two of a batch."""
+    a, b, into = op.operands[0], op.operands[1], destination(op)
+    _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
+    turned = of_b[-1] != of_c[-1]
+    with ir.InsertionPoint(op), op.location:
+        if len(static_shape(a)) == 2:
+            made = product(a, words_of(b, precision, turned=turned), into, precision)
+            replace(op, made, made.owner)
+            return
+        batch = static_shape(a)[0]
+        loop = scf.ForOp(index(0), index(batch), index(1), [into])
+        with ir.InsertionPoint(loop.body):
+            i, whole = loop.induction_variable, loop.inner_iter_args[0]
+            words = words_of(matrix(b, i), precision, turned=turned)
+            made = product(matrix(a, i), words, matrix(whole, i), precision)
+            scf.yield_([tensor.insert_slice(made, whole, *slice_of(whole, i))])
+        replace(op, loop.results[0], made.owner)
+
+
+def product(a: ir.Value, words: ir.Value, into: ir.Value, precision: Precision) -> ir.Value:
+    """The product of A's rows, rounded, and words of B."""
+    (rows, _), (count, _) = static_shape(a), static_shape(words)
+    m, n, k = dims(3)
+    room = empty_rows(rows, count, ir.IntegerType.get_signless(32), precision)
+    rounded = stand_in([a], room, [[m, k], [m, n]], precision)
+    return stand_in([rounded, words], into, [[m, k], [k, n], [m, n]], precision)
+
+
+def words_of(b: ir.Value, precision: Precision, *, turned: bool) -> ir.Value:
+    """The words of B (k, n), or of one that is stored (n, k)."""
+    columns, k = static_shape(b) if turned else static_shape(b)[::-1]
+    word, column, value = dims(3)
+    into = tensor.empty([precision.words(k), columns], ir.IntegerType.get_signless(32))
+    layout = [column, value] if turned else [value, column]
+    made = stand_in([b], into, [layout, [word, column]], precision)
+    made.owner.attributes[WORDS_OF_B] = ir.StringAttr.get("nk" if turned else "kn")
+    return made
+
+
+def matrix(value: ir.Value, number: ir.Value) -> ir.Value:
+    """One of a batch of matrices."""
+    kind = ir.RankedTensorType.get(static_shape(value)[1:], value.type.element_type)
+    return tensor.extract_slice(kind, value, *slice_of(value, number))
+
+
+def slice_of(
+    value: ir.Value, number: ir.Value
+) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value], list[int], list[int], list[int]]:
+    """Offsets, sizes and strides of one of a batch, as a slice op takes them."""
+    _, *sizes = static_shape(value)
+    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    return [number], [], [], [dynamic, *[0] * len(sizes)], [1, *sizes], [1] * (len(sizes) + 1)
+
+
+def replace(op: ir.Operation, result: ir.Value, made: ir.Operation) -> None:
+    """Let the readers of an op read what was made instead; the op that is scheduled takes its tags."""
     for name in (TAG, WEIGHT_OF):
         if name in op.attributes:
-            made.owner.attributes[name] = op.attributes[name]
-    op.results[0].replace_all_uses_with(made)
+            made.attributes[name] = op.attributes[name]
+    op.results[0].replace_all_uses_with(result)
     op.erase()
+
+
+def destination(op: ir.Operation) -> ir.Value:
+    """Where the result of a product goes, whose C was only filled."""
+    with ir.InsertionPoint(op), op.location:
+        shape = static_shape(op.results[0])
+        return filled(op.operands[2]) or tensor.empty(shape, op.results[0].type.element_type)
 
 
 def empty_rows(rows: int, words: int, word: ir.Type, precision: Precision) -> ir.Value:
