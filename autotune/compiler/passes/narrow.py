@@ -6,7 +6,8 @@
 The second has the loops of a matmul, with a word a step of k, and is tiled and fused as one. What the bodies compute
 says nothing: when everything is on buffers, `dots.py` writes the code of both.
 
-A B that is known in the call only is packed there, by a third op. Products of a batch become a loop around all three:
+A B that is known in the call only is packed there, by a third op. Products of a batch, and groups with such, go into a
+loop first (`matrices.py`):
 
     %c = linalg.batch_matmul ins(%a, %b)   ->   for i:  %w = .. ins(%a[i]);  %v = .. {autotune.words_of_b} ins(%b[i])
                                                         %c[i] = .. ins(%w, %v)
@@ -15,13 +16,15 @@ A B that is known in the call only is packed there, by a third op. Products of a
 from collections.abc import Mapping
 
 from mlir import ir
-from mlir.dialects import scf, tensor
+from mlir.dialects import tensor
 
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
-from autotune.compiler.ir.values import fill_of, index
+from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.emit import dims, generic, read_all
+from autotune.compiler.passes.matrices import loop_over_matrices
 from autotune.compiler.tasks.groups import find_groups
+from autotune.core.ops.op import Op
 from autotune.core.precision import Precision
 from autotune.core.scripts.marks import NARROW, TAG, WEIGHT_OF, WORDS_OF_B
 
@@ -37,7 +40,7 @@ def narrow(op: ir.Operation, precision: Precision) -> None:
     """
     with ir.InsertionPoint(op), op.location:
         made = product(op.operands[0], op.operands[1], destination(op), precision)
-    replace(op, made, made.owner)
+    replace(op, made)
 
 
 def narrow_in_call(function: ir.OpView, precisions: Mapping[str, Precision]) -> None:
@@ -52,29 +55,41 @@ def narrow_in_call(function: ir.OpView, precisions: Mapping[str, Precision]) -> 
     for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
         root = group.ops[0]
         tag = ir.StringAttr(root.attributes[TAG]).value if TAG in root.attributes else ""
-        for op in group.ops if tag in precisions else ():
-            if (read := group.read[op]) is not None and read.contraction is not None:
+        if tag in precisions:
+            products = [op for op in group.in_order if is_product(group.read[op])]
+            for op in by_matrices(group.in_order, products) if lead_of(products[0]) else products:
                 narrow_matrices(op, precisions[tag])
 
 
+def is_product(read: Op | None) -> bool:
+    """Tell whether an op is a contraction."""
+    return read is not None and read.contraction is not None
+
+
+def lead_of(product: ir.Operation) -> int:
+    """Leading dimensions of a product."""
+    return len(static_shape(product.results[0])) - 2
+
+
+def by_matrices(ops: list[ir.Operation], products: list[ir.Operation]) -> list[ir.Operation]:
+    """The products of a group, which goes into loops over its leading dimensions."""
+    root = ops[-1]
+    with ir.InsertionPoint(root), root.location:
+        made = loop_over_matrices(ops, lead_of(products[0]))
+    made[root].attributes[TAG] = root.attributes[TAG]
+    found = [made[op] for op in products]
+    for op in reversed(ops):
+        op.erase()
+    return found
+
+
 def narrow_matrices(op: ir.Operation, precision: Precision) -> None:
-    """Replace one product of matrices, or of every two of a batch."""
-    a, b, into = op.operands[0], op.operands[1], destination(op)
+    """Replace one product of matrices."""
     _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
-    turned = of_b[-1] != of_c[-1]
     with ir.InsertionPoint(op), op.location:
-        if len(static_shape(a)) == 2:
-            made = product(a, words_of(b, precision, turned=turned), into, precision)
-            replace(op, made, made.owner)
-            return
-        batch = static_shape(a)[0]
-        loop = scf.ForOp(index(0), index(batch), index(1), [into])
-        with ir.InsertionPoint(loop.body):
-            i, whole = loop.induction_variable, loop.inner_iter_args[0]
-            words = words_of(matrix(b, i), precision, turned=turned)
-            made = product(matrix(a, i), words, matrix(whole, i), precision)
-            scf.yield_([tensor.insert_slice(made, whole, *slice_of(whole, i))])
-        replace(op, loop.results[0], made.owner)
+        words = words_of(op.operands[1], precision, turned=of_b[-1] != of_c[-1])
+        made = product(op.operands[0], words, destination(op), precision)
+    replace(op, made)
 
 
 def product(a: ir.Value, words: ir.Value, into: ir.Value, precision: Precision) -> ir.Value:
@@ -97,27 +112,12 @@ def words_of(b: ir.Value, precision: Precision, *, turned: bool) -> ir.Value:
     return made
 
 
-def matrix(value: ir.Value, number: ir.Value) -> ir.Value:
-    """One of a batch of matrices."""
-    kind = ir.RankedTensorType.get(static_shape(value)[1:], value.type.element_type)
-    return tensor.extract_slice(kind, value, *slice_of(value, number))
-
-
-def slice_of(
-    value: ir.Value, number: ir.Value
-) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value], list[int], list[int], list[int]]:
-    """Offsets, sizes and strides of one of a batch, as a slice op takes them."""
-    _, *sizes = static_shape(value)
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    return [number], [], [], [dynamic, *[0] * len(sizes)], [1, *sizes], [1] * (len(sizes) + 1)
-
-
-def replace(op: ir.Operation, result: ir.Value, made: ir.Operation) -> None:
-    """Let the readers of an op read what was made instead; the op that is scheduled takes its tags."""
+def replace(op: ir.Operation, made: ir.Value) -> None:
+    """Let the readers of an op read what was made instead, which takes its tags."""
     for name in (TAG, WEIGHT_OF):
         if name in op.attributes:
-            made.attributes[name] = op.attributes[name]
-    op.results[0].replace_all_uses_with(result)
+            made.owner.attributes[name] = op.attributes[name]
+    op.results[0].replace_all_uses_with(made)
     op.erase()
 
 
