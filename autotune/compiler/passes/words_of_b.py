@@ -21,7 +21,7 @@ from autotune.core.errors import CompileError
 from autotune.core.precision import Precision
 
 VIEWS = ("memref.subview", "memref.cast")
-PANELS_A_STEP = 4  # of rows that are interleaved: neighbours in B
+WORDS_A_STEP = 8  # of rows that are interleaved, for all columns
 PAIR = 2  # values of a word
 
 
@@ -45,45 +45,55 @@ class WordsOfB:
         """All of it, at the insertion point."""
         shape = shape_of(self.source)
         columns, k = shape if self.turned else shape[::-1]
-        step = LANES if self.turned else LANES * PANELS_A_STEP
-        panels = self.transpose_panel if self.turned else self.interleave_panels
-        whole = columns // step * step
+        if not self.turned:
+            self.interleave_rows(columns, k)
+            return
+        whole = columns // LANES * LANES
         if whole:
-            loop = scf.ForOp(index(0), index(whole), index(step))
+            loop = scf.ForOp(index(0), index(whole), index(LANES))
             with ir.InsertionPoint(loop.body):
-                panels(loop.induction_variable, step, k)
+                self.transpose_panel(loop.induction_variable, LANES, k)
                 scf.yield_([])
         if whole < columns:
-            panels(index(whole), columns - whole, k)
+            self.transpose_panel(index(whole), columns - whole, k)
 
-    def interleave_panels(self, first: ir.Value, columns: int, k: int) -> None:
-        """Words of some columns of B (k, n)."""
-        whole, words = k // PAIR, self.precision.part_words(k)
+    def interleave_rows(self, columns: int, k: int) -> None:
+        """Words of B (k, n), a few at a time for all columns: rows are read as they lie, and words written likewise."""
+        whole, words = k // (PAIR * WORDS_A_STEP) * WORDS_A_STEP, self.precision.part_words(k)
         if whole:
-            loop = scf.ForOp(index(0), index(whole), index(1))
+            loop = scf.ForOp(index(0), index(whole), index(WORDS_A_STEP))
             with ir.InsertionPoint(loop.body):
-                row = arith.muli(loop.induction_variable, index(PAIR))
-                self.interleave(row, arith.addi(row, index(1)), loop.induction_variable, first, columns)
+                self.interleave_panels(loop.induction_variable, WORDS_A_STEP, columns, PAIR * WORDS_A_STEP)
                 scf.yield_([])
-        if whole * PAIR < k:
-            self.interleave(index(whole * PAIR), None, index(whole), first, columns)
-        self.fill_up(-(-k // PAIR), words, first, columns)
+        for first in range(whole, words, WORDS_A_STEP):
+            values = max(0, min(k - PAIR * first, PAIR * WORDS_A_STEP))
+            self.interleave_panels(index(first), min(WORDS_A_STEP, words - first), columns, values)
 
-    def interleave(
-        self, row: ir.Value, following: ir.Value | None, word: ir.Value, first: ir.Value, columns: int
-    ) -> None:
-        """Words of two rows; of the last row alone where no other is following."""
-        for start in range(0, columns, LANES):
-            column, count = arith.addi(first, index(start)), min(LANES, columns - start)
-            low = split_values(self.load(row, column, count), self.precision.parts)
-            high = (
-                split_values(self.load(following, column, count), self.precision.parts)
-                if following is not None
-                else [splat(0, "bf16")] * self.precision.parts
-            )
-            for part, both in enumerate(zip(low, high, strict=True)):
+    def interleave_panels(self, first: ir.Value, words: int, columns: int, values: int) -> None:
+        """Some words of all columns, of so many rows from a word's on; zeros where there are no more."""
+        whole = columns // LANES * LANES
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(LANES))
+            with ir.InsertionPoint(loop.body):
+                self.interleave(first, words, (loop.induction_variable, LANES), values)
+                scf.yield_([])
+        if whole < columns:
+            self.interleave(first, words, (index(whole), columns - whole), values)
+
+    def interleave(self, first: ir.Value, words: int, panel: tuple[ir.Value, int], values: int) -> None:
+        """The same of one panel, given by its first column and their number."""
+        column, count = panel
+        row = arith.muli(first, index(PAIR))
+        for number in range(words):
+            places = [PAIR * number + which for which in range(PAIR)]
+            rows = [
+                self.load(arith.addi(row, index(place)), column, count) if place < values else splat(0, "f32")
+                for place in places
+            ]
+            parts = [split_values(each, self.precision.parts) for each in rows]
+            for part, both in enumerate(zip(*parts, strict=True)):
                 pairs = vector.bitcast(vector_of(LANES, "i32"), vector.interleave(*both))
-                self.store(pairs, word, part, column)
+                self.store(pairs, arith.addi(first, index(number)), part, column)
 
     def transpose_panel(self, first: ir.Value, columns: int, k: int) -> None:
         """Words of 16 columns, or of the last few, of B (n, k)."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.contrib.quantised.blocks import HALF, BlockFormat
 from payload import ops
@@ -10,6 +10,8 @@ from payload.builder import Builder, Value, affine_map, tensor_type
 
 FMA = "fastmath<contract>"
 FEW_ROWS = 4  # up to so many rows the sums of blocks are scaled, and not the weights: fewer products in all
+PIECE_BYTES = 1 << 20  # of f32 that such a weight is widened to at a time: in L2, beside what is multiplied
+LANES, LEAST_PIECE = 16, 64  # rows of a piece are a multiple of the one, and no fewer than the other
 MANY_ROWS = 64  # from so many rows on a weight is widened once a call, and multiplied as any other
 X_MAP, W_MAP, S_MAP, Y_MAP = (0, 2, 3), (1, 2, 3), (1, 2), (0, 1)  # of loops m, n, block, element
 
@@ -35,7 +37,7 @@ def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Va
     """``(M, K)`` times a weight ``(N, K)``, transposed: ``(M, N)``; for few rows without the weight in f32 anywhere."""
     form, (rows, columns), count = weight.form, x.shape, weight.scale.shape[0]
     if rows >= MANY_ROWS:
-        return ops.matmul(f, x, widen(f, weight, f"{name}_weight"), name, transpose_b=True)
+        return multiply_widened(f, x, weight, name)
     blocks = columns // form.block
     of_x = split(f, x, (rows, blocks, form.halves, HALF), f"{name}_x")
     if form.bits == 8:
@@ -47,6 +49,50 @@ def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Va
     body = write_body(form, rows, len(of_x), len(of_w))
     start = ops.fill(f, (rows, count), "0.0", name)
     return summed(f, name, start, inputs, body)
+
+
+def multiply_widened(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Value:
+    """The same, a piece of N after the other: its weight is widened to f32 just before it is multiplied."""
+    (rows, depth), count = x.shape, weight.scale.shape[0]
+    piece = piece_of(count, depth)
+    if piece == count:
+        return ops.matmul(f, x, widen(f, weight, f"{name}_weight"), name, transpose_b=True)
+    start, stop, step = f.index("start", 0), f.index("stop", count), f.index("step", piece)
+    whole, first = ops.empty(f, (rows, count), name), f.fresh("first")
+    inside, result = replace(whole, name=f.fresh(f"{name}_in")), replace(whole, name=f.fresh(name))
+    loop = f"{result.name} = scf.for {first} = {start} to {stop} step {step}"
+    f.emit(f"{loop} iter_args({inside.name} = {whole.name}) -> ({whole.type}) {{")
+    with f.indented():
+        stored = (weight.whole, weight.scale, weight.least)
+        of_piece = [rows_at(f, each, first, piece) if each is not None else None for each in stored]
+        made = ops.matmul(
+            f, x, widen(f, StoredBlocks(weight.form, *of_piece), f"{name}_weight"), f"{name}_piece", transpose_b=True
+        )
+        cut = f"[0, {first}] [{rows}, {piece}] [1, 1] : {made.type} into {whole.type}"
+        after = f.define(f"{name}_so_far", whole.shape, f"tensor.insert_slice {made.name} into {inside.name}{cut}")
+        f.emit(f"scf.yield {after.name} : {whole.type}")
+    f.emit("}")
+    return result
+
+
+def piece_of(count: int, depth: int) -> int:
+    """Rows of a weight that are widened at a time: whole vectors, as many as stay in a cache, or all of them.
+
+    Example:
+        >>> piece_of(4096, 1024), piece_of(50, 1024), piece_of(50257, 1024)
+        (256, 50, 50257)
+    """
+    most = PIECE_BYTES // (4 * depth)
+    fitting = (piece for piece in range(most // LANES * LANES, LEAST_PIECE - 1, -LANES) if count % piece == 0)
+    return count if count <= most else next(fitting, count)
+
+
+def rows_at(f: Builder, value: Value, first: str, count: int) -> Value:
+    """Rows of a stored array, from an index on."""
+    shape = (count, value.shape[1])
+    kind = tensor_type(shape, value.dtype)
+    cut = f"[{first}, 0] [{shape[0]}, {shape[1]}] [1, 1] : {value.type} to {kind}"
+    return f.define(f"{value.name[1:]}_piece", shape, f"tensor.extract_slice {value.name}{cut}", value.dtype)
 
 
 def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
