@@ -87,7 +87,7 @@ def matrices(inputs, got, *, turned=False):
 
 
 def error_of_whole(family, spec):
-    """Largest error, over the largest value, of a model whose products with weights, and in attention, a family rounds."""
+    """Largest error, over the largest value, of a model whose products, of weights and attention, a family rounds."""
     payload, machine = load_payload(spec), this_machine()
     parts = partition(payload)
     taken = [family if family.covers(task) else family_for(task) for task in parts.tasks]

@@ -96,13 +96,16 @@ class Copies:
             return self.tiles[value]
         return self.block.read(op, amap, value) if isinstance(value.type, ir.RankedTensorType) else value
 
-    def destination(self, op: ir.Operation, *, lowest: bool = False) -> ir.Value:
-        """A new place for what the block gives, filled as the op's own is.
+    def destination(self, op: ir.Operation, *, lowest: bool = False, into: ir.Value | None = None) -> ir.Value:
+        """A place for what the block gives, a new one or what lies in a whole, filled as the op's own is.
 
         With `lowest` by the lowest finite number: under a maximum of -inf, a block that is -inf all over would be NaN.
         """
-        kind = op.results[0].type.element_type
-        empty = tensor.empty(self.block.shape(op, indexing_maps(op)[-1], op.results[0]), kind)
+        kind, amap = op.results[0].type.element_type, indexing_maps(op)[-1]
+        if into is None:
+            empty = tensor.empty(self.block.shape(op, amap, op.results[0]), kind)
+        else:
+            empty = self.block.read(op, amap, into)
         fill = fill_of(op.operands[-1])
         if fill is None:
             return empty

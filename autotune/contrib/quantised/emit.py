@@ -11,7 +11,7 @@ from payload.builder import Builder, Value, affine_map, tensor_type
 FMA = "fastmath<contract>"
 FEW_ROWS = 4  # up to so many rows the sums of blocks are scaled, and not the weights: fewer products in all
 PIECE_BYTES = 1 << 20  # of f32 that such a weight is widened to at a time: in L2, beside what is multiplied
-LANES, LEAST_PIECE = 16, 64  # rows of a piece are a multiple of the one, and no fewer than the other
+LANES, LEAST_PIECE = 16, 128  # rows of a piece are a multiple of the one, and no fewer than the other
 MANY_ROWS = 64  # from so many rows on a weight is widened once a call, and multiplied as any other
 X_MAP, W_MAP, S_MAP, Y_MAP = (0, 2, 3), (1, 2, 3), (1, 2), (0, 1)  # of loops m, n, block, element
 
@@ -63,11 +63,10 @@ def multiply_widened(f: Builder, x: Value, weight: StoredBlocks, name: str) -> V
     loop = f"{result.name} = scf.for {first} = {start} to {stop} step {step}"
     f.emit(f"{loop} iter_args({inside.name} = {whole.name}) -> ({whole.type}) {{")
     with f.indented():
-        stored = (weight.whole, weight.scale, weight.least)
-        of_piece = [rows_at(f, each, first, piece) if each is not None else None for each in stored]
-        made = ops.matmul(
-            f, x, widen(f, StoredBlocks(weight.form, *of_piece), f"{name}_weight"), f"{name}_piece", transpose_b=True
-        )
+        whole_part, scale = (rows_at(f, each, first, piece) for each in (weight.whole, weight.scale))
+        least = rows_at(f, weight.least, first, piece) if weight.least is not None else None
+        wide = widen(f, StoredBlocks(weight.form, whole_part, scale, least), f"{name}_weight")
+        made = ops.matmul(f, x, wide, f"{name}_piece", transpose_b=True)
         cut = f"[0, {first}] [{rows}, {piece}] [1, 1] : {made.type} into {whole.type}"
         after = f.define(f"{name}_so_far", whole.shape, f"tensor.insert_slice {made.name} into {inside.name}{cut}")
         f.emit(f"scf.yield {after.name} : {whole.type}")
@@ -82,7 +81,7 @@ def piece_of(count: int, depth: int) -> int:
         >>> piece_of(4096, 1024), piece_of(50, 1024), piece_of(50257, 1024)
         (256, 50, 50257)
     """
-    most = PIECE_BYTES // (4 * depth)
+    most = max(LEAST_PIECE, PIECE_BYTES // (4 * depth))
     fitting = (piece for piece in range(most // LANES * LANES, LEAST_PIECE - 1, -LANES) if count % piece == 0)
     return count if count <= most else next(fitting, count)
 

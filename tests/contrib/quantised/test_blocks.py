@@ -4,14 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tuning_support import MACHINES
 
 import autotune as at
 from autotune.bundles.session import Session
+from autotune.compiler.lowering.stages import compile_to
 from autotune.contrib.quantised.blocks import EXACT, FORMATS, as_nibbles, nibbles
 from autotune.contrib.quantised.emit import MANY_ROWS
 from autotune.contrib.quantised.family import BLOCKS
 from autotune.contrib.quantised.ggml import FORMATS as GGML
 from autotune.contrib.quantised.ggml import as_exact, repack
+from autotune.core.candidate import Candidate
+from autotune.core.scripts.assembly import assemble, write_step
+from autotune.registry import load_family
 from autotune.worker.loading.reading import partition
 
 
@@ -46,6 +51,30 @@ def test_many_rows_multiply_a_weight_that_is_widened_once():
         task.family().name for task in at.tasks(at.payload(f"qmatmul,m={MANY_ROWS},n=24,k=128,format=q4_k"))
     )
     assert (widened, product) == ("vectorize", "matmul")
+
+
+@pytest.mark.parametrize("form", ["q4_0", "q8_0", "q4_k"])
+def test_a_large_weight_is_widened_a_piece_at_a_time(form, tmp_path):
+    payload = at.payload(f"qmatmul,m={MANY_ROWS},n=384,k=2560,format={form}")
+    assert "scf.for" in payload.text
+    assert sorted(task.count for task in partition(payload).tasks)[-2:] == [3, 3]
+    given = payload.make_inputs(0)
+    (found,) = Session(tmp_path).load(payload)(x=given["x"])
+    (wanted,) = payload.reference(**given)
+    assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+def test_rows_that_pieces_of_a_weight_multiply_are_rounded_once(monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_TILES", "emulate")
+    payload, machine = at.payload(f"qmatmul,m={MANY_ROWS},n=384,k=2560,format=q4_0"), MACHINES["avx512"]
+    parts = partition(payload)
+    bf16 = load_family("tile_bf16")
+    families = [bf16 if bf16.covers(task) else load_family("vectorize") for task in parts.tasks]
+    steps = [write_step(t, f, f.default(t, machine), machine) for t, f in zip(parts.tasks, families, strict=True)]
+    text = compile_to("panels", payload, Candidate(assemble(steps), "", text=parts.payload.text)).text
+    rounded, loop, packed = text.index("autotune.narrow"), text.index("scf.for"), text.index("autotune.words_of_b")
+    assert rounded < loop < packed
+    assert text.count("autotune.narrow") == 3
 
 
 def test_sums_of_numbers_that_are_not_stored_in_bytes_are_left_to_others():
