@@ -39,7 +39,7 @@ def payload_of(sizes, layout, batch):
     return contraction_payload(*sizes, batch=batch, b=layout)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(family=st.sampled_from(TILED), sizes=st.tuples(SIZES, SIZES, SIZES), layout=LAYOUTS, batch=BATCHES)
 @example(family=TILED[0], sizes=(37, 53, 71), layout="nk", batch=0)
 @example(family=TILED[1], sizes=(33, 17, 129), layout="kn", batch=2)
@@ -56,7 +56,7 @@ def test_products_of_any_size_have_the_bits_of_the_unit(family, sizes, layout, b
 
 
 @pytest.mark.skipif(not here, reason="needs AVX512-BF16")
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(number=st.integers(0, 2), sizes=st.tuples(SIZES, SIZES, SIZES), layout=LAYOUTS, batch=BATCHES)
 @example(number=0, sizes=(37, 53, 71), layout="nk", batch=0)
 @example(number=1, sizes=(33, 17, 129), layout="kn", batch=2)
@@ -101,19 +101,21 @@ def test_a_block_of_columns_is_packed_in_the_loop_over_them(layout, columns):
     np.testing.assert_array_equal(c, by_unit(family.precision, a, b))
 
 
-@pytest.mark.parametrize("spec", ["heads=2,seq=64,d=32", "heads=3,seq=50,d=24,causal=1", "heads=1,seq=128,d=16"])
-@pytest.mark.parametrize("fuse", [True, False])
-def test_both_products_of_attention_are_rounded(spec, fuse):
+@pytest.mark.parametrize(
+    ("spec", "number", "fuse"),
+    [("heads=2,seq=32,d=16", 0, True), ("heads=3,seq=50,d=24,causal=1", 1, True), ("heads=2,seq=48,d=16", 2, False)],
+)
+def test_both_products_of_attention_are_rounded(spec, number, fuse):
     payload = load_payload(f"attention,{spec}")
     (task,) = partition(payload).tasks
     inputs = payload.make_inputs(0)
     (exact,) = payload.reference(**inputs)
-    for family in TILED:
-        change = {} if fuse else {"fuse": False, "rows": task.nest.sizes[1]}
-        (got,) = computed(family, payload, inputs, **change)
-        off = np.abs(got - exact).max() / np.abs(exact).max()
-        low, high = {1: (1e-5, 1e-2), 2: (1e-8, 2e-5), 3: (0, 1e-6)}[family.precision.parts]
-        assert low <= off < high
+    family = TILED[number]
+    change = {} if fuse else {"fuse": False, "rows": task.nest.sizes[1]}
+    (got,) = computed(family, payload, inputs, **change)
+    off = np.abs(got - exact).max() / np.abs(exact).max()
+    low, high = {1: (1e-5, 1e-2), 2: (1e-8, 2e-5), 3: (0, 1e-6)}[family.precision.parts]
+    assert low <= off < high
 
 
 def test_attention_by_a_script_rounds_scores_in_the_block_of_rows_that_they_are_in():
