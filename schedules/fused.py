@@ -29,7 +29,7 @@ from schedules.fused_shape import (
     tile_of,
 )
 from schedules.fused_space import fused_space
-from schedules.group import GroupWriter, find_members, fuse_members
+from schedules.group import ROUNDING, GroupWriter, find_members, fuse_members
 from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
@@ -129,7 +129,7 @@ class FusedWriter(GroupWriter):
                 moves.annotate(self.script, loops[0].handle, WRITTEN_ROWS)
         contractions = self.open_contractions(handles, fills, loops, function)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
-            if not member.contraction:
+            if not member.contraction and member.kind != ROUNDING:
                 self.write_member(handle, member)
         for writer in contractions:
             writer.vectorize()

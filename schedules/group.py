@@ -13,6 +13,8 @@ from schedules.fused_shape import Shape
 from schedules.moves import Script
 from schedules.vectorize import vectorize_rows
 
+ROUNDING = "rounding"  # kind of an op that rounds what a product multiplies: it stays one, for code of ours
+
 
 def find_members(script: Script, members: Sequence[Op], root: str) -> tuple[list[str], list[str]]:
     """Handles of a group's ops, and of the fills of the destinations of all but the root (empty where there is none).

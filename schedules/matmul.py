@@ -172,11 +172,27 @@ class MatmulWriter:
             inside, loops = part, nest
             if piece.looped:
                 knob = f"tile_{dim}"
+                words = self.words_packed_in(part, dim, nest)
                 inside, handle = self.tile(part, dim, piece.cache, hidden=piece == pieces[0], knob=knob)
+                if words:
+                    handle = self.pack_words_in(words, handle)
                 if dim in BLOCKS and (self.prefetches or self.starts_from_zero):
                     moves.annotate(self.script, handle, BLOCKS[dim])
                 loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
             self.descend(inside, dims[1:], {**region, dim: piece}, loops)
+
+    def words_packed_in(self, op: str, dim: str, nest: tuple[OpenLoop, ...]) -> str:
+        """The op that packs B in words, where that can be done in a loop over columns; empty elsewhere."""
+        in_call = bool(self.contraction.precision) and self.config["pack_b"] == "panels"
+        alone = dim == "n" and not nest and len(self.pieces["n"]) == 1
+        return moves.producer(self.script, op, 1) if in_call and alone else ""
+
+    def pack_words_in(self, words: str, loop: str) -> str:
+        """Pack the words of one block of columns in the loop over them; renews the loop's handle."""
+        self.script.say("pack a block of B's columns, which the rows then find in the caches")
+        _, loop = moves.fuse_into(self.script, words, loop)
+        moves.shrink_empties(self.script, self.function)
+        return loop
 
     def tile(self, op: str, dim: str, step: int, *, hidden: bool, knob: str = "") -> tuple[str, str]:
         """A loop over one dimension; `hidden` if it starts where the dimension does, `knob` names what the step is."""
@@ -236,7 +252,8 @@ class MatmulWriter:
         """Tell whether B has several panels here, read often enough for a copy."""
         often = region["m"].size >= LEAST_ROWS_PER_COPY * region["m"].register
         often = often or self.contraction.transposed_b or any(opened.loop.dim == "m" for opened in self.around)
-        return self.config["pack_b"] == "panels" and often and region["n"].register < region["n"].cache
+        once = self.config["pack_b"] == "panels" and not self.contraction.precision  # words are packed beforehand
+        return once and often and region["n"].register < region["n"].cache
 
     def vectorize(self) -> None:
         """The innermost loops, over k: one outer product a step, accumulators in registers."""

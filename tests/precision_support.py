@@ -82,12 +82,18 @@ def computed(family, payload, inputs, **config):
     return run(payload, inputs, assemble([step]), TAIL, text=parts.payload.text, panels=panels_of([step]))
 
 
+def matrices(inputs, got, *, turned=False):
+    """Every A, B (k, n) and C of a product, or of those of a batch."""
+    whole = inputs["a"], inputs["b"].swapaxes(-1, -2) if turned else inputs["b"], got
+    return zip(*whole, strict=True) if got.ndim == 3 else [whole]
+
+
 def error_of_whole(family, spec):
-    """Largest error of a model whose five weighted products a family computes, relative to the largest value."""
+    """Largest error, over the largest value, of a model whose products, of weights and attention, a family rounds."""
     payload, machine = load_payload(spec), this_machine()
     parts = partition(payload)
     taken = [family if family.covers(task) else family_for(task) for task in parts.tasks]
-    assert taken.count(family) == 5
+    assert taken.count(family) == 5 + family.precision.packs_in_call
     steps = [write_step(t, f, f.default(t, machine), machine) for t, f in zip(parts.tasks, taken, strict=True)]
     inputs = payload.make_inputs(0)
     (got,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))

@@ -14,8 +14,8 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.plugs.external_kernel import kernel_files
-from autotune.core.precision import precision_named
-from autotune.core.scripts.assembly import write_step
+from autotune.core.precision import PRECISIONS, precision_named
+from autotune.core.scripts.assembly import precisions_in, write_step
 from autotune.core.task import Task
 from autotune.registry import family_for, is_registered
 from autotune.store.bundle import BundleFiles, read_bundle
@@ -57,7 +57,8 @@ def check_units(bundle: BundleFiles) -> None:
     Raises:
         BundleError: The bundle lacks them.
     """
-    rounded = dict.fromkeys(weight.precision for weight in bundle.manifest.weights if weight.precision)
+    names = (*(weight.precision for weight in bundle.manifest.weights), *precisions_in(bundle.script or ""))
+    rounded = dict.fromkeys(filter(lambda name: name in PRECISIONS, names))
     for lacking in filter(None, (precision_named(name).lacking for name in rounded)):
         raise BundleError(f"{bundle.folder} cannot run here: {lacking}")
 

@@ -1,7 +1,8 @@
 """Precisions below f32 that a product's operands may be rounded to, and how they lie in memory: in words of 32 bits.
 
 A row of A and a column of B become words of several values each, which one instruction multiplies and sums in f32 or
-32-bit integers. B is packed here, with NumPy; `compiler/passes/dots.py` writes the code that packs A, and multiplies.
+32-bit integers. A B that is a weight is packed here, with NumPy;
+`compiler/passes/dots.py` writes the code that packs A, and any other B, and multiplies.
 
 An element may be split into parts, x = hi + lo, each rounded to bf16: the words of all `hi` come first, then those of
 all `lo`, and all products of parts are summed but those that the rounding of the last part exceeds:
@@ -74,6 +75,11 @@ class Precision:
     def by_tiles(self) -> bool:
         """Whether a matrix unit multiplies tiles of words."""
         return self.step > 1
+
+    @property
+    def packs_in_call(self) -> bool:
+        """Whether a B that is known in the call only can be packed there."""
+        return not self.most
 
     @property
     def unit(self) -> str:

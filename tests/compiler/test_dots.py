@@ -167,16 +167,23 @@ def test_a_cpu_without_the_instructions_is_told_what_it_lacks():
 @pytest.mark.parametrize(
     "payload",
     [
-        contraction_payload(8, 8, 8),
-        contraction_payload(8, 8, 8, batch=2, role_b="weight"),
         contraction_payload(8, 8, 8, a="km", role_b="weight"),
+        contraction_payload(8, 8, 8, a="km"),
         load_payload("softmax,rows=8,cols=8"),
+        contraction_payload(4, 8, 8, b="nk"),
     ],
-    ids=["fresh", "batch", "turned a", "softmax"],
+    ids=["turned a", "fresh turned a", "softmax", "few rows"],
 )
-def test_products_without_a_weight_are_left_to_others(payload):
+def test_what_cannot_be_rounded_is_left_to_others(payload):
     for task in partition(payload).tasks:
         assert not any(family.covers(task) for family in rounding_families())
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_a_fresh_b_is_packed_in_bf16_alone(batch):
+    (task,) = partition(contraction_payload(8, 8, 8, batch=batch)).tasks
+    taken = [family for family in rounding_families() if family.covers(task)]
+    assert taken == [family for family in rounding_families() if not family.precision.most]
 
 
 def test_no_family_that_rounds_is_taken_unasked():

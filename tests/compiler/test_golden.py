@@ -35,6 +35,13 @@ CASES = {
         "avx2",
         {"rows": 32, "online": 64},
     ),
+    "tile_bf16_attention_avx512": (lambda: load_payload("attention,heads=2,seq=64,d=32,causal=1"), 0, "avx512", {}),
+    "tile_bf16_matmul_avx512": (
+        lambda: load_payload("matmul,m=64,n=1024,k=64"),
+        0,
+        "avx512",
+        {"tile_n": 256, "order": "nmk"},
+    ),
     "epilogue_avx2": (lambda: load_payload("gpt,d_model=128,heads=4,d_ff=256,vocab=64,seq=32,layers=1"), 7, "avx2", {}),
     "embedding_avx2": (lambda: load_payload("embedding,rows=17,cols=72,vocab=101"), 0, "avx2", {}),
     "embedding_avx512": (lambda: load_payload("embedding,rows=17,cols=72,vocab=101"), 0, "avx512", {}),
@@ -52,7 +59,8 @@ CASES = {
 def write(name):
     load, index, machine, changes = CASES[name]
     task = partition(load()).tasks[index]
-    host, family = MACHINES[machine], load_family("affine") if name.startswith("affine") else family_for(task)
+    named = next((family for family in ("affine", "tile_bf16") if name.startswith(family)), "")
+    host, family = MACHINES[machine], load_family(named) if named else family_for(task)
     config = {**family.default(task, host), **changes}
     space = family.space(task, host)
     space.check(config)

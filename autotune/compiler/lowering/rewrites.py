@@ -17,6 +17,7 @@ from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
 from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
 from autotune.compiler.passes.masked_ends import mask_ends
+from autotune.compiler.passes.narrow import narrow_in_call
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
 from autotune.compiler.passes.panels import PanelWeight, insert_panels
@@ -169,7 +170,8 @@ def online_softmax(unit: Unit) -> None:
 
 
 def panels(unit: Unit) -> None:
-    """Contractions read weights from arguments of their own, to be stored in panels."""
+    """Contractions read weights from arguments of their own, to be stored in panels; of others B is packed in words."""
+    narrow_in_call(unit.function, {tag: found for tag, found in unit.precisions.items() if tag not in unit.panels})
     unit.weights = insert_panels(unit.function, unit.roles, unit.panels, unit.precisions)
 
 
@@ -201,7 +203,7 @@ def has_several_threads(unit: Unit) -> bool:
 # tensors and vectors behind it; the last two where a pass pipeline has them (`pipeline.py`).
 REWRITES = (
     Rewrite("online-softmax", 1, online_softmax, needed=lambda unit: bool(unit.blocks)),
-    Rewrite("panels", 1, panels, needed=lambda unit: bool(unit.panels)),
+    Rewrite("panels", 1, panels, needed=lambda unit: bool(unit.panels or unit.precisions)),
     Rewrite("empty-handles", 1, empty_handles),
     Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or "", unit.source)),
     Rewrite("stencil", 1, lambda unit: write_stencils(unit.module)),

@@ -1,4 +1,4 @@
-"""Code for products of words, on buffers: the rounding of A's rows, and register tiles of dot products.
+"""Code for products of words, on buffers: the rounding of A's rows, the packing of B, register tiles of dot products.
 
     for k:  C[i, j : j + 16] += dot(A[i, k], B[k, j : j + 16])      a word of A times 16 of B, summed within each word
 
@@ -25,8 +25,9 @@ from autotune.compiler.passes.rounding import (
     widened,
 )
 from autotune.compiler.passes.tiles import TileProduct
+from autotune.compiler.passes.words_of_b import WordsOfB, lay_in_panels
 from autotune.core.precision import Precision, precision_named
-from autotune.core.scripts.marks import NARROW
+from autotune.core.scripts.marks import NARROW, WORDS_OF_B
 
 Part = tuple[int, int, int]  # of a tile: its row, its first column, and its columns, a vector at most
 INTRINSICS = {  # by the type of a value
@@ -46,11 +47,17 @@ def write_dots(module: ir.Module, *, unit: bool = False) -> None:
     Raises:
         CompileError: Stage ``transform``; a schedule left an op that is no register tile.
     """
+    packed: list[ir.Value] = []
     for op in marked(module.operation, NARROW):
         precision = precision_named(ir.StringAttr(op.attributes[NARROW]).value)
         with ir.InsertionPoint(op), op.location:
             operands = list(op.operands)
-            if len(operands) == 2:
+            if WORDS_OF_B in op.attributes:
+                source, words = operands
+                turned = ir.StringAttr(op.attributes[WORDS_OF_B]).value == "nk"
+                WordsOfB(precision, source, words, turned).write()
+                packed.append(words)
+            elif len(operands) == 2:
                 Rounding(precision, *operands).write()
             elif precision.by_tiles:
                 a, b, c = operands
@@ -58,6 +65,7 @@ def write_dots(module: ir.Module, *, unit: bool = False) -> None:
             else:
                 Dots(precision, *operands).write()
         op.erase()
+    lay_in_panels(packed)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,29 @@
 
 The second has the loops of a matmul, with a word a step of k, and is tiled and fused as one. What the bodies compute
 says nothing: when everything is on buffers, `dots.py` writes the code of both.
+
+A B that is known in the call only is packed there, by a third op. Products of a batch, and groups with such, go into a
+loop first (`matrices.py`):
+
+    %c = linalg.batch_matmul ins(%a, %b)   ->   for i:  %w = .. ins(%a[i]);  %v = .. {autotune.words_of_b} ins(%b[i])
+                                                        %c[i] = .. ins(%w, %v)
 """
+
+from collections.abc import Mapping
+from contextlib import nullcontext
 
 from mlir import ir
 from mlir.dialects import tensor
 
 from autotune.compiler.ir.extents import static_shape
+from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.emit import dims, generic, read_all
+from autotune.compiler.passes.matrices import loop_over_matrices
+from autotune.compiler.tasks.groups import find_groups
+from autotune.core.ops.op import Op
 from autotune.core.precision import Precision
-from autotune.core.scripts.marks import NARROW, TAG, WEIGHT_OF
+from autotune.core.scripts.marks import NARROW, TAG, WEIGHT_OF, WORDS_OF_B
 
 LINE = 16  # words of a cache line
 
@@ -26,19 +39,116 @@ def narrow(op: ir.Operation, precision: Precision) -> None:
         op: Contraction of A (m, k) and words of B (words, n), whose C was only filled.
         precision: Precision of the words.
     """
-    a, b = op.operands[0], op.operands[1]
-    word = ir.IntegerType.get_signless(32)
-    (rows, _), (words, columns) = static_shape(a), static_shape(b)
-    m, n, k = dims(3)
     with ir.InsertionPoint(op), op.location:
-        rounded = stand_in([a], empty_rows(rows, words, word, precision), [[m, k], [m, n]], precision)
-        into = filled(op.operands[2]) or tensor.empty([rows, columns], op.results[0].type.element_type)
-        made = stand_in([rounded, b], into, [[m, k], [k, n], [m, n]], precision)
+        made = product(op.operands[0], op.operands[1], destination(op), precision)
+    replace(op, made)
+
+
+def narrow_in_call(function: ir.OpView, precisions: Mapping[str, Precision]) -> None:
+    """Replace products by the rounding of A's rows, the packing of B and the product of words.
+
+    Args:
+        function: The entry function, on tensors and tagged.
+        precisions: Precision of every tag concerned.
+    """
+    if not precisions:
+        return
+    for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
+        root = group.ops[0]
+        tag = ir.StringAttr(root.attributes[TAG]).value if TAG in root.attributes else ""
+        if tag in precisions:
+            products = [op for op in group.in_order if is_product(group.read[op])]
+            for op in by_matrices(group.in_order, products) if lead_of(products[0]) else products:
+                narrow_matrices(op, precisions[tag])
+
+
+def is_product(read: Op | None) -> bool:
+    """Tell whether an op is a contraction."""
+    return read is not None and read.contraction is not None
+
+
+def lead_of(product: ir.Operation) -> int:
+    """Leading dimensions of a product."""
+    return len(static_shape(product.results[0])) - 2
+
+
+def by_matrices(ops: list[ir.Operation], products: list[ir.Operation]) -> list[ir.Operation]:
+    """The products of a group, which goes into loops over its leading dimensions."""
+    root = ops[-1]
+    with ir.InsertionPoint(root), root.location:
+        made = loop_over_matrices(ops, lead_of(products[0]))
+    made[root].attributes[TAG] = root.attributes[TAG]
+    found = [made[op] for op in products]
+    for op in reversed(ops):
+        op.erase()
+    return found
+
+
+def narrow_matrices(op: ir.Operation, precision: Precision) -> None:
+    """Replace one product of matrices."""
+    _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
+    with ir.InsertionPoint(op), op.location:
+        words = words_of(op.operands[1], precision, turned=of_b[-1] != of_c[-1])
+        made = product(op.operands[0], words, destination(op), precision, before=outside_of_loops(op))
+    replace(op, made)
+
+
+def outside_of_loops(op: ir.Operation) -> ir.Operation:
+    """The outermost loop around a product that does not change its A, which is rounded before it; else the product."""
+    here, a = op, op.operands[0]
+    while (around := here.parent.operation).name == "scf.for" and not is_inside(a, around):
+        here = around
+    return here
+
+
+def is_inside(value: ir.Value, loop: ir.Operation) -> bool:
+    """Tell whether a value is made in a loop, or is what it counts or carries."""
+    owner = value.owner
+    around = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation.parent.operation
+    while around.name not in {"func.func", "builtin.module"}:
+        if around == loop:
+            return True
+        around = around.parent.operation
+    return False
+
+
+def product(
+    a: ir.Value, words: ir.Value, into: ir.Value, precision: Precision, *, before: ir.Operation | None = None
+) -> ir.Value:
+    """The product of A's rows and words of B, at the insertion point; rows are rounded there, or before a loop."""
+    (rows, _), (count, _) = static_shape(a), static_shape(words)
+    m, n, k = dims(3)
+    with ir.InsertionPoint(before) if before is not None else nullcontext():
+        room = empty_rows(rows, count, ir.IntegerType.get_signless(32), precision)
+        rounded = stand_in([a], room, [[m, k], [m, n]], precision)
+    return stand_in([rounded, words], into, [[m, k], [k, n], [m, n]], precision)
+
+
+def words_of(b: ir.Value, precision: Precision, *, turned: bool) -> ir.Value:
+    """The words of B (k, n), or of one that is stored (n, k)."""
+    columns, k = static_shape(b) if turned else static_shape(b)[::-1]
+    word, column, value = dims(3)
+    into = tensor.empty([precision.words(k), columns], ir.IntegerType.get_signless(32))
+    layout = [column, value] if turned else [value, column]
+    made = stand_in([b], into, [layout, [word, column]], precision)
+    made.owner.attributes[WORDS_OF_B] = ir.StringAttr.get("nk" if turned else "kn")
+    return made
+
+
+def replace(op: ir.Operation, made: ir.Value) -> None:
+    """Let the readers of an op read what was made instead, which takes its tags."""
     for name in (TAG, WEIGHT_OF):
         if name in op.attributes:
             made.owner.attributes[name] = op.attributes[name]
     op.results[0].replace_all_uses_with(made)
     op.erase()
+
+
+def destination(op: ir.Operation) -> ir.Value:
+    """Where the result of a product goes, whose C was only filled."""
+    with ir.InsertionPoint(op), op.location:
+        shape = static_shape(op.results[0])
+        return filled(op.operands[2]) or tensor.empty(shape, op.results[0].type.element_type)
 
 
 def empty_rows(rows: int, words: int, word: ir.Type, precision: Precision) -> ir.Value:

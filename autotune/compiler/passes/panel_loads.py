@@ -1,4 +1,4 @@
-"""Loads from weights stored in panels: in a bufferized program, logical indices become places in memory."""
+"""Loads from panels, of weights or of what a call packs: in a bufferized program, logical indices become places."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,30 +27,30 @@ def store_in_panels(function: ir.OpView, weights: Sequence[PanelWeight]) -> None
         argument = block.arguments[weight.position]
         element = ir.MemRefType(argument.type).element_type
         argument.set_type(ir.MemRefType.get(weight.stored_shape, element))
-        Loads(weight, argument).redirect(argument, len(weight.shape), lambda indices: indices)
+        Loads(weight.columns, argument).redirect(argument, len(weight.shape), lambda indices: indices)
         prefetch_panels(function, argument)
     update_type(function)
 
 
 @dataclass(frozen=True)
 class Loads:
-    """All loads from one weight.
+    """All loads from one weight, or from a buffer of panels that the call writes.
 
     Attributes:
-        weight: Panel layout of the weight.
-        argument: Argument that holds the weight.
+        columns: Columns of a panel.
+        argument: The panels, (..., panels, k, columns).
     """
 
-    weight: PanelWeight
+    columns: int
     argument: ir.Value
 
     def redirect(self, view: ir.Value, rank: int, logical: Callable[[Indices], Indices]) -> None:
-        """Rewrite the loads from a view of the weight, and drop the view.
+        """Rewrite the loads from a view, and stores of vectors to it, and drop what the view is read by.
 
         Args:
             view: A memref.
             rank: Number of dimensions of the view.
-            logical: Gives the weight's logical indices for indices of the view.
+            logical: Gives logical indices of the whole for indices of the view.
 
         Raises:
             CompileError: Stage ``transform``; something is no load along a row.
@@ -64,6 +64,9 @@ class Loads:
                     self.redirect(op.results[0], op.results[0].type.rank, through(op, logical))
                 elif op.name == "memref.cast":
                     self.redirect(op.results[0], rank, logical)
+                elif op.name == "vector.store":
+                    value, _, *indices = op.operands
+                    vector.store(value, self.argument, self.in_panels(logical(indices)))
                 elif op.name not in LOADS or (op.name == "vector.transfer_read" and not reads_row(op)):
                     raise CompileError("transform", f"panels of a weight must be loaded by rows, not by {op.name}")
                 else:
@@ -75,7 +78,7 @@ class Loads:
         """The same view of the panels: its rows follow each other in one of them."""
         offsets, sizes = self.in_panels(indices), list(ir.MemRefType(view.results[0].type).shape)
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-        layout = ir.StridedLayoutAttr.get(dynamic, [self.weight.columns, 1])
+        layout = ir.StridedLayoutAttr.get(dynamic, [self.columns, 1])
         kind = ir.MemRefType.get(sizes, ir.MemRefType(self.argument.type).element_type, layout)
         rank = len(offsets)
         whole = [*[1] * (rank - len(sizes)), *sizes]
@@ -84,7 +87,7 @@ class Loads:
     def in_panels(self, indices: Indices) -> Indices:
         """Indices of an element in the panels."""
         *lead, k, n = indices
-        columns = index(self.weight.columns)
+        columns = index(self.columns)
         return [*lead, arith.divui(n, columns), k, arith.remui(n, columns)]
 
     def load(self, op: ir.Operation, indices: Indices) -> ir.Value:

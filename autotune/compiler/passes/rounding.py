@@ -55,6 +55,16 @@ def first_of(whole: ir.Value, count: int) -> ir.Value:
     return vector.extract_strided_slice(vector_of(count, str(kind.element_type)), whole, [0], [count], [1])
 
 
+def split_values(rest: ir.Value, parts: int) -> list[ir.Value]:
+    """The parts of a vector of f32, of bf16; each what those before leave of it."""
+    found: list[ir.Value] = []
+    for _ in range(parts):
+        if found:
+            rest = arith.subf(rest, arith.extf(vector_of(LANES, "f32"), found[-1]))
+        found.append(arith.truncf(vector_of(LANES, "bf16"), rest))
+    return found
+
+
 def signed_byte(value: int) -> ir.Attribute:
     """The bits of a byte."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(8), value - 256 if value > 127 else value)
@@ -196,18 +206,9 @@ class Rounding:
         """A vector of f32 in words, a vector a part."""
         words = vector_of(LANES // self.precision.values, "i32")
         if steps is None:
-            return [vector.bitcast(words, part) for part in self.split(values)]
+            return [vector.bitcast(words, part) for part in split_values(values, self.precision.parts)]
         summed = math.fma(values, steps, splat(ROUND, "f32"))
         bits = arith.bitcast(vector_of(LANES, "i32"), summed)
         if self.precision.shift:
             bits = arith.addi(bits, splat(self.precision.shift, "i32"))
         return [vector.bitcast(words, arith.trunci(vector_of(LANES, self.precision.element), bits))]
-
-    def split(self, rest: ir.Value) -> list[ir.Value]:
-        """The parts of a vector of f32, of bf16; each what those before leave of it."""
-        found: list[ir.Value] = []
-        for _ in range(self.precision.parts):
-            if found:
-                rest = arith.subf(rest, arith.extf(vector_of(LANES, "f32"), found[-1]))
-            found.append(arith.truncf(vector_of(LANES, "bf16"), rest))
-        return found

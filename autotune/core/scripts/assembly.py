@@ -5,6 +5,7 @@ matching by tag, the check that the match found what it should, and the lowering
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import indent
@@ -178,6 +179,17 @@ def rounded(steps: Sequence[Step]) -> str:
     """The script's attribute that says of which tasks operands are rounded, and to what; empty if of none."""
     said = [f'{step.tag} = "{step.rewrites.precision}"' for step in steps if step.rewrites.precision]
     return f", {PRECISION} = {{{', '.join(said)}}}" if said else ""
+
+
+def precisions_in(script: str) -> tuple[str, ...]:
+    """What a script that was assembled rounds operands to, by names, each once.
+
+    Example:
+        >>> precisions_in('module attributes {autotune.precision = {a = "bf16", b = "int8", c = "bf16"}} {')
+        ('bf16', 'int8')
+    """
+    said = re.search(rf"{re.escape(PRECISION)} = {{([^}}]*)}}", script)
+    return tuple(dict.fromkeys(re.findall(r'"(\w+)"', said[1]))) if said else ()
 
 
 def before_lowering(script: str) -> str:

@@ -34,6 +34,7 @@ ONLINE, PART = "autotune.online", "autotune.part"
 PANEL = "autotune.panel"  # on a sequence over one op: columns of the panels that its constant B is stored in beforehand
 ROWS, COLUMNS, FACTOR, ROW_TOTALS, TOTALS, MEMBER = "rows", "columns", "factor", "row_totals", "totals", "member_"
 NARROW = "autotune.narrow"  # on ops that stand for products of rounded operands: the precision
+WORDS_OF_B = "autotune.words_of_b"  # on those that stand for the packing of B: its orientation, (k, n) or (n, k)
 TILE = "autotune.tile"  # on views of a stored weight, 16 rows of 16 words in one panel; on addresses of tiles
 PRECISION = "autotune.precision"  # on a script: tasks whose products are so, and their precision
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
