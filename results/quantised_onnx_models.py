@@ -328,6 +328,7 @@ def quantise(case: Case, given: dict[str, Shape], plain: Path, quantised: Path) 
         per_channel=case.per_channel,
         activation_type=kinds[case.kinds[:2]],
         weight_type=kinds[case.kinds[2:]],
+        extra_options={"ForceQuantizeNoInputCheck": case.in_bytes},
     )
 
 
@@ -339,13 +340,33 @@ def quantise_in_calls(case: Case, plain: Path, quantised: Path) -> None:
 
 
 def quantise_blocks(plain: Path, quantised: Path) -> None:
-    """Quantise weights to 4 bits, by blocks."""
+    """Quantise the weight of one product to 4 bits, by blocks."""
     import onnx
-    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+    from onnx import helper, numpy_helper
 
-    writer = MatMulNBitsQuantizer(onnx.load(plain), bits=4, block_size=BLOCK, is_symmetric=False)
-    writer.process()
-    writer.model.save_model_to_file(str(quantised))
+    model = onnx.load(plain)
+    graph = model.graph
+    weight = numpy_helper.to_array(graph.initializer[0])
+    k, n = weight.shape
+    blocks = weight.T.reshape(n, k // BLOCK, BLOCK)
+    scale = np.abs(blocks).max(axis=-1, keepdims=True) / np.float32(7)
+    whole = (np.clip(np.rint(blocks / scale), -8, 7) + 8).astype(np.uint8)  # 8 stands for 0, unless said otherwise
+    names, sizes = [f"{graph.initializer[0].name}_{what}" for what in ("blocks", "scales")], {"K": k, "N": n}
+    node = helper.make_node(
+        "MatMulNBits",
+        [graph.node[0].input[0], *names],
+        graph.node[0].output,
+        domain="com.microsoft",
+        bits=4,
+        block_size=BLOCK,
+        **sizes,
+    )
+    del graph.node[:], graph.initializer[:]
+    graph.node.append(node)
+    for name, array in zip(names, (whole[..., ::2] | whole[..., 1::2] << 4, scale.reshape(-1)), strict=True):
+        graph.initializer.append(numpy_helper.from_array(array, name))
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    onnx.save(model, quantised)
 
 
 def take_off_ends(path: Path) -> None:
