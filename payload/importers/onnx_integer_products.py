@@ -66,7 +66,7 @@ class ProductWriter:
         """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias."""
         k = whole.shape[0]
         middle = np.zeros(whole.shape[1], np.int64)
-        if whole.min(initial=0) < LOW or whole.max(initial=0) > HIGH:
+        if not in_bytes(whole):
             middle = whole.min(axis=0) - LOW
         stored = whole - middle
         name = self.held.add_weight(f"{self.writer.stem}_weight", stored.astype(np.int8))
@@ -241,12 +241,7 @@ def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
         return False
     window = window_of(node, weight.whole.shape[2:], shape[2:])
     groups = of(node, "group", 1)
-    if (
-        window is not None
-        and len(shape) == PLANES
-        and groups == shape[1] == count > 1
-        and most_sum(columns, added) < EXACT
-    ):
+    if window is not None and len(shape) == PLANES and groups == shape[1] == count > 1 and in_bytes(columns):
         return convolve_by_channels(held, writer, node, window, added)
     if groups > 1 or len(shape) != PLANES or window is None:
         return convolve_exactly(held, writer, node, added)
@@ -259,15 +254,15 @@ def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
     return True
 
 
-def most_sum(columns: Array, bias: Array) -> int:
-    """What no sum of signed bytes times a weight (k, n), its bias and zero points included, is larger than."""
-    return int((np.abs(columns).sum(axis=0) * 2 * (HIGH + 1) + np.abs(bias)).max(initial=0))
+def in_bytes(whole: Array) -> bool:
+    """Tell whether signed bytes hold all numbers."""
+    return bool(whole.min(initial=0) >= LOW and whole.max(initial=0) <= HIGH)
 
 
 def convolve_by_channels(
     held: IntegerWriter, writer: NodeWriter, node: "NodeProto", window: PlaneWindow, bias: Array
 ) -> bool:
-    """A convolution of each channel by itself: the places of a window times their weights, whole numbers in f32."""
+    """A convolution of each channel by itself: the places of a window times their weights, in 32 bits."""
     x, weight = held.scaled[node.input[0]], held.fixed[node.input[1]]
     count, shape = weight.whole.shape[0], held.facts.shapes[node.input[0]]
     image = padded(writer, held.any_image(writer, x.bytes, shape), window, x.zero)
@@ -275,12 +270,12 @@ def convolve_by_channels(
     counts, kernels = window.counts(shape[2:]), weight.whole.reshape(count, -1).T
     total = ""
     for number, (tap, kernel) in enumerate(zip(taps(writer, image, window, counts), kernels, strict=True)):
-        name = held.add_weight(f"{writer.stem}_weight{number}", kernel.astype(np.float32).reshape(column))
-        one = writer.add("Mul", writer.add("Cast", tap, to=FLOAT), name)
+        name = held.add_weight(f"{writer.stem}_weight{number}", kernel.astype(np.int8).reshape(column))
+        one = writer.add("Mul", *(writer.add("Cast", each, to=INT32) for each in (tap, name)))
         total = writer.add("Add", total, one) if total else one
     fixed = bias - x.zero * kernels.sum(axis=0)
     if fixed.any():
-        whole = fixed.astype(np.float32).reshape(column)
+        whole = fixed.astype(np.int32).reshape(column)
         total = writer.add("Add", total, held.add_weight(f"{writer.stem}_fixed", whole))
     scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
     real = real_bias(held, next(iter(node.input[2:]), ""))

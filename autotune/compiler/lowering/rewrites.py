@@ -12,6 +12,7 @@ from mlir import ir
 
 from autotune.compiler.ir.module import find_function, parse, run_passes
 from autotune.compiler.passes.arena import plan_arena
+from autotune.compiler.passes.byte_rounding import round_bytes, rounds
 from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
@@ -23,7 +24,6 @@ from autotune.compiler.passes.panels import PanelWeight, insert_panels
 from autotune.compiler.passes.pipelines import plans_arena, threads_of
 from autotune.compiler.passes.prefetch import prefetch_copied
 from autotune.compiler.passes.prefetch_rows import prefetch_rows
-from autotune.compiler.passes.quotients import has_rounded_quotients, multiply_rounded
 from autotune.compiler.passes.regions import share_regions
 from autotune.compiler.passes.repeated import repeats_tasks, share_nests
 from autotune.compiler.passes.skip_masked import skip_masked
@@ -67,7 +67,7 @@ class Unit:
         plans_arena: Whether the pass pipeline begins with the arena.
         matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
         repeated: Whether several ops of one task follow each other, so that their nests can be one function.
-        quotients: Whether quotients are rounded to whole numbers.
+        rounds: Whether numbers are rounded to even, as quantising does.
     """
 
     module: ir.Module
@@ -86,7 +86,7 @@ class Unit:
     plans_arena: bool = False
     matrix_unit: bool = False
     repeated: bool = False
-    quotients: bool = False
+    rounds: bool = False
 
     @classmethod
     def open(cls, payload: Payload, candidate: Candidate) -> "Unit":
@@ -109,7 +109,7 @@ class Unit:
             unit.panels, unit.flags = dict(candidate.panels), flags_of_extrema(module)
             alone = plans_arena(candidate.pipeline) and threads_of(candidate.pipeline) == 1  # threads share regions
             unit.repeated = alone and repeats_tasks(unit.function)
-            unit.quotients = has_rounded_quotients(module)
+            unit.rounds = rounds(module)
         return unit
 
     @property
@@ -239,11 +239,11 @@ REWRITES = (
         needed=lambda unit: unit.repeated,
     ),
     Rewrite(
-        "quotients",
+        "byte-rounding",
         1,
-        lambda unit: multiply_rounded(unit.module),
+        lambda unit: round_bytes(unit.module),
         behind="vector-math",
-        needed=lambda unit: unit.quotients,
+        needed=lambda unit: unit.rounds,
     ),
     Rewrite(
         *DOTS,

@@ -1,12 +1,12 @@
-"""Rounded quotients by a constant: products give the bytes of a division, also for strange numbers."""
+"""Numbers rounded to bytes: sums and products give what divisions, roundings and conversions give, also at halves."""
 
 import numpy as np
 import pytest
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.program import compile_program
+from autotune.compiler.passes.byte_rounding import round_bytes
 from autotune.compiler.passes.pipelines import TAIL
-from autotune.compiler.passes.quotients import multiply_rounded
 from autotune.core.candidate import Candidate
 from autotune.core.payload import Argument, Payload
 
@@ -60,6 +60,57 @@ def test_bytes_are_those_of_a_division(divisor):
     np.testing.assert_array_equal(in_bytes(y), in_bytes(wanted))
 
 
+ENDS = ((0, -128, 127), (-13, -128, 127), (117, -3, 90), (-128, -128, 127), (127, 127, 127))
+
+
+def ending(divisor, zero, low, high, count=COUNT):
+    """A payload of bytes; a divisor of 0 is none."""
+    kind, vector, bytes_ = f"memref<{count}xf32>", f"vector<{LANES}xf32>", f"vector<{LANES}xi8>"
+    text = f"""func.func @apply(%x: {kind}, %y: memref<{count}xi8>) {{
+      %begin = arith.constant 0 : index
+      %step = arith.constant {LANES} : index
+      %count = arith.constant {count} : index
+      %divisor = arith.constant dense<{divisor:.17e}> : {vector}
+      %zero = arith.constant dense<{zero:.1f}> : {vector}
+      %low = arith.constant dense<{low:.1f}> : {vector}
+      %high = arith.constant dense<{high:.1f}> : {vector}
+      scf.for %i = %begin to %count step %step {{
+        %in = vector.load %x[%i] : {kind}, {vector}
+        %q = arith.divf %in, %divisor : {vector}
+        %whole = math.roundeven {"%q" if divisor else "%in"} : {vector}
+        %moved = arith.addf %whole, %zero : {vector}
+        %below = arith.cmpf olt, %moved, %low : {vector}
+        %least = arith.select %below, %low, %moved : vector<{LANES}xi1>, {vector}
+        %above = arith.cmpf ogt, %least, %high : {vector}
+        %most = arith.select %above, %high, %least : vector<{LANES}xi1>, {vector}
+        %out = arith.fptosi %most : {vector} to {bytes_}
+        vector.store %out, %y[%i] : memref<{count}xi8>, {bytes_}
+      }}
+      return
+    }}"""
+    return Payload("apply", text, "apply", (Argument("x", "input", (count,)), Argument("y", "output", (count,), "i8")))
+
+
+@pytest.mark.parametrize("ends", ENDS)
+@pytest.mark.parametrize("divisor", [0, *DIVISORS[:4]])
+def test_bytes_are_those_of_a_rounding_a_sum_and_limits(divisor, ends):
+    x, y = numbers(divisor or np.float32(1)), np.empty(COUNT, np.int8)
+    x[~np.isfinite(x)] = 3e38
+    program = compile_program(ending(float(divisor), *ends), Candidate(EMPTY_SCRIPT, TAIL))
+    program.bind([x, y]).run()
+    with np.errstate(over="ignore"):
+        whole = np.rint(x / divisor if divisor else x)
+    np.testing.assert_array_equal(y, np.clip(whole + np.float32(ends[0]), *ends[1:]).astype(np.int8))
+
+
+@pytest.mark.parametrize("divisor", [0, 0.3])
+def test_a_byte_needs_neither_a_rounding_nor_a_conversion(divisor):
+    with context():
+        module = parse(ending(divisor, -13, -128, 127).text, "payload")
+        round_bytes(module)
+        assert not [name for name in ("roundeven", "fptosi", "divf") if name in str(module)]
+
+
 @pytest.mark.parametrize(("divisor", "read", "left"), [(0.3, "math.roundeven %q", 0), (0.3, "math.ceil %q", 1)])
 def test_nothing_divides_but_what_is_not_rounded_to_even(divisor, read, left):
     assert rewritten(divisor, read).count("arith.divf") == left
@@ -73,5 +124,5 @@ def test_a_divisor_whose_reciprocal_might_lose_bits_divides(divisor):
 def rewritten(divisor, read="math.roundeven %q"):
     with context():
         module = parse(payload_of(divisor, read).text, "payload")
-        multiply_rounded(module)
+        round_bytes(module)
         return str(module)
