@@ -92,7 +92,8 @@ def one(name: str, folder: Path, target: Path) -> None:
     wanted = quantised.reference(**given)  # type: ignore[misc]  # an imported payload has one
     differ = [int((arrays[a.name] != each).sum()) for a, each in zip(quantised.outputs, wanted, strict=True)]
     size = sum(int(np.size(each)) for each in wanted)
-    off = max(float(np.abs(arrays[a.name] - each).max()) for a, each in zip(quantised.outputs, wanted, strict=True))
+    pairs = [(arrays[a.name].astype(float), each) for a, each in zip(quantised.outputs, wanted, strict=True)]
+    off = max(float(np.abs(ours - each).max() / np.abs(each.astype(float)).max()) for ours, each in pairs)
     sessions = [ONNXRUNTIME.prepare(each, each.make_inputs(0)) for each in (quantised, plain)]
 
     def calls(prepared: Any) -> Any:  # noqa: ANN401 - a library's session
@@ -116,7 +117,7 @@ def row(name: str, found: dict[str, Any]) -> str:
     """A line of the table."""
     if "failed" in found:
         return f"| `{name}` | {found['failed']} |" + " |" * (len(HEAD) - 2)
-    differ = f"{found['differ']} of {found['of']}" if found["differ"] else "0"
+    differ = f"{found['differ'] / found['of']:.0%}, by {found['off']:.0e}" if found["differ"] else "0"
     times = [duration(min(found["seconds"][way])) for way in (OURS, PLAIN, THEIRS, THEIRS_PLAIN)]
     gains = [f"{ratio(found, way):.2f}" for way in (PLAIN, THEIRS)]
     return "| " + " | ".join((f"`{name}`", found["scheme"], differ, *times, *gains)) + " |"

@@ -135,6 +135,41 @@ def test_a_convolution_is_exact(scheme, tmp_path):
     assert y == "y" or (apart > 1e-6).mean() < 0.02
 
 
+@pytest.mark.parametrize("image", [False, True])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 1]])
+def test_a_convolution_of_each_channel_is_whole_numbers_in_either_order(image, strides, tmp_path):
+    conv = node("Conv", ["r", "k"], ["p"], group=4, pads=[1, 0, 2, 1], strides=strides)
+    nodes, held = kernel([conv], bytes_of(4, 1, 3, 2), axis=0)
+    before = [node("Conv", ["r", "k2"], ["p2"]), *(renamed(each) for each in END)] if image else []
+    if image:
+        _, more = kernel([], bytes_of(4, 4, 1, 1), axis=0)
+        held |= {f"{name}2": array for name, array in more.items()}
+        before = [node("DequantizeLinear", ["w2", "ws2"], ["k2"], axis=0), *before]
+        nodes[-1].input[0] = "y2"
+    path = write(tmp_path / "model.onnx", [*READ, *before, *nodes, *END], held, {"x": [2, 4, 6, 5]})
+    model, *_ = assert_exact(path, beside=False)
+    ops = Counter(each.op_type for each in model.graph.node)
+    assert ops["Conv"] == 0
+    assert ops["Mul"] >= 3 * 2
+    assert ops["Transpose"] == 2 * image
+
+
+def renamed(each):
+    """A node that reads and gives tensors of names with a 2."""
+    other = type(each)()
+    other.CopyFrom(each)
+    other.input[0], other.output[0] = f"{each.input[0]}2", f"{each.output[0]}2"
+    return other
+
+
+@pytest.mark.parametrize("width", [5, 6, 7, 9])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 2], [1, 3]])
+def test_windows_of_few_channels_are_exact_however_they_end(width, strides, tmp_path):
+    conv = node("Conv", ["r", "k"], ["p"], pads=[1, 1, 0, 1], strides=strides)
+    nodes, held = kernel([conv], bytes_of(5, 3, 2, 4), axis=0)
+    assert_exact(write(tmp_path / "model.onnx", [*READ, *nodes, *END], held, {"x": [2, 3, 4, width]}), beside=False)
+
+
 def test_a_long_product_of_two_quantised_tensors_is_summed_in_parts(tmp_path):
     given = {"x": [3, 700], "v": [700, 2]}
     nodes = [*READ, node("QuantizeLinear", ["v", "t", "u"], ["c"]), node("DequantizeLinear", ["c", "t", "u"], ["d"])]
