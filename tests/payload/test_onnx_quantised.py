@@ -11,6 +11,7 @@ from quantised_zoo import DYNAMIC, MODELS, STATIC, quantise, quantise_in_calls
 
 import autotune as at
 from autotune.worker.loading.importing import import_model
+from payload.importers import onnx_values
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_convert import read_model
 from payload.importers.onnx_oracle import compute, open_session
@@ -93,6 +94,10 @@ def write(path, nodes, held, given, kind=FLOAT):
 
 READ = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["r"])]
 END = [node("QuantizeLinear", ["p", "t", "u"], ["o"]), node("DequantizeLinear", ["o", "t", "u"], ["y"])]
+
+
+def random_weight(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def bytes_of(*shape, dtype=np.int8):
@@ -267,6 +272,17 @@ def test_weights_in_blocks_are_as_onnx_runtime_has_them(bits, k, zeros, bias, tm
     given = random_inputs(path)
     theirs = open_session(str(path)).run(None, given)[0]
     np.testing.assert_allclose(compute(model, {**weights, **given}, wide=False)[0], theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_in_blocks_are_widened_once_however_large_and_others_stay_there_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_values, "MOST_FOLDED", 16)
+    held = {"w": bytes_of(6, 2, 16, dtype=np.uint8), "ws": np.full(12, 0.01, np.float32), "v": random_weight(64, 64)}
+    product = node("MatMulNBits", ["m", "w", "ws"], ["y"], domain="com.microsoft", K=64, N=6, bits=4, block_size=32)
+    turned = [node("Transpose", ["v"], ["vt"], perm=[1, 0]), node("MatMul", ["x", "vt"], ["m"])]
+    model, weights, _ = written(write(tmp_path / "model.onnx", [*turned, product], held, {"x": [3, 64]}))
+    assert [each.op_type for each in model.graph.node] == ["Transpose", "MatMul", "MatMul"]
+    assert "v" in weights
+    assert {tuple(each.dims) for each in model.graph.initializer if len(each.dims)} <= {(64, 6)}
 
 
 def test_a_note_names_the_weights_in_blocks_that_are_held_in_f32(tmp_path):
