@@ -125,7 +125,7 @@ def taps(writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence
 
 
 @dataclass(frozen=True)
-class Rows:
+class WindowRows:
     """Windows as rows of a matrix.
 
     Attributes:
@@ -144,7 +144,7 @@ class Rows:
         return np.pad(weight, ((0, 0), (0, 0), (0, 0), (0, more))).transpose(2, 3, 1, 0).reshape(-1, weight.shape[0])
 
 
-def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> Rows:
+def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> WindowRows:
     """The windows of an image that has its borders as rows."""
     n, *plane, c = image.shape
     inner = zip(plane, window.before, window.behind, strict=True)
@@ -153,10 +153,10 @@ def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> Rows:
         return by_steps(writer, image, window, whole)
     found = list(taps(writer, image, window, whole[1:]))
     joined = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
-    return Rows(writer.reshape(joined, int(np.prod(whole)), len(found) * c), whole, window.kernel)
+    return WindowRows(writer.reshape(joined, int(np.prod(whole)), len(found) * c), whole, window.kernel)
 
 
-def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple[int, ...]) -> Rows:
+def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple[int, ...]) -> WindowRows:
     """Windows of few channels: first along the width, by as many places as a step has, then along the height.
 
     What is copied at once is longer, and copies of windows that begin in one row are made once for all rows.
@@ -178,7 +178,7 @@ def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple
     found = list(taps(writer, lined, down, whole[1:]))
     joined = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
     kernel = (window.kernel[0], steps * step)
-    return Rows(writer.reshape(joined, int(np.prod(whole)), kernel[0] * kernel[1] * c), whole, kernel)
+    return WindowRows(writer.reshape(joined, int(np.prod(whole)), kernel[0] * kernel[1] * c), whole, kernel)
 
 
 def largest(writer: NodeWriter, image: Image, window: PlaneWindow) -> Image:

@@ -55,7 +55,7 @@ def round_bytes(module: ir.Module) -> None:
 
 
 @dataclass(frozen=True)
-class Ending:
+class ByteEnding:
     """What makes a byte of a number.
 
     Attributes:
@@ -91,7 +91,7 @@ class Ending:
         return arith.addi(found, arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number)))
 
 
-def ending_of(cast: ir.Operation) -> Ending | None:
+def ending_of(cast: ir.Operation) -> ByteEnding | None:
     """The ending that a cast of f32 vectors to bytes is the last of; `None` if it is another."""
     kind = cast.results[0].type
     if (
@@ -116,7 +116,7 @@ def ending_of(cast: ir.Operation) -> Ending | None:
         if constant is not None and SMALLEST <= constant <= LARGEST:
             x, divisor = quotient.operands[0], constant
     steps = (*above, *below, *(each for each in (added, rounding, quotient) if each is not None))
-    return Ending(x, divisor, int(zero), int(low), int(high), steps)
+    return ByteEnding(x, divisor, int(zero), int(low), int(high), steps)
 
 
 def limited(value: ir.Value | None, way: int) -> tuple[ir.Value | None, float, tuple[ir.Operation, ...]]:
