@@ -272,7 +272,6 @@ CASES = {
     "sigmoid": op(single("Sigmoid", IMAGE)),
     "softmax": op(single("Softmax", (HEADS, TOKENS, TOKENS), axis=-1)),
     "layer-normalization": op(normalisation),
-    "gelu": op(single("Gelu", (1, TOKENS, HIDDEN))),
 }
 
 
