@@ -172,7 +172,7 @@ class StepWriter(NodeWriter):
             names[tensor.name] = self.hold(to_array(tensor))
         for node in body.node:
             fresh = renamed(node, names, f"{self.stem}.{step}")
-            values = fold(self.model, fresh, self.known) if is_foldable(fresh, self.known) else None
+            values = fold(self.model, fresh, self.known, self.known) if is_foldable(fresh, self.known) else None
             if values is None:
                 self.nodes.append(fresh)
                 continue

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.onnx_integer_windows import Image, as_rows, padded, window_of
+from payload.importers.onnx_integer_windows import PLANE, Image, PlaneWindow, as_rows, padded, taps, window_of
 from payload.importers.onnx_integer_writer import IntegerWriter
 from payload.importers.onnx_integers import FLOAT, HIGH, INT32, LOW, Bytes, Ending, FixedWeight, Scaled, rounded
 from payload.importers.onnx_nodes import NodeWriter, of
@@ -66,7 +66,7 @@ class ProductWriter:
         """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias."""
         k = whole.shape[0]
         middle = np.zeros(whole.shape[1], np.int64)
-        if whole.min(initial=0) < LOW or whole.max(initial=0) > HIGH:
+        if not in_bytes(whole):
             middle = whole.min(axis=0) - LOW
         stored = whole - middle
         name = self.held.add_weight(f"{self.writer.stem}_weight", stored.astype(np.int8))
@@ -240,15 +240,49 @@ def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
         held.left.append(node.doc_string)
         return False
     window = window_of(node, weight.whole.shape[2:], shape[2:])
-    if of(node, "group", 1) > 1 or len(shape) != PLANES or window is None:
+    groups = of(node, "group", 1)
+    if window is not None and len(shape) == PLANES and groups == shape[1] == count > 1 and in_bytes(columns):
+        return convolve_by_channels(held, writer, node, window, added)
+    if groups > 1 or len(shape) != PLANES or window is None:
         return convolve_exactly(held, writer, node, added)
     image = padded(writer, held.image_of(writer, source.bytes, shape), window, source.zero)
-    rows, places = as_rows(writer, image, window)
-    ordered = weight.whole.transpose(2, 3, 1, 0).reshape(-1, count)
-    total = ProductWriter(held, writer).sums(rows, ordered, source.zero, added)
+    rows = as_rows(writer, image, window)
+    total = ProductWriter(held, writer).sums(rows.name, rows.in_order(weight.whole), source.zero, added)
     ending = held.ending_of(node.output[0])
     found = ProductWriter(held, writer).end(total, scale, ending, real_bias(held, bias))
-    ProductWriter(held, writer).give(found, ending, [], Image("", (*places, count)))
+    ProductWriter(held, writer).give(found, ending, [], Image("", (*rows.shape, count)))
+    return True
+
+
+def in_bytes(whole: Array) -> bool:
+    """Tell whether signed bytes hold all numbers."""
+    return bool(whole.min(initial=0) >= LOW and whole.max(initial=0) <= HIGH)
+
+
+def convolve_by_channels(
+    held: IntegerWriter, writer: NodeWriter, node: "NodeProto", window: PlaneWindow, bias: Array
+) -> bool:
+    """A convolution of each channel by itself: the places of a window times their weights, in 32 bits."""
+    x, weight = held.scaled[node.input[0]], held.fixed[node.input[1]]
+    count, shape = weight.whole.shape[0], held.facts.shapes[node.input[0]]
+    image = padded(writer, held.any_image(writer, x.bytes, shape), window, x.zero)
+    column = (count,) if image.plane == PLANE else (count, 1, 1)
+    counts, kernels = window.counts(shape[2:]), weight.whole.reshape(count, -1).T
+    total = ""
+    for number, (tap, kernel) in enumerate(zip(taps(writer, image, window, counts), kernels, strict=True)):
+        name = held.add_weight(f"{writer.stem}_weight{number}", kernel.astype(np.int8).reshape(column))
+        one = writer.add("Mul", *(writer.add("Cast", each, to=INT32) for each in (tap, name)))
+        total = writer.add("Add", total, one) if total else one
+    fixed = bias - x.zero * kernels.sum(axis=0)
+    if fixed.any():
+        whole = fixed.astype(np.int32).reshape(column)
+        total = writer.add("Add", total, held.add_weight(f"{writer.stem}_fixed", whole))
+    scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
+    real = real_bias(held, next(iter(node.input[2:]), ""))
+    ending = held.ending_of(node.output[0])
+    found = ProductWriter(held, writer).end(total, scale, ending, None if real is None else real.reshape(column))
+    result = image.with_sides("", counts)
+    ProductWriter(held, writer).give(found, ending, result.shape, result if image.plane == PLANE else None)
     return True
 
 
@@ -325,16 +359,18 @@ def convolve_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto"
     if source is None or whole is None or zero is None or window is None:
         return False
     count = weight.shape[0]
-    ordered = whole.transpose(2, 3, 1, 0).reshape(-1, count)
-    if not fits(HIGH - LOW, ordered, np.zeros(1, np.int64)):
+    columns = whole.transpose(2, 3, 1, 0).reshape(-1, count)
+    if not fits(HIGH - LOW, columns, np.zeros(1, np.int64)):
         return False
     image = padded(writer, held.image_of(writer, source, shape), window, zero if isinstance(zero, int) else 0)
-    rows, places = as_rows(writer, image, window)
-    seen = np.tile(window.inside(shape[2:]), (places[0], 1)).astype(np.int64)  # of what was padded by 0, no zero point
+    rows = as_rows(writer, image, window)
+    seen = np.tile(window.inside(shape[2:]), (rows.shape[0], 1)).astype(
+        np.int64
+    )  # of what was padded by 0, no zero point
     total = ProductWriter(held, writer).dynamic_sums(
-        rows, ordered, zero, seen @ ordered.reshape(seen.shape[1], -1, count).sum(axis=1)
+        rows.name, rows.in_order(whole), zero, seen @ columns.reshape(seen.shape[1], -1, count).sum(axis=1)
     )
-    placed = writer.reshape(total, *places, count)
+    placed = writer.reshape(total, *rows.shape, count)
     writer.add("Transpose", placed, into=node.output[0], perm=[0, 3, 1, 2])
     return True
 

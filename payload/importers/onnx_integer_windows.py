@@ -4,7 +4,7 @@ an image (n, h, w, c)   ->   rows (n h' w', i j c), one a place, for a kernel (i
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,20 +15,33 @@ from payload.importers.onnx_nodes import NodeWriter, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-PLANE = (1, 2)  # axes of height and width, channels last
+PLANE, OWN_PLANE = (1, 2), (2, 3)  # axes of height and width: channels last, and as models have them
+FEW = 16  # channels: copies of fewer bytes take as long as one of these
 
 
 @dataclass(frozen=True)
 class Image:
-    """A tensor with channels last.
+    """A tensor with channels last, or of the model's own order.
 
     Attributes:
         name: Name of it.
-        shape: Sizes of the image, (n, h, w, c).
+        shape: Sizes of the image, (n, h, w, c) or (n, c, h, w).
+        plane: Axes of height and width.
     """
 
     name: str
     shape: tuple[int, ...]
+    plane: tuple[int, int] = PLANE
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Height and width."""
+        return tuple(self.shape[axis] for axis in self.plane)
+
+    def with_sides(self, name: str, sides: Sequence[int]) -> "Image":
+        """Another one of the same order, of other height and width."""
+        sizes = dict(zip(self.plane, sides, strict=True))
+        return Image(name, tuple(sizes.get(axis, size) for axis, size in enumerate(self.shape)), self.plane)
 
 
 @dataclass(frozen=True)
@@ -91,46 +104,88 @@ def padded(writer: NodeWriter, image: Image, window: PlaneWindow, value: int) ->
     """An image of bytes with borders of a value."""
     if not window.is_padded:
         return image
-    n, h, w, c = image.shape
-    pads = writer.numbers(0, *window.before, 0, 0, *window.behind, 0)
-    name = writer.add("Pad", image.name, pads, writer.constant(np.array(value, np.int8)))
-    sides = zip((h, w), window.before, window.behind, strict=True)
-    return Image(name, (n, *(size + low + high for size, low, high in sides), c))
+    before, behind = (image.with_sides("", ends).shape for ends in (window.before, window.behind))
+    ends = [[size if axis in image.plane else 0 for axis, size in enumerate(each)] for each in (before, behind)]
+    name = writer.add("Pad", image.name, writer.numbers(*ends[0], *ends[1]), writer.constant(np.array(value, np.int8)))
+    sides = zip(image.sides, window.before, window.behind, strict=True)
+    return image.with_sides(name, [size + low + high for size, low, high in sides])
 
 
 def taps(writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence[int]) -> Iterator[str]:
-    """For each place of a window, what all windows have there: (n, h', w', c)."""
+    """For each place of a window, what all windows have there: (n, h', w', c), or (n, c, h', w')."""
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
             first = [i * window.dilations[0], j * window.dilations[1]]
             ends = [f + (n - 1) * s + 1 for f, n, s in zip(first, counts, window.strides, strict=True)]
-            if first == [0, 0] and tuple(ends) == image.shape[1:3] and window.strides == (1, 1):
+            if first == [0, 0] and tuple(ends) == image.sides and window.strides == (1, 1):
                 yield image.name
                 continue
-            bounds = (writer.numbers(*each) for each in (first, ends, PLANE, window.strides))
+            bounds = (writer.numbers(*each) for each in (first, ends, image.plane, window.strides))
             yield writer.add("Slice", image.name, *bounds)
 
 
-def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> tuple[str, tuple[int, ...]]:
-    """The windows of an image as rows, (n h' w', i j c), and the shape (n, h', w') that they lie in."""
+@dataclass(frozen=True)
+class WindowRows:
+    """Windows as rows of a matrix.
+
+    Attributes:
+        name: The matrix, (n h' w', i j c).
+        shape: What its rows lie in, (n, h', w').
+        kernel: Places of a row, (i, j): more than those of a window where it is read by whole steps.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kernel: tuple[int, ...]
+
+    def in_order(self, weight: Array) -> Array:
+        """A weight (f, c, i, j) as it meets the rows, (i j c, f); zeros where a row has more places."""
+        more = self.kernel[1] - weight.shape[3]
+        return np.pad(weight, ((0, 0), (0, 0), (0, 0), (0, more))).transpose(2, 3, 1, 0).reshape(-1, weight.shape[0])
+
+
+def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> WindowRows:
+    """The windows of an image that has its borders as rows."""
     n, *plane, c = image.shape
-    whole = (
-        n,
-        *window.counts(
-            tuple(size - low - high for size, low, high in zip(plane, window.before, window.behind, strict=True))
-        ),
-    )
+    inner = zip(plane, window.before, window.behind, strict=True)
+    whole = (n, *window.counts([size - low - high for size, low, high in inner]))
+    if c < FEW and window.kernel[1] > 1 and window.dilations[1] == 1:
+        return by_steps(writer, image, window, whole)
     found = list(taps(writer, image, window, whole[1:]))
     joined = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
-    return writer.reshape(joined, int(np.prod(whole)), len(found) * c), whole
+    return WindowRows(writer.reshape(joined, int(np.prod(whole)), len(found) * c), whole, window.kernel)
+
+
+def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple[int, ...]) -> WindowRows:
+    """Windows of few channels: first along the width, by as many places as a step has, then along the height.
+
+    What is copied at once is longer, and copies of windows that begin in one row are made once for all rows.
+    """
+    (n, height, width, c), step = image.shape, window.strides[1]
+    steps = -(-window.kernel[1] // step)
+    wide, name = (whole[2] - 1 + steps) * step, image.name
+    if wide > width:
+        pads = writer.numbers(0, 0, 0, 0, 0, 0, wide - width, 0)
+        name = writer.add("Pad", name, pads, writer.constant(np.array(0, np.int8)))
+    elif wide < width:
+        name = writer.add("Slice", name, writer.numbers(0), writer.numbers(wide), writer.numbers(2))
+    folded = Image(writer.reshape(name, n, height, wide // step, step * c), (n, height, wide // step, step * c))
+    along = PlaneWindow((1, steps), (1, 1), (1, 1), (0, 0), (0, 0))
+    lines = list(taps(writer, folded, along, (height, whole[2])))
+    line = writer.add("Concat", *lines, axis=3) if steps > 1 else lines[0]
+    lined = Image(line, (n, height, whole[2], steps * step * c))
+    down = replace(window, kernel=(window.kernel[0], 1), strides=(window.strides[0], 1))
+    found = list(taps(writer, lined, down, whole[1:]))
+    joined = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
+    kernel = (window.kernel[0], steps * step)
+    return WindowRows(writer.reshape(joined, int(np.prod(whole)), kernel[0] * kernel[1] * c), whole, kernel)
 
 
 def largest(writer: NodeWriter, image: Image, window: PlaneWindow) -> Image:
     """The largest of each window."""
-    n, *plane, c = image.shape
-    counts = window.counts(plane)
+    counts = window.counts(image.sides)
     wide = padded(writer, image, window, -128)
     first, *others = list(taps(writer, wide, window, counts))
     for each in others:
         first = writer.add("Max", first, each)
-    return Image(first, (n, *counts, c))
+    return image.with_sides(first, counts)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.onnx_integer_windows import Image, largest, window_of
+from payload.importers.onnx_integer_windows import OWN_PLANE, Image, largest, window_of
 from payload.importers.onnx_integers import (
     FLOAT,
     INT8,
@@ -173,11 +173,11 @@ class IntegerWriter:
         held = self.scaled[x].bytes if x in self.scaled else self.bytes.get(x)
         if held is None or len(self.facts.shapes.get(x, [])) != PLANES or len([n for n in node.output if n]) > 1:
             return False
-        image = self.image_of(writer, held, self.facts.shapes[x])
-        window = window_of(node, of(node, "kernel_shape", []), image.shape[1:3])
+        window = window_of(node, of(node, "kernel_shape", []), self.facts.shapes[x][2:])
         if window is None:
             return False
-        self.hold_as(node, Bytes(f"{node.output[0]}_bytes", held.shift, largest(writer, image, window)))
+        found = largest(writer, self.any_image(writer, held, self.facts.shapes[x]), window)
+        self.hold_as(node, placed(found, f"{node.output[0]}_bytes", held.shift))
         return True
 
     def by_elements(self, writer: NodeWriter, node: "NodeProto") -> bool:
@@ -260,6 +260,10 @@ class IntegerWriter:
             self.named.add(name)
             writer.add("Transpose", held.name, into=name, perm=[0, 2, 3, 1])
         return Image(name, (n, h, w, c))
+
+    def any_image(self, writer: NodeWriter, held: Bytes, shape: Sequence[int]) -> Image:
+        """Bytes in the order that they have already."""
+        return held.image or Image(self.natural(writer, held), tuple(shape), OWN_PLANE)
 
     def bytes_of(self, writer: NodeWriter, name: str) -> Bytes | None:
         """A tensor of the model in signed bytes; `None` if it holds none."""
@@ -362,6 +366,11 @@ class IntegerWriter:
             else:
                 break
         return found
+
+
+def placed(image: Image, name: str, shift: int) -> Bytes:
+    """An image as bytes that are known by a name."""
+    return Bytes(image.name, shift) if image.plane == OWN_PLANE else Bytes(name, shift, image)
 
 
 def without_unread(nodes: "Sequence[NodeProto]", results: set[str]) -> "list[NodeProto]":

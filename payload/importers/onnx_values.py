@@ -1,5 +1,6 @@
 """What an ONNX model computes before any input is known, and which of its tensors are weights."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-MOST_FOLDED = 1 << 22  # elements: what is larger is computed again rather than kept
+MOST_FOLDED = 1 << 22  # elements: what is larger, and than what it is made of, is computed again rather than kept
 # Inputs that say how an op works rather than what it works on, by op; importers must see their values.
 SETTINGS: Mapping[str, tuple[int, ...]] = {
     "Clip": (1, 2),
@@ -51,13 +52,19 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> None:
     graph = model.graph
     known = {**weights, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
     left, folded = [], dict[str, Array]()
+    unread = Counter(name for node in graph.node for name in inputs_of(node)) + Counter(o.name for o in graph.output)
     for node in graph.node:
-        values = fold(model, node, known) if is_foldable(node, known) else None
+        values = fold(model, node, known, weights) if is_foldable(node, known) else None
         if values is None:
             left.append(node)
             continue
-        folded |= dict(zip((name for name in node.output if name), values, strict=True))
-        known |= folded
+        found = dict(zip((name for name in node.output if name), values, strict=True))
+        folded |= found
+        known |= found
+        unread.subtract(inputs_of(node))
+        for name in inputs_of(node):
+            if name in folded and not unread[name]:  # a weight in blocks is widened in steps, each as large as it is
+                del folded[name], known[name]
     used = {name for node in left for name in inputs_of(node)} | {output.name for output in graph.output}
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     kept += [numpy_helper.from_array(value, name) for name, value in folded.items() if name in used]
@@ -83,13 +90,17 @@ def is_foldable(node: "NodeProto", known: Mapping[str, Array]) -> bool:
     return not random and not nested and all(not name or name in known for name in node.input)
 
 
-def fold(model: "ModelProto", node: "NodeProto", known: Mapping[str, Array]) -> list[Array] | None:
-    """What a node with known inputs gives; `None` if that is unknown, or large."""
+def fold(
+    model: "ModelProto", node: "NodeProto", known: Mapping[str, Array], weights: Mapping[str, Array]
+) -> list[Array] | None:
+    """What a node with known inputs gives; `None` if that is unknown, or large: then a weight would be there twice."""
+    given = {name: known[name] for name in node.input if name}
     try:
-        values = compute_node(model, node, {name: known[name] for name in node.input if name})
+        values = compute_node(model, node, given)
     except Exception:  # the reference may lack an op, or refuse a dtype: then the node stays
         return None
-    return values if all(value.size <= MOST_FOLDED for value in values) else None
+    most = max([MOST_FOLDED, *(array.size for name, array in given.items() if name not in weights)])
+    return values if all(value.size <= most for value in values) else None
 
 
 def take_weights(graph: "GraphProto", mapped: Mapping[str, Array] = MappingProxyType({})) -> dict[str, Array]:

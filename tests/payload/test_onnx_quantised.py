@@ -11,6 +11,7 @@ from quantised_zoo import DYNAMIC, MODELS, STATIC, quantise, quantise_in_calls
 
 import autotune as at
 from autotune.worker.loading.importing import import_model
+from payload.importers import onnx_values
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_convert import read_model
 from payload.importers.onnx_oracle import compute, open_session
@@ -95,6 +96,10 @@ READ = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear",
 END = [node("QuantizeLinear", ["p", "t", "u"], ["o"]), node("DequantizeLinear", ["o", "t", "u"], ["y"])]
 
 
+def random_weight(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
 def bytes_of(*shape, dtype=np.int8):
     ends = np.iinfo(dtype)
     return RNG.integers(ends.min, ends.max + 1, shape).astype(dtype)
@@ -133,6 +138,41 @@ def test_a_convolution_is_exact(scheme, tmp_path):
     apart = np.abs(ours - theirs)
     assert apart.max() <= (1e-5 if y == "y" else 0.0501)  # one step, where a sum of f32 is on the other side of a half
     assert y == "y" or (apart > 1e-6).mean() < 0.02
+
+
+@pytest.mark.parametrize("image", [False, True])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 1]])
+def test_a_convolution_of_each_channel_is_whole_numbers_in_either_order(image, strides, tmp_path):
+    conv = node("Conv", ["r", "k"], ["p"], group=4, pads=[1, 0, 2, 1], strides=strides)
+    nodes, held = kernel([conv], bytes_of(4, 1, 3, 2), axis=0)
+    before = [node("Conv", ["r", "k2"], ["p2"]), *(renamed(each) for each in END)] if image else []
+    if image:
+        _, more = kernel([], bytes_of(4, 4, 1, 1), axis=0)
+        held |= {f"{name}2": array for name, array in more.items()}
+        before = [node("DequantizeLinear", ["w2", "ws2"], ["k2"], axis=0), *before]
+        nodes[-1].input[0] = "y2"
+    path = write(tmp_path / "model.onnx", [*READ, *before, *nodes, *END], held, {"x": [2, 4, 6, 5]})
+    model, *_ = assert_exact(path, beside=False)
+    ops = Counter(each.op_type for each in model.graph.node)
+    assert ops["Conv"] == 0
+    assert ops["Mul"] >= 3 * 2
+    assert ops["Transpose"] == 2 * image
+
+
+def renamed(each):
+    """A node that reads and gives tensors of names with a 2."""
+    other = type(each)()
+    other.CopyFrom(each)
+    other.input[0], other.output[0] = f"{each.input[0]}2", f"{each.output[0]}2"
+    return other
+
+
+@pytest.mark.parametrize("width", [5, 6, 7, 9])
+@pytest.mark.parametrize("strides", [[1, 1], [2, 2], [1, 3]])
+def test_windows_of_few_channels_are_exact_however_they_end(width, strides, tmp_path):
+    conv = node("Conv", ["r", "k"], ["p"], pads=[1, 1, 0, 1], strides=strides)
+    nodes, held = kernel([conv], bytes_of(5, 3, 2, 4), axis=0)
+    assert_exact(write(tmp_path / "model.onnx", [*READ, *nodes, *END], held, {"x": [2, 3, 4, width]}), beside=False)
 
 
 def test_a_long_product_of_two_quantised_tensors_is_summed_in_parts(tmp_path):
@@ -232,6 +272,17 @@ def test_weights_in_blocks_are_as_onnx_runtime_has_them(bits, k, zeros, bias, tm
     given = random_inputs(path)
     theirs = open_session(str(path)).run(None, given)[0]
     np.testing.assert_allclose(compute(model, {**weights, **given}, wide=False)[0], theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_in_blocks_are_widened_once_however_large_and_others_stay_there_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_values, "MOST_FOLDED", 16)
+    held = {"w": bytes_of(6, 2, 16, dtype=np.uint8), "ws": np.full(12, 0.01, np.float32), "v": random_weight(64, 64)}
+    product = node("MatMulNBits", ["m", "w", "ws"], ["y"], domain="com.microsoft", K=64, N=6, bits=4, block_size=32)
+    turned = [node("Transpose", ["v"], ["vt"], perm=[1, 0]), node("MatMul", ["x", "vt"], ["m"])]
+    model, weights, _ = written(write(tmp_path / "model.onnx", [*turned, product], held, {"x": [3, 64]}))
+    assert [each.op_type for each in model.graph.node] == ["Transpose", "MatMul", "MatMul"]
+    assert "v" in weights
+    assert {tuple(each.dims) for each in model.graph.initializer if len(each.dims)} <= {(64, 6)}
 
 
 def test_a_note_names_the_weights_in_blocks_that_are_held_in_f32(tmp_path):

@@ -12,6 +12,7 @@ from mlir import ir
 
 from autotune.compiler.ir.module import find_function, parse, run_passes
 from autotune.compiler.passes.arena import plan_arena
+from autotune.compiler.passes.byte_rounding import round_bytes, rounds
 from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
@@ -67,6 +68,7 @@ class Unit:
         plans_arena: Whether the pass pipeline begins with the arena.
         matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
         repeated: Whether several ops of one task follow each other, so that their nests can be one function.
+        rounds: Whether numbers are rounded to even, as quantising does.
     """
 
     module: ir.Module
@@ -85,6 +87,7 @@ class Unit:
     plans_arena: bool = False
     matrix_unit: bool = False
     repeated: bool = False
+    rounds: bool = False
 
     @classmethod
     def open(cls, payload: Payload, candidate: Candidate) -> "Unit":
@@ -107,6 +110,7 @@ class Unit:
             unit.panels, unit.flags = dict(candidate.panels), flags_of_extrema(module)
             alone = plans_arena(candidate.pipeline) and threads_of(candidate.pipeline) == 1  # threads share regions
             unit.repeated = alone and repeats_tasks(unit.function)
+            unit.rounds = rounds(module)
         return unit
 
     @property
@@ -235,6 +239,13 @@ REWRITES = (
         lambda unit: share_nests(unit.module, unit.function),
         behind="arena",
         needed=lambda unit: unit.repeated,
+    ),
+    Rewrite(
+        "byte-rounding",
+        1,
+        lambda unit: round_bytes(unit.module),
+        behind="vector-math",
+        needed=lambda unit: unit.rounds,
     ),
     Rewrite(
         *DOTS,

@@ -1,0 +1,208 @@
+"""Numbers that are rounded to bytes: no division, and neither a rounding of its own nor a conversion.
+
+    byte(clip(round(x / c) + z, low, high))   ->   q = the quotient of clip(x, ..);   byte(q + 1.5 * 2^23) + z
+
+What is held between whole numbers before it is rounded is what it would be behind; a sum that large has no room for a
+fraction, rounds it to even, and has the whole number in its lowest bits.
+
+    round(x / c)   ->   q = x * (1 / c);   q = fma(fma(-q, c, x), 1 / c, q), once or twice;   round(q)
+
+A division of 16 lanes keeps its unit for 16 cycles. A quotient that is within a unit of the last place of x / c
+becomes, by such a step, what a division rounds to (Markstein, Computation of elementary functions on the IBM RISC
+System/6000 processor, 1990); the first product is, where the reciprocal is off by no more than 2^-25, and else a first
+step makes it so. Where x is so small that a step loses bits, both round to zero. Where nothing holds x in bounds, and
+it is so large that a step could overflow, or no number, the product is taken as it is: rounded, it is as large, or
+none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from mlir import ir
+from mlir.dialects import arith, math
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.passes.vector_math import splat
+
+SMALLEST, LARGEST = 2.0**-60, 2.0**60  # of divisors
+WHOLE = 2.0**30  # quotients from here on are whole numbers, and no byte
+CLOSE = Fraction(1, 1 << 25)
+ROUNDER = 12582912.0  # 2**23 + 2**22
+ROUND, DIVIDE, ADD, SELECT, COMPARE = "math.roundeven", "arith.divf", "arith.addf", "arith.select", "arith.cmpf"
+LESS, GREATER = (int(each) for each in (arith.CmpFPredicate.OLT, arith.CmpFPredicate.OGT))
+BYTE = range(-128, 128)
+
+
+def rounds(module: ir.Module) -> bool:
+    """Tell whether a module rounds to even."""
+    return any(op.name == ROUND for op in every_op(module))
+
+
+def round_bytes(module: ir.Module) -> None:
+    """Write what is rounded to bytes, and rounded quotients by a constant, as sums and products of f32, in place."""
+    for cast in [op.operation for op in every_op(module) if op.name == "arith.fptosi"]:
+        ending = ending_of(cast)
+        if ending is not None:
+            with ir.InsertionPoint(cast), cast.location:
+                cast.results[0].replace_all_uses_with(ending.write(cast.results[0].type))
+            erase_unread([cast, *ending.steps])
+    for quotient, divisor in list(rounded_quotients(module)):
+        with ir.InsertionPoint(quotient), quotient.location:
+            quotient.results[0].replace_all_uses_with(guarded(quotient.operands[0], divisor))
+        quotient.erase()
+
+
+@dataclass(frozen=True)
+class ByteEnding:
+    """What makes a byte of a number.
+
+    Attributes:
+        rounded: What is rounded; a quotient, where `divisor` is not 0 the number that is divided.
+        divisor: Constant that it is divided by; 0 for none.
+        zero: Whole number that is added to what is rounded.
+        low: Least byte.
+        high: Greatest one.
+        steps: The ops that it is made of, the last first.
+    """
+
+    rounded: ir.Value
+    divisor: float
+    zero: int
+    low: int
+    high: int
+    steps: tuple[ir.Operation, ...]
+
+    def write(self, kind: ir.Type) -> ir.Value:
+        """The bytes, of a type."""
+        x, bounds = self.rounded, [float(self.low - self.zero), float(self.high - self.zero)]
+        if self.divisor:
+            bounds = [last_of(bound, self.divisor, way) for bound, way in zip(bounds, (-np.inf, np.inf), strict=True)]
+        for predicate, bound in zip((LESS, GREATER), bounds, strict=True):
+            limit = splat(x, bound)
+            x = arith.select(arith.cmpf(predicate, x, limit), limit, x)
+        q = corrected(x, self.divisor)[1] if self.divisor else x
+        whole = ir.VectorType.get(ir.VectorType(x.type).shape, ir.IntegerType.get_signless(32))
+        found = arith.trunci(kind, arith.bitcast(whole, arith.addf(q, splat(x, ROUNDER))))
+        if not self.zero:
+            return found
+        number = ir.IntegerAttr.get(ir.VectorType(kind).element_type, self.zero)
+        return arith.addi(found, arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number)))
+
+
+def ending_of(cast: ir.Operation) -> ByteEnding | None:
+    """The ending that a cast of f32 vectors to bytes is the last of; `None` if it is another."""
+    kind = cast.results[0].type
+    if (
+        not isinstance(kind, ir.VectorType)
+        or str(kind.element_type) != "i8"
+        or not is_f32_vector(cast.operands[0].type)
+    ):
+        return None
+    held, high, above = limited(cast.operands[0], GREATER)
+    held, low, below = limited(held, LESS)
+    added = maker(held, ADD)
+    zero = constant_of(added.operands[1]) if added is not None else 0.0
+    rounding = maker(added.operands[0] if added is not None else held, ROUND)
+    if rounding is None or zero is None or any(each != int(each) for each in (zero, low, high)):
+        return None
+    if not (int(zero) in BYTE and int(low) in BYTE and int(high) in BYTE and low <= high):
+        return None
+    x, divisor = rounding.operands[0], 0.0
+    quotient = maker(x, DIVIDE)
+    if quotient is not None:
+        constant = constant_of(quotient.operands[1])
+        if constant is not None and SMALLEST <= constant <= LARGEST:
+            x, divisor = quotient.operands[0], constant
+    steps = (*above, *below, *(each for each in (added, rounding, quotient) if each is not None))
+    return ByteEnding(x, divisor, int(zero), int(low), int(high), steps)
+
+
+def limited(value: ir.Value | None, way: int) -> tuple[ir.Value | None, float, tuple[ir.Operation, ...]]:
+    """What a constant limits on one side, the constant, and the ops that do; `None` if a value is no such limit."""
+    chosen = maker(value, SELECT)
+    compared = maker(chosen.operands[0], COMPARE) if chosen is not None else None
+    if chosen is None or compared is None or ir.IntegerAttr(compared.attributes["predicate"]).value != way:
+        return None, 0.0, ()
+    limit = constant_of(chosen.operands[1])
+    if limit is None or compared.operands[0] != chosen.operands[2] or constant_of(compared.operands[1]) != limit:
+        return None, 0.0, ()
+    return chosen.operands[2], limit, (chosen, compared)
+
+
+def maker(value: ir.Value | None, name: str) -> ir.Operation | None:
+    """The op that makes a value, if it is one of a name."""
+    owner = value.owner if value is not None else None
+    if owner is None or isinstance(owner, ir.Block) or owner.operation.name != name:
+        return None
+    return owner.operation
+
+
+def erase_unread(ending: list[ir.Operation]) -> None:
+    """Erase ops whose results nothing reads, of ops each before those that it reads."""
+    for op in ending:
+        if not list(op.results[0].uses):
+            op.erase()
+
+
+def last_of(bound: float, divisor: float, way: float) -> float:
+    """The last number in a direction whose quotient is rounded to a whole number."""
+    step, goal = np.float32(divisor), np.float32(bound)
+    inside, outside = goal * step, (goal + np.float32(np.sign(way))) * step
+    while np.nextafter(inside, outside) != outside:  # halve what is between them
+        middle = (inside + outside) / np.float32(2)
+        if middle in (inside, outside):
+            middle = np.nextafter(inside, outside)
+        if np.rint(middle / step) == goal:
+            inside = middle
+        else:
+            outside = middle
+    return float(inside)
+
+
+def rounded_quotients(module: ir.Module) -> Iterator[tuple[ir.Operation, float]]:
+    """Divisions of f32 vectors by a constant that nothing but a rounding reads, and the constant."""
+    for op in every_op(module):
+        if op.name != DIVIDE or not is_f32_vector(op.results[0].type):
+            continue
+        readers = [use.owner.operation.name for use in op.results[0].uses]
+        divisor = constant_of(op.operands[1])
+        if set(readers) == {ROUND} and divisor is not None and SMALLEST <= abs(divisor) <= LARGEST:
+            yield op.operation, divisor
+
+
+def is_f32_vector(kind: ir.Type) -> bool:
+    """Whether a type is that of f32 vectors."""
+    return isinstance(kind, ir.VectorType) and isinstance(kind.element_type, ir.F32Type)
+
+
+def constant_of(value: ir.Value) -> float | None:
+    """The number that all lanes are, if it is known."""
+    op = value.owner
+    if not isinstance(op, ir.Block) and op.operation.name == "vector.broadcast":
+        op = op.operation.operands[0].owner
+    if isinstance(op, ir.Block) or op.operation.name != "arith.constant":
+        return None
+    held = op.operation.attributes["value"]
+    if isinstance(held, ir.DenseFPElementsAttr):
+        return float(ir.FloatAttr(held.get_splat_value()).value) if held.is_splat else None
+    return float(held.value) if isinstance(held, ir.FloatAttr) else None
+
+
+def corrected(x: ir.Value, divisor: float) -> tuple[ir.Value, ir.Value]:
+    """Give x times the reciprocal, and what x / divisor is rounded to."""
+    reciprocal = float(np.float32(1) / np.float32(divisor))
+    off = abs(Fraction(reciprocal) * Fraction(divisor) - 1)
+    inverse, minus = splat(x, reciprocal), splat(x, -divisor)
+    product = quotient = arith.mulf(x, inverse)
+    for _ in range(1 if off <= CLOSE else 2):
+        quotient = math.fma(math.fma(quotient, minus, x), inverse, quotient)
+    return product, quotient
+
+
+def guarded(x: ir.Value, divisor: float) -> ir.Value:
+    """What x / divisor is rounded to, or a number that is rounded to the same whole one."""
+    product, quotient = corrected(x, divisor)
+    inside = arith.cmpf(arith.CmpFPredicate.OLT, math.absf(product), splat(x, WHOLE))
+    return arith.select(inside, quotient, product)
