@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, math, memref, scf, vector
+from mlir.dialects import arith, math, memref, vector
 
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import ROUND, call_intrinsic, splat, vector_of
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
+from autotune.contrib.quantised.loads import zeros
+from autotune.contrib.quantised.loops import counted
 from autotune.core.host.matrix_unit import cpu_flags
 
 MOST = 127  # steps of the largest activation of a block
@@ -86,18 +88,14 @@ class RoundedRows:
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        rows = ir.MemRefType(self.words.type).shape[0]
-        loop = scf.ForOp(index(0), index(rows), index(1))
-        with ir.InsertionPoint(loop.body):
-            row = loop.induction_variable
-            if self.steps.whole:
-                inner = scf.ForOp(index(0), index(self.steps.whole), index(1))
-                with ir.InsertionPoint(inner.body):
-                    self.step(row, inner.induction_variable, self.steps.count)
-                    scf.yield_([])
-            if self.steps.left:
-                self.step(row, index(self.steps.whole), self.steps.left)
-            scf.yield_([])
+        layout = self.steps
+
+        def write_row(row: ir.Value) -> None:
+            counted(layout.whole, lambda step: self.step(row, step, layout.count))
+            if layout.left:
+                self.step(row, index(layout.whole), layout.left)
+
+        counted(ir.MemRefType(self.words.type).shape[0], write_row)
 
     def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
         """A step's words, of so many blocks; what is beyond is zero."""
@@ -141,8 +139,7 @@ class RoundedRows:
 
     def bytes_of(self, rounded: dict[tuple[int, int], ir.Value], number: int) -> ir.Value:
         """A vector of bytes as words."""
-        kind = vector_of(QUARTER, "i8")
-        nothing = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 0)))
+        nothing = zeros(vector_of(QUARTER, "i8"))
         places = [(self.steps.block_of(each), self.steps.half_of(number, each)) for each in range(BYTES // QUARTER)]
         return joined([rounded.get(place, nothing) for place in places])
 

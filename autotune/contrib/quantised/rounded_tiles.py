@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, memref, scf, vector
+from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
+from autotune.contrib.quantised.loads import zeros
+from autotune.contrib.quantised.loops import counted
 from autotune.contrib.quantised.rounded_rows import block_scale, block_sum, in_steps, joined
-from autotune.contrib.quantised.turned import SIDE, turned
 from autotune.core.host.matrix_unit import ROWS
 
 WORD = 4  # bytes
@@ -62,7 +64,7 @@ class TileLayout:
     @property
     def row_tiles(self) -> int:
         """Tiles of rows of x."""
-        return -(-self.rows // SIDE)
+        return -(-self.rows // ROWS)
 
 
 @dataclass(frozen=True)
@@ -89,30 +91,22 @@ class RoundedTiles:
         i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
         tiles, wide = layout.row_tiles * layout.groups * layout.group_rows, layout.row_tiles * layout.blocks
         words, *numbers = (
-            memref.alloc(ir.MemRefType.get([rows, SIDE], of), [], [])
+            memref.alloc(ir.MemRefType.get([rows, ROWS], of), [], [])
             for rows, of in ((tiles, i32), *[(wide, f32)] * (1 + layout.steps.least))
         )
         return cls(layout, halves, words, numbers[0], numbers[1] if layout.steps.least else None)
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        whole, left = divmod(self.layout.rows, SIDE)
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(1))
-            with ir.InsertionPoint(loop.body):
-                self.write_rows(loop.induction_variable, SIDE)
-                scf.yield_([])
+        whole, left = divmod(self.layout.rows, ROWS)
+        counted(whole, lambda tile: self.write_rows(tile, ROWS))
         if left:
             self.write_rows(index(whole), left)
 
     def write_rows(self, tile: ir.Value, rows: int) -> None:
         """All groups of a tile of rows."""
         whole, left = divmod(self.layout.steps.blocks, self.layout.per_tile)
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(1))
-            with ir.InsertionPoint(loop.body):
-                self.write_group(tile, loop.induction_variable, rows, self.layout.per_tile)
-                scf.yield_([])
+        counted(whole, lambda group: self.write_group(tile, group, rows, self.layout.per_tile))
         if left:
             self.write_group(tile, index(whole), rows, left)
 
@@ -120,16 +114,13 @@ class RoundedTiles:
         """So many blocks of so many rows; what is beyond is zero."""
         layout = self.layout
         zero = arith.constant(ir.F32Type.get(), 0.0)
-        empty = vector_of(QUARTER, "i8")
-        no_bytes = arith.constant(
-            empty, ir.DenseElementsAttr.get_splat(empty, ir.IntegerAttr.get(empty.element_type, 0))
-        )
-        scales = [[zero] * SIDE for _ in range(layout.per_tile)]
-        totals = [[zero] * SIDE for _ in range(layout.per_tile)]
-        lines = [splat(0, "i32")] * SIDE
+        no_bytes = zeros(vector_of(QUARTER, "i8"))
+        scales = [[zero] * ROWS for _ in range(layout.per_tile)]
+        totals = [[zero] * ROWS for _ in range(layout.per_tile)]
+        lines = [splat(0, "i32")] * ROWS
         first = arith.muli(group, index(layout.per_tile))
         for row in range(rows):
-            at = arith.addi(arith.muli(tile, index(SIDE)), index(row))
+            at = arith.addi(arith.muli(tile, index(ROWS)), index(row))
             parts: list[ir.Value] = []
             for block in range(blocks):
                 place = [at, arith.addi(first, index(block)), index(0)]
@@ -140,7 +131,7 @@ class RoundedTiles:
                 parts += [in_steps(each, inverse) for each in values]
             parts += [no_bytes] * (BYTES // QUARTER - len(parts))
             lines[row] = joined(parts)
-        self.store_words(tile, group, turned(lines))
+        self.store_words(tile, group, transposed(lines))
         for block in range(layout.per_tile):
             place = [arith.addi(arith.addi(arith.muli(tile, index(layout.blocks)), first), index(block)), index(0)]
             vector.store(vector.from_elements(vector_of(LANES, "f32"), scales[block]), self.scales, place)

@@ -15,12 +15,13 @@ from mlir.dialects import arith, math, memref, scf, vector
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import first_of, splat, vector_of
 from autotune.compiler.passes.tiles import Amx, Emulated, tile_of
+from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
 from autotune.contrib.quantised.loads import fetch_for_writing, in_f32, load_first
+from autotune.contrib.quantised.loops import counted
 from autotune.contrib.quantised.rounded_tiles import WORD, RoundedTiles, TileLayout
 from autotune.contrib.quantised.stored_bytes import StoredBytes
-from autotune.contrib.quantised.turned import SIDE, turned
 
 LINE = 16  # words
 
@@ -49,23 +50,19 @@ class UnpackedPanel:
         numbers = [memref.alloc(ir.MemRefType.get([columns, layout.blocks], f32), [], []) for _ in operands.scales]
         panel = cls(words, numbers[0], numbers[1] if len(numbers) > 1 else None)
         stored = StoredBytes.open(operands)
-        loop = scf.ForOp(index(0), index(columns), index(1))
-        with ir.InsertionPoint(loop.body):
-            column = loop.induction_variable
+
+        def copy(column: ir.Value) -> None:
             panel.copy_bytes(stored, column)
             for number, (source, target) in enumerate(zip(operands.scales, numbers, strict=True)):
                 copy_numbers(source, target, column, negative=bool(number))
-            scf.yield_([])
+
+        counted(columns, copy)
         return panel
 
     def copy_bytes(self, stored: StoredBytes, column: ir.Value) -> None:
         """A row of bytes, widened where it is of nibbles."""
         steps = stored.operands.steps
-        if steps.whole:
-            loop = scf.ForOp(index(0), index(steps.whole), index(1))
-            with ir.InsertionPoint(loop.body):
-                self.copy_step(stored, column, loop.induction_variable, steps.count)
-                scf.yield_([])
+        counted(steps.whole, lambda step: self.copy_step(stored, column, step, steps.count))
         if steps.left:
             self.copy_step(stored, column, index(steps.whole), steps.left)
 
@@ -137,25 +134,21 @@ class TileSums:
         panel = UnpackedPanel.write(self.operands, self.x.layout)
         i32 = ir.IntegerType.get_signless(32)
         blocks = self.unroll * self.x.layout.per_tile
-        held = [memref.alloc(ir.MemRefType.get([SIDE, LANES], i32), [], []) for _ in range(blocks)]
-        whole, left = divmod(self.x.layout.rows, SIDE)
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(1))
-            with ir.InsertionPoint(loop.body):
-                self.write_rows(panel, held, loop.induction_variable, SIDE)
-                scf.yield_([])
+        held = [memref.alloc(ir.MemRefType.get([LANES, LANES], i32), [], []) for _ in range(blocks)]
+        whole, left = divmod(self.x.layout.rows, LANES)
+        counted(whole, lambda tile: self.write_rows(panel, held, tile, LANES))
         if left:
             self.write_rows(panel, held, index(whole), left)
 
     def write_rows(self, panel: UnpackedPanel, held: list[ir.Value], tile: ir.Value, rows: int) -> None:
         """A tile of so many rows by all columns."""
-        loop = scf.ForOp(index(0), index(self.operands.columns), index(SIDE))
+        loop = scf.ForOp(index(0), index(self.operands.columns), index(LANES))
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
-            places = [[arith.addi(arith.muli(tile, index(SIDE)), index(row)), column] for row in range(rows)]
+            places = [[arith.addi(arith.muli(tile, index(LANES)), index(row)), column] for row in range(rows)]
             for place in places:
                 fetch_for_writing(self.operands.result, place)
-            groups = scf.ForOp(index(0), index(self.x.layout.groups), index(self.unroll), [splat(0, "f32")] * SIDE)
+            groups = scf.ForOp(index(0), index(self.x.layout.groups), index(self.unroll), [splat(0, "f32")] * LANES)
             with ir.InsertionPoint(groups.body):
                 sums = list(groups.inner_iter_args)
                 parts = [arith.addi(groups.induction_variable, index(number)) for number in range(self.unroll)]
@@ -166,7 +159,7 @@ class TileSums:
                     group, block = parts[number // per_tile], number % per_tile
                     sums = self.scaled(panel, whole, tile, column, group, block, sums)
                 scf.yield_(sums)
-            for place, total in zip(places, turned(list(groups.results)), strict=False):
+            for place, total in zip(places, transposed(list(groups.results)), strict=False):
                 before = vector.load(vector_of(LANES, "f32"), self.operands.result, place)
                 vector.store(arith.addf(before, total), self.operands.result, place)
             scf.yield_([])

@@ -1,9 +1,7 @@
 """Code that widens blocks of a weight to f32, in registers."""
 
-from collections.abc import Callable
-
 from mlir import ir
-from mlir.dialects import arith, memref, scf, vector
+from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
@@ -33,13 +31,3 @@ def whole_numbers(operands: BlockOperands, column: ir.Value, block: ir.Value) ->
         words = arith.extui(wide, stored[0])
         found = [arith.andi(words, splat(15, "i32")), arith.shrui(words, splat(4, "i32"))]
     return [arith.sitofp(vector_of(QUARTER, "f32"), each) for each in found]
-
-
-def counted(count: int, write: Callable[[ir.Value], None]) -> None:
-    """A loop of so many steps; nothing where there are none."""
-    if not count:
-        return
-    loop = scf.ForOp(index(0), index(count), index(1))
-    with ir.InsertionPoint(loop.body):
-        write(loop.induction_variable)
-        scf.yield_([])

@@ -13,10 +13,11 @@ from mlir.dialects import arith, math, memref, scf, vector
 
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import vector_of
+from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
-from autotune.contrib.quantised.block_steps import QUARTER
-from autotune.contrib.quantised.turned import SIDE, turned
-from autotune.contrib.quantised.widen import counted, widened_block
+from autotune.contrib.quantised.block_steps import LANES, QUARTER
+from autotune.contrib.quantised.loops import counted
+from autotune.contrib.quantised.widen import widened_block
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,15 @@ class WidenedProduct:
         """A block of every column, 16 columns at a time, turned over; `at` is its place in the panel."""
 
         def part(number: ir.Value) -> None:
-            first = arith.muli(number, index(SIDE))
-            columns = [arith.addi(first, index(each)) for each in range(SIDE)]
+            first = arith.muli(number, index(LANES))
+            columns = [arith.addi(first, index(each)) for each in range(LANES)]
             rows = [widened_block(self.operands, column, block) for column in columns]
             for half in range(self.operands.steps.halves):
-                for line, values in enumerate(turned([row[half] for row in rows])):
+                for line, values in enumerate(transposed([row[half] for row in rows])):
                     k = arith.addi(arith.muli(at, index(self.block)), index(half * QUARTER + line))
                     vector.store(values, panel, [k, first])
 
-        counted(self.operands.columns // SIDE, part)
+        counted(self.operands.columns // LANES, part)
 
     def multiply(self, panel: ir.Value, first: ir.Value, blocks: int, row: ir.Value, rows: int) -> None:
         """Rows of x by a piece of the panel, a register tile of columns at a time."""

@@ -16,11 +16,12 @@ from mlir.dialects import arith, memref, scf, vector
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.compiler.passes.tiles import Amx, Emulated, tile_of
+from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, QUARTER
 from autotune.contrib.quantised.loads import fetch_for_writing
-from autotune.contrib.quantised.turned import SIDE, turned
-from autotune.contrib.quantised.widen import counted, widened_block
+from autotune.contrib.quantised.loops import counted
+from autotune.contrib.quantised.widen import widened_block
 
 PAIR = 2  # values of a word; tiles of a register tile, each way
 DEPTH = PAIR * LANES  # elements of k in a tile
@@ -48,8 +49,8 @@ class TurnedRows:
     def allocate(cls, halves: Sequence[ir.Value]) -> "TurnedRows":
         """A buffer for them, at the insertion point."""
         rows, blocks, _ = ir.MemRefType(halves[0].type).shape
-        count = -(-rows // SIDE) * -(-blocks * len(halves) * QUARTER // DEPTH) * SIDE
-        return cls(halves, memref.alloc(ir.MemRefType.get([count, SIDE], ir.IntegerType.get_signless(32)), [], []))
+        count = -(-rows // LANES) * -(-blocks * len(halves) * QUARTER // DEPTH) * LANES
+        return cls(halves, memref.alloc(ir.MemRefType.get([count, LANES], ir.IntegerType.get_signless(32)), [], []))
 
     @property
     def quarters(self) -> int:
@@ -63,8 +64,8 @@ class TurnedRows:
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        whole, left = divmod(int(ir.MemRefType(self.halves[0].type).shape[0]), SIDE)
-        counted(whole, lambda tile: self.write_rows(tile, SIDE))
+        whole, left = divmod(int(ir.MemRefType(self.halves[0].type).shape[0]), LANES)
+        counted(whole, lambda tile: self.write_rows(tile, LANES))
         if left:
             self.write_rows(index(whole), left)
 
@@ -76,15 +77,15 @@ class TurnedRows:
 
     def write_tile(self, tile: ir.Value, depth: ir.Value, rows: int, quarters: int) -> None:
         """A tile of so many rows and vectors of elements; what is beyond is zero."""
-        lines = [splat(0, "i32")] * SIDE
+        lines = [splat(0, "i32")] * LANES
         for row in range(rows):
-            at = arith.addi(arith.muli(tile, index(SIDE)), index(row))
+            at = arith.addi(arith.muli(tile, index(LANES)), index(row))
             parts = [words_of(self.load(at, depth, quarter)) for quarter in range(quarters)]
             nothing = vector.extract_strided_slice(parts[0].type, splat(0, "i32"), [0], [QUARTER // PAIR], [1])
             both = parts if quarters == PAIR else [parts[0], nothing]
             lines[row] = vector.shuffle(*both, list(range(LANES)))
         first = self.first_row(tile, depth)
-        for number, line in enumerate(turned(lines)):
+        for number, line in enumerate(transposed(lines)):
             vector.store(line, self.words, [arith.addi(first, index(number)), index(0)])
 
     def load(self, row: ir.Value, depth: ir.Value, quarter: int) -> ir.Value:
@@ -97,7 +98,7 @@ class TurnedRows:
 
     def first_row(self, tile: ir.Value, depth: ir.Value) -> ir.Value:
         """Where a tile begins."""
-        return arith.muli(arith.addi(arith.muli(tile, index(self.depth_tiles)), depth), index(SIDE))
+        return arith.muli(arith.addi(arith.muli(tile, index(self.depth_tiles)), depth), index(LANES))
 
 
 @dataclass(frozen=True)
@@ -117,10 +118,10 @@ class WidenedTiles:
     def write(self) -> None:
         """All of it, at the insertion point."""
         panel = self.write_panel()
-        held = memref.alloc(ir.MemRefType.get([SIDE, LANES], ir.F32Type.get()), [], [])
-        whole, left = divmod(self.operands.rows, SIDE)
-        counted(whole // PAIR, lambda pair: self.write_rows(panel, held, arith.muli(pair, index(PAIR)), [SIDE] * PAIR))
-        rest = [*[SIDE] * (whole % PAIR), *[left] * bool(left)]
+        held = memref.alloc(ir.MemRefType.get([LANES, LANES], ir.F32Type.get()), [], [])
+        whole, left = divmod(self.operands.rows, LANES)
+        counted(whole // PAIR, lambda pair: self.write_rows(panel, held, arith.muli(pair, index(PAIR)), [LANES] * PAIR))
+        rest = [*[LANES] * (whole % PAIR), *[left] * bool(left)]
         if rest:
             self.write_rows(panel, held, index(whole // PAIR * PAIR), rest)
 
@@ -148,14 +149,14 @@ class WidenedTiles:
 
     def write_rows(self, panel: ir.Value, held: ir.Value, tile: ir.Value, rows: list[int]) -> None:
         """One tile of rows or two by all columns."""
-        count = PAIR if self.operands.columns // SIDE % PAIR == 0 else 1
+        count = PAIR if self.operands.columns // LANES % PAIR == 0 else 1
         tiles = [arith.addi(tile, index(number)) for number in range(len(rows))]
 
         def part(number: ir.Value) -> None:
-            first = arith.muli(number, index(count * SIDE))
-            columns = [arith.addi(first, index(each * SIDE)) for each in range(count)]
+            first = arith.muli(number, index(count * LANES))
+            columns = [arith.addi(first, index(each * LANES)) for each in range(count)]
             places = [
-                [[arith.addi(arith.muli(each, index(SIDE)), index(row)), column] for row in range(height)]
+                [[arith.addi(arith.muli(each, index(LANES)), index(row)), column] for row in range(height)]
                 for (each, height), column in product(zip(tiles, rows, strict=True), columns)
             ]
             for place in (each for group in places for each in group):
@@ -165,7 +166,7 @@ class WidenedTiles:
                 by.store(total, tile_of(held, index(0), index(0)))
                 self.add(held, group)
 
-        counted(self.operands.columns // (count * SIDE), part)
+        counted(self.operands.columns // (count * LANES), part)
 
     def sums(
         self, by: Amx | Emulated, panel: ir.Value, tiles: list[ir.Value], columns: list[ir.Value]
@@ -189,7 +190,7 @@ class WidenedTiles:
     def add(self, held: ir.Value, places: list[list[ir.Value]]) -> None:
         """Add a tile to the result, turned over, as far as there are rows."""
         kind = vector_of(LANES, "f32")
-        lines = turned([vector.load(kind, held, [index(row), index(0)]) for row in range(SIDE)])
+        lines = transposed([vector.load(kind, held, [index(row), index(0)]) for row in range(LANES)])
         for place, total in zip(places, lines, strict=False):
             before = vector.load(kind, self.operands.result, place)
             vector.store(arith.addf(before, total), self.operands.result, place)
