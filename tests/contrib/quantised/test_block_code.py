@@ -6,9 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from precision_support import computed
-from tuning_support import MACHINES
+from tuning_support import MACHINES, run
 
 import autotune as at
+from autotune.compiler.codegen.openmp import find_openmp
+from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.quantised.blocks import FORMATS, format_named
 from autotune.contrib.quantised.family import BLOCKS
@@ -185,13 +187,18 @@ def test_defaults_are_valid_on_every_machine(family, threads):
         assert family.build(task, default, here)
 
 
+@pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
 @pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
 def test_threads_share_columns(family):
     payload = product(16, 64, 128)
-    (task,) = partition(payload).tasks
-    machine = replace(this_machine(), threads=2)
-    script = assemble([write_step(task, family, family.default(task, machine), machine)])
-    assert "tile_using_forall %op tile_sizes [0, 32, 0, 0]" in script
+    parts = partition(payload)
+    (task,) = parts.tasks
+    machine, given = this_machine(2), payload.make_inputs(0)
+    step = write_step(task, family, family.default(task, machine), machine)
+    assert step.config["pieces_n"] == 2
+    (together,) = run(payload, given, assemble([step]), tail(2), text=parts.payload.text)
+    (alone,) = computed(family, payload, given)
+    np.testing.assert_array_equal(together, alone)
 
 
 def test_activations_are_rounded_only_where_an_error_is_allowed():
