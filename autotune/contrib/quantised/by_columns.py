@@ -1,10 +1,10 @@
-"""What families of products with weights in blocks have in common whose code is ours: loops over tiles of columns."""
+"""What families of products with weights in blocks have in common: loops over columns, in pieces for threads."""
 
 from dataclasses import dataclass
 
 from autotune.contrib.quantised.block_marks import BLOCK_CODE
-from autotune.contrib.quantised.family import sizes_of
 from autotune.core.host.machine import Machine
+from autotune.core.ops.op import LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob
@@ -16,14 +16,10 @@ from schedules.shares import LINE, even_counts, knobs_for, pieces, tile_parallel
 
 @dataclass(frozen=True)
 class ByColumns(Family):
-    """Whole rows by tiles of columns, in pieces for threads; what is inside the loops is marked for code of ours."""
+    """Tiles of columns, in pieces for threads."""
 
     name: str = ""
     fallback: bool = False
-
-    def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Code of ours for the marked op."""
-        return Rewrites(needed=(BLOCK_CODE,))
 
     def shared(self, task: Task, machine: Machine) -> tuple[tuple[Knob, ...], tuple[Constraint, ...]]:
         """Pieces of columns for threads."""
@@ -40,9 +36,34 @@ class ByColumns(Family):
         knobs, _ = self.shared(task, machine)
         return {knob.name: max(int(v) for v in knob.values if int(v) <= machine.threads) for knob in knobs}
 
+    def piece(self, script: Script, task: Task, config: Config) -> str:
+        """The op inside a loop over pieces, if there are several."""
+        rank, (_, columns, _), count = len(task.nest.sizes), sizes_of(task.nest), pieces(config, "n")
+        if count == 1:
+            return "%op"
+        return tile_parallel(script, "%op", [columns // count if d == rank - 3 else 0 for d in range(rank)])[0]
+
     def tiled(self, script: Script, task: Task, config: Config) -> str:
-        """Loops over pieces and tiles of columns; the op inside them."""
-        op, rank, (_, columns, _) = "%op", len(task.nest.sizes), sizes_of(task.nest)
-        if (count := pieces(config, "n")) > 1:
-            op, _ = tile_parallel(script, op, [columns // count if d == rank - 3 else 0 for d in range(rank)])
+        """The op inside loops over pieces and tiles of columns."""
+        op, rank = self.piece(script, task, config), len(task.nest.sizes)
         return moves.tile_loop(script, op, rank, rank - 3, int(config["columns"]), knob="columns")[0]
+
+
+@dataclass(frozen=True)
+class ByOwnCode(ByColumns):
+    """Whole rows by tiles of columns: what is inside the loops is marked for code of ours."""
+
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
+        """Code of ours for the marked op."""
+        return Rewrites(needed=(BLOCK_CODE,))
+
+
+def sizes_of(nest: LoopNest) -> tuple[int, int, int]:
+    """Rows, columns and blocks."""
+    *rows, columns, blocks, _ = nest.sizes
+    return (rows[0] if rows else 1), columns, blocks
+
+
+def dividing(values: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The values that divide a size; 0 stands for all of it."""
+    return tuple(v for v in values if v == 0 or size % v == 0)

@@ -9,15 +9,14 @@ rows, `widened_family.py` widens them once for all.
 
 from dataclasses import dataclass
 
+from autotune.contrib.quantised.by_columns import ByColumns, dividing, sizes_of
 from autotune.core.host.machine import Machine
-from autotune.core.ops.op import LoopNest
-from autotune.core.plugs.family import Family
-from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.scripts.marks import SUMS
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
 from schedules.moves import ANY, Script
+from schedules.shares import pieces
 
 COLUMNS = (1, 2, 3, 4, 6, 8, 12, 16)
 ROWS = (1, 2, 3, 4, 6, 8)
@@ -28,11 +27,10 @@ ONE_ROW_OR_MORE = (("parallel", "reduction", "reduction"), ("parallel", "paralle
 
 
 @dataclass(frozen=True)
-class BlockSums(Family):
+class BlockSums(ByColumns):
     """The family of sums over two loops, of which the inner one is a vector or two."""
 
     name: str = "blocks"
-    fallback: bool = False
 
     @property
     def specific(self) -> int:
@@ -55,10 +53,8 @@ class BlockSums(Family):
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and columns of a register tile, blocks a step, and columns of a cache tile."""
         rows, columns, blocks = sizes_of(task.nest)
-        knobs = [
-            Knob("columns", dividing(COLUMNS, columns)),
-            Knob("unroll", dividing(UNROLLS, blocks)),
-        ]
+        threads, wholes = self.shared(task, machine)
+        knobs = [Knob("columns", dividing(COLUMNS, columns)), Knob("unroll", dividing(UNROLLS, blocks)), *threads]
         if rows > 1:
             knobs += [Knob("rows", dividing(ROWS, rows)), Knob("tile_n", dividing(TILES, columns))]
 
@@ -68,11 +64,12 @@ class BlockSums(Family):
 
         def whole(config: Config) -> bool:
             tile = int(config.get("tile_n", 0))
-            return tile == 0 or tile % int(config["columns"]) == 0
+            return tile == 0 or (tile % int(config["columns"]) == 0 and columns // pieces(config, "n") % tile == 0)
 
         constraints = (
             Constraint("sums of a register tile fit the registers", fits),
-            Constraint("columns of a register tile divide those of a cache tile", whole),
+            Constraint("columns of a register tile divide those of a cache tile, and those of a piece", whole),
+            *wholes,
         )
         return Space(tuple(knobs), constraints)
 
@@ -81,15 +78,19 @@ class BlockSums(Family):
         several = sizes_of(task.nest)[0] > 1
         wanted = {"columns": 4 if several else 1, "unroll": 1 if several else 8, "rows": 4, "tile_n": 64}
         space = self.space(task, machine)
-        chosen = {k.name: max(int(v) for v in k.values if int(v) <= wanted[k.name]) for k in space.knobs}
-        return chosen if space.broken_constraint(chosen) is None else {**chosen, "columns": 1, "unroll": 1}
+        knobs = [knob for knob in space.knobs if knob.name in wanted]
+        chosen = {k.name: max(int(v) for v in k.values if int(v) <= wanted[k.name]) for k in knobs}
+        small = {**chosen, "columns": 1, "unroll": 1} | ({"tile_n": 0} if several else {})
+        shared = self.default_pieces(task, machine)
+        tried = ({**config, **shared} for config in (chosen, small))
+        return next((each for each in tried if space.broken_constraint(each) is None), next(space.configs()))
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Loops over tiles of ``%op``, then over blocks, whose sums stay in registers."""
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
-        rank, n, op = len(task.nest.sizes), len(task.nest.sizes) - 3, "%op"
+        rank, n, op = len(task.nest.sizes), len(task.nest.sizes) - 3, self.piece(script, task, config)
         if int(config.get("tile_n", 0)):
             op, _ = moves.tile_loop(script, op, rank, n, int(config["tile_n"]), knob="tile_n")
         if "rows" in config:
@@ -100,10 +101,6 @@ class BlockSums(Family):
         for part in parts:
             moves.vectorize(script, part)
         return script.text
-
-    def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """It leaves operands as they are."""
-        return Rewrites()
 
 
 def strands(script: Script, op: str, rank: int, blocks: int) -> tuple[tuple[str, str, str], str]:
@@ -120,17 +117,6 @@ def strands(script: Script, op: str, rank: int, blocks: int) -> tuple[tuple[str,
         f": ({ANY}) -> ({ANY}, {ANY}, {ANY}, {ANY})"
     )
     return (fill, inside, behind), loop
-
-
-def sizes_of(nest: LoopNest) -> tuple[int, int, int]:
-    """Rows, columns and blocks."""
-    *rows, columns, blocks, _ = nest.sizes
-    return (rows[0] if rows else 1), columns, blocks
-
-
-def dividing(values: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The values that divide a size; 0 stands for all of it."""
-    return tuple(v for v in values if v == 0 or size % v == 0)
 
 
 BLOCKS = BlockSums()

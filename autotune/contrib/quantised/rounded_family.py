@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from autotune.contrib.quantised.block_marks import AHEAD, DOTS, TILES, UNROLL, WIDENED_TILES
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
-from autotune.contrib.quantised.by_columns import ByColumns
-from autotune.contrib.quantised.family import BLOCKS, WIDTH, dividing, sizes_of
+from autotune.contrib.quantised.by_columns import ByOwnCode, dividing, sizes_of
+from autotune.contrib.quantised.family import BLOCKS, WIDTH
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
@@ -28,7 +28,7 @@ PANELS = (16, 32, 64, 128)  # columns
 
 
 @dataclass(frozen=True)
-class RoundedBlocks(ByColumns):
+class RoundedBlocks(ByOwnCode):
     """What families have in common that round activations."""
 
     @property
@@ -137,7 +137,7 @@ class BlockTiles(RoundedBlocks):
 
 
 @dataclass(frozen=True)
-class BlockWidenedTiles(ByColumns):
+class BlockWidenedTiles(ByOwnCode):
     """The family of sums over blocks that are widened to bf16, by tiles of a matrix unit."""
 
     name: str = "blocks_tile_bf16"

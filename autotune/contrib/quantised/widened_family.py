@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from autotune.contrib.quantised.block_marks import LANES, PANELS, PIECE, VECTORS
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
-from autotune.contrib.quantised.by_columns import ByColumns
-from autotune.contrib.quantised.family import BLOCKS, WIDTH, dividing, sizes_of
+from autotune.contrib.quantised.by_columns import ByOwnCode, dividing, sizes_of
+from autotune.contrib.quantised.family import BLOCKS, WIDTH
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
@@ -25,7 +25,7 @@ SPARE = 4  # registers, for numbers that are spread
 
 
 @dataclass(frozen=True)
-class WidenedBlocks(ByColumns):
+class WidenedBlocks(ByOwnCode):
     """The family of sums over blocks for many rows."""
 
     name: str = "blocks_widened"

@@ -50,7 +50,7 @@ def test_sums_of_numbers_that_are_not_stored_in_bytes_are_left_to_others():
     ("config", "constraint"),
     [
         ({"columns": 16, "rows": 6}, "sums of a register tile fit the registers"),
-        ({"columns": 12, "rows": 1}, "columns of a register tile divide those of a cache tile"),
+        ({"columns": 12, "rows": 1}, "columns of a register tile divide those of a cache tile, and those of a piece"),
     ],
 )
 def test_configs_that_cannot_be_break_a_constraint(config, constraint):
