@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from precision_support import by_unit, computed, matrices, product
+from precision_support import WORDS, by_unit, computed, matrices, product
 from tuning_support import MACHINES, contraction_payload
 
 from autotune.compiler.codegen.object_code import disassemble
@@ -16,10 +16,10 @@ from autotune.compiler.tasks.partition import partition
 from autotune.contrib.targets.target_file import find_target
 from autotune.core.candidate import Claim
 from autotune.core.scripts.assembly import write_step
-from autotune.registry import load_payload, rounding_families
+from autotune.registry import load_payload
 from autotune.tuning.candidates import candidate_alone
 
-FRESH = [family for family in rounding_families() if family.precision.packs_in_call]
+FRESH = [family for family in WORDS if family.precision.packs_in_call]
 TILED = [family for family in FRESH if family.precision.by_tiles]
 VECTORS = [family for family in FRESH if not family.precision.by_tiles]
 here = [family for family in VECTORS if not family.precision.lacking]

@@ -179,9 +179,9 @@ def test_no_knob_of_our_families_is_dead(family):
 def tasks_of_all_kinds():
     """Some tasks of every family."""
     tasks = [TASK, *partition(contraction_payload(96, 160, 128, role_b="weight")).tasks]
-    in_blocks = load_payload("qmatmul,n=64,k=256")
+    in_blocks, many_rows = (load_payload(f"qmatmul,m={rows},n=64,k=256") for rows in (1, 16))
     whole_numbers = product_of_bytes(160, 256, 128)
-    for payload in (window_payload(), turned_payload(), strided_payload(), in_blocks, whole_numbers):
+    for payload in (window_payload(), turned_payload(), strided_payload(), in_blocks, many_rows, whole_numbers):
         tasks += partition(payload).tasks
     return [*tasks, *(find_task(spec, tag) for spec, tag in whole_tasks())]
 

@@ -79,7 +79,7 @@ class RoundedRows:
     Attributes:
         steps: Layout of a row.
         halves: Activations, ``(m, blocks, 16)`` for each half of a block, or without m.
-        words: Where the words go, ``(m, words)``.
+        words: Buffer of the words, ``(m, words)``.
     """
 
     steps: BlockSteps

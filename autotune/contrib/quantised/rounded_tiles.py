@@ -72,7 +72,7 @@ class RoundedTiles:
     """Activations in tiles.
 
     Attributes:
-        layout: Where they lie.
+        layout: Places of words and numbers.
         halves: Activations ``(m, blocks, 16)`` for each half of a block.
         words: Tiles, ``(row tiles x groups x rows of a group, 16)``.
         scales: Steps of blocks, ``(row tiles x blocks, 16)``, f32.

@@ -21,7 +21,7 @@ class StoredBytes:
     Attributes:
         operands: What they are part of.
         flat: All bytes in one dimension; `None` where the halves of a block lie apart, as in a task alone.
-        offset: Where the first column begins in it.
+        offset: Place in it where the first column begins.
         stride: Bytes from a column to the next.
     """
 

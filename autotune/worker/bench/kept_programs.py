@@ -21,7 +21,7 @@ class RightProgram:
     Attributes:
         sha256: Hash of the payload's text.
         entry: Function that is called.
-        arguments: Its arguments.
+        arguments: Arguments of the program.
         candidate: How it was compiled.
         program: The program.
     """
