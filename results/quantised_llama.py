@@ -19,16 +19,14 @@ from quantised_model import PARAMETERS, VOCAB, matrix_bytes, write_model
 import autotune as at
 from autotune.bundles.call import compile_candidate
 from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_WIDENED_TILES
-from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.pages import aligned_empty
-from autotune.core.partition import Partition
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.family import Family
-from autotune.core.scripts.assembly import write_step
 from autotune.core.stats import ratio_interval
+from autotune.core.task import Task
 from autotune.registry import family_for
-from autotune.tuning.candidates import candidate_whole, default_candidate
+from autotune.tuning.candidates import default_candidate
 from autotune.worker.bench.kernels import read_payload
 from autotune.worker.bench.roofs import bind
 from autotune.worker.loading.importing import import_model
@@ -52,9 +50,7 @@ def entry(kind: str, part: str) -> str:
 def bound_program(payload: Payload, *, rounded: bool = False) -> tuple[Callable[[int], None], dict[str, Array]]:
     """Calls of a payload's default program, and the arrays that it reads and writes; activations rounded."""
     machine, inputs, parts = this_machine(), payload.make_inputs(0), partition(payload)
-    program = compile_candidate(
-        payload, rounded_candidate(parts, machine) if rounded else default_candidate(parts, machine)
-    )
+    program = compile_candidate(payload, default_candidate(parts, machine, rounded_family if rounded else family_for))
     arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
     for name, array in inputs.items():
         arrays[name][...] = array
@@ -62,19 +58,10 @@ def bound_program(payload: Payload, *, rounded: bool = False) -> tuple[Callable[
     return program.bind([*arrays.values(), *panels]).run, arrays
 
 
-def rounding() -> list[Family]:
-    """Families that round activations by which weights in blocks are multiplied: many rows to bf16, few to 8 bits."""
-    return [family for family in (BLOCK_WIDENED_TILES, BLOCK_DOTS) if not family.lacking]
-
-
-def rounded_candidate(parts: Partition, machine: Machine) -> Candidate:
-    """Default configs, with activations rounded."""
-    steps = []
-    for task in parts.tasks:
-        family = next((each for each in rounding() if each.covers(task)), None) or family_for(task, machine)
-        if family is not None:
-            steps.append(write_step(task, family, family.default(task, machine), machine))
-    return candidate_whole(steps, machine.threads, parts.payload.text)
+def rounded_family(task: Task, machine: Machine) -> Family | None:
+    """The family that rounds activations of weights in blocks: of many rows to bf16, of few to 8 bits; else as ever."""
+    able = (each for each in (BLOCK_WIDENED_TILES, BLOCK_DOTS) if not each.lacking and each.covers(task))
+    return next(able, None) or family_for(task, machine)
 
 
 def imported(file: Path, function: str) -> Payload:

@@ -1,12 +1,14 @@
 """Candidates of tasks and of whole payloads: steps of a script as a worker takes them, and default configs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
+from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import Step, assemble, kernels_of, panels_of, script_of, write_step
+from autotune.core.task import Task
 from autotune.registry import family_for
 
 
@@ -31,11 +33,13 @@ def candidate_whole(steps: Sequence[Step], threads: int, tagged: str) -> Candida
     return Candidate(assemble(steps), tail(threads), tagged, panels_of(steps), kernels=kernels_of(steps))
 
 
-def default_candidate(parts: Partition, machine: Machine) -> Candidate:
-    """How a payload is compiled without any search."""
+def default_candidate(
+    parts: Partition, machine: Machine, choose: Callable[[Task, Machine], Family | None] = family_for
+) -> Candidate:
+    """How a payload is compiled without any search: each task by the default config of the family that is chosen."""
     steps = []
     for task in parts.tasks:
-        family = family_for(task, machine)
+        family = choose(task, machine)
         if family is not None:
             steps.append(write_step(task, family, family.default(task, machine), machine))
     return candidate_whole(steps, machine.threads, parts.payload.text)

@@ -1,6 +1,6 @@
 """Code of ours for marked products with weights in blocks, on buffers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +9,7 @@ from mlir.dialects import memref
 
 from autotune.compiler.ir.values import maker
 from autotune.compiler.passes.marked_loops import marked, parents
+from autotune.compiler.passes.words_of_b import VIEWS
 from autotune.contrib.quantised.block_marks import (
     AHEAD,
     DOTS,
@@ -28,8 +29,6 @@ from autotune.contrib.quantised.rounded_tiles import RoundedTiles, TileLayout
 from autotune.contrib.quantised.tile_product import TileSums
 from autotune.contrib.quantised.widened_product import WidenedProduct, WidenedTile
 from autotune.contrib.quantised.widened_tiles import TurnedRows, WidenedTiles
-
-VIEWS = ("memref.subview", "memref.cast")
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def write_dots(found: MarkedProduct) -> None:
         words = memref.alloc(ir.MemRefType.get([operands.rows, operands.steps.row_words], word), [], [])
         RoundedRows(operands.steps, found.halves, words).write()
     with found.here:
-        DotProduct(operands, words, operands.rows, *map(found.number, (ROWS, UNROLL, AHEAD))).write()
+        DotProduct(operands, words, *map(found.number, (ROWS, UNROLL, AHEAD))).write()
 
 
 def write_tiles(found: MarkedProduct, *, unit: bool) -> None:
@@ -137,8 +136,7 @@ def hoisted(op: ir.Operation, halves: Sequence[ir.Value]) -> tuple[ir.Operation,
 
 def outside(value: ir.Value, loop: ir.Operation) -> ir.Value | None:
     """An operand as it is before a loop; `None` where the loop computes it, or cuts it in parts."""
-    within = {hash(block) for block in blocks_under(loop)}
-    while hash(defined_in(value)) in within:
+    while is_inside(value, loop):
         made_by = maker(value)
         if made_by is None or made_by.name not in VIEWS:
             return None
@@ -149,17 +147,8 @@ def outside(value: ir.Value, loop: ir.Operation) -> ir.Value | None:
     return value
 
 
-def defined_in(value: ir.Value) -> ir.Block:
-    """The block that a value is an argument of, or is computed in."""
+def is_inside(value: ir.Value, loop: ir.Operation) -> bool:
+    """Whether a loop counts a value, or computes it."""
     made_by = maker(value)
-    block: ir.Block = value.owner if made_by is None else made_by.block
-    return block
-
-
-def blocks_under(op: ir.Operation) -> Iterator[ir.Block]:
-    """Every block under an op."""
-    for region in op.regions:
-        for block in region.blocks:
-            yield block
-            for each in block.operations:
-                yield from blocks_under(each.operation)
+    owner = value.owner.owner.operation if made_by is None else made_by
+    return (made_by is None and owner == loop) or any(parent == loop for parent in parents(owner))

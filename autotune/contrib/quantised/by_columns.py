@@ -53,6 +53,20 @@ class ByColumns(Family):
 class ByOwnCode(ByColumns):
     """Whole rows by tiles of columns: what is inside the loops is marked for code of ours."""
 
+    def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
+        """Attributes that tell code of ours what to write; `None` for those that are nothing but there."""
+        raise NotImplementedError
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Loops over pieces and tiles of columns, and marks on what is inside."""
+        space = self.space(task, machine)
+        space.check(config)
+        script = Script(space.knobs, config)
+        op = self.tiled(script, task, config)
+        for mark, value in self.marks(config, machine).items():
+            moves.annotate(script, op, mark, value)
+        return script.text
+
     def rewrites(self, task: Task, config: Config) -> Rewrites:
         """Code of ours for the marked op."""
         return Rewrites(needed=(BLOCK_CODE,))

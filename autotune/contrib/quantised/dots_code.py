@@ -32,7 +32,6 @@ class DotProduct:
     Attributes:
         operands: What is multiplied.
         words: Rounded rows of activations.
-        rows: How many.
         tile: Rows whose sums are in registers at once.
         strands: Sums of each element, a step each.
         ahead: Bytes from what is read to what is fetched; 0 fetches nothing.
@@ -40,7 +39,6 @@ class DotProduct:
 
     operands: BlockOperands
     words: ir.Value
-    rows: int
     tile: int
     strands: int
     ahead: int
@@ -58,7 +56,7 @@ class DotProduct:
     def write(self) -> None:
         """All of it, at the insertion point."""
         stored = StoredBytes.open(self.operands)
-        loop = scf.ForOp(index(0), index(self.rows), index(self.tile))
+        loop = scf.ForOp(index(0), index(self.operands.rows), index(self.tile))
         with ir.InsertionPoint(loop.body):
             rows = [arith.addi(loop.induction_variable, index(row)) for row in range(self.tile)]
             sums = self.sums(stored, rows)

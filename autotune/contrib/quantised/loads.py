@@ -3,9 +3,8 @@
 from mlir import ir
 from mlir.dialects import arith, memref, vector
 
+from autotune.compiler.passes.prefetch import TO_L1
 from autotune.compiler.passes.rounding import vector_of
-
-TO_L1 = 3  # locality hint
 
 
 def load_first(source: ir.Value, place: list[ir.Value], count: int, whole: int) -> ir.Value:

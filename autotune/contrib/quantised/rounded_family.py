@@ -5,6 +5,7 @@ The activations of a block share a step, as its weights do. Rounded once a call,
 (`block_code.py`), as no vector op says so.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.contrib.quantised.block_marks import AHEAD, DOTS, TILES, UNROLL, WIDENED_TILES
@@ -17,8 +18,6 @@ from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
 from autotune.core.precision import TILE_BF16
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
-from schedules import moves
-from schedules.moves import Script
 
 FLAG = "avx512_vnni"
 COLUMNS, ROWS, UNROLLS = (1, 2, 4, 8), (1, 2, 4), (1, 2, 4)
@@ -77,16 +76,14 @@ class BlockDots(RoundedBlocks):
         chosen = {knob.name: max(int(v) for v in knob.values if int(v) <= wanted[knob.name]) for knob in knobs}
         return {**chosen, **self.default_pieces(task, machine)}
 
-    def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """A loop over tiles of columns; what is inside is marked for code of ours."""
-        space = self.space(task, machine)
-        space.check(config)
-        script = Script(space.knobs, config)
-        op = self.tiled(script, task, config)
-        moves.annotate(script, op, DOTS)
-        for mark, name in ((ROWS_MARK, "rows"), (UNROLL, "unroll"), (AHEAD, "ahead")):
-            moves.annotate(script, op, mark, int(config.get(name, 1)))
-        return script.text
+    def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
+        """Few rows, by dot products."""
+        return {
+            DOTS: None,
+            ROWS_MARK: int(config.get("rows", 1)),
+            UNROLL: int(config["unroll"]),
+            AHEAD: int(config["ahead"]),
+        }
 
 
 @dataclass(frozen=True)
@@ -117,27 +114,25 @@ class BlockTiles(RoundedBlocks):
 
     def default(self, task: Task, machine: Machine) -> Config:
         """Four tiles of columns, or what there is."""
-        space = self.space(task, machine)
-        unroll = space.knobs[1].values[-1]
-        for count in (64, 32, 16):
-            config = {"columns": count, "unroll": unroll, **self.default_pieces(task, machine)}
+        return self.widest(task, machine, [each for each in PANELS if each <= 4 * SIDE])
+
+    def widest(self, task: Task, machine: Machine, widths: Sequence[int]) -> Config:
+        """The config of the widest panel of some that can be, with the largest value of other knobs of ours."""
+        space, shared = self.space(task, machine), self.default_pieces(task, machine)
+        others = {knob.name: knob.values[-1] for knob in space.knobs if knob.name not in ("columns", *shared)}
+        for count in reversed(widths):
+            config = {"columns": count, **others, **shared}
             if count in space.knobs[0].values and space.broken_constraint(config) is None:
                 return config
         return next(space.configs())
 
-    def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """A loop over panels of columns; what is inside is marked for code of ours."""
-        space = self.space(task, machine)
-        space.check(config)
-        script = Script(space.knobs, config)
-        op = self.tiled(script, task, config)
-        moves.annotate(script, op, TILES)
-        moves.annotate(script, op, UNROLL, int(config["unroll"]))
-        return script.text
+    def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
+        """Many rows, by tiles of bytes."""
+        return {TILES: None, UNROLL: int(config["unroll"])}
 
 
 @dataclass(frozen=True)
-class BlockWidenedTiles(ByOwnCode):
+class BlockWidenedTiles(BlockTiles):
     """The family of sums over blocks that are widened to bf16, by tiles of a matrix unit."""
 
     name: str = "blocks_tile_bf16"
@@ -147,19 +142,6 @@ class BlockWidenedTiles(ByOwnCode):
         """That of bf16, of weights and activations."""
         return TILE_BF16.error
 
-    @property
-    def lacking(self) -> str:
-        """Why tiles cannot be used here; empty if they can."""
-        return why_no_tiles()
-
-    def runs_on(self, machine: Machine) -> bool:
-        """Tiles have rows of 512 bits."""
-        return machine.isa == "avx512f"
-
-    def covers(self, task: Task) -> bool:
-        """What tiles of bytes do."""
-        return BLOCK_TILES.covers(task)
-
     def space(self, task: Task, machine: Machine) -> Space:
         """Columns that are widened at a time."""
         threads, wholes = self.shared(task, machine)
@@ -167,23 +149,14 @@ class BlockWidenedTiles(ByOwnCode):
 
     def default(self, task: Task, machine: Machine) -> Config:
         """Columns of which an eighth of L2 holds the words, two tiles or more, or what there is."""
-        space, (_, _, blocks) = self.space(task, machine), sizes_of(task.nest)
-        shared = self.default_pieces(task, machine)
+        _, _, blocks = sizes_of(task.nest)
         depth = blocks * halves_of(task) * WIDTH * 2  # bytes of a column
         fit = [each for each in PANELS if each <= 2 * SIDE or each * depth <= machine.l2_bytes // 8]
-        for count in reversed(fit):
-            config = {"columns": count, **shared}
-            if count in space.knobs[0].values and space.broken_constraint(config) is None:
-                return config
-        return next(space.configs())
+        return self.widest(task, machine, fit)
 
-    def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """A loop over panels of columns; what is inside is marked for code of ours."""
-        space = self.space(task, machine)
-        space.check(config)
-        script = Script(space.knobs, config)
-        moves.annotate(script, self.tiled(script, task, config), WIDENED_TILES)
-        return script.text
+    def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
+        """Many rows, by tiles of bf16."""
+        return {WIDENED_TILES: None}
 
 
 def halves_of(task: Task) -> int:

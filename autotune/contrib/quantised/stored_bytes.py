@@ -6,12 +6,11 @@ from mlir import ir
 from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.values import index, maker, static_slice
+from autotune.compiler.passes.prefetch import TO_L2
 from autotune.compiler.passes.rounding import vector_of
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, QUARTER
 from autotune.contrib.quantised.loads import load_first, zeros
-
-TO_L2 = 2  # locality hint: into all caches but the first
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from autotune.contrib.quantised.family import BLOCKS, WIDTH
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
-from schedules import moves
-from schedules.moves import Script
 
 LEAST_ROWS = 16
 COLUMNS, ROWS, VECTOR_COUNTS = (16, 32, 48, 64, 96, 128, 256), (4, 6, 8, 10, 12, 14), (1, 2, 3, 4)
@@ -80,17 +78,15 @@ class WidenedBlocks(ByOwnCode):
 
         return max(space.configs(), key=preference)
 
-    def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """A loop over panels of columns; what is inside is marked for code of ours."""
-        space = self.space(task, machine)
-        space.check(config)
-        script = Script(space.knobs, config)
-        op = self.tiled(script, task, config)
-        moves.annotate(script, op, PANELS)
-        for mark, value in ((ROWS_MARK, "rows"), (VECTORS, "vectors"), (PIECE, "piece")):
-            moves.annotate(script, op, mark, int(config[value]))
-        moves.annotate(script, op, LANES, machine.lanes)
-        return script.text
+    def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
+        """Many rows, in f32."""
+        return {
+            PANELS: None,
+            ROWS_MARK: int(config["rows"]),
+            VECTORS: int(config["vectors"]),
+            PIECE: int(config["piece"]),
+            LANES: machine.lanes,
+        }
 
 
 WIDENED_BLOCKS = WidenedBlocks()
