@@ -5,7 +5,7 @@ itself without one suspect (`suspects.py`). The share of a cause is what the tim
 pairs of samples. Causes overlap, so that shares need not add up to one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from time import perf_counter
@@ -24,10 +24,12 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import Payload
 from autotune.core.stats import Interval, ratio_interval
 from autotune.core.trial import Samples
+from autotune.core.winner_time import interference_of
 from autotune.registry import load_comparator
 from autotune.reports.comparison_run import ENTRY_SECONDS, ComparisonRun, EntryTimes
 from autotune.reports.entries import Contender, library_contender
 from autotune.reports.scheduled import Scheduled, candidate_of
+from autotune.tuning.stages.roofline import why_unsteady
 from autotune.worker.bench.entry import Entry
 from autotune.worker.isolation.environment import only_threads
 from autotune.worker.worker import Worker
@@ -71,6 +73,7 @@ class Against:
         ratio: How many times as long ours takes; paired samples.
         tasks: Share of the sum of all tasks' times, by tag, each measured alone.
         causes: Causes that were measured, the largest share first.
+        unsteady: Why these times say nothing, a sentence; empty where they do.
     """
 
     payload: str
@@ -81,6 +84,7 @@ class Against:
     ratio: Interval
     tasks: dict[str, float]
     causes: tuple[Cause, ...]
+    unsteady: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """One plain object."""
@@ -120,7 +124,14 @@ def explain_against(program: ScheduledProgram, library: str, *, seed: int = 0, l
         found.append(Cause(CALL, SENTENCES[CALL], "", "", share_of_call(payload, whole, machine)))
     causes = sorted((cause for cause in found if cause.share.low > LEAST), key=lambda cause: -cause.share.estimate)
     ratio = ratio_interval(ours.seconds, theirs.seconds)
-    return Against(payload.name, library, version, middle(ours), middle(theirs), ratio, shares, tuple(causes))
+    unsteady = unsteady_between(ours, times.values(), machine)
+    return Against(payload.name, library, version, middle(ours), middle(theirs), ratio, shares, tuple(causes), unsteady)
+
+
+def unsteady_between(ours: Samples, times: Iterable[EntryTimes], machine: Machine) -> str:
+    """Why times of a race say nothing, in a sentence; empty where they do."""
+    beside = [seconds for each in times for seconds in each.samples.reference_seconds]
+    return why_unsteady(None, interference_of(ours.seconds, beside), None, machine, 0.0)
 
 
 def task_contender(task: Scheduled, candidate: Candidate, seed: int) -> Contender:

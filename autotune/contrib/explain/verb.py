@@ -85,6 +85,8 @@ def show_causes(found: "Against") -> None:
     ours, theirs = duration(found.seconds), duration(found.library_seconds)
     slower = f"{factor(found.ratio)} as long"
     show_sentence(console, f"{found.payload}: {ours}, {found.library} {theirs}: {slower} [95 %]; {found.version}")
+    if found.unsteady:
+        show_sentence(console, f"not measurable here and now: {found.unsteady}", 2)
     rows = [
         TextRow(cause.name, (percent(cause.share), cause.change or "-", cause.task or "-")) for cause in found.causes
     ]

@@ -5,19 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.contrib.explain.against import explain_against
+from autotune.contrib.explain.against import Against, explain_against
 from autotune.contrib.explain.scheduled import scheduled_of
 from autotune.contrib.explain.suspects import KNOBS, SENTENCES, cause_of, suspects_of
+from autotune.core import care
 from autotune.core.host.machine import this_machine
 from autotune.reports.scheduled import Scheduled
 
 PLANTED = {
     "tail": ("matmul,m=200,n=31,k=100", "ends=peeled"),
-    "copy": ("matmul,m=32,n=512,k=128", "pack_b=panels"),
+    "copy": ("matmul,m=24,n=1024,k=64", "pack_b=panels"),
     "layout": ("matmul,m=128,n=128,k=128,transpose_b=1", "pack_b=none"),
-    "fusion": ("softmax,rows=256,cols=256", "fuse=False,rows=256"),
+    "fusion": (
+        "layer_norm,rows=2048,cols=512",
+        "fuse=False,rows=2048,prefetch_rows=False,prefetch_written=False",
+    ),
     "function calls": ("gelu,rows=64,cols=64", "math=libm"),
-    "hidden work": ("attention,heads=2,seq=256,d=32,causal=1", "hidden=computed"),
+    "hidden work": ("attention,heads=2,seq=512,d=32,causal=1", "hidden=computed"),
     "register tile": ("matmul,m=96,n=128,k=128", "register_m=1,register_n=1"),
     "no schedule": ("matmul,m=64,n=64,k=64", None),
     "moved elements": ("conv,channels=8,filters=8,size=56,stride=2", ""),
@@ -54,10 +58,15 @@ def test_a_planted_slow_down_is_named_first(cause, monkeypatch):
     )
     if cause == "tail" and not this_machine().masks:
         pytest.skip("this processor masks nothing: there is one way to end a row")
+    monkeypatch.setenv(care.VARIABLE, "full")
     # A neighbour that takes the core while it is measured can hide any cause: what is wrong is wrong three times.
-    tries = (explain_against(planted(cause), "numpy") for _ in range(3))
-    found = next((each for each in tries if is_named_first(cause, each.causes)), None)
-    assert found is not None
+    tries: list[Against] = []
+    while not tries or (len(tries) < 3 and not is_named_first(cause, tries[-1].causes)):
+        tries.append(explain_against(planted(cause), "numpy"))
+    found = tries[-1]
+    if not is_named_first(cause, found.causes) and any(each.unsteady for each in tries):
+        pytest.skip(f"not measurable here and now: {next(filter(None, (each.unsteady for each in tries)))}")
+    assert is_named_first(cause, found.causes), tries
     assert found.seconds > 0
     assert found.library_seconds > 0
 

@@ -156,7 +156,8 @@ def test_its_picture_is_of_the_size_of_all_and_of_nothing_there_is_none():
     assert not list(draw_techniques("p", []))
 
 
-def test_command_explains_a_bundle(autotune, tmp_path):
+def test_command_explains_a_bundle(autotune, tmp_path, monkeypatch):
+    monkeypatch.setattr("autotune.contrib.explain.explanation.unsteady_here", lambda *_: "")  # times are shown, any
     bundle = shared_bundle(tmp_path, "softmax,rows=5,cols=37")
     with no_care():
         code, out, said = autotune("explain", bundle, "--json")
