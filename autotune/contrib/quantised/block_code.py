@@ -13,7 +13,9 @@ from autotune.compiler.passes.words_of_b import VIEWS
 from autotune.contrib.quantised.block_marks import (
     AHEAD,
     DOTS,
+    FLOATS,
     LANES,
+    LOOKUP,
     PANELS,
     PIECE,
     ROWS,
@@ -22,8 +24,9 @@ from autotune.contrib.quantised.block_marks import (
     VECTORS,
     WIDENED_TILES,
 )
-from autotune.contrib.quantised.block_operands import BlockOperands
+from autotune.contrib.quantised.block_operands import BlockOperands, flat_blocks
 from autotune.contrib.quantised.dots_code import DotProduct
+from autotune.contrib.quantised.float_code import FloatProduct, FloatRows, floats_of_row
 from autotune.contrib.quantised.rounded_rows import RoundedRows
 from autotune.contrib.quantised.rounded_tiles import RoundedTiles, TileLayout
 from autotune.contrib.quantised.tile_product import TileSums
@@ -56,9 +59,14 @@ class MarkedProduct:
         Raises:
             CompileError: Stage ``transform``; it is no product with a weight in blocks.
         """
-        operands = BlockOperands.of(op)
-        around, halves = hoisted(op, operands.halves)
-        return cls(op, operands, halves, ir.InsertionPoint(around), ir.InsertionPoint(op))
+        here = ir.InsertionPoint(op)
+        with here:
+            operands = BlockOperands.of(op)
+        around, given = hoisted(op, operands.given)
+        before = ir.InsertionPoint(around)
+        with before:
+            halves = [flat_blocks(half, int(operands.has_rows), 1) for half in given]
+        return cls(op, operands, halves, before, here)
 
     def number(self, mark: str) -> int:
         """What a mark says."""
@@ -76,6 +84,7 @@ def write_block_code(module: ir.Module, *, unit: bool) -> None:
         CompileError: Stage ``transform``; a marked op is no product with a weight in blocks.
     """
     writers: dict[str, Callable[[MarkedProduct], None]] = {
+        FLOATS: write_floats,
         DOTS: write_dots,
         TILES: partial(write_tiles, unit=unit),
         WIDENED_TILES: partial(write_widened_tiles, unit=unit),
@@ -95,7 +104,19 @@ def write_dots(found: MarkedProduct) -> None:
         words = memref.alloc(ir.MemRefType.get([operands.rows, operands.steps.row_words], word), [], [])
         RoundedRows(operands.steps, found.halves, words).write()
     with found.here:
-        DotProduct(operands, words, *map(found.number, (ROWS, UNROLL, AHEAD))).write()
+        tile, strands, ahead = map(found.number, (ROWS, UNROLL, AHEAD))
+        DotProduct(operands, tile, strands, ahead, words).write()
+
+
+def write_floats(found: MarkedProduct) -> None:
+    """Few rows, in f32."""
+    operands = found.operands
+    with found.before:
+        x = memref.alloc(ir.MemRefType.get([operands.rows, floats_of_row(operands.steps)], ir.F32Type.get()), [], [])
+        FloatRows(operands.steps, found.halves, x).write()
+    with found.here:
+        tile, strands, ahead = map(found.number, (ROWS, UNROLL, AHEAD))
+        FloatProduct(operands, tile, strands, ahead, x, LOOKUP in found.op.attributes).write()
 
 
 def write_tiles(found: MarkedProduct, *, unit: bool) -> None:

@@ -5,5 +5,6 @@ from autotune.core.plugs.rewrites import NeededRewrite
 BLOCK_CODE = NeededRewrite("block-code", 1, why="weights in blocks by code of ours")
 MARK = "autotune.blocks_by_"  # beginning of the attributes of an op that is computed so
 DOTS, ROWS, UNROLL, AHEAD = (f"{MARK}{name}" for name in ("dots", "rows", "unroll", "ahead"))
+FLOATS, LOOKUP = f"{MARK}floats", f"{MARK}lookup"
 TILES, WIDENED_TILES = f"{MARK}tiles", f"{MARK}widened_tiles"
 PANELS, VECTORS, LANES, PIECE = (f"{MARK}{name}" for name in ("panels", "vectors", "lanes", "piece"))

@@ -2,6 +2,10 @@
 
     w[n, k] = scale[n, k / block] * q[n, k] - least[n, k / block]
 
+Formats of groups of blocks store scales and least numbers in bytes, each group of them with a unit of its own:
+
+    scale[n, b] = unit[n, b / group] * byte[n, b]
+
 Nibbles are two's complement where a format has no least number, and lie as GGML has them: byte j of a block of 32 holds
 element j below and element j + 16 above.
 """
@@ -16,7 +20,8 @@ from autotune.core.payload import Argument, Array
 from payload.reference import Doubles
 
 HALF = 16  # elements of a block that one operand of a product holds side by side: a vector of f32, or two
-SCALE, LEAST = "_scale", "_least"  # what names of weights end in
+SCALE, LEAST, UNIT = "_scale", "_least", "_unit"  # what names of weights end in
+SIX_BITS = 63  # largest scale and least number of a byte that GGML writes, where they have no sign
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,9 @@ class BlockFormat:
         name: Name of the format, GGML's in small letters.
         bits: Bits of a whole number, 8 or 4.
         block: Elements of a row that share a scale, 16 or 32; nibbles 32.
-        scale: Element type of scales, ``f16`` or ``f32``.
-        least: Whether blocks have a least number, of the same type, that is subtracted.
+        scale: Element type of scales, or of the units that they are counted in, ``f16`` or ``f32``.
+        least: Whether blocks have a least number, stored as scales are, that is subtracted.
+        group: Blocks that share a unit of scales, which are bytes; 0 where scales are numbers themselves.
     """
 
     name: str
@@ -36,6 +42,23 @@ class BlockFormat:
     block: int
     scale: str = "f16"
     least: bool = False
+    group: int = 0
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """What names of scales and least numbers end in."""
+        return (SCALE, LEAST) if self.least else (SCALE,)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """What names of all parts end in: whole numbers, then scales and least numbers, then their units."""
+        units = tuple(number + UNIT for number in self.numbers) if self.group else ()
+        return ("", *self.numbers, *units)
+
+    @property
+    def whole_rows(self) -> int:
+        """Elements that rows must be a multiple of."""
+        return self.block * max(1, self.group)
 
     @property
     def halves(self) -> int:
@@ -58,14 +81,15 @@ class BlockFormat:
         Raises:
             PayloadError: A row ends inside a block.
         """
-        if columns % self.block:
+        wanted = self.whole_rows
+        if columns % wanted:
             raise PayloadError(
-                f"{name} must be a multiple of {self.block} in {self.name}, got {columns}; "
-                f"try {name}={-(-columns // self.block) * self.block}"
+                f"{name} must be a multiple of {wanted} in {self.name}, got {columns}; "
+                f"try {name}={-(-columns // wanted) * wanted}"
             )
 
     def declare(self, name: str, shape: tuple[int, ...], bound: float) -> tuple[Argument, ...]:
-        """Arguments of a weight ``(..., N, K)``: bytes, scales and least numbers.
+        """Arguments of a weight ``(..., N, K)``: bytes, scales and least numbers, and units of those.
 
         Args:
             name: Name of the weight.
@@ -75,27 +99,40 @@ class BlockFormat:
         *lead, columns = shape
         scales, unit = (*lead, columns // self.block), bound / self.largest
         low, high = (-127, 128) if self.bits == 8 else (-128, 128)
-        declared = [
-            Argument(name, "weight", (*lead, columns * self.bits // 8), "i8", low=low, high=high),
-            Argument(name + SCALE, "weight", scales, self.scale, low=0.5 * unit, high=unit),
-        ]
-        if self.least:
-            declared.append(Argument(name + LEAST, "weight", scales, self.scale, low=0.0, high=bound))
-        return tuple(declared)
+        whole = Argument(name, "weight", (*lead, columns * self.bits // 8), "i8", low=low, high=high)
+        ranges = {SCALE: (0.5 * unit, unit), LEAST: (0.0, bound)}
+        if not self.group:
+            numbers = (
+                Argument(name + end, "weight", scales, self.scale, low=ranges[end][0], high=ranges[end][1])
+                for end in self.numbers
+            )
+            return (whole, *numbers)
+        units = (*lead, columns // self.whole_rows)
+        counts = (Argument(name + end, "weight", scales, "i8", low=0, high=SIX_BITS + 1) for end in self.numbers)
+        each = (
+            Argument(name + end + UNIT, "weight", units, self.scale, low=low / SIX_BITS, high=high / SIX_BITS)
+            for end, (low, high) in ((end, ranges[end]) for end in self.numbers)
+        )
+        return (whole, *counts, *each)
 
     def restore(self, name: str, arrays: Mapping[str, Array]) -> Doubles:
         """The weight ``(..., N, K)`` in float64: the oracle of what products with it must be.
 
         Args:
             name: Name of the weight.
-            arrays: Bytes, scales and least numbers by name.
+            arrays: Bytes, scales, least numbers and units by name.
         """
-        stored, scale = arrays[name], arrays[name + SCALE].astype(np.float64)
+        stored, scale = arrays[name], self.number(name + SCALE, arrays)
         whole = stored if self.bits == 8 else nibbles(stored, signed=self.signed)
         blocks = whole.reshape(*scale.shape, self.block) * scale[..., None]
         if self.least:
-            blocks = blocks - arrays[name + LEAST].astype(np.float64)[..., None]
+            blocks = blocks - self.number(name + LEAST, arrays)[..., None]
         return np.asarray(blocks.reshape(*scale.shape[:-1], -1), np.float64)
+
+    def number(self, name: str, arrays: Mapping[str, Array]) -> Doubles:
+        """Scales or least numbers ``(..., N, K / block)`` in float64."""
+        found = arrays[name].astype(np.float64)
+        return found * np.repeat(arrays[name + UNIT].astype(np.float64), self.group, axis=-1) if self.group else found
 
 
 def nibbles(stored: Array, *, signed: bool) -> Array:
@@ -116,8 +153,9 @@ def as_nibbles(whole: Array) -> Array:
 
 Q8_0 = BlockFormat("q8_0", 8, 32)
 Q4_0 = BlockFormat("q4_0", 4, 32)
-Q4_K = BlockFormat("q4_k", 4, 32, "f32", least=True)
-Q6_K = BlockFormat("q6_k", 8, 16, "f32")
+Q4_K = BlockFormat("q4_k", 4, 32, least=True, group=8)
+Q6_K = BlockFormat("q6_k", 8, 16, group=16)
+BOTH_K = BlockFormat("both_k", 8, 16, least=True, group=16)  # what those of groups can be written as
 EXACT = BlockFormat("exact", 8, 16, "f32", least=True)  # what any of the others can be written as
 FORMATS = {each.name: each for each in (Q8_0, Q4_0, Q4_K, Q6_K)}
 

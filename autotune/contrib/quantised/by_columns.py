@@ -1,6 +1,7 @@
 """What families of products with weights in blocks have in common: loops over columns, in pieces for threads."""
 
 from dataclasses import dataclass
+from math import prod
 
 from autotune.contrib.quantised.block_marks import BLOCK_CODE
 from autotune.core.host.machine import Machine
@@ -41,12 +42,13 @@ class ByColumns(Family):
         rank, (_, columns, _), count = len(task.nest.sizes), sizes_of(task.nest), pieces(config, "n")
         if count == 1:
             return "%op"
-        return tile_parallel(script, "%op", [columns // count if d == rank - 3 else 0 for d in range(rank)])[0]
+        column = column_loop(task.nest)
+        return tile_parallel(script, "%op", [columns // count if d == column else 0 for d in range(rank)])[0]
 
     def tiled(self, script: Script, task: Task, config: Config) -> str:
         """The op inside loops over pieces and tiles of columns."""
         op, rank = self.piece(script, task, config), len(task.nest.sizes)
-        return moves.tile_loop(script, op, rank, rank - 3, int(config["columns"]), knob="columns")[0]
+        return moves.tile_loop(script, op, rank, column_loop(task.nest), int(config["columns"]), knob="columns")[0]
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,14 @@ class ByOwnCode(ByColumns):
 
 
 def sizes_of(nest: LoopNest) -> tuple[int, int, int]:
-    """Rows, columns and blocks."""
-    *rows, columns, blocks, _ = nest.sizes
-    return (rows[0] if rows else 1), columns, blocks
+    """Rows, columns and blocks, of all groups."""
+    column = column_loop(nest)
+    return prod(nest.sizes[:column]), nest.sizes[column], prod(nest.sizes[column + 1 : -1])
+
+
+def column_loop(nest: LoopNest) -> int:
+    """Which loop counts columns: the last that is parallel."""
+    return nest.iterators.count("parallel") - 1
 
 
 def dividing(values: tuple[int, ...], size: int) -> tuple[int, ...]:

@@ -1,15 +1,16 @@
 """Products with weights in blocks, as linalg on tensors: one op, which widens blocks where it multiplies them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from autotune.contrib.quantised.blocks import HALF, BlockFormat
+from autotune.contrib.quantised.blocks import HALF, LEAST, SCALE, UNIT, BlockFormat
 from payload import ops
 from payload.builder import Builder, Value, affine_map, tensor_type
 
 FMA = "fastmath<contract>"
 FEW_ROWS = 4  # up to so many rows the sums of blocks are scaled, and not the weights: fewer products in all
-X_MAP, W_MAP, S_MAP, Y_MAP = (0, 2, 3), (1, 2, 3), (1, 2), (0, 1)  # of loops m, n, block, element
+LETTERS = {SCALE: "s", LEAST: "l", SCALE + UNIT: "s_unit", LEAST + UNIT: "l_unit"}
 
 
 @dataclass(frozen=True)
@@ -19,30 +20,74 @@ class StoredBlocks:
     Attributes:
         form: Format.
         whole: Bytes ``(N, K)``, of nibbles ``(N, K / 2)``.
-        scale: Scales ``(N, K / block)``.
-        least: Least numbers of the same shape; `None` where the format has none.
+        numbers: Scales and least numbers ``(N, K / block)`` and units ``(N, K / block / group)``, by what names end in.
     """
 
     form: BlockFormat
     whole: Value
-    scale: Value
-    least: Value | None = None
+    numbers: dict[str, Value]
+
+    @classmethod
+    def named(cls, form: BlockFormat, tensors: Mapping[str, Value], name: str) -> "StoredBlocks":
+        """The weight of a name, of its parts."""
+        return cls(form, tensors[name], {end: tensors[name + end] for end in form.ends[1:]})
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Groups and blocks of each, or blocks alone."""
+        count = self.numbers[SCALE].shape[1]
+        return (count // self.form.group, self.form.group) if self.form.group else (count,)
+
+
+@dataclass(frozen=True)
+class ProductLoops:
+    """Loops of a product: m, n, groups of blocks if there are any, block, element.
+
+    Attributes:
+        grouped: Whether there are groups.
+    """
+
+    grouped: bool
+
+    @property
+    def rank(self) -> int:
+        """How many."""
+        return 5 if self.grouped else 4
+
+    @cached_property
+    def inner(self) -> tuple[int, ...]:
+        """Those of blocks: groups, if any, and blocks."""
+        return tuple(range(2, self.rank - 1))
+
+    def dims(self, letter: str) -> tuple[int, ...]:
+        """What an operand is indexed by, by the letters of its elements."""
+        if letter in ("s", "l"):
+            return (1, *self.inner)
+        if letter.endswith("unit"):
+            return (1, *self.inner[:-1])
+        return {"x": (0, *self.inner, self.rank - 1), "w": (1, *self.inner, self.rank - 1), "y": (0, 1)}[letter]
+
+    @property
+    def iterators(self) -> str:
+        """Their types, as MLIR has them."""
+        return ", ".join(['"parallel"'] * 2 + ['"reduction"'] * (self.rank - 2))
 
 
 def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Value:
     """``(M, K)`` times a weight ``(N, K)``, transposed: ``(M, N)``."""
-    form, (rows, columns), count = weight.form, x.shape, weight.scale.shape[0]
-    blocks = columns // form.block
-    of_x = split(f, x, (rows, blocks, form.halves, HALF), f"{name}_x")
+    form, rows, count = weight.form, x.shape[0], weight.whole.shape[0]
+    of_x = split(f, x, weight.blocks, form.halves, f"{name}_x")
     if form.bits == 8:
-        of_w = split(f, weight.whole, (count, blocks, form.halves, HALF), f"{name}_w")
+        of_w = split(f, weight.whole, weight.blocks, form.halves, f"{name}_w")
     else:
-        of_w = [expand(f, weight.whole, (count, blocks, HALF), f"{name}_w")]
-    scales = [weight.scale, *([weight.least] if weight.least is not None else [])]
-    inputs = [*((v, X_MAP) for v in of_x), *((v, W_MAP) for v in of_w), *((v, S_MAP) for v in scales)]
+        of_w = [expand(f, weight.whole, (count, *weight.blocks, HALF), f"{name}_w")]
+    inputs = {f"x{i}": value for i, value in enumerate(of_x)} | {f"w{i}": value for i, value in enumerate(of_w)}
+    for end, value in weight.numbers.items():
+        apart = form.group and not end.endswith(UNIT)
+        inputs[LETTERS[end]] = expand(f, value, (count, *weight.blocks), f"{name}{end}") if apart else value
     body = write_body(form, rows, len(of_x), len(of_w))
     start = ops.fill(f, (rows, count), "0.0", name)
-    return summed(f, name, start, inputs, body)
+    return summed(f, name, start, inputs, body, ProductLoops(bool(form.group)))
 
 
 def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
@@ -84,9 +129,20 @@ def sum_up(body: list[str], values: Sequence[str], name: str) -> str:
 def widen_scales(form: BlockFormat) -> list[str]:
     """Scale and least number in f32, ``%s`` and ``%l``."""
     names = ["s", *("l" * form.least)]
+    if form.group:
+        return [line for name in names for line in count_units(form, name)]
     if form.scale == "f32":
         return []
     return [f"%{name} = arith.extf %{name}_stored : {form.scale} to f32" for name in names]
+
+
+def count_units(form: BlockFormat, name: str) -> list[str]:
+    """A scale or least number of a byte and its unit, exact in f32."""
+    return [
+        f"%{name}_each = arith.extf %{name}_unit_stored : {form.scale} to f32",
+        f"%{name}_count = arith.sitofp %{name}_stored : i8 to f32",
+        f"%{name} = arith.mulf %{name}_count, %{name}_each : f32",
+    ]
 
 
 def widen_bytes(count: int) -> list[str]:
@@ -117,22 +173,29 @@ def widen_nibbles(form: BlockFormat) -> list[str]:
 
 
 def summed(
-    f: Builder, name: str, start: Value, inputs: Sequence[tuple[Value, tuple[int, ...]]], body: Sequence[str]
+    f: Builder, name: str, start: Value, inputs: Mapping[str, Value], body: Sequence[str], loops: ProductLoops
 ) -> Value:
-    """The op: loops m, n, block and element, the last two summed."""
-    maps = [affine_map(4, dims) for _, dims in (*inputs, (start, Y_MAP))]
-    names, types = (", ".join(getattr(v, part) for v, _ in inputs) for part in ("name", "type"))
-    seen = {X_MAP: 0, W_MAP: 0, S_MAP: 0}
-    elements = []
-    for value, dims in inputs:
-        number = seen[dims]
-        seen[dims] += 1
-        letter = {X_MAP: f"x{number}", W_MAP: f"w{number}", S_MAP: "sl"[min(number, 1)]}[dims]
-        elements.append(f"%{letter}{'_stored' if dims == S_MAP and value.dtype != 'f32' else ''}: {value.dtype}")
+    """The op: all loops behind m and n are summed over.
+
+    Args:
+        f: Builder.
+        name: Name of the result.
+        start: What is added to.
+        inputs: Operands, by the names of their elements.
+        body: Scalar operations.
+        loops: Loops.
+    """
+    dims = [loops.dims(each.rstrip("0123456789")) for each in (*inputs, "y")]
+    maps = [affine_map(loops.rank, each) for each in dims]
+    names, types = (", ".join(getattr(v, part) for v in inputs.values()) for part in ("name", "type"))
+    elements = [
+        f"%{each}{'_stored' if each[0] in 'sl' and value.dtype != 'f32' else ''}: {value.dtype}"
+        for each, value in inputs.items()
+    ]
     result = f.define(name, start.shape, "linalg.generic {")
     f.emit(
         f"    indexing_maps = [{', '.join(maps)}],",
-        '    iterator_types = ["parallel", "parallel", "reduction", "reduction"]}',
+        f"    iterator_types = [{loops.iterators}]}}",
         f"    ins({names} : {types}) outs({start.name} : {start.type}) {{",
         f"^bb0({', '.join(elements)}, %acc: f32):",
     )
@@ -147,7 +210,7 @@ def embed_blocks(f: Builder, table: StoredBlocks, ids: Value, name: str) -> Valu
 
     Ids outside ``[0, V)`` are undefined behaviour.
     """
-    form, (vocab, blocks) = table.form, table.scale.shape
+    form, (vocab, blocks) = table.form, table.numbers[SCALE].shape
     wide = form.block * form.bits // 8
     whole = expand(f, table.whole, (vocab, blocks, wide), f"{name}_blocks")
     pairs = (2,) if form.bits == 4 else ()  # of a byte's nibbles
@@ -157,8 +220,9 @@ def embed_blocks(f: Builder, table: StoredBlocks, ids: Value, name: str) -> Valu
         "%each_block = linalg.index 1 : index",
         f"%each_column = linalg.index {len(shape) - 1} : index",
         f"%each_byte = tensor.extract {whole.name}[%each_row, %each_block, %each_column] : {whole.type}",
-        *read_scale(form, table.scale, "s"),
-        *(read_scale(form, table.least, "l") if table.least is not None else []),
+        *([f"%each_size = arith.constant {form.group} : index"] if form.group else []),
+        *(["%each_group = arith.divui %each_block, %each_size : index"] if form.group else []),
+        *(line for end, value in table.numbers.items() for line in read_number(value, LETTERS[end])),
         *widen_scales(form),
         *widen_one(form),
     ]
@@ -178,10 +242,11 @@ def widen_one(form: BlockFormat) -> list[str]:
     ]
 
 
-def read_scale(form: BlockFormat, scales: Value, letter: str) -> list[str]:
-    """The scale or least number of a row's block, as it is stored."""
-    name = letter if form.scale == "f32" else f"{letter}_stored"
-    return [f"%{name} = tensor.extract {scales.name}[%each_row, %each_block] : {scales.type}"]
+def read_number(numbers: Value, letter: str) -> list[str]:
+    """The scale or least number of a row's block, or the unit of its group, as it is stored."""
+    name = letter if numbers.dtype == "f32" else f"{letter}_stored"
+    place = "%each_group" if letter.endswith("unit") else "%each_block"
+    return [f"%{name} = tensor.extract {numbers.name}[%each_row, {place}] : {numbers.type}"]
 
 
 def widen_nibble(form: BlockFormat) -> list[str]:
@@ -206,18 +271,18 @@ def widen_nibble(form: BlockFormat) -> list[str]:
     return [*numbered, *shift, *moved, "%f = arith.sitofp %each_whole : i32 to f32"]
 
 
-def split(f: Builder, x: Value, apart: tuple[int, int, int, int], name: str) -> list[Value]:
-    """``(R, K)`` to one ``(R, blocks, 16)`` for each half of a block."""
-    rows, blocks, halves, half = apart
+def split(f: Builder, x: Value, blocks: tuple[int, ...], halves: int, name: str) -> list[Value]:
+    """``(R, K)`` to one ``(R, blocks, 16)`` for each half of a block; blocks may be groups and blocks."""
+    outer = (x.shape[0], *blocks)
     if halves == 1:
-        return [expand(f, x, (rows, blocks, half), name)]
-    whole = expand(f, x, apart, f"{name}_blocks")
-    kind = tensor_type((rows, blocks, half), x.dtype)
+        return [expand(f, x, (*outer, HALF), name)]
+    whole = expand(f, x, (*outer, halves, HALF), f"{name}_blocks")
+    shape = (*outer, HALF)
     parts = []
     for i in range(halves):
-        cut = f"[0, 0, {i}, 0] [{rows}, {blocks}, 1, {half}] [1, 1, 1, 1]"
-        text = f"tensor.extract_slice {whole.name}{cut} : {whole.type} to {kind}"
-        parts.append(f.define(f"{name}_{i}", (rows, blocks, half), text, x.dtype))
+        cut = f"{[*([0] * len(outer)), i, 0]} {[*outer, 1, HALF]} {[1] * (len(outer) + 2)}"
+        text = f"tensor.extract_slice {whole.name}{cut} : {whole.type} to {tensor_type(shape, x.dtype)}"
+        parts.append(f.define(f"{name}_{i}", shape, text, x.dtype))
     return parts
 
 

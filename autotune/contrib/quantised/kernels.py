@@ -3,7 +3,7 @@
 import math
 from functools import partial
 
-from autotune.contrib.quantised.blocks import LEAST, SCALE, BlockFormat, format_named
+from autotune.contrib.quantised.blocks import BlockFormat, format_named
 from autotune.contrib.quantised.emit import StoredBlocks, multiply_blocks
 from autotune.core.payload import Argument, Array, Payload
 from payload.builder import Builder, Value, write_function, write_module
@@ -37,8 +37,7 @@ def qmatmul(parameters: dict[str, str]) -> Payload:
     )
 
     def body(f: Builder, tensors: dict[str, Value]) -> list[Value]:
-        weight = StoredBlocks(form, tensors["w"], tensors[f"w{SCALE}"], tensors.get(f"w{LEAST}"))
-        return [multiply_blocks(f, tensors["x"], weight, "y")]
+        return [multiply_blocks(f, tensors["x"], StoredBlocks.named(form, tensors, "w"), "y")]
 
     return Payload(
         name=write_spec("qmatmul", {**sizes, "format": form.name}, DEFAULTS),

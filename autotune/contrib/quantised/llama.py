@@ -9,7 +9,7 @@ Sizes are those of `LlamaConfig`; n rows of a cache are filled. Blocks share one
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autotune.contrib.quantised.blocks import LEAST, SCALE, BlockFormat
+from autotune.contrib.quantised.blocks import BlockFormat
 from autotune.contrib.quantised.emit import StoredBlocks, embed_blocks, multiply_blocks
 from autotune.contrib.quantised.llama_config import LlamaConfig
 from autotune.contrib.quantised.llama_weights import BLOCK
@@ -85,7 +85,7 @@ class Network:
         form, table, tokens = self.forms["token_embd"], self.given["token_embd"], self.given["tokens"]
         if form is None:
             return rowwise.embed(self.f, table, tokens, "embedded")
-        return embed_blocks(self.f, stored(self.given, "token_embd", form), tokens, "embedded")
+        return embed_blocks(self.f, StoredBlocks.named(form, self.given, "token_embd"), tokens, "embedded")
 
     def layer_weights(self, layer: str) -> dict[str, Value]:
         """Weights of one layer, by their names without `BLOCK`."""
@@ -143,19 +143,14 @@ class Network:
         form = self.forms[BLOCK + name]
         if form is None:
             return ops.matmul(self.f, x, w[name], f"{name}_product", transpose_b=True)
-        return multiply_blocks(self.f, x, stored(w, name, form), f"{name}_product")
+        return multiply_blocks(self.f, x, StoredBlocks.named(form, w, name), f"{name}_product")
 
     def multiply(self, w: Tensors, name: str, x: Value, result: str) -> Value:
         """A matrix outside of blocks, likewise."""
         form = self.forms[name]
         if form is None:
             return ops.matmul(self.f, x, w[name], result, transpose_b=True)
-        return multiply_blocks(self.f, x, stored(w, name, form), result)
-
-
-def stored(tensors: Tensors, name: str, form: BlockFormat) -> StoredBlocks:
-    """A weight in blocks, of its parts."""
-    return StoredBlocks(form, tensors[name], tensors[f"{name}{SCALE}"], tensors.get(f"{name}{LEAST}"))
+        return multiply_blocks(self.f, x, StoredBlocks.named(form, w, name), result)
 
 
 def rows_from(f: Builder, table: Value, first: str | None, count: int, name: str) -> Value:

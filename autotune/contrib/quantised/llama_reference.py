@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.contrib.quantised.blocks import LEAST, SCALE
 from autotune.contrib.quantised.llama_config import LlamaConfig
 from autotune.contrib.quantised.llama_weights import BLOCK, LlamaWeights
 from autotune.core.payload import Array
@@ -103,12 +102,11 @@ class LlamaReference:
 
     def rows(self, name: str, chosen: "slice | Array", layer: int | None = None) -> Doubles:
         """Rows of a matrix."""
+        form = self.weights.forms[name]
         parts = {
             end: array[chosen] if layer is None else array[layer][chosen]
-            for end in ("", SCALE, LEAST)
-            if (array := self.weights.arrays.get(name + end)) is not None
+            for end, array in ((end, self.weights.arrays[name + end]) for end in (form.ends if form else ("",)))
         }
-        form = self.weights.forms[name]
         if form is None:
             return np.asarray(parts[""], np.float64)
         return form.restore("w", {f"w{end}": part for end, part in parts.items()})

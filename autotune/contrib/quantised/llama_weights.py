@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.contrib.quantised.blocks import EXACT, BlockFormat
-from autotune.contrib.quantised.ggml import FORMATS, as_exact, repack
+from autotune.contrib.quantised.blocks import BlockFormat
+from autotune.contrib.quantised.ggml import FORMATS, Parts, as_one, repack
 from autotune.contrib.quantised.gguf_file import GGUFFile, StoredTensor, check_finite
 from autotune.contrib.quantised.llama_config import LlamaConfig, Source, rotary_tables, sources
 from autotune.core.payload import Array
 
 BLOCK = "blk_"  # what names of weights begin with that every layer has
 PLAIN = ("F32", "F16", "BF16")
-Parts = dict[str, Array]  # by what names end in
 
 
 @dataclass
@@ -55,7 +54,9 @@ def in_one_format(tensors: Sequence[tuple[StoredTensor, Array]]) -> tuple[BlockF
         found = [(FORMATS[tensor.kind], repack(tensor.kind, tensor.stored[rows])) for tensor, rows in tensors]
         if len(kinds) == 1:
             return found[0][0], [parts for _, parts in found], ""
-        return EXACT, [as_exact(form, parts) for form, parts in found], f"is {' and '.join(kinds)}: 12 bits hold both"
+        form, layers = as_one([form for form, _ in found], [parts for _, parts in found])
+        bits = 8 * sum(part.nbytes for part in layers[0].values()) / layers[0][""].size
+        return form, layers, f"is {' and '.join(kinds)}: {bits:.3g} bits hold both"
     widened: list[Parts] = [{"": tensor.numbers(0, tensor.shape[0])[rows]} for tensor, rows in tensors]
     note = "" if kinds == ["F32"] else f"is {' and '.join(kinds)}, which is widened to f32"
     return None, widened, note

@@ -24,11 +24,13 @@ def zeros(kind: ir.VectorType) -> ir.Value:
 
 
 def in_f32(values: ir.Value) -> ir.Value:
-    """A number or a vector in f32."""
-    if not isinstance(values.type, ir.VectorType):
-        return values if str(values.type) == "f32" else arith.extf(ir.F32Type.get(), values)
-    kind = ir.VectorType(values.type)
-    return values if str(kind.element_type) == "f32" else arith.extf(vector_of(kind.shape[0], "f32"), values)
+    """A number or a vector, of floats or of bytes with a sign, in f32."""
+    is_vector = isinstance(values.type, ir.VectorType)
+    element = ir.VectorType(values.type).element_type if is_vector else values.type
+    wanted = vector_of(ir.VectorType(values.type).shape[0], "f32") if is_vector else ir.F32Type.get()
+    if str(element) == "f32":
+        return values
+    return (arith.sitofp if isinstance(element, ir.IntegerType) else arith.extf)(wanted, values)
 
 
 def fetch_for_writing(buffer: ir.Value, place: list[ir.Value]) -> None:

@@ -32,11 +32,11 @@ class StoredBytes:
     @classmethod
     def open(cls, operands: BlockOperands) -> "StoredBytes":
         """Read what is needed of the weight's buffer, at the insertion point."""
-        first = operands.weights[0]
+        first = operands.stored[0]
         kind = ir.MemRefType(first.type)
         found = memref.extract_strided_metadata(first)
         base, offset, stride = found[0], found[1], found[2 + kind.rank]
-        if not are_side_by_side(operands.weights):
+        if not are_side_by_side(operands.stored):
             return cls(operands, None, offset, stride)
         dynamic = ir.ShapedType.get_dynamic_size()
         flat_kind = ir.MemRefType.get([dynamic], kind.element_type)

@@ -18,10 +18,11 @@ from autotune.compiler.passes.tiles import Amx, Emulated, tile_of
 from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
-from autotune.contrib.quantised.loads import fetch_for_writing, in_f32, load_first
+from autotune.contrib.quantised.loads import fetch_for_writing
 from autotune.contrib.quantised.loops import counted
 from autotune.contrib.quantised.rounded_tiles import WORD, RoundedTiles, TileLayout
 from autotune.contrib.quantised.stored_bytes import StoredBytes
+from autotune.contrib.quantised.stored_numbers import StoredNumbers
 
 LINE = 16  # words
 
@@ -95,12 +96,12 @@ def signed_bytes(stored: ir.Value, bits: int, *, signed: bool) -> list[ir.Value]
     return [vector.shuffle(*halves, order) for order in orders]
 
 
-def copy_numbers(source: ir.Value, target: ir.Value, row: ir.Value, *, negative: bool) -> None:
+def copy_numbers(source: StoredNumbers, target: ir.Value, row: ir.Value, *, negative: bool) -> None:
     """A row of numbers, widened to f32; what is beyond is zero."""
-    given, wanted = ir.MemRefType(source.type).shape[1], ir.MemRefType(target.type).shape[1]
+    given, wanted = source.blocks, ir.MemRefType(target.type).shape[1]
 
     def copy(first: ir.Value, count: int, whole: int) -> None:
-        values = in_f32(load_first(source, [row, first], count, LANES))
+        values = source.several(row, first, count, LANES)
         vector.store(first_of(arith.negf(values) if negative else values, whole), target, [row, first])
 
     whole = given // LANES * LANES

@@ -1,19 +1,18 @@
 """Code that widens blocks of a weight to f32, in registers."""
 
 from mlir import ir
-from mlir.dialects import arith, memref, vector
+from mlir.dialects import arith, vector
 
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import QUARTER
-from autotune.contrib.quantised.loads import in_f32
 
 
 def widened_block(operands: BlockOperands, column: ir.Value, block: ir.Value) -> list[ir.Value]:
     """A block of a column in f32, a vector each half."""
     kind = vector_of(QUARTER, "f32")
-    scale, *least = (vector.broadcast(kind, in_f32(memref.load(each, [column, block]))) for each in operands.scales)
+    scale, *least = (vector.broadcast(kind, each.one(column, block)) for each in operands.scales)
     values = [arith.mulf(value, scale) for value in whole_numbers(operands, column, block)]
     return [arith.subf(value, least[0]) for value in values] if least else values
 

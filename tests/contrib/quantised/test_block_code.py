@@ -35,7 +35,8 @@ def emulated(monkeypatch):
 
 
 def product(m=1, n=16, k=128, form="q4_0"):
-    return at.payload(f"qmatmul,m={m},n={n},k={k},format={form}")
+    whole = format_named(form).whole_rows
+    return at.payload(f"qmatmul,m={m},n={n},k={-(-k // whole) * whole},format={form}")
 
 
 def in_steps(x, block):
@@ -53,7 +54,7 @@ def rounded_product(form, given):
     weight = kept.restore("w", given)
     if not kept.least:
         return rounded @ weight.T
-    least = np.repeat(given["w_least"].astype("f8"), kept.block, axis=1)
+    least = np.repeat(kept.number("w_least", given), kept.block, axis=1)
     return rounded @ (weight + least).T - given["x"].astype("f8") @ least.T
 
 
@@ -69,6 +70,26 @@ def check(family, payload, form, inputs=None, **config):
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 6, 128), (1, 5, 416), (3, 4, 96), (8, 6, 32), (7, 1, 544)])
 def test_few_rows_are_multiplied_in_steps(form, m, n, k):
     check(BLOCK_DOTS, product(m, n, k, form), form)
+
+
+@of_every_format
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 6, 128), (1, 5, 416), (3, 4, 96), (8, 6, 32), (7, 1, 544)])
+@pytest.mark.parametrize("config", [{}, {"columns": 1, "unroll": 4, "ahead": 0}], ids=["default", "alone"])
+def test_few_rows_are_multiplied_in_f32(form, m, n, k, config):
+    payload = product(m, n, k, form)
+    given = payload.make_inputs(0)
+    (found,), (wanted,) = computed(BLOCKS, payload, given, **config), payload.reference(**given)
+    assert np.abs(found - wanted).max() < 1e-6 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("form", ["q4_0", "q4_k"])
+def test_nibbles_are_the_same_by_a_table_and_by_arithmetic(form):
+    if this_machine().isa != "avx512f":
+        pytest.skip("needs the instruction")
+    payload = product(3, 6, 544, form)
+    given = payload.make_inputs(0)
+    (by_table,), (by_arithmetic,) = (computed(BLOCKS, payload, given, lookup=lookup) for lookup in (True, False))
+    np.testing.assert_array_equal(by_table, by_arithmetic)
 
 
 @of_every_format
@@ -148,8 +169,7 @@ def test_a_task_alone_computes_the_same(family, form):
 @of_every_format
 @pytest.mark.parametrize(("m", "n", "k"), [(8, 16, 32), (37, 48, 416), (64, 32, 272)])
 def test_tiles_of_bf16_multiply_rounded_operands(form, m, n, k):
-    kept = format_named(form)
-    payload = product(m, n, -(-k // kept.block) * kept.block, form)
+    kept, payload = format_named(form), product(m, n, k, form)
     given = payload.make_inputs(0)
     (found,) = computed(BLOCK_WIDENED_TILES, payload, given)
     pair = given["x"], kept.restore("w", given).astype("f4")

@@ -7,10 +7,10 @@ import pytest
 
 import autotune as at
 from autotune.bundles.session import Session
-from autotune.contrib.quantised.blocks import EXACT, FORMATS, as_nibbles, nibbles
+from autotune.contrib.quantised.blocks import BOTH_K, EXACT, FORMATS, as_nibbles, nibbles
 from autotune.contrib.quantised.family import BLOCKS
 from autotune.contrib.quantised.ggml import FORMATS as GGML
-from autotune.contrib.quantised.ggml import as_exact, repack
+from autotune.contrib.quantised.ggml import as_exact, as_one, repack
 from autotune.worker.loading.reading import partition
 
 
@@ -23,7 +23,7 @@ def test_nibbles_are_what_was_stored(signed):
 @pytest.mark.parametrize("rows", [1, 6, 64])
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_product_is_that_of_the_restored_weight(form, rows, tmp_path):
-    payload = at.payload(f"qmatmul,m={rows},n=24,k=128,format={form}")
+    payload = at.payload(f"qmatmul,m={rows},n=24,k=256,format={form}")
     session = Session(tmp_path)
     product = session.load(payload)
     given = payload.make_inputs(0)
@@ -49,8 +49,8 @@ def test_sums_of_numbers_that_are_not_stored_in_bytes_are_left_to_others():
 @pytest.mark.parametrize(
     ("config", "constraint"),
     [
-        ({"columns": 16, "rows": 6}, "sums of a register tile fit the registers"),
-        ({"columns": 12, "rows": 1}, "columns of a register tile divide those of a cache tile, and those of a piece"),
+        ({"columns": 8, "rows": 6}, "sums of a register tile fit the registers"),
+        ({"columns": 8, "rows": 3, "unroll": 2}, "sums of a register tile fit the registers"),
     ],
 )
 def test_configs_that_cannot_be_break_a_constraint(config, constraint):
@@ -102,3 +102,17 @@ def test_blocks_of_a_file_are_repacked_without_a_change(kind):
     exact = EXACT.restore("w", {f"w{end}": part for end, part in as_exact(form, parts).items()})
     assert np.array_equal(found.astype(np.float32), wanted)
     assert np.array_equal(exact, found)
+
+
+def test_formats_of_groups_are_written_as_one_of_groups():
+    forms, layers = zip(*((GGML[kind], repack(kind, random_blocks(kind))) for kind in ("Q4_K", "Q6_K")), strict=True)
+    form, alike = as_one(forms, layers)
+    assert form == BOTH_K
+    for before, parts, after in zip(forms, layers, alike, strict=True):
+        assert np.array_equal(restored(form, after), restored(before, parts))
+    assert as_one([*forms, GGML["Q8_0"]], [*layers, repack("Q8_0", random_blocks("Q8_0"))])[0] == EXACT
+
+
+def restored(form, parts):
+    """The weight in float64."""
+    return form.restore("w", {f"w{end}": part for end, part in parts.items()})

@@ -1,0 +1,59 @@
+"""Reading scales and least numbers of a weight in blocks in f32: numbers of their own, or bytes that count a unit."""
+
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, memref, vector
+
+from autotune.compiler.ir.values import index
+from autotune.compiler.passes.rounding import vector_of
+from autotune.contrib.quantised.loads import in_f32, load_first
+
+
+@dataclass(frozen=True)
+class StoredNumbers:
+    """Numbers of blocks.
+
+    Attributes:
+        numbers: What is stored for each block, ``(n, blocks)``.
+        units: What those of each group of blocks are counted in, ``(n, groups)``, or ``(n)`` where there is one group;
+            `None` where they are numbers themselves.
+    """
+
+    numbers: ir.Value
+    units: ir.Value | None
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a row."""
+        return int(ir.MemRefType(self.numbers.type).shape[1])
+
+    @property
+    def group(self) -> int:
+        """Blocks that share a unit."""
+        groups = 1 if self.units is None else (*ir.MemRefType(self.units.type).shape, 1)[1]
+        return self.blocks // int(groups)
+
+    def one(self, column: ir.Value, block: ir.Value) -> ir.Value:
+        """The number of a block."""
+        found = in_f32(memref.load(self.numbers, [column, block]))
+        return found if self.units is None else arith.mulf(found, self.unit(self.units, column, block))
+
+    def several(self, column: ir.Value, first: ir.Value, count: int, whole: int) -> ir.Value:
+        """Numbers of so many blocks, from one on that is a multiple of `whole`; what is beyond is zero."""
+        found = in_f32(load_first(self.numbers, [column, first], count, whole))
+        if self.units is None:
+            return found
+        places = (arith.addi(first, index(at)) for at in range(0, count, self.group))
+        groups = [self.unit(self.units, column, place) for place in places]
+        spread = [vector.broadcast(vector_of(whole, "f32"), unit) for unit in groups]
+        units = spread[0]
+        for number, unit in enumerate(spread[1:], 1):
+            lanes = [lane + whole if lane // self.group == number else lane for lane in range(whole)]
+            units = vector.shuffle(units, unit, lanes)
+        return arith.mulf(found, units)
+
+    def unit(self, units: ir.Value, column: ir.Value, block: ir.Value) -> ir.Value:
+        """The unit of a block's group."""
+        group = [] if ir.MemRefType(units.type).rank == 1 else [arith.divui(block, index(self.group))]
+        return in_f32(memref.load(units, [column, *group]))
