@@ -1,11 +1,14 @@
 """A language model of half a billion parameters beside llama.cpp: tokens a second, and greedy tokens.
 
-Both compute the same GGUF file, on one thread, in turns with a program that reads as many bytes as the file's matrices
-take. A call takes longer than a scheduler's slice: all three are timed by the processor's time of this process.
+Both compute the same GGUF file, on as many threads, in turns with a program that reads as many bytes as a token must:
+the file's matrices, and what caches hold at the middle of 128 tokens. A call takes longer than a scheduler's slice: on one
+thread, all are timed by the processor's time of this process, on two by the clock.
 """
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -14,7 +17,7 @@ from typing import Any
 import numpy as np
 import typer
 from blocks import keep, read, table
-from quantised_model import PARAMETERS, VOCAB, matrix_bytes, write_model
+from quantised_model import LAYERS, OF_KEYS, PARAMETERS, VOCAB, matrix_bytes, write_model
 
 import autotune as at
 from autotune.bundles.call import compile_candidate
@@ -27,7 +30,7 @@ from autotune.core.stats import ratio_interval
 from autotune.core.task import Task
 from autotune.registry import family_for
 from autotune.tuning.candidates import default_candidate
-from autotune.worker.bench.kernels import read_payload
+from autotune.worker.bench.kernels import on_threads, read_payload
 from autotune.worker.bench.roofs import bind
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import partition
@@ -35,9 +38,11 @@ from autotune.worker.loading.reading import partition
 NAME = "quantised"
 KINDS = ("Q4_0", "Q8_0", "Q4_K")
 POSITIONS, PROMPT, STEPS = 512, (1, 2, 3, 4, 5, 6, 7, 8), 200
+PLACE = 64  # position of the token that is decoded
 FUNCTIONS = {"decode": (1, 31), "prefill": (512, 3)}  # tokens of a call, and calls
+PARTS = {"decode": ("decode", 1), "decode, 2 threads": ("decode", 2), "prefill": ("prefill", 1)}
 OURS, ROUNDED, THEIRS, READ = "ours", "ours rounded", "llama.cpp", "read"
-SPEED_HEAD = ("weights", "a call", "activations", "ours", "llama.cpp", "its weights", "its time over ours")
+SPEED_HEAD = ("weights", "a call", "threads", "activations", "ours", "llama.cpp", "its weights", "its time over ours")
 SPEED_HEAD += ("of what reading allows", "llama.cpp", "off by", "llama.cpp")
 GREEDY_HEAD = ("weights", "ours", "gap there", "logits off by", "llama.cpp", "gap there", "logits off by")
 
@@ -47,15 +52,38 @@ def entry(kind: str, part: str) -> str:
     return f"llama-0.5b {kind} {part}"
 
 
-def bound_program(payload: Payload, *, rounded: bool = False) -> tuple[Callable[[int], None], dict[str, Array]]:
+def bound_program(
+    payload: Payload, *, rounded: bool = False, threads: int = 1
+) -> tuple[Callable[[int], None], dict[str, Array]]:
     """Calls of a payload's default program, and the arrays that it reads and writes; activations rounded."""
-    machine, inputs, parts = this_machine(), payload.make_inputs(0), partition(payload)
+    machine, inputs, parts = this_machine(threads), inputs_of(payload), partition(payload)
     program = compile_candidate(payload, default_candidate(parts, machine, rounded_family if rounded else family_for))
     arrays = {a.name: aligned_empty(a, machine.pages) for a in payload.arguments}
     for name, array in inputs.items():
         arrays[name][...] = array
     panels = [weight.pack(arrays[payload.arguments[weight.source].name]) for weight in program.weights]
     return program.bind([*arrays.values(), *panels]).run, arrays
+
+
+def inputs_of(payload: Payload) -> dict[str, Array]:
+    """Random inputs; what is decoded is early in a text."""
+    given = payload.make_inputs(0)
+    if "position" in given:
+        given["position"][...] = PLACE
+    return given
+
+
+@contextmanager
+def held_to(cores: int) -> Iterator[None]:
+    """Let this thread, and those that it starts meanwhile, run on so many of the cores."""
+    before = os.sched_getaffinity(0)
+    if len(before) < cores:
+        raise typer.BadParameter(f"{cores} threads need as many cores; this process has {len(before)}")
+    os.sched_setaffinity(0, sorted(before)[-cores:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def rounded_family(task: Task, machine: Machine) -> Family | None:
@@ -72,44 +100,47 @@ def imported(file: Path, function: str) -> Payload:
     return at.payload(str(folder))
 
 
-def in_turns(ways: dict[str, Callable[[], object]], calls: int) -> dict[str, list[float]]:
-    """Processor time of each of some calls, one of each way after the other."""
+def in_turns(ways: dict[str, Callable[[], object]], calls: int, threads: int) -> dict[str, list[float]]:
+    """Time of each of some calls, one of each way after the other."""
+    now = time.process_time if threads == 1 else time.perf_counter
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(calls + 1):
         for name, way in ways.items():
-            begin = time.process_time()
+            begin = now()
             way()
-            seconds[name].append(time.process_time() - begin)
+            seconds[name].append(now() - begin)
     return {name: all_[1:] for name, all_ in seconds.items()}  # the first warms up
 
 
-def measure_speed(file: Path, size: int, function: str) -> None:
+def measure_speed(file: Path, part: str) -> None:
     """Time a function in turns; what it computes is checked against the oracle, llama.cpp's within its rounding."""
     from autotune.contrib.quantised.llama_cpp import LLAMA_CPP
 
-    payload, machine, kind = imported(file, function), this_machine(), file.stem
-    given = payload.make_inputs(0)
+    (function, threads), kind = PARTS[part], file.stem
+    payload, machine, (tokens, calls) = imported(file, function), this_machine(threads), FUNCTIONS[function]
+    size = matrix_bytes(kind) + 2 * LAYERS * OF_KEYS * 4 * (PLACE + 1 if function == "decode" else 0)
+    given = inputs_of(payload)
     wanted = payload.reference(**given)[-1]  # type: ignore[misc]
-    run, arrays = bound_program(payload)
-    run_rounded, of_rounded = bound_program(payload, rounded=True)
-    both = [way.comparator.prepare(payload, given) for way in LLAMA_CPP.variants()]
-    theirs = min(both, key=lambda way: min(in_turns({THEIRS: way.call}, 3)[THEIRS]))
+    run, arrays = bound_program(payload, threads=threads)
+    run_rounded, of_rounded = bound_program(payload, rounded=True, threads=threads)
+    with held_to(threads):
+        both = [way.comparator.prepare(payload, given) for way in LLAMA_CPP.variants()]
+    theirs = min(both, key=lambda way: min(in_turns({THEIRS: way.call}, 3, threads)[THEIRS]))
     run(1)
     run_rounded(1)
     (found,) = theirs.outputs(theirs.call())
     results = {OURS: arrays["logits"], ROUNDED: of_rounded["logits"], THEIRS: found}
     off = {name: each - wanted for name, each in results.items()}
     errors = {name: float(np.abs(each).max() / np.abs(wanted).max()) for name, each in off.items()}
-    reads = bind(read_payload(machine.lanes, size), machine).run
-    tokens, calls = FUNCTIONS[function]
+    reads = bind(on_threads(read_payload(machine.lanes, size // threads), threads), machine).run
     ways = {OURS: lambda: run(1), ROUNDED: lambda: run_rounded(1), THEIRS: theirs.call, READ: lambda: reads(1)}
-    seconds = in_turns(ways, calls)
+    seconds = in_turns(ways, calls, threads)
     told = {"seconds": seconds, "errors": errors, "bytes": size, "tokens": tokens, "version": LLAMA_CPP.version()}
     to = "8 bits" if tokens == 1 or BLOCK_WIDENED_TILES.lacking else "bf16"
-    told |= {"how": theirs.how, "rounded_to": to}
-    keep(NAME, entry(kind, function), {**told, "machine": asdict(machine)})
-    typer.echo(f"{kind} {function}: " + ", ".join(f"{n} {1e3 * min(s):.1f} ms" for n, s in seconds.items()))
-    typer.echo(f"{kind} {function}: off by {errors}")
+    told |= {"how": theirs.how, "rounded_to": to, "threads": threads}
+    keep(NAME, entry(kind, part), {**told, "machine": asdict(machine)})
+    typer.echo(f"{kind} {part}: " + ", ".join(f"{n} {1e3 * min(s):.1f} ms" for n, s in seconds.items()))
+    typer.echo(f"{kind} {part}: off by {errors}")
 
 
 def measure_greedy(file: Path) -> None:
@@ -142,7 +173,7 @@ def measure_greedy(file: Path) -> None:
 def measure_llama(folder: Path, only: str = "") -> None:
     """Record all of it, of the formats and parts whose names contain a text; the folder keeps files of models."""
     for kind in KINDS:
-        parts = [part for part in (*FUNCTIONS, "greedy") if only in entry(kind, part)]
+        parts = [part for part in (*PARTS, "greedy") if only in entry(kind, part)]
         if not parts:
             continue
         file = folder / f"{kind}.gguf"
@@ -152,15 +183,15 @@ def measure_llama(folder: Path, only: str = "") -> None:
             if part == "greedy":
                 measure_greedy(file)
             else:
-                measure_speed(file, matrix_bytes(kind), part)
+                measure_speed(file, part)
 
 
 def llama_part(path: Path) -> str:
     """The tables of a machine; empty where nothing was recorded."""
     speeds, tokens, version = [], [], ""
     for kind in KINDS:
-        for function in FUNCTIONS:
-            if found := read(path, entry(kind, function)):
+        for part in PARTS:
+            if found := read(path, entry(kind, part)):
                 speeds += [speed_row(kind, way, found) for way in (OURS, ROUNDED) if way in found["seconds"]]
                 version = found["version"]
         if found := read(path, entry(kind, "greedy")):
@@ -170,7 +201,7 @@ def llama_part(path: Path) -> str:
     if speeds:
         told = (
             f"\nIn `results/{path.parent.name}`, a Llama of {PARAMETERS / 1e6:.0f} M parameters by default configs, in "
-            f"tokens a second of a core; {version}:\n\n{table(SPEED_HEAD, speeds)}"
+            f"tokens a second; {version}:\n\n{table(SPEED_HEAD, speeds)}"
         )
     return told + (f"\n{STEPS} greedy tokens:\n\n{table(GREEDY_HEAD, tokens)}" if tokens else "")
 
@@ -187,7 +218,8 @@ def speed_row(kind: str, way: str, found: dict[str, Any]) -> str:
     call = "a token" if count == 1 else f"{count} tokens"
     off = [f"{errors[name]:.0e}" for name in (way, THEIRS)]
     activations = "f32" if way == OURS else found["rounded_to"]
-    return f"| {' | '.join((f'`{kind}`', call, activations, *speeds, how, gain, *shares, *off))} |"
+    threads = str(found.get("threads", 1))
+    return f"| {' | '.join((f'`{kind}`', call, threads, activations, *speeds, how, gain, *shares, *off))} |"
 
 
 def greedy_cells(found: dict[str, float]) -> tuple[str, str, str]:
