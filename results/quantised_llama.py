@@ -1,8 +1,8 @@
 """A language model of half a billion parameters beside llama.cpp: tokens a second, and greedy tokens.
 
 Both compute the same GGUF file, on as many threads, in turns with a program that reads as many bytes as a token must:
-the file's matrices, and what caches hold at the middle of 128 tokens. A call takes longer than a scheduler's slice: on one
-thread, all are timed by the processor's time of this process, on two by the clock.
+the file's matrices, and what caches hold at the middle of 128 tokens. A call takes longer than a scheduler's slice: on
+one thread, all are timed by the processor's time of this process, on two by the clock.
 """
 
 import os
@@ -21,6 +21,10 @@ from quantised_model import LAYERS, OF_KEYS, PARAMETERS, VOCAB, matrix_bytes, wr
 
 import autotune as at
 from autotune.bundles.call import compile_candidate
+from autotune.contrib.quantised.gguf_file import read_gguf
+from autotune.contrib.quantised.llama_config import read_config
+from autotune.contrib.quantised.llama_reference import LlamaReference
+from autotune.contrib.quantised.llama_weights import take_weights
 from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_WIDENED_TILES
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.pages import aligned_empty
@@ -120,7 +124,7 @@ def measure_speed(file: Path, part: str) -> None:
     payload, machine, (tokens, calls) = imported(file, function), this_machine(threads), FUNCTIONS[function]
     size = matrix_bytes(kind) + 2 * LAYERS * OF_KEYS * 4 * (PLACE + 1 if function == "decode" else 0)
     given = inputs_of(payload)
-    wanted = payload.reference(**given)[-1]  # type: ignore[misc]
+    wanted = exact_logits(file, function, given)
     run, arrays = bound_program(payload, threads=threads)
     run_rounded, of_rounded = bound_program(payload, rounded=True, threads=threads)
     with held_to(threads):
@@ -143,14 +147,24 @@ def measure_speed(file: Path, part: str) -> None:
     typer.echo(f"{kind} {part}: off by {errors}")
 
 
+def reference_of(file: Path, tokens: int) -> LlamaReference:
+    """The model in float64, of a function of so many tokens."""
+    opened = read_gguf(file)
+    config = read_config(opened, {"tokens": tokens, "positions": POSITIONS})
+    return LlamaReference(config, take_weights(opened, config))
+
+
+def exact_logits(file: Path, function: str, given: dict[str, Array]) -> Array:
+    """Logits of a call, in float64."""
+    place = given["position" if function == "decode" else "length"]
+    reference = reference_of(file, FUNCTIONS[function][0])
+    return reference.compute(given["tokens"], int(place[0]), given["keys"], given["values"])[-1]
+
+
 def measure_greedy(file: Path) -> None:
     """Generate greedily; hold our tokens, and llama.cpp's behind the same text, against the reference."""
     from autotune.contrib.quantised.agreement import agree
-    from autotune.contrib.quantised.gguf_file import read_gguf
-    from autotune.contrib.quantised.llama_config import read_config
     from autotune.contrib.quantised.llama_cpp import LlamaModel
-    from autotune.contrib.quantised.llama_reference import LlamaReference
-    from autotune.contrib.quantised.llama_weights import take_weights
 
     run, arrays = bound_program(imported(file, "decode"))
     theirs = LlamaModel(str(file), POSITIONS)
@@ -162,9 +176,7 @@ def measure_greedy(file: Path) -> None:
         if step >= 0:
             logits[:, step] = arrays["logits"][0], of_them
             text.append(int(arrays["logits"][0].argmax()))
-    opened = read_gguf(file)
-    config = read_config(opened, {"tokens": POSITIONS, "positions": POSITIONS})
-    wanted = LlamaReference(config, take_weights(opened, config)).read(np.array(text[:-1]))[len(PROMPT) - 1 :]
+    wanted = reference_of(file, POSITIONS).read(np.array(text[:-1]))[len(PROMPT) - 1 :]
     found = {name: asdict(agree(each, wanted)) for name, each in zip((OURS, THEIRS), logits, strict=True)}
     keep(NAME, entry(file.stem, "greedy"), {**found, "different": len(set(text)), "machine": asdict(this_machine())})
     typer.echo(f"{file.stem} greedy: {found}")
