@@ -17,7 +17,7 @@ from autotune.core.plugs.external_kernel import kernel_files
 from autotune.core.precision import PRECISIONS, precision_named
 from autotune.core.scripts.assembly import precisions_in, write_step
 from autotune.core.task import Task
-from autotune.registry import family_for, is_registered
+from autotune.registry import family_for, is_registered, rounding_families
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
@@ -57,9 +57,12 @@ def check_units(bundle: BundleFiles) -> None:
     Raises:
         BundleError: The bundle lacks them.
     """
-    names = (*(weight.precision for weight in bundle.manifest.weights), *precisions_in(bundle.script or ""))
-    rounded = dict.fromkeys(filter(lambda name: name in PRECISIONS, names))
-    for lacking in filter(None, (precision_named(name).lacking for name in rounded)):
+    manifest = bundle.manifest
+    names = (*(weight.precision for weight in manifest.weights), *precisions_in(bundle.script or ""))
+    schedules = {task.schedule for task in manifest.tasks.values()}
+    needed = [precision_named(name).lacking for name in dict.fromkeys(names) if name in PRECISIONS]
+    needed += [family.lacking for family in rounding_families() if family.name in schedules]
+    for lacking in filter(None, needed):
         raise BundleError(f"{bundle.folder} cannot run here: {lacking}")
 
 

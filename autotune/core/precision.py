@@ -171,6 +171,16 @@ def precision_named(name: str) -> Precision:
     return PRECISIONS[name]
 
 
+def is_by_tiles(schedule: str) -> bool:
+    """Whether a family multiplies by tiles of a matrix unit, by its name: a precision's, or one that ends in it.
+
+    Example:
+        >>> [is_by_tiles(schedule) for schedule in ("tile_bf16", "blocks_tile_int8", "blocks_int8")]
+        [True, True, False]
+    """
+    return any(f"_{schedule}".endswith(f"_{precision.name}") for precision in TILES)
+
+
 def roof_of(schedule: str, rates: Mapping[str, float]) -> float | None:
     """Operations a second that a task reaches at most by the unit that its products use; `None` if not measured.
 

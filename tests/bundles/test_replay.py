@@ -53,11 +53,11 @@ def calmed(folder):
     (session,) = read_bundle(folder).manifest.samples
     ripple = [1 + (i % 3 - 1) / 100 for i in range(len(session.best_seconds))]
     best, baseline = [1e-6 * r for r in ripple], [8e-6 * r for r in ripple]
-    calm = replace(session, best_seconds=tuple(best), baseline_seconds=tuple(baseline))
+    calm = replace(session, best_seconds=tuple(best), baseline_seconds=tuple(baseline), reference_seconds=())
     figures = figures_of([calm], 0.0)
 
     def change(data):
-        data["samples"][0] |= {"best_seconds": best, "baseline_seconds": baseline}
+        data["samples"][0] |= {"best_seconds": best, "baseline_seconds": baseline, "reference_seconds": []}
         data["speedup"] = vars(figures.speedup)
         data["best_seconds"], data["baseline_seconds"] = figures.best_seconds, figures.baseline_seconds
 

@@ -8,15 +8,22 @@ from tuning_support import MACHINES
 
 from autotune.core.errors import MachineError
 from autotune.core.host import machine as module
-from autotune.core.host.machine import VECTOR_EXTENSIONS, Machine, parse_size, read_caches, this_machine
+from autotune.core.host.machine import (
+    VECTOR_EXTENSIONS,
+    Machine,
+    detected_machine,
+    parse_size,
+    read_caches,
+    this_machine,
+)
 
 
 @pytest.fixture
 def fresh():
     """Detect anew, and forget it again."""
-    this_machine.cache_clear()
+    detected_machine.cache_clear()
     yield
-    this_machine.cache_clear()
+    detected_machine.cache_clear()
 
 
 class Target(set):
@@ -118,5 +125,5 @@ def test_fingerprint_ignores_cores_and_pages_and_nothing_else():
 @pytest.mark.usefixtures("fresh")
 def test_detection_is_repeatable():
     first = this_machine()
-    this_machine.cache_clear()
+    detected_machine.cache_clear()
     assert this_machine() == first

@@ -10,7 +10,7 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 
 from autotune.compiler.codegen.cross import compile_for
 from autotune.compiler.codegen.this_target import this_target
-from autotune.compiler.ir.module import context, symbol
+from autotune.compiler.ir.module import context, every_op, symbol
 from autotune.compiler.lowering.arena_argument import pass_arena
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.rewrites import Unit
@@ -25,6 +25,7 @@ from autotune.core.target import Target
 C_INTERFACE = "llvm.emit_c_interface"
 ASK = "__autotune_ask_for_tiles"
 VARIABLE = re.compile(r"^(@\S+ = (?:private |internal )?)global ", re.MULTILINE)  # of LLVM IR
+TILE_PRODUCTS = "llvm.x86.tdp"
 INTRINSIC = re.compile(r"@llvm\.((?:x86|aarch64)\.[\w.]+)")  # of LLVM IR, which the bindings give as text alone
 
 
@@ -98,7 +99,7 @@ def emit_program(wanted: Emission) -> Emitted:
         setters = [setter_symbol(exported)] if wanted.setter else []
         for name in setters:
             name_for_c(unit.module, wanted.setter, name)
-        if any(precision.by_tiles for precision in unit.precisions.values()) and unit.matrix_unit:
+        if unit.matrix_unit and multiplies_tiles(unit.module):
             ask_when_loaded(unit.module)
         text = translate_module_to_llvmir(unit.module.operation)
     if wanted.symbol:
@@ -128,6 +129,12 @@ def features_needed(intrinsics: Iterable[str], needed: Iterable[tuple[str, str]]
 def setter_symbol(exported: str) -> str:
     """The symbol of a program's setter."""
     return f"{exported}_set"
+
+
+def multiplies_tiles(module: ir.Module) -> bool:
+    """Whether a lowered module calls the instructions of a matrix unit."""
+    calls = (op for op in every_op(module) if op.name == "llvm.call_intrinsic")
+    return any(ir.StringAttr(op.attributes["intrin"]).value.startswith(TILE_PRODUCTS) for op in calls)
 
 
 def ask_when_loaded(module: ir.Module) -> None:

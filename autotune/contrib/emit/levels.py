@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from autotune.compiler.lowering.emit import features_needed
 from autotune.core.errors import MachineError
 from autotune.core.host.machine import VECTOR_EXTENSIONS, Machine
-from autotune.core.precision import precision_named
+from autotune.core.precision import is_by_tiles
 from autotune.core.target import Target
 
 EAX, EBX, ECX, EDX = range(4)
@@ -137,18 +137,17 @@ def features_for(intrinsics: Iterable[str]) -> tuple[str, ...]:
     return features_needed(called, INTRINSICS.items())
 
 
-def check_precisions(names: Iterable[str]) -> None:
-    """Refuse weights that are rounded for a matrix unit.
+def check_schedules(names: Iterable[str]) -> None:
+    """Refuse products that are for a matrix unit: a level has none.
 
     Args:
-        names: Names of precisions; empty for weights as they are.
+        names: Names of families, or of the precisions of weights; empty for weights as they are.
 
     Raises:
         MachineError: One is for tiles.
     """
-    for name in filter(None, names):
-        if precision_named(name).by_tiles:
-            raise needs_tiles(f"has weights in {name}")
+    for name in filter(is_by_tiles, names):
+        raise needs_tiles(f"has products in {name}")
 
 
 def needs_tiles(why: str) -> MachineError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
-from autotune.contrib.emit.levels import INTRINSICS, Level, check_precisions, features_for, find_level, level_of
+from autotune.contrib.emit.levels import INTRINSICS, Level, check_schedules, features_for, find_level, level_of
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
@@ -103,6 +103,8 @@ def compile_level(
 ) -> LevelProgram:
     """Compile a payload for a level: as a bundle says, or by default schedules; all else as of a machine, this one."""
     like = like or this_machine()
+    if bundle is not None:
+        check_schedules(task.schedule for task in bundle.manifest.tasks.values())
     candidate = schedules(payload, level.machine(like), bundle)
     claim = Claim(bundle.payload if bundle else payload, candidate)
     return compile_claim(claim, level, symbol_of(level), worker, like, tuned=bundle is not None)
@@ -146,7 +148,7 @@ def compile_claim(
     """Compile a program for a level."""
     needed = tuple(INTRINSICS.items())
     found = emit(Emission(claim, "object", level.target(like, ()), symbol, needed, setter), worker)
-    check_precisions(weight.precision for weight in found.weights)
+    check_schedules(weight.precision for weight in found.weights)
     return LevelProgram(
         level,
         symbol,

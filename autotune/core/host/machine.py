@@ -100,7 +100,6 @@ VECTOR_EXTENSIONS = {
 MASKING = ("avx512f",)  # extensions with registers of masks
 
 
-@cache
 def this_machine(threads: int = 1) -> Machine:
     """Detect the host.
 
@@ -110,6 +109,12 @@ def this_machine(threads: int = 1) -> Machine:
     Raises:
         MachineError: No vector extension this project knows is present, or the environment asks for what there is not.
     """
+    return detected_machine(threads, tiles_here())
+
+
+@cache
+def detected_machine(threads: int, tiles: Tiles) -> Machine:
+    """The host, with so many threads; what multiplies tiles may change while a process runs."""
     target = archspec.cpu.host()
     isa = next((name for name in VECTOR_EXTENSIONS if name in target), None)
     if isa is None:
@@ -130,7 +135,7 @@ def this_machine(threads: int = 1) -> Machine:
         cores=len(os.sched_getaffinity(0)),
         pages=pages_of_run(),
         threads=threads,
-        tiles=tiles_here(),
+        tiles=tiles,
     )
 
 

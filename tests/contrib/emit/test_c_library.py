@@ -14,7 +14,7 @@ from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.contrib.emit.c_library import write_c
 from autotune.contrib.emit.c_source import SharedLibrary, header_text
 from autotune.contrib.emit.forms import emit_as
-from autotune.contrib.emit.levels import LEVELS, check_precisions, features_for, find_level, level_of
+from autotune.contrib.emit.levels import LEVELS, check_schedules, features_for, find_level, level_of
 from autotune.contrib.emit.linking import link
 from autotune.contrib.emit.standalone import Function, LibraryError
 from autotune.core.errors import BundleError, MachineError
@@ -292,8 +292,8 @@ def stand_in():
 def test_a_level_has_no_features_of_this_machine_s_matrix_unit():
     like = replace(this_machine(), tiles="amx")
     assert LEVELS["x86-64-v2"].target(like, ()).attributes == "+sse2"
-    with pytest.raises(MachineError, match=r"a library must not need AMX, .* this one has weights in tile_bf16"):
-        check_precisions(["", "tile_bf16"])
+    with pytest.raises(MachineError, match=r"a library must not need AMX, .* this one has products in tile_bf16"):
+        check_schedules(["", "tile_bf16"])
 
 
 def test_levels_and_features():

@@ -5,23 +5,33 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from bundle_support import make_bundle
 from precision_support import computed
 from tuning_support import MACHINES, run
 
 import autotune as at
+from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.codegen.openmp import find_openmp
+from autotune.compiler.lowering.emit import Emission, emit_program
 from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
+from autotune.contrib.emit.levels import find_level
+from autotune.contrib.emit.variants import compile_level
 from autotune.contrib.quantised.blocks import FORMATS, format_named
 from autotune.contrib.quantised.family import BLOCKS
 from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_TILES, BLOCK_WIDENED_TILES
 from autotune.contrib.quantised.widened_family import WIDENED_BLOCKS
-from autotune.core.errors import CompileError
+from autotune.contrib.targets.target_file import find_target
+from autotune.core.candidate import Claim
+from autotune.core.errors import BundleError, CompileError, MachineError
 from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import ask_for_tiles
 from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import rounding_families
+from autotune.store.bundle import read_bundle
+from autotune.tuning.candidates import candidate_whole
 
+XEON = find_target("sapphirerapids")
 ROUNDED = (BLOCK_DOTS, BLOCK_TILES)
 ALL = (BLOCKS, *ROUNDED, BLOCK_WIDENED_TILES, WIDENED_BLOCKS)
 of_every_format = pytest.mark.parametrize("form", FORMATS)
@@ -241,3 +251,31 @@ def absolute_bytes(count):
     for i in range(count):
         found += [f"%a{i} = math.absi %w{i} : i8", f"%f{i} = arith.sitofp %a{i} : i8 to f32"]
     return found
+
+
+@pytest.mark.parametrize("family", [BLOCK_TILES, BLOCK_WIDENED_TILES], ids=lambda family: family.name)
+def test_an_object_asks_for_a_matrix_unit_that_its_blocks_need(family):
+    parts = partition(product(16, 32, 128))
+    (task,) = parts.tasks
+    step = write_step(task, family, family.default(task, XEON.machine), XEON.machine)
+    claim = Claim(parts.payload, candidate_whole([step], 1, parts.payload.text))
+    code = emit_program(Emission(claim, "object", XEON)).data
+    assert b".init_array" in code
+    plain = emit_program(Emission(claim, "object", replace(XEON, machine=MACHINES["avx512"]))).data
+    assert b".init_array" not in plain
+
+
+def test_a_bundle_of_blocks_by_tiles_is_refused_where_there_are_none(tmp_path, monkeypatch):
+    bundle = read_bundle(make_bundle(tmp_path, "qmatmul,m=16,n=16,k=64"))
+    ((tag, task),) = bundle.manifest.tasks.items()
+    of_tiles = {tag: replace(task, schedule=BLOCK_TILES.name)}
+    tiled = replace(bundle, manifest=replace(bundle.manifest, tasks=of_tiles))
+    assert recorded_candidate(tiled).script is not None  # they are emulated here
+    with pytest.raises(
+        MachineError, match=r"a library must not need AMX, .* this one has products in blocks_tile_int8"
+    ):
+        compile_level(tiled.payload, find_level("x86-64-v4"), tiled, None)
+    monkeypatch.setenv("AUTOTUNE_TILES", "")
+    if not ask_for_tiles():
+        with pytest.raises(BundleError, match="cannot run here: products by tiles need"):
+            recorded_candidate(tiled)
