@@ -30,9 +30,10 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.family import Family
+from autotune.core.precision import TILE_BF16
 from autotune.core.stats import ratio_interval
 from autotune.core.task import Task
-from autotune.registry import family_for
+from autotune.registry import family_for, load_family
 from autotune.tuning.candidates import default_candidate
 from autotune.worker.bench.kernels import on_threads, read_payload
 from autotune.worker.bench.roofs import bind
@@ -91,8 +92,9 @@ def held_to(cores: int) -> Iterator[None]:
 
 
 def rounded_family(task: Task, machine: Machine) -> Family | None:
-    """The family that rounds activations of weights in blocks: of many rows to bf16, of few to 8 bits; else as ever."""
-    able = (each for each in (BLOCK_WIDENED_TILES, BLOCK_DOTS) if not each.lacking and each.covers(task))
+    """The family that rounds: weights by many rows, and attention, to bf16, few rows to 8 bits; else as ever."""
+    rounding = (BLOCK_WIDENED_TILES, BLOCK_DOTS, load_family(TILE_BF16.name))
+    able = (each for each in rounding if not each.lacking and each.covers(task))
     return next(able, None) or family_for(task, machine)
 
 

@@ -39,11 +39,15 @@ class ByColumns(Family):
 
     def piece(self, script: Script, task: Task, config: Config) -> str:
         """The op inside a loop over pieces, if there are several."""
+        return self.shared_out(script, "%op", task, config)
+
+    def shared_out(self, script: Script, op: str, task: Task, config: Config) -> str:
+        """An op inside a loop over pieces of columns, if there are several."""
         rank, (_, columns, _), count = len(task.nest.sizes), sizes_of(task.nest), pieces(config, "n")
         if count == 1:
-            return "%op"
+            return op
         column = column_loop(task.nest)
-        return tile_parallel(script, "%op", [columns // count if d == column else 0 for d in range(rank)])[0]
+        return tile_parallel(script, op, [columns // count if d == column else 0 for d in range(rank)])[0]
 
     def tiled(self, script: Script, task: Task, config: Config) -> str:
         """The op inside loops over pieces and tiles of columns."""

@@ -7,23 +7,28 @@ The activations of a block share a step, as its weights do. Rounded once a call,
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from autotune.contrib.quantised.block_marks import AHEAD, DOTS, TILES, UNROLL, WIDENED_TILES
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
-from autotune.contrib.quantised.by_columns import ByOwnCode, dividing, sizes_of
-from autotune.contrib.quantised.family import BLOCKS, WIDTH
+from autotune.contrib.quantised.by_columns import ByOwnCode, column_loop, dividing, sizes_of
+from autotune.contrib.quantised.family import BLOCKS
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
 from autotune.core.precision import TILE_BF16
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
+from schedules import moves
+from schedules.moves import Script
 
 FLAG = "avx512_vnni"
 COLUMNS, ROWS, UNROLLS = (1, 2, 4, 8), (1, 2, 4), (1, 2, 4)
 AHEADS = (0, 1024, 4096)  # bytes
 MOST_SUMS = 16  # vectors of sums; others hold bytes, scales and masks
 PANELS = (16, 32, 64, 128)  # columns
+DEPTHS = (256, 512, 1024, 2048, 4096)  # elements of a row
+WORD = 2  # bytes of an element in bf16
 
 
 @dataclass(frozen=True)
@@ -143,25 +148,46 @@ class BlockWidenedTiles(BlockTiles):
         return TILE_BF16.error
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Columns that are widened at a time."""
+        """Columns that are widened at a time, and elements of a row that are summed before others."""
         threads, wholes = self.shared(task, machine)
-        return Space((Knob("columns", dividing(PANELS, sizes_of(task.nest)[1])), *threads), wholes)
+        outer, each = task.nest.sizes[column_loop(task.nest) + 1], outer_elements(task)
+        depths = (0, *(depth for depth in DEPTHS if depth % each == 0 and outer * each % depth == 0))
+        return Space(
+            (Knob("columns", dividing(PANELS, sizes_of(task.nest)[1])), Knob("tile_k", depths), *threads), wholes
+        )
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Columns of which an eighth of L2 holds the words, two tiles or more, or what there is."""
-        _, _, blocks = sizes_of(task.nest)
-        depth = blocks * halves_of(task) * WIDTH * 2  # bytes of a column
-        fit = [each for each in PANELS if each <= 2 * SIDE or each * depth <= machine.l2_bytes // 8]
-        return self.widest(task, machine, fit)
+        """Of k what half of L2 holds of the activations; of columns what an eighth holds, two tiles or more."""
+        rows, _, _ = sizes_of(task.nest)
+        k = task.nest.sizes[column_loop(task.nest) + 1] * outer_elements(task)
+        depths = next(knob.values for knob in self.space(task, machine).knobs if knob.name == "tile_k")
+        held = [int(each) or k for each in depths if rows * (int(each) or k) * WORD <= machine.l2_bytes // 2]
+        depth = max(held, default=min(int(each) or k for each in depths))
+        fit = [each for each in PANELS if each <= 2 * SIDE or each * depth * WORD <= machine.l2_bytes // 8]
+        return {**self.widest(task, machine, fit), "tile_k": depth if depth < k else 0}
+
+    def piece(self, script: Script, task: Task, config: Config) -> str:
+        """The op inside loops over pieces of rows of the weight, and over those for threads."""
+        depth, rank, column = int(config["tile_k"]), len(task.nest.sizes), column_loop(task.nest)
+        if not depth:
+            return super().piece(script, task, config)
+        op, _ = moves.tile_loop(script, "%op", rank, column + 1, depth // outer_elements(task))
+        return self.shared_out(script, op, task, config)
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
         """Many rows, by tiles of bf16."""
         return {WIDENED_TILES: None}
 
 
+def outer_elements(task: Task) -> int:
+    """Elements of a row in a step of the outermost loop that sums: a block, or a group of them."""
+    return prod(task.nest.sizes[column_loop(task.nest) + 2 :]) * halves_of(task)
+
+
 def halves_of(task: Task) -> int:
     """Operands that hold the elements of a block of activations, 16 each."""
-    return sum(each.dtype == "f32" and len(each.shape) == 3 for each in task.payload.arguments)
+    innermost = len(task.nest.sizes) - 1
+    return sum(each.dtype == "f32" and each.loops[-1] == innermost for each in task.root.operands)
 
 
 BLOCK_DOTS, BLOCK_TILES, BLOCK_WIDENED_TILES = BlockDots(), BlockTiles(), BlockWidenedTiles()

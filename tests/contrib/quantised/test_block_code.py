@@ -189,6 +189,23 @@ def test_tiles_of_bf16_multiply_rounded_operands(form, m, n, k):
 
 
 @of_every_format
+def test_pieces_of_a_row_add_up(form):
+    payload = product(37, 32, 1024, form)
+    given = payload.make_inputs(0)
+    (whole,) = computed(BLOCK_WIDENED_TILES, payload, given, tile_k=0)
+    for depth in (256, 512):
+        (found,) = computed(BLOCK_WIDENED_TILES, payload, given, tile_k=depth, columns=16)
+        assert np.abs(found - whole).max() < 1e-5 * np.abs(whole).max()
+
+
+def test_a_piece_of_a_row_is_what_a_cache_holds():
+    (task,) = partition(product(512, 64, 4096)).tasks
+    machine = MACHINES["avx512"]
+    depth = BLOCK_WIDENED_TILES.default(task, machine)["tile_k"]
+    assert 0 < 512 * depth * 2 <= machine.l2_bytes // 2
+
+
+@of_every_format
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 32), (21, 48, 416), (64, 32, 1056)])
 def test_widened_panels_give_the_product(form, m, n, k):
     payload = product(m, n, k, form)
