@@ -16,6 +16,8 @@ SHAPES = {
     "ffn_up.weight": (HIDDEN, WIDTH),
     "ffn_down.weight": (WIDTH, HIDDEN),
 }
+WIDER = 4  # how many times as wide a model in K formats is, of which rows are groups of 256
+FIRST = {"Q4_K": ((0, 1.25e-3), (2, 9e-3)), "Q6_K": ((208, 3e-4),)}  # numbers of f16 in a block, and where
 FUSED = {"attn_qkv.weight": ("attn_q", "attn_k", "attn_v"), "ffn_up.weight": ("ffn_gate", "ffn_up")}
 
 
@@ -33,6 +35,21 @@ def shapes_of(architecture, tied):
     return whole | {f"blk.{i}.{name}": shape for i in range(LAYERS) for name, shape in block.items()}
 
 
+def widened(shape):
+    """A shape of a wider model."""
+    wide = {WIDTH: WIDER * WIDTH, HIDDEN: 2 * WIDER * WIDTH, GROUPS * DEPTH: WIDER * GROUPS * DEPTH}
+    return tuple(wide.get(size, size) for size in shape)
+
+
+def random_blocks(kind, shape, rng):
+    """Rows of a K format, whose weights are about as large as others': the package writes none."""
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    raw = rng.integers(0, 256, (shape[0], shape[1] // block, size), dtype=np.uint8)
+    for first, number in FIRST[kind]:
+        raw[..., first : first + 2] = np.array([number], np.float16).view(np.uint8)
+    return raw.reshape(shape[0], -1)
+
+
 def write_model(
     path, architecture="llama", *, kind="Q8_0", tied=True, tokens=VOCAB, fields=(), tensors=(), mixed=None, coder=None
 ):
@@ -44,9 +61,9 @@ def write_model(
     rng, writer = np.random.default_rng(7), gguf.GGUFWriter(path, architecture)
     sizes = {
         "context_length": CONTEXT,
-        "embedding_length": WIDTH,
+        "embedding_length": WIDER * WIDTH if kind in FIRST else WIDTH,
         "block_count": LAYERS,
-        "feed_forward_length": HIDDEN,
+        "feed_forward_length": 2 * WIDER * WIDTH if kind in FIRST else HIDDEN,
         "attention.head_count": HEADS,
         "attention.head_count_kv": GROUPS,
     } | dict(fields)
@@ -59,13 +76,14 @@ def write_model(
     elif tokens:
         writer.add_token_list([f"t{i}" for i in range(tokens)])
     given, held = dict(tensors), {}
-    for name, shape in shapes_of(architecture, tied).items():
+    for name, narrow in shapes_of(architecture, tied).items():
+        shape = widened(narrow) if kind in FIRST else narrow
         array = given.get(name, rng.normal(0, 0.3, shape).astype(np.float32) + ("norm" in name))
         if array is None:
             continue
         here = "F32" if array.ndim == 1 else mixed if mixed and name.startswith("blk.1.") else kind
         code = gguf.GGMLQuantizationType[here]
-        raw = gguf.quants.quantize(array.astype(np.float32), code)
+        raw = random_blocks(here, shape, rng) if here in FIRST else gguf.quants.quantize(array.astype(np.float32), code)
         held[name] = gguf.quants.dequantize(raw, code).astype(np.float64)
         writer.add_tensor(name, raw, raw_dtype=code)
     writer.write_header_to_file()
@@ -86,9 +104,10 @@ def logits_of(architecture, held, tokens):
                 w |= {f"{p}.weight": part for p, part in zip(parts, np.split(w[name], rows), strict=True)}
         normal = rms(x, w["attn_norm.weight"])
         q, k, v = (normal @ w[f"attn_{p}.weight"].T + w.get(f"attn_{p}.bias", 0) for p in "qkv")
-        q, k = (turn(heads(part), architecture == "llama") for part in (q, k))
-        k, v = (np.repeat(part, HEADS // GROUPS, axis=0) for part in (k, heads(v)))
-        scores = np.where(np.tri(len(tokens), dtype=bool), q @ k.swapaxes(1, 2) / np.sqrt(DEPTH), -np.inf)
+        q, k, v = (heads(part, count) for part, count in ((q, HEADS), (k, GROUPS), (v, GROUPS)))
+        q, k = (turn(part, architecture == "llama") for part in (q, k))
+        k, v = (np.repeat(part, HEADS // GROUPS, axis=0) for part in (k, v))
+        scores = np.where(np.tri(len(tokens), dtype=bool), q @ k.swapaxes(1, 2) / np.sqrt(q.shape[2]), -np.inf)
         power = np.exp(scores - scores.max(-1, keepdims=True))
         mixed = (power / power.sum(-1, keepdims=True)) @ v
         x = x + mixed.swapaxes(0, 1).reshape(len(tokens), -1) @ w["attn_output.weight"].T
@@ -104,14 +123,14 @@ def rms(x, gain):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * gain
 
 
-def heads(x):
+def heads(x, count):
     """``(T, H D)`` to ``(H, T, D)``."""
-    return x.reshape(len(x), -1, DEPTH).swapaxes(0, 1)
+    return x.reshape(len(x), count, -1).swapaxes(0, 1)
 
 
 def turn(x, neighbours):
     """Rotary positions, of neighbours or of halves."""
-    half = DEPTH // 2
+    half = x.shape[2] // 2
     angle = np.outer(np.arange(x.shape[1]), 10_000.0 ** (-np.arange(half) / half))
     low, high = (x[..., ::2], x[..., 1::2]) if neighbours else (x[..., :half], x[..., half:])
     parts = [low * np.cos(angle) - high * np.sin(angle), high * np.cos(angle) + low * np.sin(angle)]

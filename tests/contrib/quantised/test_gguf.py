@@ -25,7 +25,11 @@ from autotune.worker.loading.importing import import_model  # noqa: E402
 from payload.importers.linalg import UnsupportedError  # noqa: E402
 
 TEXT = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5], np.int32)
-COMPILED = [("llama", {"kind": "Q8_0", "mixed": "Q4_0"}), ("qwen2", {"kind": "Q4_0", "mixed": "F16", "tied": False})]
+COMPILED = [
+    ("llama", {"kind": "Q8_0", "mixed": "Q4_0"}),
+    ("llama", {"kind": "Q4_K", "mixed": "Q6_K"}),
+    ("qwen2", {"kind": "Q4_0", "mixed": "F16", "tied": False}),
+]
 MODELS = [*COMPILED, ("llama", {"kind": "Q8_0"}), ("qwen2", {"kind": "F16"}), ("phi3", {"kind": "Q4_0", "tied": False})]
 
 
@@ -58,6 +62,13 @@ def test_the_recorded_oracle_is_what_the_file_says(architecture, options, tmp_pa
     assert np.abs(logits[0] - wanted).max() < 1e-6 * np.abs(wanted).max()
     assert not payload.unproved
     assert [a.accepts or (a.low, a.high) for a in payload.arguments[:2]] == [(0, 40), (1, 9)]
+
+
+def test_layers_of_several_formats_are_kept_in_one_that_holds_all(tmp_path):
+    write_model(tmp_path / "k.gguf", kind="Q4_K", mixed="Q6_K")
+    write_model(tmp_path / "other.gguf", kind="Q8_0", mixed="Q4_0")
+    assert "blk_q is Q4_K and Q6_K: 9.12 bits hold both" in imported(tmp_path / "k.gguf", tmp_path / "k").notes
+    assert "blk_q is Q4_0 and Q8_0: 12 bits hold both" in imported(tmp_path / "other.gguf", tmp_path / "o").notes
 
 
 def test_what_is_not_kept_as_it_is_is_noted(tmp_path):
