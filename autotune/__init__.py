@@ -178,8 +178,10 @@ def feature(name: str) -> object:
     Raises:
         AttributeError: There is none of this name.
     """
+    if name.startswith("_"):  # tools ask for many such; a look for entry points reads files
+        raise AttributeError(f"module 'autotune' has no attribute {name!r}")
     points = import_module("importlib.metadata").entry_points(group="autotune.modules", name=name)
-    if not points or name.startswith("_"):
+    if not points:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
     module: object = next(iter(points)).load()
     globals()[name] = module

@@ -140,9 +140,14 @@ def call(payload, program, inputs):
 
 def random_configs(family, task, machine, count, seed):
     """The default, then valid configs of the space, as a seeded search draws them."""
+    return list(drawn_configs(family, task, machine, count, seed))
+
+
+def drawn_configs(family, task, machine, most, seed):
+    """The same, each drawn when it is asked for: a draw from a large space takes milliseconds."""
     space = family.space(task, machine)
     search = Search(space, family.default(task, machine), sampler="random", seed=seed)
-    return [config for _ in range(count) if (config := search.ask()) is not None]
+    yield from (config for _ in range(most) if (config := search.ask()) is not None)
 
 
 def agrees(payload, got, expected):

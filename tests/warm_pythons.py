@@ -41,20 +41,30 @@ READER = (  # what processes that read payloads import when they are asked to
     "autotune.contrib.sizes.making",
     "autotune.worker.kept_roofs",
 )
+RUN = (  # modules that are run as programs: what they import is loaded, and they themselves are not
+    "autotune.contrib.quantised.gguf_convert",
+    "payload.importers.onnx_convert",
+    "payload.importers.pt2_convert",
+)
 CONVERTER = (
+    "autotune.contrib.quantised.gguf_convert",
     "onnx.reference.ops._op_list",
-    "payload.importers.folder",
+    "payload.importers.onnx_convert",
     "payload.importers.onnx_oracle",
-    "payload.importers.onnx_values",
+    "torch_mlir.dialects.arith",
+    "torch_mlir.dialects.builtin",
     "torch_mlir.dialects.torch",
     "torch_mlir.extras.onnx_importer",
     "torch_mlir.passmanager",
 )
 PROGRAM_CONVERTER = (  # of programs of PyTorch, whose import takes three seconds
-    "payload.importers.folder",
-    "payload.importers.pt2_eager",
-    "payload.programs",
-    "torch.export",
+    "payload.importers.pt2_convert",
+    "torch._functorch.aot_autograd",  # what torch.export imports when it is used, for three seconds more
+    "torch._inductor.compiler_bisector",
+    "torch.export._trace",
+    "torch.export.pt2_archive",
+    "torch_mlir.dialects.arith",
+    "torch_mlir.dialects.builtin",
     "torch_mlir.dialects.torch",
     "torch_mlir.extras.fx_decomp_util",
     "torch_mlir.extras.fx_importer",
@@ -68,19 +78,42 @@ COMMAND = (
     "autotune.cli.verbs",
     "autotune.cli.inspect_bundle",
     "autotune.cli.inspect_store",
+    "autotune.contrib.affine.family",
+    "autotune.contrib.analysis.text",
+    "autotune.contrib.cost_model.learnt",
     "autotune.contrib.explain.explanation",
     "autotune.contrib.postgres.overview",
+    "autotune.contrib.quantised.rounded_family",
+    "autotune.contrib.quantised.widened_family",
+    "autotune.contrib.rules.choose",
+    "autotune.contrib.rules.report",
+    "autotune.contrib.spaces.measure",
+    "autotune.core.progress",
+    "autotune.reports.front",
     "autotune.reports.page",
     "autotune.reports.pictures.gallery",
-    "autotune.contrib.rules.report",
     "autotune.reports.show",
     "autotune.reports.task_lines",
     "autotune.reports.versus",
-    "autotune.contrib.spaces.measure",
+    "autotune.tuning.front",
     "autotune.tuning.tune",
     "matplotlib.pyplot",
+    "payload.gpt",
     "payload.kernels",
+    "py_landlock",
+    "pyseccomp",
+    "rich.progress",
+    "schedules.baseline",
+    "schedules.gather",
+    "schedules.growing",
     "schedules.matmul",
+    "schedules.narrow",
+    "schedules.sliding_window",
+    "schedules.stencil",
+    "schedules.transpose",
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.special",
 )
 STUB = """#!{python} -IS
 import os, pickle, socket, sys
@@ -197,6 +230,8 @@ def fork_for_all(handle, preload):
     listening = new_socket(handle)
     for module in preload:
         import_module(module)
+        if module in RUN:
+            del sys.modules[module]
     gc.freeze()  # else each fork's search for garbage copies all of that
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, wait_for_all)

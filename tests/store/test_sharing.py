@@ -11,7 +11,7 @@ import pytest
 from listener_support import Recorder
 from tuning_support import contraction_payload, product_of_bytes, tensor, tensor_payload
 
-from autotune.bundles.reproduce import find_task, reproduce
+from autotune.bundles.reproduce import reproduce
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.selftest.figures import Direct, open_search, product_task
 from autotune.core.errors import StoreError
@@ -32,6 +32,13 @@ from autotune.worker.worker import Worker
 
 TASK = product_task()
 TINY = partition(contraction_payload(5, 7, 3)).tasks[0]
+WHOLE = (  # groups and single ops
+    "attention,heads=2,seq=64,d=32,causal=1",
+    "softmax,rows=64,cols=96",
+    "gelu,rows=32,cols=64",
+    "nano",
+    "nano,function=decode",
+)
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +190,9 @@ def tasks_of_all_kinds():
     whole_numbers = product_of_bytes(160, 256, 128)
     for payload in (window_payload(), turned_payload(), strided_payload(), in_blocks, many_rows, whole_numbers):
         tasks += partition(payload).tasks
-    return [*tasks, *(find_task(spec, tag) for spec, tag in whole_tasks())]
+    for spec in WHOLE:
+        tasks += partition(load_payload(spec)).tasks
+    return tasks
 
 
 def window_payload():
@@ -218,14 +227,6 @@ def strided_payload():
       linalg.yield %sum : f32
     }} -> {tensor(out)}"""
     return tensor_payload("strided", [Argument("x", "input", shape), Argument("y", "output", out)], body)
-
-
-def whole_tasks():
-    """Names of payloads and tags of their tasks: groups and single ops."""
-    kernels = ("attention,heads=2,seq=64,d=32,causal=1", "softmax,rows=64,cols=96", "gelu,rows=32,cols=64")
-    for spec in (*kernels, "nano", "nano,function=decode"):
-        for task in partition(load_payload(spec)).tasks:
-            yield spec, task.tag
 
 
 def test_trial_is_reproduced_from_its_key_as_files_and_as_an_outcome(tmp_path, worker):

@@ -50,7 +50,7 @@ def test_weight_stored_in_panels_is_right(b):
         "softmax,rows=7,cols=33",
         "layer_norm,rows=6,cols=40",
         "gelu,rows=5,cols=64",
-        "nano",
+        "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17,layers=1",
     ],
 )
 def test_groups_are_right_in_double_precision(spec):

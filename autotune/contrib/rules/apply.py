@@ -87,6 +87,7 @@ class Driver:
         self._signatures = signatures(module)
         self.firings = list(firings)
         self._functions = Functions(self.firings)
+        self._names = set[str]()
         self._patterns = [Pattern(pattern, self._functions) for pattern in in_order(book.patterns)]
         self._config = GreedyRewriteConfig()
         self._config.max_iterations = 1
@@ -101,7 +102,7 @@ class Driver:
         Raises:
             RuleError: The rules do not end, or one leaves what breaks a constraint of its ops.
         """
-        seen = {self._digest(): 0}
+        seen, self._names = {self._digest(): 0}, every_name(self.module)
         count = -1
         while len(self.firings) > count:
             count = len(self.firings)
@@ -110,7 +111,7 @@ class Driver:
 
     def _exhaust(self, pattern: Pattern, seen: dict[str, int]) -> None:
         """Let a pattern fire until it does not."""
-        while every_name(self.module).issuperset(pattern.needs) and self._step(pattern):
+        while self._names.issuperset(pattern.needs) and self._step(pattern):
             self._verify()
             digest = self._digest()
             if digest in seen:
@@ -131,6 +132,7 @@ class Driver:
         if self._functions.error is not None:
             why = one_line(str(self._functions.error))[:200]
             raise RuleError(f"rule {pattern.rule} must be applicable, {why}; mend it")
+        self._names = every_name(self.module)  # also of what did not fire, so that they are those of the module
         return len(self.firings) > count
 
     def _verify(self) -> None:

@@ -1,5 +1,6 @@
 """Payloads and scripts to be looked at step by step."""
 
+import math
 import re
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from autotune.contrib.debug.debugged import open_source
 from autotune.contrib.debug.leaf import OPS, kind_of
 from autotune.contrib.debug.record import DebugRequest, prepared, record_here
 from autotune.contrib.debug.script_facts import ScriptFacts, matchers_in, probes_fit, sequence_of
+from autotune.contrib.debug.stepper import DebugLimits
 
 MLIR_OPT = Path(next(iter(mlir.__path__))) / "bin" / "mlir-opt"
 VALUE = re.compile(r"(%[\w.$-]+)((?=(?::\d+)? ?=)|(?=: ))?")  # with what follows it where it is defined
@@ -80,7 +82,7 @@ def tile(results, handle, sizes):
 def look(source, schedule=None, *, lowering=False):
     """A recording made here, and what mlir-opt prints behind each of its steps."""
     payload, candidate = open_source(source, schedule, None, "")
-    request = DebugRequest(payload, candidate, lowering)
+    request = DebugRequest(payload, candidate, lowering, DebugLimits(seconds=math.inf, cost_seconds=math.inf))
     return record_here(request), printed_by_mlir_opt(request)
 
 
