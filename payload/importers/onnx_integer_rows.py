@@ -1,7 +1,8 @@
 """Softmax and LayerNormalization of rows of bytes: what a row has in common is found in whole numbers.
 
     softmax(s (x - z))          ->   m = max(x);  e = exp(s (x - m));  e / sum(e)
-    norm(s (x - z)) * w + b     ->   S = sum(x), Q = sum(x x);  (x - S / n) r * w + b,  r = n / sqrt(n Q - S S + eps (n / s)^2)
+    norm(s (x - z)) * w + b     ->   S = sum(x);  Q = sum(x x);  r = n / sqrt(n Q - S S + eps (n / s)^2)
+                                     (x - S / n) r * w + b
 
 Neither depends on the zero point, and norms not on the scale but for their epsilon. Sums of bytes are exact in 32 bits,
 what becomes of them in 64. Where the result is quantised, its scale is part of one factor of a row, or of w and b.

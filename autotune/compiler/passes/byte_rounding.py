@@ -113,7 +113,9 @@ def lowest_bytes(words: ir.Value, kind: ir.VectorType) -> ir.Value:
                 continue
             shifted = arith.shli(piece, constant_of_words(part, 8 * number))
             is_last = number + 1 == BYTES // LANES
-            held = arith.ori(held, shifted if is_last else arith.andi(shifted, constant_of_words(part, LOWEST << 8 * number)))
+            held = arith.ori(
+                held, shifted if is_last else arith.andi(shifted, constant_of_words(part, LOWEST << 8 * number))
+            )
         loose = vector.bitcast(packed, held)
         order = [4 * (at % LANES) + at // LANES for at in range(BYTES)]
         found.append(vector.shuffle(loose, loose, order))

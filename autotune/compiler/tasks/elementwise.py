@@ -67,12 +67,8 @@ def widen_for_each_reader(function: ir.OpView) -> bool:
     found = [op.operation for op, _ in structured_ops(function.regions[0].blocks[0]) if widens_alone(op.operation)]
     changed = False
     for op in found:
-        first, *others = [
-            use
-            for use in op.results[0].uses
-            if use.owner.operation.name.startswith("linalg.") and not is_kept(use.owner.operation)
-        ] or [None]
-        for use in others:
+        uses = [use for use in op.results[0].uses if use.owner.operation.name.startswith("linalg.")]
+        for use in [use for use in uses if not is_kept(use.owner.operation)][1:]:
             reader = use.owner.operation
             with ir.InsertionPoint(reader):
                 reader.operands[use.operand_number] = op.clone().operation.results[0]

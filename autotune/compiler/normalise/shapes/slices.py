@@ -97,8 +97,8 @@ def read_in_steps(module: ir.Module) -> None:
         if op.name != "linalg.generic" or "reduction" in str(op.attributes["iterator_types"]):
             continue
         maps = indexing_maps(op)
-        for number, amap in enumerate(maps[: len(op.operands) - len(op.results)]):
-            value = op.operands[number]
+        for number in range(len(op.operands) - len(op.results)):
+            value, amap = op.operands[number], maps[number]
             cuts = list(cuts_by_steps(value))
             if any(static_slice(cut)[2][-1] > 1 for cut in cuts):
                 for cut in cuts:

@@ -14,6 +14,7 @@ from functools import reduce
 import numpy as np
 from mlir import ir
 from mlir.dialects import arith, tensor
+from numpy.typing import NDArray
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import indexing_maps
@@ -69,7 +70,7 @@ def computes(op: ir.Operation, name: str) -> bool:
     return plain and whole and str(kind.element_type) == "i32" and list(body[0].operands) == given
 
 
-def addends_of(op: ir.Operation) -> Iterator[ir.Value]:
+def addends_of(op: ir.Operation) -> Iterator[tuple[ir.Value, ir.AffineMap]]:
     """What an op adds, and what ops before it add that it alone reads."""
     for value, amap in zip(list(op.operands)[:-1], indexing_maps(op), strict=False):
         made_by = maker(value)
@@ -96,16 +97,15 @@ def product_of(addend: tuple[ir.Value, ir.AffineMap]) -> ByteProduct | None:
 
 def is_small(weight: ir.Value) -> bool:
     """Tell whether a tensor is known, and all its numbers are those of a sign and 7 bits."""
-    return (held := numbers_of(weight)) is not None and bool(np.abs(held).max(initial=0) <= MOST)
+    made_by = maker(weight)
+    known = made_by is not None and made_by.name == "arith.constant"
+    return known and bool(np.abs(numbers_of(weight)).max(initial=0) <= MOST)
 
 
-def numbers_of(value: ir.Value) -> np.ndarray | None:
-    """The numbers that a tensor holds; `None` if they are not known."""
-    made_by = maker(value)
-    if made_by is None or made_by.name != "arith.constant":
-        return None
-    held = made_by.attributes["value"]
-    return np.array(held) if isinstance(held, ir.DenseIntElementsAttr) else None
+def numbers_of(constant: ir.Value) -> NDArray[np.int64]:
+    """The numbers that a known tensor holds."""
+    held = np.array(ir.DenseIntElementsAttr(constant.owner.attributes["value"]), np.int64)
+    return np.broadcast_to(held, constant.type.shape)
 
 
 def write_sum(op: ir.Operation, products: list[ByteProduct], others: list[tuple[ir.Value, ir.AffineMap]]) -> ir.Value:
@@ -130,5 +130,4 @@ def write_sum(op: ir.Operation, products: list[ByteProduct], others: list[tuple[
 def as_bytes(weight: ir.Value) -> ir.Value:
     """A known weight in bytes."""
     kind = ir.RankedTensorType.get(weight.type.shape, ir.IntegerType.get_signless(8))
-    held = np.broadcast_to(numbers_of(weight), weight.type.shape).astype(np.int8)
-    return arith.constant(kind, ir.DenseElementsAttr.get(np.ascontiguousarray(held), type=kind))
+    return arith.constant(kind, ir.DenseElementsAttr.get(numbers_of(weight).astype(np.int8), type=kind))
