@@ -109,13 +109,23 @@ def writes_inside(op: ir.Operation) -> bool:
 
 
 def is_reduced_flat(op: ir.Operation, value: ir.Value) -> bool:
-    """Tell whether an op reduces dimensions that were made one of what no other op computes: they are to stay one."""
+    """Tell whether dimensions that were made one of what no other op computes are reduced, perhaps widened before.
+
+    They are to stay one.
+    """
     flat = maker(value)
     if flat is None or flat.name != "tensor.collapse_shape" or value != op.operands[0]:
         return False
-    source, maps = maker(flat.operands[0]), indexing_maps(op)
-    reduces = bool(maps) and len(maps[-1].results) < maps[-1].n_dims
-    return reduces and (source is None or not source.name.startswith("linalg."))
+    source = maker(flat.operands[0])
+    if source is not None and source.name.startswith("linalg."):
+        return False
+    return reduces(op) or (widens_alone(op) and any(reduces(use.owner.operation) for use in op.results[0].uses))
+
+
+def reduces(op: ir.Operation) -> bool:
+    """Tell whether an op writes to fewer dimensions than it has loops."""
+    maps = indexing_maps(op) if op.name.startswith("linalg.") else []
+    return bool(maps) and len(maps[-1].results) < maps[-1].n_dims
 
 
 def is_repeated(value: ir.Value) -> bool:
