@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import lcm
 
 from autotune.core.host.machine import Machine
+from autotune.core.ops.traversal import INDICES
 from autotune.core.scripts.marks import STENCIL as MARK
 from autotune.core.space import Config, Constraint, Knob
 from autotune.core.task import Task
@@ -22,6 +23,7 @@ from schedules.single_op import SingleOp
 ROWS = (1, 2, 4)
 VECTORS = (1, 2, 4, 8)
 MOST_VECTORS = 16  # machine vectors in one tile
+BYTE, BYTES_OF_F32 = "i8", 4
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Stencils(SingleOp):
         """A tile of several rows stays in registers."""
 
         def small(config: Config) -> bool:
-            vectors = -(-width(task, int(config["vectors"]), machine.lanes) // machine.lanes)
+            lanes = lanes_of(task, machine.lanes)
+            vectors = -(-width(task, int(config["vectors"]), lanes) // lanes)
             return int(config["rows"]) == 1 or int(config["rows"]) * vectors <= MOST_VECTORS
 
         return (Constraint(f"a tile of several rows has at most {MOST_VECTORS} machine vectors", small),)
@@ -60,7 +63,7 @@ class Stencils(SingleOp):
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Cut an op into tiles, and mark them."""
-        last = len(sizes) - 1
+        last, lanes = len(sizes) - 1, lanes_of(task, lanes)
         step = min(width(task, int(config["vectors"]), lanes), sizes[last])
         whole = sizes[last] // step * step
         pieces = [size for size in (whole, sizes[last] - whole) if size]
@@ -83,7 +86,15 @@ def width(task: Task, vectors: int, lanes: int) -> int:
 
 def vectors_of(task: Task, machine: Machine) -> tuple[int, ...]:
     """Numbers of vectors, or of what whole periods make of them, that a row has room for; one at least."""
-    return tuple(v for v in VECTORS if v == 1 or width(task, v, machine.lanes) <= task.nest.sizes[-1])
+    lanes = lanes_of(task, machine.lanes)
+    return tuple(v for v in VECTORS if v == 1 or width(task, v, lanes) <= task.nest.sizes[-1])
+
+
+def lanes_of(task: Task, lanes: int) -> int:
+    """Elements of a vector of what an op computes with, by those of f32: bytes are four times as many."""
+    kinds = {each.dtype for each in task.root.operands}
+    kinds |= {kind for step in task.root.body if step.name not in INDICES for kind in step.dtypes}
+    return BYTES_OF_F32 * lanes if kinds <= {BYTE, "i1"} else lanes
 
 
 STENCIL = Stencils()

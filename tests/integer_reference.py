@@ -5,6 +5,7 @@ of whole numbers, exact, and a scale; quantised again, it is multiplied by one f
 held in range. All other ops are of float32, by ONNX's reference.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,17 @@ class Whole:
         return np.clip(real, np.float32(self.low), np.float32(self.high))
 
 
+@dataclass(frozen=True)
+class Rows:
+    """What an op makes of rows of whole numbers: in float32, and divided by a step where it is quantised."""
+
+    over: Callable[[np.float32], np.ndarray]
+
+    @property
+    def real(self):
+        return self.over(np.float32(1))
+
+
 def evaluate(path, given):
     """Results of a model of a few ops of ONNX and ONNX Runtime."""
     model = onnx.load(path)
@@ -44,7 +56,7 @@ def evaluate(path, given):
 
 
 def real_of(value):
-    return value.real if isinstance(value, Whole) else value
+    return value.real if isinstance(value, Whole | Rows) else value
 
 
 def plain(node, inputs, version):
@@ -81,6 +93,8 @@ def held(steps, zero):
 def quantise(x, scale, zero=None, **_):
     zero = np.zeros((), np.uint8) if zero is None else np.asarray(zero).reshape(())
     step = np.float32(np.asarray(scale).reshape(()))
+    if isinstance(x, Rows):
+        return held(x.over(step), zero)
     if not isinstance(x, Whole):
         return held(x / step, zero)
     steps = x.numbers.astype(np.float32) * (x.scale / step).astype(np.float32)
@@ -200,10 +214,33 @@ def linear_gemm(*given, **attributes):
     return quantise(total, *ends_of) if ends_of else total
 
 
+def softmax(x, axis=-1):
+    """Powers of whole distances from the largest, over their sum; the step is part of what they are multiplied by."""
+    if not isinstance(x, Whole):
+        return None
+    below = x.numbers - x.numbers.max(axis=axis, keepdims=True)
+    powers = np.exp(below.astype(np.float32) * x.scale.astype(np.float32))
+    total = powers.sum(axis=axis, keepdims=True)
+    return Rows(lambda step: powers / total if step == 1 else powers * (np.float32(1) / step / total))
+
+
 def linear_softmax(*given, axis=-1, **_):
-    real = dequantise(*given[:3]).real
-    powers = np.exp(real - real.max(axis=axis, keepdims=True))
-    return quantise(powers / powers.sum(axis=axis, keepdims=True), *given[3:])
+    return quantise(softmax(dequantise(*given[:3]), axis), *given[3:])
+
+
+def normalise(x, weight, bias=None, axis=-1, epsilon=1e-5, **_):
+    """Whole numbers less their mean, over the root of n sum(x x) - sum(x)^2; the step is part of weight and bias."""
+    if not isinstance(x, Whole):
+        return None
+    axes = tuple(range(x.numbers.ndim))[axis:]
+    n = int(np.prod([x.numbers.shape[each] for each in axes]))
+    numbers = x.numbers
+    total, squares = numbers.sum(axis=axes, keepdims=True), (numbers * numbers).sum(axis=axes, keepdims=True)
+    spread = (n * squares - total * total).astype(np.float32) + np.float32(epsilon * (n / float(x.scale)) ** 2)
+    mean = total.astype(np.float32) * np.float32(1 / n)
+    normal = (numbers.astype(np.float32) - mean) * (np.float32(n) / np.sqrt(spread))
+    weight, bias = real_of(weight), np.float32(0) if bias is None else real_of(bias)
+    return Rows(lambda step: normal * (weight / step) + bias / step)
 
 
 OPS = {
@@ -214,6 +251,7 @@ OPS = {
     "DynamicQuantizeLinear": dynamic,
     "Gemm": gemm,
     "GlobalAveragePool": average,
+    "LayerNormalization": normalise,
     "MatMul": multiply,
     "MatMulInteger": multiply_integers,
     "MaxPool": max_pool,
@@ -228,4 +266,5 @@ OPS = {
     "QLinearSoftmax": linear_softmax,
     "QuantizeLinear": quantise,
     "Relu": relu,
+    "Softmax": softmax,
 }

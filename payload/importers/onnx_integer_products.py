@@ -312,17 +312,20 @@ def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto",
 
 
 def average(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """GlobalAveragePool: the sum of whole numbers, exact in f32, times one factor."""
+    """GlobalAveragePool: the sum of whole numbers, in 32 bits, times one factor."""
     name = node.input[0]
     shape = held.facts.shapes.get(name, [])
     if name not in held.scaled or len(shape) != PLANES:
         return False
     x, (n, c, h, w) = held.scaled[name], shape
-    if h * w * x.most > EXACT:
+    if h * w * max(x.most, HIGH + 1) > SUMS:
         return False
-    image = held.image_of(writer, x.bytes, shape)
-    real = centred(writer, x, image.name)
-    total = writer.add("ReduceSum", real, writer.numbers(1, 2), keepdims=0)
+    image = held.any_image(writer, x.bytes, shape)
+    flat = writer.reshape(image.name, *((n, h * w, c) if image.plane == PLANE else (n, c, h * w)))
+    whole = writer.add("Cast", flat, to=INT32)
+    total = writer.add("ReduceSum", whole, writer.numbers(image.plane[0]), keepdims=0)
+    if x.zero:
+        total = writer.add("Sub", total, writer.number(x.zero * h * w, INT32))
     ending = held.ending_of(node.output[0])
     found = ProductWriter(held, writer).end(total, np.array([x.scale / np.float32(h * w)]), ending)
     ProductWriter(held, writer).give(found, ending, [n, c, 1, 1])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from autotune.core.payload import Array
 from payload.importers import onnx_integer_products as products
+from payload.importers import onnx_integer_rows as rows
 from payload.importers.onnx_integer_writer import IntegerWriter
 from payload.importers.onnx_nodes import NodeWriter
 
@@ -27,10 +28,12 @@ WRITERS: "Mapping[str, Callable[[IntegerWriter, NodeWriter, NodeProto], bool]]" 
     "DynamicQuantizeLinear": IntegerWriter.dynamic,
     "Gemm": products.gemm,
     "GlobalAveragePool": products.average,
+    "LayerNormalization": rows.normalise,
     "MatMul": products.multiply,
     "MatMulInteger": products.multiply_integers,
     "MaxPool": IntegerWriter.pool,
     "QuantizeLinear": IntegerWriter.quantise,
+    "Softmax": rows.softmax,
 }
 
 

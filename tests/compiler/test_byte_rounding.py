@@ -63,12 +63,12 @@ def test_bytes_are_those_of_a_division(divisor):
 ENDS = ((0, -128, 127), (-13, -128, 127), (117, -3, 90), (-128, -128, 127), (127, 127, 127))
 
 
-def ending(divisor, zero, low, high, count=COUNT):
+def ending(divisor, zero, low, high, *, lanes=LANES, count=COUNT):
     """A payload of bytes; a divisor of 0 is none."""
-    kind, vector, bytes_ = f"memref<{count}xf32>", f"vector<{LANES}xf32>", f"vector<{LANES}xi8>"
+    kind, vector, bytes_ = f"memref<{count}xf32>", f"vector<{lanes}xf32>", f"vector<{lanes}xi8>"
     text = f"""func.func @apply(%x: {kind}, %y: memref<{count}xi8>) {{
       %begin = arith.constant 0 : index
-      %step = arith.constant {LANES} : index
+      %step = arith.constant {lanes} : index
       %count = arith.constant {count} : index
       %divisor = arith.constant dense<{divisor:.17e}> : {vector}
       %zero = arith.constant dense<{zero:.1f}> : {vector}
@@ -80,9 +80,9 @@ def ending(divisor, zero, low, high, count=COUNT):
         %whole = math.roundeven {"%q" if divisor else "%in"} : {vector}
         %moved = arith.addf %whole, %zero : {vector}
         %below = arith.cmpf olt, %moved, %low : {vector}
-        %least = arith.select %below, %low, %moved : vector<{LANES}xi1>, {vector}
+        %least = arith.select %below, %low, %moved : vector<{lanes}xi1>, {vector}
         %above = arith.cmpf ogt, %least, %high : {vector}
-        %most = arith.select %above, %high, %least : vector<{LANES}xi1>, {vector}
+        %most = arith.select %above, %high, %least : vector<{lanes}xi1>, {vector}
         %out = arith.fptosi %most : {vector} to {bytes_}
         vector.store %out, %y[%i] : memref<{count}xi8>, {bytes_}
       }}
@@ -92,14 +92,14 @@ def ending(divisor, zero, low, high, count=COUNT):
 
 
 @pytest.mark.parametrize("ends", ENDS)
-@pytest.mark.parametrize("divisor", [0, *DIVISORS[:4]])
-def test_bytes_are_those_of_a_rounding_a_sum_and_limits(divisor, ends):
-    x, y = numbers(divisor or np.float32(1)), np.empty(COUNT, np.int8)
+@pytest.mark.parametrize(("divisor", "lanes"), [*((each, LANES) for each in (0, *DIVISORS[:4])), (0, 64), (0.3, 128)])
+def test_bytes_are_those_of_a_rounding_a_sum_and_limits(divisor, lanes, ends):
+    x, y = numbers(np.float32(divisor or 1)), np.empty(COUNT, np.int8)
     x[~np.isfinite(x)] = 3e38
-    program = compile_program(ending(float(divisor), *ends), Candidate(EMPTY_SCRIPT, TAIL))
+    program = compile_program(ending(float(divisor), *ends, lanes=lanes), Candidate(EMPTY_SCRIPT, TAIL))
     program.bind([x, y]).run()
     with np.errstate(over="ignore"):
-        whole = np.rint(x / divisor if divisor else x)
+        whole = np.rint(x / np.float32(divisor) if divisor else x)
     np.testing.assert_array_equal(y, np.clip(whole + np.float32(ends[0]), *ends[1:]).astype(np.int8))
 
 
@@ -127,3 +127,11 @@ def rewritten(divisor, read="math.roundeven %q"):
         module = parse(payload_of(divisor, read).text, "payload")
         round_bytes(module)
         return str(module)
+
+
+@pytest.mark.parametrize(("lanes", "left"), [(16, 1), (48, 1), (64, 0), (128, 0)])
+def test_bytes_of_whole_vectors_are_moved_once(lanes, left):
+    with context():
+        module = parse(ending(0, 0, -128, 127, lanes=lanes).text, "payload")
+        round_bytes(module)
+        assert str(module).count("arith.trunci") == left

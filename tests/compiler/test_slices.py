@@ -5,7 +5,7 @@ import pytest
 from tuning_support import agrees, loaded, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.normalise.shapes.slices import read_elements_of_wholes
+from autotune.compiler.normalise.shapes.slices import read_elements_of_wholes, read_in_steps
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.host.machine import this_machine
 
@@ -68,3 +68,47 @@ def test_elements_of_a_slice_are_read_of_the_whole(how, tmp_path):
     expected = run(payload, inputs, None, PLAIN)
     agrees(payload, run(payload, inputs, None, PLAIN, text=text), expected)
     agrees(payload, run_tuned(payload, inputs, this_machine())[0], expected)
+
+
+def largest_in_steps(first, then, shape):
+    """The larger of two slices of slices of 2 x 9 x 140 bytes, in steps."""
+    middle, last = (f"tensor<{each}xi8>" for each in shape)
+    (up, down), (left, right) = first, then
+    return f"""func.func @f(%x: tensor<2x9x140xi8>) -> {last} {{
+  %a = tensor.extract_slice %x[0, {up[0]}, 0] [2, 4, 140] [1, {up[1]}, 1] : tensor<2x9x140xi8> to {middle}
+  %b = tensor.extract_slice %a[0, 0, {left[0]}] [2, 4, 46] [1, 1, {left[1]}] : {middle} to {last}
+  %c = tensor.extract_slice %x[0, {down[0]}, 0] [2, 4, 140] [1, {down[1]}, 1] : tensor<2x9x140xi8> to {middle}
+  %d = tensor.extract_slice %c[0, 0, {right[0]}] [2, 4, 46] [1, 1, {right[1]}] : {middle} to {last}
+  %e = tensor.empty() : {last}
+  %r = linalg.generic {{indexing_maps = [affine_map<(n, h, w) -> (n, h, w)>, affine_map<(n, h, w) -> (n, h, w)>,
+    affine_map<(n, h, w) -> (n, h, w)>], iterator_types = ["parallel", "parallel", "parallel"]}}
+    ins(%b, %d : {last}, {last}) outs(%e : {last}) {{
+  ^bb0(%p: i8, %q: i8, %o: i8):
+    %m = arith.maxsi %p, %q : i8
+    linalg.yield %m : i8
+  }} -> {last}
+  return %r : {last}
+}}"""
+
+
+CUTS = [  # first place and step of both slices, down and across
+    (((0, 2), (1, 2)), ((0, 3), (2, 3))),
+    (((5, 1), (2, 2)), ((1, 3), (94, 1))),
+    (((4, 1), (0, 1)), ((3, 2), (0, 1))),
+    (((1, 2), (5, 1)), ((7, 1), (90, 1))),
+]
+
+
+@pytest.mark.parametrize(("down", "across"), CUTS)
+def test_slices_in_steps_are_read_of_the_whole(down, across, tmp_path):
+    payload = loaded(tmp_path, largest_in_steps(down, across, ("2x4x140", "2x4x46")))
+    inputs = payload.make_inputs(0)
+    (x,) = inputs.values()
+    parts = [
+        x[:, at : at + 3 * s + 1 : s, to : to + 45 * t + 1 : t] for (at, s), (to, t) in zip(down, across, strict=True)
+    ]
+    agrees(payload, run_tuned(payload, inputs, this_machine())[0], [np.maximum(*parts)])
+    with context():
+        module = parse(payload.text, "mine")
+        read_in_steps(module)
+        assert ("* 3" in str(module) or "* 2" in str(module)) == any(step > 1 for _, step in across)

@@ -242,7 +242,7 @@ REWRITES = (
     ),
     Rewrite(
         "byte-rounding",
-        1,
+        2,
         lambda unit: round_bytes(unit.module),
         behind="vector-math",
         needed=lambda unit: unit.rounds,

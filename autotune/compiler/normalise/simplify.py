@@ -15,8 +15,14 @@ from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, 
 from autotune.compiler.normalise.shapes.factors import multiply_smaller_operands
 from autotune.compiler.normalise.shapes.products import drop_one_column, reshape_after_elementwise, share_matrices
 from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
-from autotune.compiler.normalise.shapes.slices import begin_with_earlier, read_elements_of_wholes, write_inside_borders
+from autotune.compiler.normalise.shapes.slices import (
+    begin_with_earlier,
+    read_elements_of_wholes,
+    read_in_steps,
+    write_inside_borders,
+)
 from autotune.compiler.normalise.starts import start_from_constants
+from autotune.compiler.normalise.types.byte_products import sum_pairs_of_products
 from autotune.compiler.normalise.types.narrow import narrow_floats, read_as_stored
 from autotune.compiler.normalise.types.powers import multiply_powers
 
@@ -28,6 +34,8 @@ SIMPLIFY = (
     start_from_constants,
     read_places_before_repeating,
     read_elements_of_wholes,
+    read_in_steps,
+    sum_pairs_of_products,
     read_by_maps,
     read_rows_in_one,
     make_lines_planes,

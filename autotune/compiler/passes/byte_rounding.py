@@ -18,10 +18,11 @@ none.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import arith, math
+from mlir.dialects import arith, math, vector
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.passes.vector_math import splat
@@ -33,6 +34,7 @@ ROUNDER = 12582912.0  # 2**23 + 2**22
 ROUND, DIVIDE, ADD, SELECT, COMPARE = "math.roundeven", "arith.divf", "arith.addf", "arith.select", "arith.cmpf"
 LESS, GREATER = (int(each) for each in (arith.CmpFPredicate.OLT, arith.CmpFPredicate.OGT))
 BYTE = range(-128, 128)
+BYTES, LANES, LOWEST = 64, 16, 0xFF  # bytes and words of a vector; the lowest bits of a word
 
 
 def rounds(module: ir.Module) -> bool:
@@ -84,11 +86,59 @@ class ByteEnding:
             x = arith.select(arith.cmpf(predicate, x, limit), limit, x)
         q = corrected(x, self.divisor)[1] if self.divisor else x
         whole = ir.VectorType.get(ir.VectorType(x.type).shape, ir.IntegerType.get_signless(32))
-        found = arith.trunci(kind, arith.bitcast(whole, arith.addf(q, splat(x, ROUNDER))))
+        found = lowest_bytes(arith.bitcast(whole, arith.addf(q, splat(x, ROUNDER))), ir.VectorType(kind))
         if not self.zero:
             return found
         number = ir.IntegerAttr.get(ir.VectorType(kind).element_type, self.zero)
         return arith.addi(found, arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number)))
+
+
+def lowest_bytes(words: ir.Value, kind: ir.VectorType) -> ir.Value:
+    """The lowest bytes of words: of 4 vectors at once by shifts, a choice of bits each, and one move of bytes.
+
+    A truncation of each vector moves bytes twice, and then their results are put together.
+    """
+    count = prod(kind.shape)
+    if count % BYTES:
+        return arith.trunci(kind, words)
+    flat = ir.VectorType.get([count], ir.VectorType(words.type).element_type)
+    part, packed = ir.VectorType.get([LANES], flat.element_type), ir.VectorType.get([BYTES], kind.element_type)
+    words, found = vector.shape_cast(flat, words), []
+    for start in range(0, count, BYTES):
+        held = None
+        for number in range(BYTES // LANES):
+            piece = vector.extract_strided_slice(part, words, [start + LANES * number], [LANES], [1])
+            if held is None:
+                held = arith.andi(piece, constant_of_words(part, LOWEST))
+                continue
+            shifted = arith.shli(piece, constant_of_words(part, 8 * number))
+            is_last = number + 1 == BYTES // LANES
+            held = arith.ori(
+                held, shifted if is_last else arith.andi(shifted, constant_of_words(part, LOWEST << 8 * number))
+            )
+        loose = vector.bitcast(packed, held)
+        order = [4 * (at % LANES) + at // LANES for at in range(BYTES)]
+        found.append(vector.shuffle(loose, loose, order))
+    whole = found[0]
+    for more in found[1:]:
+        whole = joined(whole, more)
+    return vector.shape_cast(kind, whole)
+
+
+def joined(first: ir.Value, second: ir.Value) -> ir.Value:
+    """Two vectors, one behind the other."""
+    sizes = [ir.VectorType(each.type).shape[0] for each in (first, second)]
+    whole = ir.VectorType.get([sum(sizes)], ir.VectorType(first.type).element_type)
+    nothing = arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, ir.IntegerAttr.get(whole.element_type, 0)))
+    for each, at in ((first, 0), (second, sizes[0])):
+        nothing = vector.insert_strided_slice(each, nothing, [at], [1])
+    return nothing
+
+
+def constant_of_words(kind: ir.VectorType, number: int) -> ir.Value:
+    """A whole number in every lane."""
+    signed = number - (1 << 32) if number >= 1 << 31 else number
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, signed)))
 
 
 def ending_of(cast: ir.Operation) -> ByteEnding | None:

@@ -15,6 +15,8 @@ FUSE_ELEMENTWISE = "builtin.module(canonicalize,func.func(linalg-fuse-elementwis
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 SECOND_USE = "autotune.second_use"
 COSTLY = ("math.", "arith.divf")
+WIDENS = ("arith.extsi", "arith.extui", "arith.extf", "arith.sitofp", "arith.uitofp")
+MOST_WIDENING = 3  # operations of an element that are done again for each reader: a cast, a zero point, a scale
 COUNTS = ["linalg.index", "arith.index_cast", "linalg.yield"]  # the body of an op that gives 0, 1, 2, ...
 MADE = ("linalg.fill", "tensor.empty")
 
@@ -37,6 +39,8 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
                 if isinstance(value.type, ir.RankedTensorType):
                     bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
     run_passes(module, FUSE_ELEMENTWISE)
+    if widen_for_each_reader(find_function(module, str(symbol(function)))):
+        run_passes(module, FUSE_ELEMENTWISE)
 
     def erase(op: ir.Operation) -> ir.WalkResult:
         if SECOND_USE in op.attributes:
@@ -53,6 +57,45 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     bound_empties(find_function(module, str(symbol(function))))
 
 
+def widen_for_each_reader(function: ir.OpView) -> bool:
+    """Let every reader widen narrow numbers for itself, in place; tells whether there are such.
+
+        w = f32(x);  s = sum(w);  y = w - s   ->   s = sum(f32(x));  y = f32(x) - s
+
+    What is read again is narrower than what would be written for all.
+    """
+    found = [op.operation for op, _ in structured_ops(function.regions[0].blocks[0]) if widens_alone(op.operation)]
+    changed = False
+    for op in found:
+        uses = [use for use in op.results[0].uses if use.owner.operation.name.startswith("linalg.")]
+        for use in [use for use in uses if not is_kept(use.owner.operation)][1:]:
+            reader = use.owner.operation
+            with ir.InsertionPoint(reader):
+                reader.operands[use.operand_number] = op.clone().operation.results[0]
+            changed = True
+    return changed
+
+
+def widens_alone(op: ir.Operation) -> bool:
+    """Tell whether an op gives each element of one tensor in a wider type, by a few operations at most."""
+    maps = indexing_maps(op)
+    if op.name != "linalg.generic" or len(op.results) != 1 or not maps:
+        return False
+    wide = [value for value, amap in zip(op.operands, maps[:-1], strict=False) if amap.results]
+    if len(wide) != 1 or maps[list(op.operands).index(wide[0])] != maps[-1] or not maps[-1].is_permutation:
+        return False
+    kinds = [value.type.element_type for value in (wide[0], op.results[0])]
+    *body, _ = (inner.operation for inner in op.regions[0].blocks[0].operations)
+    names = [step.name for step in body if step.name != "arith.constant"]
+    cheap = len(names) <= MOST_WIDENING and not any(name.startswith(COSTLY) for name in names)
+    return cheap and any(name in WIDENS for name in names) and bits_of(kinds[0]) < bits_of(kinds[1])
+
+
+def bits_of(kind: ir.Type) -> int:
+    """Bits of a number; none of an index."""
+    return int(kind.width) if isinstance(kind, ir.IntegerType | ir.FloatType) else 0
+
+
 def is_kept(op: ir.Operation) -> bool:
     """Tell whether an op is a contraction, or reads windows: it keeps the operands that it has."""
     read = read_op(op)
@@ -66,13 +109,23 @@ def writes_inside(op: ir.Operation) -> bool:
 
 
 def is_reduced_flat(op: ir.Operation, value: ir.Value) -> bool:
-    """Tell whether an op reduces dimensions that were made one of what no other op computes: they are to stay one."""
+    """Tell whether dimensions that were made one of what no other op computes are reduced, perhaps widened before.
+
+    They are to stay one.
+    """
     flat = maker(value)
     if flat is None or flat.name != "tensor.collapse_shape" or value != op.operands[0]:
         return False
-    source, maps = maker(flat.operands[0]), indexing_maps(op)
-    reduces = bool(maps) and len(maps[-1].results) < maps[-1].n_dims
-    return reduces and (source is None or not source.name.startswith("linalg."))
+    source = maker(flat.operands[0])
+    if source is not None and source.name.startswith("linalg."):
+        return False
+    return reduces(op) or (widens_alone(op) and any(reduces(use.owner.operation) for use in op.results[0].uses))
+
+
+def reduces(op: ir.Operation) -> bool:
+    """Tell whether an op writes to fewer dimensions than it has loops."""
+    maps = indexing_maps(op) if op.name.startswith("linalg.") else []
+    return bool(maps) and len(maps[-1].results) < maps[-1].n_dims
 
 
 def is_repeated(value: ir.Value) -> bool:

@@ -15,6 +15,7 @@ from mlir import ir
 from mlir.dialects import arith, bufferization, linalg, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.nests import indexing_maps
 from autotune.compiler.ir.values import fill_of, index, is_constant, maker, static_slice
 
 
@@ -82,6 +83,63 @@ def is_plain(cut: ir.Operation) -> bool:
         return False
     same_rank = len(cut.results[0].type.shape) == len(cut.operands[0].type.shape)
     return same_rank and set(static_slice(cut)[2]) == {1}
+
+
+def read_in_steps(module: ir.Module) -> None:
+    """Let element-wise ops that read slices by steps read the whole by steps, in place.
+
+        s = x[.., 1::2];  y = f(s[.., i])   ->   y = f(x[.., 2 i + 1])
+
+    Neighbours of such a slice lie apart in memory: an op that reads by steps is known to choose lanes of vectors.
+    """
+    changed = False
+    for op in every_op(module):
+        if op.name != "linalg.generic" or "reduction" in str(op.attributes["iterator_types"]):
+            continue
+        maps = indexing_maps(op)
+        for number in range(len(op.operands) - len(op.results)):
+            value, amap = op.operands[number], maps[number]
+            cuts = list(cuts_by_steps(value))
+            if any(static_slice(cut)[2][-1] > 1 for cut in cuts):
+                for cut in cuts:
+                    value, amap = before_steps(cut, value, amap)
+                op.operands[number], maps[number], changed = value, amap, True
+        op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
+    if changed:
+        run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def cuts_by_steps(value: ir.Value) -> Iterator[ir.Operation]:
+    """Slices of all dimensions, known beforehand, by steps, that a value is cut by, the last one first."""
+    cut = maker(value)
+    while cut is not None and cut.name == "tensor.extract_slice" and len(cut.operands) == 1:
+        if len(cut.results[0].type.shape) != len(cut.operands[0].type.shape) or set(static_slice(cut)[2]) <= {1}:
+            return
+        yield cut
+        cut = maker(cut.operands[0])
+
+
+def before_steps(cut: ir.Operation, value: ir.Value, amap: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
+    """What a slice is cut from, as long as before where it has no steps, and where that is read.
+
+    Args:
+        cut: The slice.
+        value: A part of its result, from the first element on, that is read.
+        amap: Where it is read.
+    """
+    offsets, _, steps = static_slice(cut)
+    source, places = cut.operands[0], list(amap.results)
+    shape = list(source.type.shape)
+    for d, step in enumerate(steps):
+        if step > 1 or offsets[d]:
+            places[d] = places[d] * step + offsets[d]
+        else:
+            shape[d] = value.type.shape[d]
+    if shape != list(source.type.shape):
+        with ir.InsertionPoint(cut), cut.location:
+            kind = ir.RankedTensorType.get(shape, source.type.element_type)
+            source = tensor.extract_slice(kind, source, [], [], [], [0] * len(shape), shape, [1] * len(shape))
+    return source, ir.AffineMap.get(amap.n_dims, 0, places)
 
 
 NAME = "tensor.concat"
