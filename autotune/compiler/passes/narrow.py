@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 
 from mlir import ir
-from mlir.dialects import tensor
+from mlir.dialects import bufferization, tensor
 
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
@@ -152,11 +152,16 @@ def destination(op: ir.Operation) -> ir.Value:
 
 
 def empty_rows(rows: int, words: int, word: ir.Type, precision: Precision) -> ir.Value:
-    """Where the words of A go. Rows of a tile lie an odd number of cache lines apart, or they would share few sets."""
+    """Where the words of A go. Rows of a tile lie an odd number of cache lines apart, or they would share few sets.
+
+    The buffer that they are a slice of is allocated: a slice of an empty tensor would become a smaller empty tensor
+    wherever a script shrinks those of its ops.
+    """
     lines, left = divmod(words, LINE)
     if not precision.by_tiles or left or lines % 2:
         return tensor.empty([rows, words], word)
-    padded = tensor.empty([rows, words + LINE], word)
+    whole = ir.RankedTensorType.get([rows, words + LINE], word)
+    padded = bufferization.AllocTensorOp(whole, []).result
     kind = ir.RankedTensorType.get([rows, words], word)
     return tensor.ExtractSliceOp(kind, padded, [], [], [], [0, 0], [rows, words], [1, 1]).result
 
