@@ -28,7 +28,7 @@ class Apart:
 
     Attributes:
         function: The function.
-        call: Its only call, where the group was.
+        call: The only call of the function, where the group was.
     """
 
     function: ir.OpView
