@@ -8,6 +8,7 @@ are often nearly tied: those of trained ones agree more often.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from blocks import ROOT, Block, Only, keep, read, run, table
+from blocks import ROOT, Block, Only, keep, read, run, slug, table
 
 import autotune as at
 from autotune.bundles.call import PayloadFunction
@@ -54,6 +55,7 @@ PASSAGES = 16
 ANY = 1.0  # room for any error: it is what is measured
 RIVALS = ("torch_bf16", "torch_medium", "onnxruntime_int8")
 EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.005)
+PLACE = ROOT.parent / "tuned" / "precision"  # of models that were imported, and of trials until they are measured
 Found = dict[str, dict[str, Any]]  # by the name of a way
 EXACT, TUNED = "f32", f"tuned, --agreement {AGREEMENT}"
 
@@ -123,27 +125,35 @@ def way_of(budget: float) -> str:
 
 
 def budgeted(spec: str, budget: float) -> dict[str, Any]:
-    """A model tuned within an error budget, beside its default f32 schedules: times, and what was spent."""
-    with TemporaryDirectory() as folder:
-        model = spec if spec not in ZOO else imported(spec, Path(folder))
-        options = ["--error", str(budget), "--trials", str(BUDGET_TRIALS), "--baseline", "loops", "--cold", "--json"]
-        places = ["--store", f"{folder}/s", "--bundle", f"{folder}/b"]
-        said = json.loads(run(["autotune", "tune", model, *options, *places]))
-        bundle = read_bundle(Path(folder) / "b")
-        tuned = recorded_candidate(bundle)
-        payload = at.payload(model)
-        exact = default_candidate(partition(payload), at.this_machine())
-        ways = timed(with_room(payload), {EXACT: exact, way_of(budget): tuned})
+    """A model tuned within an error budget, beside its default f32 schedules: times, and what was spent.
+
+    Its trials stay below `PLACE` until it is measured: what was interrupted goes on where it was.
+    """
+    model = spec if spec not in ZOO else imported(spec, PLACE)
+    place = PLACE / of_budget(slug(spec), budget)
+    options = ["--error", str(budget), "--trials", str(BUDGET_TRIALS), "--baseline", "loops", "--cold", "--json"]
+    places = ["--store", str(place / "store.journal"), "--bundle", str(place / "bundle")]
+    said = json.loads(run(["autotune", "tune", model, *options, *places]))
+    bundle = read_bundle(place / "bundle")
+    payload = at.payload(model)
+    exact = default_candidate(partition(payload), at.this_machine())
+    ways = timed(with_room(payload), {EXACT: exact, way_of(budget): recorded_candidate(bundle)})
     tasks = {tag: record.schedule for tag, record in bundle.manifest.tasks.items()}
+    shutil.rmtree(place)
     return {"ways": ways, "budget": said.get("budget"), "schedules": tasks}
 
 
 def imported(name: str, folder: Path) -> str:
-    """A model of `payload.zoo` with random weights, written as an ONNX file and imported."""
-    # in a process of its own: PyTorch's threads and memory are its own
-    subprocess.run([sys.executable, "-m", "payload.zoo", name, str(folder / f"{name}.onnx")], check=True)
-    run(["autotune", "import", str(folder / f"{name}.onnx"), "-o", str(folder / name)])
-    return str(folder / name)
+    """A model of `payload.zoo` with random weights, written as an ONNX file and imported, unless it is there."""
+    file, found = folder / f"{name}.onnx", folder / name
+    if file.exists() or not found.exists():  # the file goes when all is there
+        shutil.rmtree(found, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        # in a process of its own: PyTorch's threads and memory are its own
+        subprocess.run([sys.executable, "-m", "payload.zoo", name, str(file)], check=True)
+        run(["autotune", "import", str(file), "-o", str(found)])
+        file.unlink()
+    return str(found)
 
 
 def with_room(payload: Payload) -> Payload:

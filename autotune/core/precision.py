@@ -20,7 +20,7 @@ from autotune.core.errors import ScheduleError
 from autotune.core.host.matrix_unit import ROWS, cpu_flags, why_no_tiles
 from autotune.core.payload import Array
 
-DOTS = ("dots", 2)  # the rewrite that writes such products, and its version
+DOTS = ("dots", 3)  # the rewrite that writes such products, and its version
 # Parts of A and of B whose products are summed, by the number of parts: each changes one operand of the one before.
 PRODUCTS = {
     1: ((0, 0),),

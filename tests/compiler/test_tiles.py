@@ -12,6 +12,7 @@ from tuning_support import MACHINES, contraction_payload
 
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.lowering.emit import Emission, emit_program
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.targets.target_file import SHIPPED, find_target, read_target
 from autotune.core.candidate import Claim
@@ -139,6 +140,15 @@ def test_rows_of_a_tile_lie_in_sets_of_their_own_and_results_where_they_are_want
     whole = candidate_whole([step], 1, parts.payload.text)
     found = emit_program(Emission(Claim(parts.payload, whole), "object", XEON))
     assert (found.arena_bytes, found.allocations) == (4 * 512 * apart, 0)
+
+
+def test_a_group_that_shrinks_its_empty_tensors_leaves_rows_apart():
+    family = next(f for f in TILED if f.name == "tile_bf16")
+    parts = partition(load_payload("gpt,seq=32,d_model=256,layers=1,heads=2,d_ff=32,vocab=48,positions=32"))
+    groups = [task for task in parts.tasks if task.is_group and task.contractions and family.covers(task)]
+    task = next(task for task in groups if task.contractions[0].constant_b and task.contractions[0].k == 256)
+    step = write_step(task, family, family.default(task, XEON.machine), XEON.machine, alone=True)
+    assert "strided<[144, 1]" in compile_to("arena", task.payload, candidate_alone(step)).text
 
 
 def test_an_object_asks_for_the_registers_when_it_is_loaded():

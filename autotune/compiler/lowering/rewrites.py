@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from mlir import ir
 
 from autotune.compiler.ir.module import find_function, parse, run_passes
+from autotune.compiler.passes.apart import Apart, set_apart
 from autotune.compiler.passes.arena import plan_arena
 from autotune.compiler.passes.byte_rounding import round_bytes, rounds
 from autotune.compiler.passes.dots import write_dots
@@ -32,6 +33,7 @@ from autotune.compiler.passes.stencil import write_stencils
 from autotune.compiler.passes.vector_math import approximate
 from autotune.compiler.passes.zeros import start_from_zero
 from autotune.compiler.script.apply import run_script
+from autotune.compiler.script.halves import halves_of, is_ours
 from autotune.compiler.script.instantiate import write_concrete
 from autotune.compiler.script.marked_ops import read_blocks
 from autotune.core.arena_plan import BufferPlan
@@ -69,6 +71,7 @@ class Unit:
         matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
         repeated: Whether several ops of one task follow each other, so that their nests can be one function.
         rounds: Whether numbers are rounded to even, as quantising does.
+        apart: Groups that stand in functions of their own while schedules are applied.
     """
 
     module: ir.Module
@@ -88,6 +91,7 @@ class Unit:
     matrix_unit: bool = False
     repeated: bool = False
     rounds: bool = False
+    apart: list[Apart] = field(default_factory=list)
 
     @classmethod
     def open(cls, payload: Payload, candidate: Candidate) -> "Unit":
@@ -185,6 +189,24 @@ def empty_handles(unit: Unit) -> None:
         insist(unit.script)
 
 
+def apart(unit: Unit) -> None:
+    """Groups stand in functions of their own, until the script's schedules are applied."""
+    unit.apart = set_apart(unit.module, unit.function)
+
+
+def apply_script(unit: Unit) -> None:
+    """The script is applied; where groups stand apart, its schedules to those, and its lowering to all together."""
+    text = unit.text or ""
+    if unit.script is None or not unit.apart:
+        run_script(unit.module, unit.script, text, unit.source)
+        return
+    schedules, lowering = halves_of(unit.script)
+    run_script(unit.module, schedules, text, unit.source)
+    for group in unit.apart:
+        group.bring_back()
+    run_script(unit.module, lowering, text, unit.source)
+
+
 def share_loops(unit: Unit) -> None:
     """Threads share the outermost parallel loops."""
     serialise_nested(unit.module)
@@ -209,7 +231,7 @@ REWRITES = (
     Rewrite("online-softmax", 1, online_softmax, needed=lambda unit: bool(unit.blocks)),
     Rewrite("panels", 1, panels, needed=lambda unit: bool(unit.panels or unit.precisions)),
     Rewrite("empty-handles", 1, empty_handles),
-    Rewrite(SCRIPT, 0, lambda unit: run_script(unit.module, unit.script, unit.text or "", unit.source)),
+    Rewrite(SCRIPT, 0, apply_script),
     Rewrite("stencil", 1, lambda unit: write_stencils(unit.module)),
     Rewrite("fastmath", 1, lambda unit: keep_flags(unit.module, unit.flags)),
     Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
@@ -240,6 +262,7 @@ REWRITES = (
         behind="arena",
         needed=lambda unit: unit.repeated,
     ),
+    Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
     Rewrite(
         "byte-rounding",
         2,

@@ -14,10 +14,9 @@ loop first (`matrices.py`):
 """
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 
 from mlir import ir
-from mlir.dialects import tensor
+from mlir.dialects import bufferization, tensor
 
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
@@ -89,38 +88,16 @@ def narrow_matrices(op: ir.Operation, precision: Precision) -> None:
     _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
     with ir.InsertionPoint(op), op.location:
         words = words_of(op.operands[1], precision, turned=of_b[-1] != of_c[-1])
-        made = product(op.operands[0], words, destination(op), precision, before=outside_of_loops(op))
+        made = product(op.operands[0], words, destination(op), precision)
     replace(op, made)
 
 
-def outside_of_loops(op: ir.Operation) -> ir.Operation:
-    """The outermost loop around a product that does not change its A, which is rounded before it; else the product."""
-    here, a = op, op.operands[0]
-    while (around := here.parent.operation).name == "scf.for" and not is_inside(a, around):
-        here = around
-    return here
-
-
-def is_inside(value: ir.Value, loop: ir.Operation) -> bool:
-    """Tell whether a value is made in a loop, or is what it counts or carries."""
-    owner = value.owner
-    around = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation.parent.operation
-    while around.name not in {"func.func", "builtin.module"}:
-        if around == loop:
-            return True
-        around = around.parent.operation
-    return False
-
-
-def product(
-    a: ir.Value, words: ir.Value, into: ir.Value, precision: Precision, *, before: ir.Operation | None = None
-) -> ir.Value:
-    """The product of A's rows and words of B, at the insertion point; rows are rounded there, or before a loop."""
+def product(a: ir.Value, words: ir.Value, into: ir.Value, precision: Precision) -> ir.Value:
+    """The product of A's rows and words of B, at the insertion point."""
     (rows, _), (count, _) = static_shape(a), static_shape(words)
     m, n, k = dims(3)
-    with ir.InsertionPoint(before) if before is not None else nullcontext():
-        room = empty_rows(rows, count, ir.IntegerType.get_signless(32), precision)
-        rounded = stand_in([a], room, [[m, k], [m, n]], precision)
+    room = empty_rows(rows, count, ir.IntegerType.get_signless(32), precision)
+    rounded = stand_in([a], room, [[m, k], [m, n]], precision)
     return stand_in([rounded, words], into, [[m, k], [k, n], [m, n]], precision)
 
 
@@ -152,11 +129,16 @@ def destination(op: ir.Operation) -> ir.Value:
 
 
 def empty_rows(rows: int, words: int, word: ir.Type, precision: Precision) -> ir.Value:
-    """Where the words of A go. Rows of a tile lie an odd number of cache lines apart, or they would share few sets."""
+    """Where the words of A go. Rows of a tile lie an odd number of cache lines apart, or they would share few sets.
+
+    The buffer that they are a slice of is allocated: a slice of an empty tensor would become a smaller empty tensor
+    wherever a script shrinks those of its ops.
+    """
     lines, left = divmod(words, LINE)
     if not precision.by_tiles or left or lines % 2:
         return tensor.empty([rows, words], word)
-    padded = tensor.empty([rows, words + LINE], word)
+    whole = ir.RankedTensorType.get([rows, words + LINE], word)
+    padded = bufferization.AllocTensorOp(whole, []).result
     kind = ir.RankedTensorType.get([rows, words], word)
     return tensor.ExtractSliceOp(kind, padded, [], [], [], [0, 0], [rows, words], [1, 1]).result
 

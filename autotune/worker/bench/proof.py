@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.compiler.ir.module import context
+from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.program import BoundProgram
 from autotune.compiler.lowering.rewrites import SCRIPT, Unit
-from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.lowering.steps import BEFORE_SCRIPT, asked_for, rewrite
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.candidate import Claim
@@ -89,10 +89,15 @@ def hash_stages(claim: Claim) -> dict[str, str]:
     Raises:
         CompileError: The compiler refused the module; the error names the stage.
     """
-    texts = {
-        "transformed": transform(claim).after,
-        "lowered": compile_to("lowered", claim.payload, claim.candidate).text,
-    }
+    candidate = claim.candidate
+    with context():
+        unit = Unit.open(claim.payload, candidate)
+        transformed = str(unit.module)
+        for step in rewrite(unit) if candidate.script is not None else ():
+            if step == SCRIPT:
+                transformed = str(unit.module)
+        run_pipeline(unit, candidate.pipeline)
+        texts = {"transformed": transformed, "lowered": str(unit.module)}
     return {stage: sha256(text.encode()).hexdigest() for stage, text in texts.items()}
 
 
