@@ -26,6 +26,7 @@ from schedules.shares import is_shared, piece_of, share_out
 
 BLOCKS = {"n": marks.BLOCKS_OF_N, "k": marks.BLOCKS_OF_K}
 LEAST_ROWS_TO_GATHER = 5  # of A, that use what is gathered of a transposed B
+LEAST_ROWS_TO_TURN, LEAST_SUMMED = 16, 128  # that share what is turned of a transposed B; products of long sums
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
 
 
@@ -45,7 +46,7 @@ class Matmul(Family):
         c = task.contraction
         if c is None or c.n == 1 or (c.batched and 1 in (c.m, c.k)):
             return False
-        return not c.transposed_b or c.constant_b or bool(c.precision) or c.m >= LEAST_ROWS_TO_GATHER
+        return not c.transposed_b or c.constant_b or bool(c.precision) or is_worth_gathering(c)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Knobs whose values make sense for these sizes, and the constraints between them."""
@@ -92,6 +93,12 @@ class Matmul(Family):
         """Panels as wide as the register tile, if the config wants them made beforehand."""
         panel = columns_of(config) if config["pack_b"] == "beforehand" else 0
         return Rewrites(panel, needed=needed_for(config))
+
+
+def is_worth_gathering(c: Contraction) -> bool:
+    """Tell whether enough rows use columns of a transposed B; of long sums along its rows, tiles are as fast."""
+    is_long = c.k >= LEAST_SUMMED and not c.transposed_a
+    return c.m >= (LEAST_ROWS_TO_TURN if is_long else LEAST_ROWS_TO_GATHER)
 
 
 @dataclass(frozen=True)

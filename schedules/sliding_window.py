@@ -16,7 +16,7 @@ from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
-from schedules.blocking import fitting_vectors
+from schedules.blocking import fitting_vectors, masked_length
 from schedules.ends import MASKED, knobs_of_ends, mark_ends, needed_for
 from schedules.functions import function_defaults, function_knobs
 from schedules.matmul_model import RegisterTile, score
@@ -25,7 +25,9 @@ from schedules.moves import Script
 from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop
 from schedules.sliding_window_writer import SlidingWindowWriter
 
-ORDERS = ("places", "lanes")  # outer loops: over positions of the window, or over channels; stores hold these values
+# What the outer loops go over: positions of the window; channels; or all in the op's own order, in which rows of a
+# register tile may come before the positions that share them. Stores hold these values.
+ORDERS = ("places", "lanes", "rows")
 BYTES = 4
 UNEVEN = 3 / 4  # of the score of a tile that does not divide its positions: what follows is done in larger blocks
 
@@ -46,8 +48,10 @@ class SlidingWindow(Family):
         op, lanes = window_op(task)
         sizes = op.nest.sizes
         rows = below(REGISTER_M, sizes[lanes.row] + 1) if lanes.row is not None else (1,)
-        widths = tuple(v * machine.lanes for v in fitting_vectors(sizes[lanes.lane], machine.lanes))
-        knobs = [Knob("rows", rows), Knob("width", widths), *knobs_of_ends((sizes[lanes.lane],), machine)]
+        ends = knobs_of_ends((sizes[lanes.lane],), machine)
+        widest = masked_length(sizes[lanes.lane], machine.lanes) + machine.lanes - 1 if ends else sizes[lanes.lane]
+        widths = tuple(v * machine.lanes for v in fitting_vectors(widest, machine.lanes))
+        knobs = [Knob("rows", rows), Knob("width", widths), *ends]
         knobs.append(Knob("outside", ORDERS))
         if is_parallelized(op.nest, lanes):
             knobs.extend(knobs_for({"m": outer_counts(op.nest, lanes.lane, machine)}))
@@ -62,7 +66,11 @@ class SlidingWindow(Family):
         return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers),))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The register tile of a product as large; channels outside where the kernel does not stay in L2."""
+        """The register tile of a product as large; channels outside where the kernel does not stay in L2.
+
+        Where all positions share the rows' operand, as filters of a convolution along rows do, rows are outside: a part
+        of them stays in L1 while the positions pass, and each is written in one run.
+        """
         (op, lanes), space = window_op(task), self.space(task, machine)
         sizes = op.nest.sizes
         values = {knob.name: knob.values for knob in space.knobs}
@@ -72,7 +80,8 @@ class SlidingWindow(Family):
         tiles = [RegisterTile(int(r), int(w) // each, each) for r in values["rows"] for w in values["width"]]
         best = max(tiles, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
         large = BYTES * summed * like.n > machine.l2_bytes // 2
-        chosen: Config = {"rows": best.rows, "width": best.columns, "outside": ORDERS[large]}
+        outside = ORDERS[-1] if shares_rows(op, lanes) else ORDERS[large]
+        chosen: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
         if "ends" in values:
             chosen = {**chosen, "ends": MASKED}
         packed = {"pack_b": PACKINGS[-1]} if lanes.constant_b else {}
@@ -97,6 +106,12 @@ class SlidingWindow(Family):
         """Panels as wide as the register tile, if the config wants the kernel stored so beforehand."""
         stored = config.get("pack_b") == PACKINGS[-1]
         return Rewrites(int(config["width"]) if stored else 0, needed=needed_for(config))
+
+
+def shares_rows(op: Op, lanes: Lanes) -> bool:
+    """Tell whether the first operand of products moves with the rows of a register tile, and with no other position."""
+    moving = {loop for terms in op.operands[0].terms for loop, _ in terms}
+    return lanes.products and {d for d in moving if op.nest.iterators[d] == "parallel"} == {lanes.row}
 
 
 def is_parallelized(nest: LoopNest, lanes: Lanes) -> bool:

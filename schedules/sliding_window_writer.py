@@ -102,6 +102,8 @@ class SlidingWindowWriter:
     def order(self) -> list[int]:
         """The parallel loops, outermost first."""
         lane, row = self.lanes.lane, self.lanes.row
+        if self.config["outside"] == "rows":
+            return [d for d, kind in enumerate(self.nest.iterators) if kind == "parallel"]
         others = [d for d, kind in enumerate(self.nest.iterators) if kind == "parallel" and d not in (lane, row)]
         outer = [*others, lane] if self.config["outside"] == "places" else [lane, *others]
         return outer if row is None else [*outer, row]

@@ -3,6 +3,7 @@
 It covers every structured op of one kind of loop an operand; families that know an op better come first.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
@@ -10,7 +11,7 @@ from autotune.core.scripts.marks import SUMS
 from autotune.core.space import Config, Constraint, Knob
 from autotune.core.task import Task
 from schedules import moves
-from schedules.blocking import cut, fitting_vectors, vectors_up_to
+from schedules.blocking import Piece, cut, fitting_vectors, vectors_up_to
 from schedules.ends import MASKED, is_masked, knobs_of_ends
 from schedules.moves import Script
 from schedules.shares import outer_loop, pieces
@@ -18,6 +19,7 @@ from schedules.single_op import SingleOp
 
 ROWS = (1, 2, 4)
 MOST_VECTORS = 32  # machine vectors in one tile
+STRIP = "strip"  # knob: rows of A whose sums are made with those of several columns
 SUMS_AT_ONCE = 8  # vectors of partial results that are added to in turn, so that none waits for itself
 
 
@@ -38,25 +40,37 @@ class Vectorize(SingleOp):
         sizes = task.nest.sizes
         rows = tuple(r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0) or ROWS[:1]
         vectors = Knob("vectors", fitting_vectors(sizes[-1], machine.lanes))
-        return (Knob("rows", rows), vectors, *knobs_of_ends(sizes[-1:], machine))
+        ends = knobs_of_ends(sizes[-1:], machine)
+        if sums_in_tiles(task):
+            return (Knob(STRIP, up_to(sizes[-3])), Knob("rows", up_to(sizes[-2])), vectors, *ends)
+        return (Knob("rows", rows), vectors, *ends)
 
     def constraints(self, task: Task, machine: Machine) -> tuple[Constraint, ...]:
         """A tile stays in registers, and rows divide a thread's piece."""
         sizes = task.nest.sizes
 
         def small(config: Config) -> bool:
-            return int(config["rows"]) * int(config["vectors"]) <= MOST_VECTORS
+            return int(config.get(STRIP, 1)) * int(config["rows"]) * int(config["vectors"]) <= MOST_VECTORS
 
         def whole(config: Config) -> bool:
             inner = outer_loop(task.nest, len(sizes) - 1) == len(sizes) - 2
             return not inner or sizes[-2] // pieces(config, "m") % int(config["rows"]) == 0
 
+        def held(config: Config) -> bool:
+            strip, rows = int(config[STRIP]), int(config["rows"])
+            return (strip * rows + rows + 1) * int(config["vectors"]) <= machine.vector_registers
+
+        if sums_in_tiles(task):
+            fit = f"accumulators, a row of each column and an element's fit {machine.vector_registers} registers"
+            return (Constraint(fit, held),)
         fits = Constraint(f"a tile (rows x vectors) has at most {MOST_VECTORS} machine vectors", small)
         divides = Constraint("rows of a tile divide those of a piece", whole)
         return (fits, divides) if len(self.counts(task, machine)) > 1 else (fits,)
 
     def values(self, task: Task, machine: Machine) -> Config:
         """One row of four vectors, or eight vectors of sums, those of several rows where they share a factor."""
+        if sums_in_tiles(task):
+            return self.values_of_tiles(task, machine)
         wanted = SUMS_AT_ONCE if task.nest.iterators[-1] == "reduction" else 4
         rows = max(map(int, self.knobs(task, machine)[0].values)) if shares_factor(task) and machine.threads == 1 else 1
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
@@ -66,11 +80,24 @@ class Vectorize(SingleOp):
             **ends,
         }
 
+    def values_of_tiles(self, task: Task, machine: Machine) -> Config:
+        """As many columns as rows of A, a vector of each."""
+        strip, rows = (max(map(int, knob.values)) for knob in self.knobs(task, machine)[:2])
+        ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
+        config: Config = {STRIP: strip, "rows": rows, "vectors": 1, **ends}
+        held = self.constraints(task, machine)[0]
+        while not held.holds(config):
+            config = {**config, "rows": int(config["rows"]) // 2}
+        return config
+
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Split off what the vectors leave over, then tile and vectorize each part."""
         last = len(sizes) - 1
         masked = lanes if is_masked(config) else 0
         found = cut(sizes[last], 0, int(config["vectors"]) * lanes, powers_of_two=True, masked=masked)
+        if STRIP in config:
+            write_tiles_of_sums(script, op, sizes, (int(config[STRIP]), int(config["rows"])), found, lanes=lanes)
+            return
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
         multiplies = task.contraction is not None  # whose products of a single tile would be added up one by one
@@ -83,9 +110,60 @@ class Vectorize(SingleOp):
                 tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
 
 
+def up_to(size: int) -> tuple[int, ...]:
+    """Numbers of rows that a size has."""
+    return tuple(rows for rows in ROWS if rows <= size)
+
+
 def shares_factor(task: Task) -> bool:
     """Tell whether rows are multiplied by the same row: columns of a product with a transposed B."""
     return task.contraction is not None and task.contraction.transposed_b
+
+
+def sums_in_tiles(task: Task) -> bool:
+    """Tell whether sums of several rows and columns share what they read: those of a product with a transposed B."""
+    c = task.contraction
+    return c is not None and c.transposed_b and not c.transposed_a and c.m > 1 and c.n > 1
+
+
+def write_tiles_of_sums(
+    script: Script, op: str, sizes: tuple[int, ...], tile: tuple[int, int], found: Sequence[Piece], *, lanes: int
+) -> None:
+    """Sums along the last loop, a vector of partial results for each row and column of a tile; consumes `op`.
+
+        C[m, n] += A[m, k] * B[n, k]
+          ->   for n0: for m0:  p[0:4, 0:4, 0:16] = 0
+                                for k0: p += A[m0 : m0 + 4, k0 : k0 + 16] * B[n0 : n0 + 4, k0 : k0 + 16]
+                                C[m0 : m0 + 4, n0 : n0 + 4] += sums of p
+
+    Args:
+        script: Script that ops are appended to.
+        op: Handle of a product with a transposed B.
+        sizes: Trip counts of its loops, those of a batch first, then m, n and k.
+        tile: Rows and columns of a tile.
+        found: Pieces of k.
+        lanes: Elements of a machine's vector.
+    """
+    rank, (strip, columns) = len(sizes), tile
+    for dim in range(rank - 3):
+        op, _ = moves.tile_loop(script, op, rank, dim, 1)
+    for beside in in_pieces(script, op, rank, rank - 2, cut(sizes[-2], 0, columns)):
+        for inside in in_pieces(script, beside, rank, rank - 3, cut(sizes[-3], 0, strip)):
+            for piece, part in zip(
+                found, moves.split_into(script, inside, rank - 1, [piece.size for piece in found]), strict=True
+            ):
+                if piece.register < piece.size or piece.size >= lanes:
+                    sum_in_vectors(script, part, rank, piece.register)
+                else:
+                    moves.vectorize(script, part)
+
+
+def in_pieces(script: Script, op: str, rank: int, dim: int, pieces: Sequence[Piece]) -> Iterator[str]:
+    """Cut an op into pieces of a loop, each in a loop over register tiles; consumes `op`."""
+    parts = moves.split_into(script, op, dim, [piece.size for piece in pieces])
+    for piece, part in zip(pieces, parts, strict=True):
+        is_looped = piece.register < piece.size
+        yield moves.tile_loop(script, part, rank, dim, piece.register)[0] if is_looped else part
 
 
 def reduce_and_vectorize(
@@ -106,6 +184,11 @@ def reduce_and_vectorize(
         step = rows if dim == rank - 2 else 1
         if step < size:
             op, _ = moves.tile_loop(script, op, rank, dim, step)
+    sum_in_vectors(script, op, rank, width, mark=mark)
+
+
+def sum_in_vectors(script: Script, op: str, rank: int, width: int, *, mark: str = "") -> None:
+    """A loop along the last dimension, which is summed, in vectors of partial results; consumes `op`."""
     parts, loop = moves.tile_reduction(script, op, rank, width)
     for name in (SUMS, mark):
         if name:

@@ -51,6 +51,38 @@ def test_transposed_products_are_right_with_any_ends(n, a, b, batch):
             agrees(payload, got, [product_of(payload, inputs, a=a, b=b)])
 
 
+@pytest.mark.parametrize(("m", "n", "k", "batch"), [(2, 3, 40, 0), (7, 13, 131, 0), (8, 9, 160, 0), (5, 6, 150, 3)])
+def test_sums_in_tiles_of_rows_and_columns_are_right_with_any_ends(m, n, k, batch):
+    payload = contraction_payload(m, n, k, b="nk", batch=batch)
+    inputs = payload.make_inputs(0)
+    for ends in (MASKED, PEELED):
+        for tile in ({}, {"strip": 2, "rows": 1, "vectors": 2}):
+            got, (config,) = run_ends(payload, inputs, ends, **tile)
+            assert "strip" in config
+            agrees(payload, got, [product_of(payload, inputs, b="nk")])
+
+
+@pytest.mark.parametrize(("channels", "filters", "columns"), [(1, 37, 23), (2, 21, 44), (3, 30, 9)])
+def test_convolutions_along_rows_keep_filters_while_positions_pass(channels, filters, columns, tmp_path):
+    steps = {"stride": 1, "gap": 1, "pad": 0, "groups": 1}
+    payload = loaded(tmp_path, conv_text((2, channels, 6, columns + 1), (filters, channels, 2, 2), **steps))
+    inputs = payload.make_inputs(0)
+    x, k, b = (inputs[argument.name] for argument in payload.arguments[:3])
+    for ends in (MASKED, PEELED):
+        for outside in ("rows", "places", "lanes"):
+            got, used = run_ends(payload, inputs, ends, outside=outside)
+            assert any("outside" in config for config in used)
+            agrees(payload, got, [convolution(x, k, b, **steps)])
+
+
+def test_rows_are_outside_where_all_positions_share_their_operand(tmp_path):
+    text = conv_text((1, 2, 9, 24), (37, 2, 3, 3), stride=1, gap=1, pad=0)
+    (along_rows,) = partition(loaded(tmp_path, text)).tasks
+    config = family_for(along_rows).default(along_rows, MACHINE)
+    assert config["outside"] == "rows"
+    assert config["width"] == 2 * MACHINE.lanes  # of 22 columns, the last masked
+
+
 @pytest.mark.parametrize("filters", [5, 13, 67])
 def test_convolutions_of_any_number_of_filters_are_right_either_way(filters, tmp_path):
     steps = {"stride": 1, "gap": 1, "pad": 1, "groups": 1}

@@ -5,7 +5,7 @@ An op with two results becomes two of one:
     (m, i) = argmax x   ->   m = max x;  p = 0, 1, 2, ...;  i = min of p where x = m, or x is NaN
 
 The first of equal elements is taken, as before. Where a row holds a NaN that is its extremum, as NumPy and PyTorch have
-it: m is NaN, and i the first of them.
+it: m is NaN, and i the first of them. Indices of 64 bits are found in 32, where those hold them, and widened.
 
 Indices that are repeated before elements are read at them are read where they lie, once a row:
 
@@ -25,6 +25,7 @@ from autotune.compiler.normalise.emit import dims, filled, generic
 EXTREMA = {"arith.maximumf": "arith.cmpf ogt", "arith.minimumf": "arith.cmpf olt"}
 COMPARISONS = {2: "arith.cmpf ogt", 4: "arith.cmpf olt"}  # by the number of a predicate
 BODY = 6  # operations of such an op
+NARROW = 32  # bits that indices are found in: a vector holds twice as many
 
 
 def find_places_apart(module: ir.Module) -> None:
@@ -65,7 +66,8 @@ def split(op: ir.Operation, loop: int) -> None:
         return
     extremum = maker(op.regions[0].blocks[0].operations[BODY - 1].operands[0])
     last = nest.sizes[loop] - 1
-    kind = first.type.element_type
+    wide = first.type.element_type
+    kind = ir.IntegerType.get_signless(NARROW) if is_index(wide) and last < 1 << NARROW - 1 else wide
 
     def combine(value: ir.Value, there: ir.Value) -> ir.Value:
         named = arith.maximumf if extremum is not None and extremum.name == "arith.maximumf" else arith.minimumf
@@ -88,8 +90,17 @@ def split(op: ir.Operation, loop: int) -> None:
         places = generic([], line, one, ["parallel"], lambda _: arith.index_cast(kind, linalg.IndexOp(0).result))
         maps = [read, written, along, written]
         found = generic([x, most, places], far, maps, list(nest.iterators), nearer)
+        if kind != wide:
+            rank = len(first.type.shape)
+            whole, into = [ir.AffineMap.get_identity(rank)] * 2, tensor.empty(first.type.shape, wide)
+            found = generic([found], into, whole, ["parallel"] * rank, lambda at, _: arith.extsi(wide, at))
     op.results[1].replace_all_uses_with(found)
     op.erase()
+
+
+def is_index(kind: ir.Type) -> bool:
+    """Tell whether a type is that of whole numbers of 64 bits."""
+    return isinstance(kind, ir.IntegerType) and kind.width == 2 * NARROW
 
 
 COPIES = ("linalg.generic", "linalg.broadcast", "linalg.transpose")
