@@ -34,9 +34,9 @@ class StoredBlocks:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Groups and blocks of each, or blocks alone."""
-        count = self.numbers[SCALE].shape[1]
-        return (count // self.form.group, self.form.group) if self.form.group else (count,)
+        """Groups and blocks of each, or blocks alone where there is one group, or none: of one, a loop sums nothing."""
+        count, group = self.numbers[SCALE].shape[1], self.form.group
+        return (count // group, group) if group and count > group else (count,)
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,16 @@ def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Va
     else:
         of_w = [expand(f, weight.whole, (count, *weight.blocks, HALF), f"{name}_w")]
     inputs = {f"x{i}": value for i, value in enumerate(of_x)} | {f"w{i}": value for i, value in enumerate(of_w)}
+    grouped = len(weight.blocks) > 1
     for end, value in weight.numbers.items():
-        apart = form.group and not end.endswith(UNIT)
-        inputs[LETTERS[end]] = expand(f, value, (count, *weight.blocks), f"{name}{end}") if apart else value
+        is_unit = end.endswith(UNIT)
+        if grouped and not is_unit:
+            inputs[LETTERS[end]] = expand(f, value, (count, *weight.blocks), f"{name}{end}")
+        else:
+            inputs[LETTERS[end]] = drop_ones(f, value, f"{name}{end}") if is_unit and not grouped else value
     body = write_body(form, rows, len(of_x), len(of_w))
     start = ops.fill(f, (rows, count), "0.0", name)
-    return summed(f, name, start, inputs, body, ProductLoops(bool(form.group)))
+    return summed(f, name, start, inputs, body, ProductLoops(grouped))
 
 
 def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
@@ -284,6 +288,13 @@ def split(f: Builder, x: Value, blocks: tuple[int, ...], halves: int, name: str)
         text = f"tensor.extract_slice {whole.name}{cut} : {whole.type} to {tensor_type(shape, x.dtype)}"
         parts.append(f.define(f"{name}_{i}", shape, text, x.dtype))
     return parts
+
+
+def drop_ones(f: Builder, x: Value, name: str) -> Value:
+    """``(R, 1)`` as ``(R)``."""
+    shape = x.shape[:1]
+    text = f"tensor.extract_slice {x.name}[0, 0] [{shape[0]}, 1] [1, 1] : {x.type} to {tensor_type(shape, x.dtype)}"
+    return f.define(name, shape, text, x.dtype)
 
 
 def expand(f: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:

@@ -44,7 +44,7 @@ class BlockSums(ByOwnCode):
         stored = any(argument.dtype == "i8" for argument in task.payload.arguments)
         alone = not task.is_group and not task.grows and not task.root.gathers and task.root.lanes is None
         plain = alone and not task.root.counts and is_product({step.name for step in task.root.body})
-        return plain and sums and stored and nest.sizes[-1] == WIDTH
+        return plain and sums and stored and nest.sizes[-1] == WIDTH and has_rows_of_all(task, parallel)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows and columns of a register tile, sums of each, bytes that are fetched ahead, and how nibbles widen."""
@@ -85,6 +85,13 @@ class BlockSums(ByOwnCode):
             AHEAD: int(config["ahead"]),
             **({LOOKUP: None} if config.get("lookup") else {}),
         }
+
+
+def has_rows_of_all(task: Task, parallel: int) -> bool:
+    """Whether activations have every loop but that of columns, which is the last of so many parallel ones."""
+    summed = range(parallel, len(task.nest.sizes))
+    given = [each for each in task.root.operands if each.dtype == "f32" and each.loops[-1:] == [summed[-1]]]
+    return bool(given) and all(each.loops == [*range(parallel - 1), *summed] for each in given)
 
 
 BLOCKS = BlockSums()
