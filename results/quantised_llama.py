@@ -43,6 +43,7 @@ from autotune.worker.loading.reading import partition
 NAME = "quantised"
 KINDS = ("Q4_0", "Q8_0", "Q4_K")
 POSITIONS, PROMPT, STEPS = 512, (1, 2, 3, 4, 5, 6, 7, 8), 200
+PAUSE = 0.25  # seconds after which no thread of a way waits for more work on a core
 PLACE = 64  # position of the token that is decoded
 FUNCTIONS = {"decode": (1, 31), "prefill": (512, 3)}  # tokens of a call, and calls
 PARTS = {"decode": ("decode", 1), "decode, 2 threads": ("decode", 2), "prefill": ("prefill", 1)}
@@ -112,6 +113,7 @@ def in_turns(ways: dict[str, Callable[[], object]], calls: int, threads: int) ->
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(calls + 1):
         for name, way in ways.items():
+            time.sleep(PAUSE if threads > 1 else 0)
             begin = now()
             way()
             seconds[name].append(now() - begin)
