@@ -15,9 +15,9 @@ from mlir.dialects import arith, math, vector
 
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import call_intrinsic, splat, vector_of
+from autotune.contrib.quantised.activation_rows import ActivationRows
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
 from autotune.contrib.quantised.loads import load_first
-from autotune.contrib.quantised.loops import counted
 from autotune.contrib.quantised.rounded_rows import block_sum
 from autotune.contrib.quantised.row_sums import RowSums, Sums
 from autotune.contrib.quantised.stored_bytes import StoredBytes
@@ -37,36 +37,13 @@ def floats_of_row(steps: BlockSteps) -> int:
 
 
 @dataclass(frozen=True)
-class FloatRows:
-    """Rows of activations in the order that words of a weight have.
-
-    Attributes:
-        steps: How a row is multiplied.
-        halves: Activations, ``(m, blocks, 16)`` for each half of a block, or without m.
-        buffer: Where they go, ``(m, floats_of_row)``.
-    """
-
-    steps: BlockSteps
-    halves: Sequence[ir.Value]
-    buffer: ir.Value
-
-    def write(self) -> None:
-        """All of it, at the insertion point."""
-        layout = self.steps
-
-        def write_row(row: ir.Value) -> None:
-            counted(layout.whole, lambda step: self.step(row, step, layout.count))
-            if layout.left:
-                self.step(row, index(layout.whole), layout.left)
-
-        counted(ir.MemRefType(self.buffer.type).shape[0], write_row)
+class FloatRows(ActivationRows):
+    """Rows in the order that words of a weight have, ``(m, floats_of_row)`` of f32."""
 
     def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
         """A step's numbers, of so many blocks; what is beyond is zero."""
         layout, nothing = self.steps, splat(0, "f32")
-        first = arith.muli(step, index(layout.count))
-        places = [arith.addi(first, index(block)) for block in range(blocks)]
-        values = [[self.load(half, row, place) for half in self.halves] for place in places]
+        places, values = self.load_blocks(row, step, blocks)
         start = arith.muli(step, index(floats_of_step(layout)))
         for number in range(layout.vectors):
             quarters = [(layout.block_of(each), layout.half_of(number, each)) for each in range(BYTES // QUARTER)]
@@ -83,11 +60,6 @@ class FloatRows:
         for place, each in zip(places, values, strict=True):
             total = vector.broadcast(vector_of(1, "f32"), block_sum(each))
             vector.store(total, self.buffer, [row, arith.addi(place, behind)])
-
-    def load(self, half: ir.Value, row: ir.Value, block: ir.Value) -> ir.Value:
-        """The elements of a block's half."""
-        rank = ir.MemRefType(half.type).rank
-        return vector.load(vector_of(QUARTER, "f32"), half, [*([row] if rank == 3 else []), block, index(0)])
 
 
 def every_fourth(lines: Sequence[ir.Value]) -> list[ir.Value]:

@@ -8,9 +8,9 @@ from mlir.dialects import arith, math, memref, vector
 
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import ROUND, call_intrinsic, splat, vector_of
-from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
+from autotune.contrib.quantised.activation_rows import ActivationRows
+from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
 from autotune.contrib.quantised.loads import zeros
-from autotune.contrib.quantised.loops import counted
 from autotune.core.host.matrix_unit import cpu_flags
 
 MOST = 127  # steps of the largest activation of a block
@@ -73,39 +73,15 @@ def joined(quarters: Sequence[ir.Value]) -> ir.Value:
 
 
 @dataclass(frozen=True)
-class RoundedRows:
-    """Rows of activations in words.
-
-    Attributes:
-        steps: Layout of a row.
-        halves: Activations, ``(m, blocks, 16)`` for each half of a block, or without m.
-        words: Buffer of the words, ``(m, words)``.
-    """
-
-    steps: BlockSteps
-    halves: Sequence[ir.Value]
-    words: ir.Value
-
-    def write(self) -> None:
-        """All of it, at the insertion point."""
-        layout = self.steps
-
-        def write_row(row: ir.Value) -> None:
-            counted(layout.whole, lambda step: self.step(row, step, layout.count))
-            if layout.left:
-                self.step(row, index(layout.whole), layout.left)
-
-        counted(ir.MemRefType(self.words.type).shape[0], write_row)
+class RoundedRows(ActivationRows):
+    """Rows of bytes in words, ``(m, words)``."""
 
     def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
         """A step's words, of so many blocks; what is beyond is zero."""
         layout = self.steps
-        first = arith.muli(step, index(layout.count))
         scales: list[ir.Value] = []
         rounded: dict[tuple[int, int], ir.Value] = {}
-        for block in range(blocks):
-            place = arith.addi(first, index(block))
-            values = [self.load(half, row, place) for half in self.halves]
+        for block, (place, values) in enumerate(zip(*self.load_blocks(row, step, blocks), strict=True)):
             scale, inverse = block_scale(values)
             scales.append(scale)
             for half, each in enumerate(values):
@@ -115,27 +91,22 @@ class RoundedRows:
         start = arith.muli(step, index(layout.words))
         vectors = [self.bytes_of(rounded, number) for number in range(layout.vectors)]
         for number, each in enumerate(vectors):
-            vector.store(each, self.words, [row, self.place(start, number)])
+            vector.store(each, self.buffer, [row, self.place(start, number)])
         if layout.shift:
             sums = splat(0, "i32")
             for each in vectors:
                 sums = dot(sums, splat(word_of_bytes(layout.shift), "i32"), each)
             below = arith.subi(splat(0, "i32"), sums)
-            vector.store(below, self.words, [row, self.place(start, layout.vectors)])
+            vector.store(below, self.buffer, [row, self.place(start, layout.vectors)])
         zero = arith.constant(ir.F32Type.get(), 0.0)
         by_block = [*scales, *[zero] * (layout.count - blocks)]
         lanes = vector.from_elements(vector_of(LANES, "f32"), [by_block[block] for block in layout.lane_blocks])
         bits = arith.bitcast(vector_of(LANES, "i32"), lanes)
-        vector.store(bits, self.words, [row, self.place(start, layout.vectors + 1)])
+        vector.store(bits, self.buffer, [row, self.place(start, layout.vectors + 1)])
 
     def place(self, start: ir.Value, number: int) -> ir.Value:
         """First word of a vector of a step."""
         return arith.addi(start, index(number * LANES))
-
-    def load(self, half: ir.Value, row: ir.Value, block: ir.Value) -> ir.Value:
-        """The elements of a block's half."""
-        rank = ir.MemRefType(half.type).rank
-        return vector.load(vector_of(QUARTER, "f32"), half, [*([row] if rank == 3 else []), block, index(0)])
 
     def bytes_of(self, rounded: dict[tuple[int, int], ir.Value], number: int) -> ir.Value:
         """A vector of bytes as words."""
@@ -147,4 +118,4 @@ class RoundedRows:
         """The sum of a block's elements, behind all steps."""
         place = arith.addi(block, index(self.steps.steps * self.steps.words))
         word = ir.IntegerType.get_signless(32)
-        memref.store(arith.bitcast(word, block_sum(values)), self.words, [row, place])
+        memref.store(arith.bitcast(word, block_sum(values)), self.buffer, [row, place])

@@ -125,7 +125,7 @@ def before_steps(cut: ir.Operation, value: ir.Value, amap: ir.AffineMap) -> tupl
     Args:
         cut: The slice.
         value: A part of its result, from the first element on, that is read.
-        amap: Where it is read.
+        amap: Map from loops to where it is read.
     """
     offsets, _, steps = static_slice(cut)
     source, places = cut.operands[0], list(amap.results)

@@ -31,9 +31,9 @@ class ByteProduct:
 
     Attributes:
         bytes: The bytes.
-        read: Where each element reads them.
+        read: Map from loops to the element that is read of them.
         weight: The weight, in 32 bits.
-        weighed: Where each element reads that.
+        weighed: Map from loops to the element that is read of that.
     """
 
     bytes: ir.Value
