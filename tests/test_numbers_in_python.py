@@ -18,6 +18,7 @@ CALLS = {
     at.measure: lambda **given: at.measure(at.tasks(SPEC)[0], [{}], **given),
     at.compare: lambda **given: at.compare(SPEC, [], **given),
     at.doctor: at.doctor,
+    at.this_machine: at.this_machine,
     at.ratio_interval: lambda **given: at.ratio_interval([1.0, 2.0], [1.0, 3.0], **given),
     at.is_different: lambda **given: at.is_different([1.0, 2.0], [1.0, 3.0], **({"floor": 0.01} | given)),
     at.script: lambda **given: at.script("", **given),

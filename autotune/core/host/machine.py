@@ -11,8 +11,10 @@ from pathlib import Path
 import archspec.cpu
 
 from autotune.core.errors import MachineError
+from autotune.core.host.cores import MOST_THREADS
 from autotune.core.host.matrix_unit import Tiles, tiles_here
 from autotune.core.host.pages import Pages, pages_of_run
+from autotune.core.options import check_whole
 
 CACHE_DIRECTORY = Path("/sys/devices/system/cpu/cpu0/cache")
 TYPICAL_CACHES = {"L1": 32 * 1024, "L2": 512 * 1024, "L3": 8 * 1024 * 1024}
@@ -107,8 +109,10 @@ def this_machine(threads: int = 1) -> Machine:
         threads: Threads that programs may use.
 
     Raises:
+        OptionError: The threads are no number of threads.
         MachineError: No vector extension this project knows is present, or the environment asks for what there is not.
     """
+    check_whole("threads", threads, 1, MOST_THREADS)
     return detected_machine(threads, tiles_here())
 
 
