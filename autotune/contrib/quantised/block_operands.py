@@ -66,7 +66,8 @@ class BlockOperands:
         signed = "arith.andi" not in names
         bits = 8 if count == first and "arith.shrsi" not in names else 4
         shape = ir.MemRefType(inputs[first].type).shape
-        fits = is_product(names - {"linalg.yield"}) and first in (1, 2) and len(scales) in (1, 2) and shape[-1] == LANES
+        computes = (bits, signed) in BY_KIND and is_kind(names - {"linalg.yield"}, BY_KIND[bits, signed])
+        fits = computes and first in (1, 2) and len(scales) in (1, 2) and shape[-1] == LANES
         if not fits or (bits == 4 and first == 1):
             raise CompileError("transform", f"a product in blocks must be one of those of qmatmul, it computes {names}")
         steps = BlockSteps(bits, first, signed, len(scales) == 2, prod(shape[1:-1]))
@@ -91,7 +92,12 @@ class BlockOperands:
 
 def is_product(names: Set[str]) -> bool:
     """Whether the ops of a body may be those of a product with a weight in blocks."""
-    return any(EVERY | kind <= names <= EVERY | kind | MAY for kind in BY_KIND.values())
+    return any(is_kind(names, kind) for kind in BY_KIND.values())
+
+
+def is_kind(names: Set[str], kind: Set[str]) -> bool:
+    """Whether a body has the ops of all products with a weight in blocks and of one kind, and at most those."""
+    return EVERY | kind <= names <= EVERY | kind | MAY
 
 
 def flat_blocks(value: ir.Value, before: int, behind: int = 0) -> ir.Value:
@@ -103,16 +109,12 @@ def flat_blocks(value: ir.Value, before: int, behind: int = 0) -> ir.Value:
         behind: Dimensions behind them.
     """
     kind = ir.MemRefType(value.type)
-    first, count = before, kind.rank - before - behind
-    if count < MATRIX:
+    dims, end = list(range(kind.rank)), kind.rank - behind
+    if end - before < MATRIX:
         return value
-    groups = (
-        [[d] for d in range(first)]
-        + [list(range(first, first + count))]
-        + [[d] for d in range(first + count, kind.rank)]
-    )
+    groups = [*([d] for d in dims[:before]), dims[before:end], *([d] for d in dims[end:])]
     strides, offset = kind.get_strides_and_offset()
-    shape = [*kind.shape[:first], prod(kind.shape[first : first + count]), *kind.shape[first + count :]]
-    kept = [*strides[:first], *strides[first + count - 1 :]]
+    shape = [*kind.shape[:before], prod(kind.shape[before:end]), *kind.shape[end:]]
+    kept = [*strides[:before], *strides[end - 1 :]]
     layout = ir.StridedLayoutAttr.get(offset, kept) if isinstance(kind.layout, ir.StridedLayoutAttr) else None
     return memref.collapse_shape(ir.MemRefType.get(shape, kind.element_type, layout), value, groups)
