@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import func
 
+from autotune.compiler.ir.captures import capture
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import is_constant
 from autotune.core.scripts.marks import TAG
@@ -93,18 +94,7 @@ def moved_apart(module: ir.Module, ops: Sequence[ir.Operation], number: int) -> 
         block = made.add_entry_block()
     inside = [each for op in ops for each in every_op(op)]
     mine = {*(result for op in inside for result in op.results), *arguments_in(inside)}
-    given: dict[ir.Value, ir.Value] = {}
-    outside: list[ir.Value] = []
-    for op in inside:
-        for place, value in enumerate(list(op.operands)):
-            if value in mine:
-                continue
-            if value not in given and is_copied(value):
-                given[value] = value.owner.operation.clone(ir.InsertionPoint.at_block_begin(block)).results[0]
-            elif value not in given:
-                given[value] = block.add_argument(value.type, root.location)
-                outside.append(value)
-            op.operands[place] = given[value]
+    outside = capture(inside, mine, block, root.location, is_copied)
     kind = ir.FunctionType.get([value.type for value in outside], kinds)
     made.attributes["function_type"] = ir.TypeAttr.get(kind)
     with ir.InsertionPoint(root), root.location:

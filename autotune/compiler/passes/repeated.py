@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import func
 
+from autotune.compiler.ir.captures import capture
 from autotune.compiler.ir.module import every_op, symbol
 from autotune.compiler.ir.values import is_constant
 from autotune.core.scripts.marks import TAG
@@ -81,20 +82,8 @@ class Nest:
             copy = loop.clone(ir.InsertionPoint(end))
         function.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
         function.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
-        outside: list[ir.Value] = []
-        given: dict[ir.Value, ir.Value] = {}
         ops = every_op(copy)
-        inside = values_of(ops)
-        for op in ops:
-            for place, value in enumerate(list(op.operands)):
-                if value in inside:
-                    continue
-                if value not in given and is_constant(value):
-                    given[value] = value.owner.operation.clone(ir.InsertionPoint.at_block_begin(block)).results[0]
-                elif value not in given:
-                    given[value] = block.add_argument(value.type, loop.location)
-                    outside.append(value)
-                op.operands[place] = given[value]
+        outside = capture(ops, values_of(ops), block, loop.location)
         kinds = [value.type for value in outside]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
         return cls(loop, function, outside)
