@@ -29,6 +29,8 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, cannot_lower, lower
+from payload.importers.linalg_blocks import put_blocks
+from payload.importers.onnx_blocks import HeldWeight, multiply_rows
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import use_standard_ops
 from payload.importers.onnx_files import external_files, lying_in_files
@@ -64,9 +66,11 @@ DEPENDS = "the size of what it gives depends on data"
 PLACE = "node "  # what names of locations in torch-mlir begin with
 
 
-def notes_of_blocks(graph: "GraphProto") -> list[str]:
-    """A note on the weights in blocks of a graph, which are widened: how many there are, and the first ones."""
+def notes_of_blocks(graph: "GraphProto", held: Mapping[str, HeldWeight]) -> list[str]:
+    """A note on the weights in blocks of a graph that are widened: how many there are, and the first ones."""
+    kept = {weight.node for weight in held.values()}
     found = [node for node in graph.node if node.op_type in OF_BLOCKS and of(node, "block_size", 0)]
+    found = [node for node in found if node.output[0] not in kept]
     if not found:
         return []
     named = ", ".join(one_line(node.name or node.output[0])[:50] for node in found[:MOST_NAMED])
@@ -107,11 +111,21 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_plainly(model)
     decompose_sums(model)
     weights |= take_weights(graph)
-    said = {name: weight_argument(name, array) for name, array in weights.items()}
+    held = {name: weight for name, weight in read.held.items() if name in weights}
+    said = {n: ModelArgument(n, "weight") if n in held else weight_argument(n, array) for n, array in weights.items()}
     said |= {name: kernel_argument(said[name], weights[name].shape) for name in kernels_of(graph, weights)}
     arrange_kernels(graph, said)
+    multiply_rows(graph, held)
     fix_sizes(model, {}, said)
-    text = lowered(model, said)
+    order, text = [tensor.name for tensor in graph.input], lowered(model, said)
+    text, numbers = put_blocks(text, {order.index(name): weight for name, weight in held.items()})
+    gone = [order[number] for number in numbers]
+    stored = {f"{name}{end}": array for name in gone for end, array in held[name].parts.items()}
+    widened = {name: np.asarray(weights[name]) for name in held.keys() - set(gone)}
+    weights = {name: array for name, array in weights.items() if name not in held} | widened | stored
+    said |= {name: weight_argument(name, array) for name, array in widened.items()}
+    said = {name: argument for name, argument in said.items() if name not in gone}
+    said |= {name: weight_argument(name, array) for name, array in stored.items()}
     described = ImportedModel(
         arguments=(*given, *said.values()),
         source=path.name,
@@ -136,12 +150,14 @@ class ReadModel:
         weights: Values of the weights, by name.
         lying: Positions of those that are in files beside the model's own.
         notes: Notes on what standard ops cannot say, a sentence each.
+        held: Weights that stay in blocks, by the name of the input that they are in f32.
     """
 
     model: "ModelProto"
     weights: Mapping[str, Array]
     lying: Mapping[str, TensorInFile]
     notes: list[str]
+    held: "Mapping[str, HeldWeight]"
 
 
 def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
@@ -165,7 +181,7 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
         onnx.load_external_data_for_model(model, str(path.parent))
         check_scales(model.graph, weights)
         light = copy.deepcopy(model)  # what was taken out is given up with the whole alone
-        use_standard_ops(light, sizes, weights)
+        held = use_standard_ops(light, sizes, weights)
         give_settings_back(light.graph, weights)
         checked = copy.deepcopy(light)
         for tensor in checked.graph.output:  # a loop's results have no shape before its steps are written out
@@ -179,7 +195,7 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
         raise UnsupportedError(
             f"it is no valid ONNX model: {' '.join(str(error).split())[:200]}; export it again"
         ) from error
-    return ReadModel(light, weights, lying, notes_of_blocks(model.graph))
+    return ReadModel(light, weights, lying, notes_of_blocks(model.graph, held), held)
 
 
 def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from payload.importers.linalg import UnsupportedError
+from payload.importers.onnx_blocks import HeldWeight
 from payload.importers.onnx_contrib import CONTRIB
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
 from payload.importers.onnx_origins import OWN, mark_origins, origins_of, qualified, take_origin, take_origins
@@ -23,22 +24,27 @@ from payload.importers.onnx_transformers import rotary
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+    from autotune.core.payload import Array
 
 OTHERWISE = {**LINEAR, **RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
 OLDEST = 15  # version of operators that torch-mlir lowers, and that the reference computes rightly
 NEWEST = 20  # version of ONNX's operators where a model imports none of them
 
 
-def use_standard_ops(model: "ModelProto", sizes: Mapping[str, int], weights: "Collection[str]") -> None:
+def use_standard_ops(
+    model: "ModelProto", sizes: Mapping[str, int], weights: "dict[str, Array]"
+) -> "dict[str, HeldWeight]":
     """Write a model in standard ops alone, in place; its sizes are fixed and its shapes inferred on the way.
 
     Args:
         model: The model.
         sizes: Sizes of dimensions that it leaves open, by name.
-        weights: Names of its inputs that are weights.
+        weights: Values of its inputs that are weights; those that stay in blocks are added, in f32.
+
+    Returns:
+        Weights that stay in blocks, by the name of the input that they are in f32.
 
     Raises:
         UnsupportedError: An op is neither standard, nor a function of the model, nor defined here.
@@ -47,8 +53,12 @@ def use_standard_ops(model: "ModelProto", sizes: Mapping[str, int], weights: "Co
     version = name_own_domain(model)
     inline_functions(model)
     fix_sizes(model, sizes, weights)
-    rounds = 0
-    while write_contrib(model.graph, replace(facts_of(model.graph), version=version), f"autotune.{rounds}"):
+    rounds, held = 0, dict[str, HeldWeight]()
+
+    def known() -> KnownTensors:
+        return replace(facts_of(model.graph), version=version, weights=weights, held=held)
+
+    while write_contrib(model.graph, known(), f"autotune.{rounds}"):
         fix_sizes(model, {}, weights)  # what could not be inferred behind such a node
         rounds += 1
     for node in every_node(model.graph):
@@ -57,6 +67,7 @@ def use_standard_ops(model: "ModelProto", sizes: Mapping[str, int], weights: "Co
     if version < OLDEST:
         use_version(model, OLDEST)
         fix_sizes(model, {}, weights)
+    return held
 
 
 def use_version(model: "ModelProto", version: int) -> None:

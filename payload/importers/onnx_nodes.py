@@ -12,6 +12,8 @@ from payload.importers.onnx_oracle import to_array
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
+    from payload.importers.onnx_blocks import HeldWeight
+
 
 @dataclass(frozen=True)
 class KnownTensors:
@@ -22,12 +24,16 @@ class KnownTensors:
         kinds: ONNX's numbers of their types.
         constants: Values of initializers.
         version: Version of the standard operators that the model imports.
+        weights: Values of weights, inputs of the graph; a rewrite may add some.
+        held: Those that stay in blocks, which a rewrite may add to; `None` inside a graph of a node.
     """
 
     shapes: Mapping[str, list[int]]
     kinds: Mapping[str, int]
     constants: Mapping[str, Array]
     version: int = 0
+    weights: "dict[str, Array]" = field(default_factory=dict)
+    held: "dict[str, HeldWeight] | None" = None
 
     def with_graph(self, graph: "GraphProto") -> "KnownTensors":
         """What is known inside a graph of a node, which reads tensors around it, too."""

@@ -83,7 +83,7 @@ def compute(model: "ModelProto", given: Mapping[str, Array], *, wide: bool, help
 
 def widened(array: Array, *, wide: bool) -> Array:
     """Floats as float64, where they are to be."""
-    return array.astype(np.float64) if wide and array.dtype.name in NARROW else array
+    return array.astype(np.float64) if wide and array.dtype.name in NARROW else np.asarray(array)
 
 
 def compute_node(

@@ -285,10 +285,10 @@ def test_weights_in_blocks_are_widened_once_however_large_and_others_stay_there_
     assert {tuple(each.dims) for each in model.graph.initializer if len(each.dims)} <= {(64, 6)}
 
 
-def test_a_note_names_the_weights_in_blocks_that_are_held_in_f32(tmp_path):
-    held = {"w": bytes_of(6, 2, 16, dtype=np.uint8), "ws": np.full(12, 0.01, np.float32)}
-    product = node("MatMulNBits", ["x", "w", "ws"], ["y"], domain="com.microsoft", K=64, N=6, bits=4, block_size=32)
-    path = write(tmp_path / "model.onnx", [product], held, {"x": [3, 64]})
+def test_a_note_names_the_weights_whose_rows_are_no_whole_blocks(tmp_path):
+    held = {"w": bytes_of(6, 3, 16, dtype=np.uint8), "ws": np.full(18, 0.01, np.float32)}
+    product = node("MatMulNBits", ["x", "w", "ws"], ["y"], domain="com.microsoft", K=72, N=6, bits=4, block_size=32)
+    path = write(tmp_path / "model.onnx", [product], held, {"x": [3, 72]})
     import_model(str(path), tmp_path / "model")
     assert at.payload(str(tmp_path / "model")).notes == (
         "weights in blocks are held and multiplied in f32, 1 in all: y",

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.contrib.quantised.blocks import (
+from autotune.core.payload import Array
+from payload.blocks import (
     BOTH_K,
     EXACT,
     LEAST,
@@ -18,7 +19,6 @@ from autotune.contrib.quantised.blocks import (
     as_nibbles,
     nibbles,
 )
-from autotune.core.payload import Array
 
 Parts = dict[str, Array]  # of a weight, by what their names end in
 FORMATS = {"Q8_0": Q8_0, "Q4_0": Q4_0, "Q4_K": Q4_K, "Q6_K": Q6_K}

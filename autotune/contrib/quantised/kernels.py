@@ -3,9 +3,9 @@
 import math
 from functools import partial
 
-from autotune.contrib.quantised.blocks import BlockFormat, format_named
-from autotune.contrib.quantised.emit import StoredBlocks, multiply_blocks
 from autotune.core.payload import Argument, Array, Payload
+from payload.block_products import StoredBlocks, multiply_blocks
+from payload.blocks import BlockFormat, format_named
 from payload.builder import Builder, Value, write_function, write_module
 from payload.config import check_known, check_size, read_numbers, with_parameters, write_spec
 from payload.reference import matmul

@@ -9,12 +9,12 @@ Sizes are those of `LlamaConfig`; n rows of a cache are filled. Blocks share one
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autotune.contrib.quantised.blocks import BlockFormat
-from autotune.contrib.quantised.emit import StoredBlocks, embed_blocks, multiply_blocks
 from autotune.contrib.quantised.llama_config import LlamaConfig
 from autotune.contrib.quantised.llama_weights import BLOCK
 from autotune.core.payload import Argument, Array
 from payload import cached, ops, rowwise
+from payload.block_products import StoredBlocks, embed_blocks, multiply_blocks
+from payload.blocks import BlockFormat
 from payload.builder import Builder, DynamicSize, Value, for_each, write_function, write_module
 
 TYPES = {"float32": "f32", "float16": "f16", "int8": "i8"}

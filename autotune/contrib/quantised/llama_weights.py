@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autotune.contrib.quantised.blocks import BlockFormat
 from autotune.contrib.quantised.ggml import FORMATS, Parts, as_one, repack
 from autotune.contrib.quantised.gguf_file import GGUFFile, StoredTensor, check_finite
 from autotune.contrib.quantised.llama_config import LlamaConfig, Source, rotary_tables, sources
 from autotune.core.payload import Array
+from payload.blocks import BlockFormat
 
 BLOCK = "blk_"  # what names of weights begin with that every layer has
 PLAIN = ("F32", "F16", "BF16")

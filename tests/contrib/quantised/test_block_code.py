@@ -18,7 +18,6 @@ from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.emit.levels import find_level
 from autotune.contrib.emit.variants import compile_level
-from autotune.contrib.quantised.blocks import FORMATS, format_named
 from autotune.contrib.quantised.family import BLOCKS
 from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_TILES, BLOCK_WIDENED_TILES
 from autotune.contrib.quantised.widened_family import WIDENED_BLOCKS
@@ -31,6 +30,7 @@ from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import rounding_families
 from autotune.store.bundle import read_bundle
 from autotune.tuning.candidates import candidate_whole
+from payload.blocks import FORMATS, format_named
 
 XEON = find_target("sapphirerapids")
 ROUNDED = (BLOCK_DOTS, BLOCK_TILES)
@@ -263,7 +263,7 @@ def test_activations_are_rounded_only_where_an_error_is_allowed():
 
 
 def test_other_sums_over_bytes_are_refused_in_a_line(monkeypatch):
-    monkeypatch.setattr("autotune.contrib.quantised.emit.widen_bytes", absolute_bytes)
+    monkeypatch.setattr("payload.block_products.widen_bytes", absolute_bytes)
     payload = product(16, 16, 128, "q8_0")
     with pytest.raises(CompileError, match="a product in blocks must be one of those of qmatmul, it computes"):
         computed(BLOCK_DOTS, payload, payload.make_inputs(0))

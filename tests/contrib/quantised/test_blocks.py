@@ -7,11 +7,11 @@ import pytest
 
 import autotune as at
 from autotune.bundles.session import Session
-from autotune.contrib.quantised.blocks import BOTH_K, EXACT, FORMATS, as_nibbles, nibbles
 from autotune.contrib.quantised.family import BLOCKS
 from autotune.contrib.quantised.ggml import FORMATS as GGML
 from autotune.contrib.quantised.ggml import as_exact, as_one, repack
 from autotune.worker.loading.reading import partition
+from payload.blocks import BOTH_K, EXACT, FORMATS, as_nibbles, nibbles
 
 
 @pytest.mark.parametrize("signed", [True, False])

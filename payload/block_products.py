@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from autotune.contrib.quantised.blocks import HALF, LEAST, SCALE, UNIT, BlockFormat
 from payload import ops
+from payload.blocks import HALF, LEAST, SCALE, UNIT, BlockFormat
 from payload.builder import Builder, Value, affine_map, tensor_type
 
 FMA = "fastmath<contract>"
@@ -90,8 +90,7 @@ def multiply_blocks(f: Builder, x: Value, weight: StoredBlocks, name: str) -> Va
         else:
             inputs[LETTERS[end]] = drop_ones(f, value, f"{name}{end}") if is_unit and not grouped else value
     body = write_body(form, rows, len(of_x), len(of_w))
-    start = ops.fill(f, (rows, count), "0.0", name)
-    return summed(f, name, start, inputs, body, ProductLoops(grouped))
+    return summed(f, name, inputs, body, ProductLoops(grouped))
 
 
 def write_body(form: BlockFormat, rows: int, of_x: int, of_w: int) -> list[str]:
@@ -176,19 +175,17 @@ def widen_nibbles(form: BlockFormat) -> list[str]:
     ]
 
 
-def summed(
-    f: Builder, name: str, start: Value, inputs: Mapping[str, Value], body: Sequence[str], loops: ProductLoops
-) -> Value:
+def summed(f: Builder, name: str, inputs: Mapping[str, Value], body: Sequence[str], loops: ProductLoops) -> Value:
     """The op: all loops behind m and n are summed over.
 
     Args:
         f: Builder.
         name: Name of the result.
-        start: What is added to.
         inputs: Operands, by the names of their elements.
         body: Scalar operations.
         loops: Loops.
     """
+    start = ops.fill(f, (inputs["x0"].shape[0], inputs["w0"].shape[0]), "0.0", name)
     dims = [loops.dims(each.rstrip("0123456789")) for each in (*inputs, "y")]
     maps = [affine_map(loops.rank, each) for each in dims]
     names, types = (", ".join(getattr(v, part) for v in inputs.values()) for part in ("name", "type"))

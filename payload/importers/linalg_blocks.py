@@ -1,0 +1,92 @@
+"""Products by a weight that stays in blocks, put in the place of those by the weight in f32; in the converter alone."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from payload.block_products import StoredBlocks, multiply_blocks
+from payload.builder import Builder, Value, tensor_type, write_module
+from payload.importers.onnx_blocks import HeldWeight
+
+if TYPE_CHECKING:
+    from torch_mlir.ir import Block, Operation
+
+ELEMENTS = {"int8": "i8", "float16": "f16", "float32": "f32"}
+
+
+def put_blocks(text: str, held: Mapping[int, HeldWeight]) -> tuple[str, list[int]]:
+    """Let a function take weights in blocks, behind its other arguments, in the place of those in f32.
+
+    A weight that anything but a product of matrices reads stays as it is.
+
+    Args:
+        text: A module of one function.
+        held: Weights ``(N, K)`` by the number of the argument that is ``(K, N)`` in f32.
+
+    Returns:
+        The module, and the numbers of the arguments that are gone, in the order in which their parts follow.
+    """
+    from torch_mlir.ir import Context, FunctionType, Location, Module, TypeAttr  # noqa: PLC0415 - of this process alone
+
+    with Context(), Location.unknown():
+        module = Module.parse(text)
+        function = next(op.operation for op in module.body.operations if op.operation.name == "func.func")
+        block, gone = function.regions[0].blocks[0], list[int]()
+        for number, weight in held.items():
+            if put_weight(block, number, weight):
+                gone.append(number)
+        for number in sorted(gone, reverse=True):
+            block.erase_argument(number)
+        kind = FunctionType(TypeAttr(function.attributes["function_type"]).value)
+        taken = FunctionType.get([argument.type for argument in block.arguments], kind.results)
+        function.attributes["function_type"] = TypeAttr.get(taken)
+        return str(module), gone
+
+
+def put_weight(block: "Block", number: int, weight: HeldWeight) -> bool:
+    """Write every product by an argument as one by a weight in blocks; returns whether all uses are such."""
+    from torch_mlir.ir import Location, Type  # noqa: PLC0415
+
+    value = block.arguments[number]
+    products = [use.owner.operation for use in value.uses]
+    if not products or not all(op.name == "linalg.matmul" and list(op.operands).index(value) == 1 for op in products):
+        return False
+    kinds = (tensor_type(part.shape, ELEMENTS[part.dtype.name]) for part in weight.parts.values())
+    parts = [block.add_argument(Type.parse(kind), Location.unknown()) for kind in kinds]
+    for product in products:
+        put_product(product, parts, weight)
+    return True
+
+
+def put_product(product: "Operation", parts: list[Value], weight: HeldWeight) -> None:
+    """Write a product in blocks in the place of another, which is erased; both add to the same tensor."""
+    from torch_mlir.ir import InsertionPoint, Module, ShapedType  # noqa: PLC0415
+
+    rows, columns = ShapedType(product.operands[0].type).shape
+    written = Module.parse(product_text(rows, columns, weight))
+    body = written.body.operations[0].regions[0].blocks[0]
+    here = dict(zip(body.arguments, [product.operands[0], *parts], strict=True))
+    for op in body.operations:
+        if op.operation.name == "func.return":
+            product.results[0].replace_all_uses_with(here[op.operation.operands[0]])
+            break
+        clone = op.operation.clone(InsertionPoint(product))
+        for place, operand in enumerate(op.operation.operands):
+            clone.operands[place] = here[operand]
+        here |= dict(zip(op.operation.results, clone.results, strict=True))
+        if op.operation.name == "linalg.generic":
+            clone.operands[len(clone.operands) - 1] = product.operands[2]
+    product.erase()
+
+
+def product_text(rows: int, columns: int, weight: HeldWeight) -> str:
+    """A module whose function is one product, of tensors."""
+    f = Builder()
+    x = Value(f.fresh("x"), (rows, columns))
+    parts = {
+        end: Value(f.fresh(f"w{end}"), part.shape, ELEMENTS[part.dtype.name]) for end, part in weight.parts.items()
+    }
+    stored = StoredBlocks.named(weight.form, {f"w{end}": value for end, value in parts.items()}, "w")
+    y = multiply_blocks(f, x, stored, "y")
+    f.emit(f"return {y.name} : {y.type}")
+    taken = ", ".join(f"{value.name}: {value.type}" for value in (x, *parts.values()))
+    return write_module([f"  func.func @product({taken}) -> {y.type} {{", *f.lines, "  }"])
