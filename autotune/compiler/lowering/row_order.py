@@ -39,7 +39,7 @@ def is_quick(text: str) -> bool:
     Raises:
         CompileError: The text does not parse.
     """
-    with context(all_dialects=False):
+    with context(writes=False):
         counts = [
             trips * prod(nest.sizes) if (nest := loop_nest(op.operation)) is not None else inf
             for function in parse(text, "payload").body.operations

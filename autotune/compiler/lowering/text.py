@@ -52,7 +52,7 @@ def load_program(lowered: LoweredProgram) -> CompiledProgram:
     Raises:
         CompileError: LLVM refuses it.
     """
-    with context(all_dialects=False):
+    with context(writes=False):
         module = parse(lowered.text, "a lowered program")
         engine, address = link(module, parallel=lowered.threads > 1, kernels=lowered.kernels)
     return CompiledProgram(engine, address, lowered.weights, None, {}, part=Part(), threads=lowered.threads)

@@ -14,8 +14,8 @@ from mlir.rewrite import apply_patterns_and_fold_greedily as apply_greedily
 
 from autotune.compiler.ir.limits import program_fault
 from autotune.compiler.ir.module import context, copy_module, describe, every_name, every_op, parse, run_passes, symbol
-from autotune.contrib.rules.patterns import Functions, Pattern, in_order
-from autotune.contrib.rules.read import RuleBook, names_in, open_rules
+from autotune.contrib.rules.patterns import Functions, Pattern, patterns_of
+from autotune.contrib.rules.read import RuleBook, open_rules
 from autotune.core.errors import RuleError
 from autotune.core.printable import one_line
 from autotune.core.scripts.rules import Firing, Rewriting, Rules
@@ -45,8 +45,8 @@ def rewrite(module: ir.Module, rules: Rules) -> tuple[ir.Module, Rewriting]:
         return module, Rewriting(book.rules)
     driver = Driver(book, copy_module(module))
     driver.run()
-    beyond = Driver(book, fused(driver.module), driver.firings)
-    if may_fire(book, beyond.module):
+    beyond = driver.beside(fused(driver.module))
+    if may_fire(book, beyond.module) and str(beyond.module) != str(driver.module):  # on which none fires any more
         beyond.run()
     if len(beyond.firings) > len(driver.firings):
         driver = beyond
@@ -55,14 +55,14 @@ def rewrite(module: ir.Module, rules: Rules) -> tuple[ir.Module, Rewriting]:
     if rules.source and (fault := program_fault(driver.module)) is not None:
         names = ", ".join(dict.fromkeys(firing.rule for firing in driver.firings))
         raise RuleError(f"a payload {fault}, after {names}; mend the rule")
-    found = Rewriting(book.rules, tuple(driver.firings), str(module), str(driver.module), str(book.module))
+    found = Rewriting(book.rules, tuple(driver.firings), str(module), str(driver.module), book.text)
     return driver.module, found
 
 
 def may_fire(book: RuleBook, module: ir.Module) -> bool:
     """Return whether a module has all ops that some pattern asks for."""
     there = every_name(module)
-    return any(there.issuperset(names_in(pattern)) for pattern in book.patterns)
+    return any(there.issuperset(pattern.needs) for pattern in book.patterns)
 
 
 def fused(module: ir.Module) -> ir.Module:
@@ -75,20 +75,27 @@ def fused(module: ir.Module) -> ir.Module:
 class Driver:
     """Patterns on their way over a module, which changes in place.
 
+    Args:
+        book: The rules.
+        module: The module.
+        beside: Driver of another module in the same context, whose patterns are compiled.
+
     Attributes:
         module: The module.
         firings: What fired so far, in order.
         most: Number of firings after which the rules count as endless.
     """
 
-    def __init__(self, book: RuleBook, module: ir.Module, firings: Sequence[Firing] = ()) -> None:
+    def __init__(self, book: RuleBook, module: ir.Module, beside: "Driver | None" = None) -> None:
         self.module = module
+        self._book = book
         self.most = FIRINGS + sum(1 for _ in every_op(module))
         self._signatures = signatures(module)
-        self.firings = list(firings)
-        self._functions = Functions(self.firings)
+        self.firings: list[Firing] = list(beside.firings) if beside is not None else []
         self._names = set[str]()
-        self._patterns = [Pattern(pattern, self._functions) for pattern in in_order(book.patterns)]
+        given = (beside._patterns, beside._functions) if beside is not None else patterns_of(book)
+        self._patterns: list[Pattern] = given[0]
+        self._functions: Functions = given[1]
         self._config = GreedyRewriteConfig()
         self._config.max_iterations = 1
         self._config.max_num_rewrites = 1
@@ -96,12 +103,17 @@ class Driver:
         self._config.enable_constant_cse = False
         self._config.region_simplification_level = GreedySimplifyRegionLevel.DISABLED
 
+    def beside(self, module: ir.Module) -> "Driver":
+        """What goes on with another module after the same firings; one of the two runs at a time."""
+        return Driver(self._book, module, self)
+
     def run(self) -> None:
         """Let rules fire until none does, those of most benefit first.
 
         Raises:
             RuleError: The rules do not end, or one leaves what breaks a constraint of its ops.
         """
+        self._functions.firings = self.firings
         seen, self._names = {self._digest(): 0}, every_name(self.module)
         count = -1
         while len(self.firings) > count:

@@ -7,16 +7,16 @@ from mlir import ir
 from mlir.dialects import pdl
 from mlir.rewrite import FrozenRewritePatternSet, PatternRewriter, PDLModule, PDLResultList
 
-from autotune.compiler.ir.module import line_and_column
+from autotune.compiler.ir.module import line_and_column, parse
 from autotune.contrib.rules.natives import CONDITIONS, WRITERS
-from autotune.contrib.rules.read import REWRITE, names_in, rule_name
+from autotune.contrib.rules.read import REWRITE, RuleBook, RulePattern
 from autotune.core.scripts.rules import Firing
 
 FIRED = "autotune.fired"  # the writer that every pattern begins with
 
 
 class Pattern:
-    """One pattern, compiled when it is first asked for.
+    """One pattern, parsed and compiled in the current context when it is first asked for.
 
     Each is compiled alone: upstream mixes up what two patterns get from a condition that both ask.
 
@@ -25,18 +25,18 @@ class Pattern:
         needs: Names of the ops that must be there for it to match.
     """
 
-    def __init__(self, pattern: ir.Operation, functions: "Functions") -> None:
-        self.rule = rule_name(pattern)
-        self.needs = frozenset(names_in(pattern))
-        self._pattern = pattern
+    def __init__(self, pattern: RulePattern, functions: "Functions") -> None:
+        self.rule = pattern.rule
+        self.needs = pattern.needs
+        self._text = pattern.text
         self._functions = functions
         self._compiled: FrozenRewritePatternSet | None = None
 
     def compiled(self) -> FrozenRewritePatternSet:
         """The pattern as the driver takes it."""
         if self._compiled is None:
-            module = ir.Module.create()
-            tell(self._pattern.clone(ir.InsertionPoint(module.body)).operation)
+            module = parse(self._text, self.rule)
+            tell(module.body.operations[0].operation, self.rule)
             held = PDLModule(module)
             for name, function in self._functions.conditions.items():
                 held.register_constraint_function(name, function)
@@ -49,18 +49,15 @@ class Pattern:
 class Functions:
     """What patterns may call, as the bindings call it: of a condition true stands for failure, and none may raise.
 
-    Args:
-        firings: List that takes every firing.
-
     Attributes:
-        firings: The same list.
+        firings: List that takes every firing; another one for another driver.
         error: First error of a condition or writer; `None` where there was none.
         conditions: Conditions by name.
         writers: Writers by name.
     """
 
-    def __init__(self, firings: list[Firing]) -> None:
-        self.firings = firings
+    def __init__(self) -> None:
+        self.firings: list[Firing] = []
         self.error: Exception | None = None
         self.conditions: dict[str, Callable[..., bool]] = {
             name: self._condition(native.apply) for name, native in CONDITIONS.items()
@@ -104,9 +101,10 @@ class Functions:
         return write
 
 
-def in_order(patterns: Sequence[ir.Operation]) -> list[ir.Operation]:
-    """Patterns with those of most benefit first."""
-    return sorted(patterns, key=lambda pattern: -int(ir.IntegerAttr(pattern.attributes["benefit"]).value))
+def patterns_of(book: RuleBook) -> tuple[list[Pattern], Functions]:
+    """The patterns of rules with those of most benefit first, and what they call."""
+    functions = Functions()
+    return [Pattern(each, functions) for each in sorted(book.patterns, key=lambda each: -each.benefit)], functions
 
 
 def plain(value: object) -> object:
@@ -116,11 +114,11 @@ def plain(value: object) -> object:
     return value.maybe_downcast() if isinstance(value, (ir.Attribute, ir.Value)) else value
 
 
-def tell(pattern: ir.Operation) -> None:
+def tell(pattern: ir.Operation, rule: str) -> None:
     """Let a pattern's writing begin with a call that says that it fires, and on which op."""
     for op in pattern.regions[0].blocks[0].operations:
         if op.operation.name == REWRITE:
-            name = ir.StringAttr.get(rule_name(pattern))
+            name = ir.StringAttr.get(rule)
             with ir.InsertionPoint.at_block_begin(op.operation.regions[0].blocks[0]), ir.Location.unknown():
                 said = pdl.AttributeOp(value=name)
                 pdl.ApplyNativeRewriteOp([], FIRED, [op.operation.operands[0], said.result])

@@ -13,6 +13,7 @@ Patterns ``@name`` and ``@name.form`` are forms of one rule.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 
@@ -38,28 +39,58 @@ MOST_PATTERNS, MOST_OPS = 500, 100_000
 
 
 @dataclass(frozen=True)
-class RuleBook:
-    """Rules that are in force, parsed.
+class RulePattern:
+    """A pattern as text.
 
     Attributes:
-        module: Patterns of the rules.
+        name: Its name, that of its rule or with ``.form`` behind.
+        benefit: Those of most benefit fire first.
+        needs: Names of the ops that must be there for it to match.
+        text: The pattern, in PDL.
+    """
+
+    name: str
+    benefit: int
+    needs: frozenset[str]
+    text: str
+
+    @property
+    def rule(self) -> str:
+        """Name of the rule that it is a form of."""
+        return self.name.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class RuleBook:
+    """Rules that are in force, read.
+
+    Attributes:
+        text: Patterns of the rules, as one module.
+        patterns: The same, each alone, in order.
         rules: What they say of themselves, ours first.
     """
 
-    module: ir.Module
+    text: str
+    patterns: tuple[RulePattern, ...]
     rules: tuple[Rule, ...]
 
-    @property
-    def patterns(self) -> list[ir.Operation]:
-        """The patterns, in order."""
-        return [op.operation for op in self.module.body.operations]
 
-
+@lru_cache(maxsize=16)
 def open_rules(rules: Rules) -> RuleBook:
-    """Parse, check and describe rules, in the current context; those that are left out are gone.
+    """Read, check and describe rules, once for all payloads; those that are left out are gone.
 
     Raises:
         RuleError: A text is not of rules, two rules have one name, or a rule may round where none may.
+    """
+    with context():
+        return read_book(rules)
+
+
+def read_book(rules: Rules) -> RuleBook:
+    """Read rules in the current context, as `open_rules` does.
+
+    Raises:
+        RuleError: The rules are refused.
     """
     given = [(OURS, "")] if rules.ours else []
     given += [(rules.text, rules.source)] if rules.source else []
@@ -79,7 +110,14 @@ def open_rules(rules: Rules) -> RuleBook:
         for op in module.body.operations:
             if rule_name(op.operation) in found:
                 op.operation.clone(ir.InsertionPoint(book.body))
-    return RuleBook(book, tuple(found.values()))
+    patterns = tuple(write_pattern(op.operation) for op in book.body.operations)
+    return RuleBook(str(book), patterns, tuple(found.values()))
+
+
+def write_pattern(pattern: ir.Operation) -> RulePattern:
+    """A pattern of a module as text, with what decides when it is applied."""
+    benefit = int(ir.IntegerAttr(pattern.attributes["benefit"]).value)
+    return RulePattern(symbol(pattern) or "", benefit, frozenset(names_in(pattern)), str(pattern))
 
 
 def parse_rules(text: str, source: str) -> ir.Module:
@@ -244,10 +282,9 @@ def names_in(pattern: ir.Operation) -> Iterator[str]:
 
 
 def describe_rules(rules: Rules) -> tuple[Rule, ...]:
-    """What the rules in force say of themselves; makes a context of its own.
+    """What the rules in force say of themselves.
 
     Raises:
         RuleError: The rules are refused, as by `open_rules`.
     """
-    with context():
-        return open_rules(rules).rules
+    return open_rules(rules).rules

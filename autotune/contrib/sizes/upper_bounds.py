@@ -211,7 +211,7 @@ def marked(text: str, starts: Starts, grain: int, extent: int) -> str:
         extent: Size of the dimension.
     """
     said = {f"a{number}": dim for number, dim in starts.items()} | {"grain": grain, "extent": extent}
-    with context(all_dialects=False):
+    with context(writes=False):
         module = parse(text, "payload")
         values = ", ".join(f"{name} = {value} : i64" for name, value in said.items())
         module.operation.attributes[MARK] = ir.Attribute.parse(f"{{{values}}}")
