@@ -41,7 +41,7 @@ from payload.importers.pt2_values import (
     to_numpy,
 )
 from payload.importers.pt2_views import as_strided
-from payload.programs import load_program
+from payload.programs import ProgramFile
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -58,7 +58,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         UnsupportedError: The file is no exported program, or one that cannot be imported.
     """
     say_stage(f"importing {path.name}: reading it, with PyTorch")
-    exported = load_exported(path)
+    file = ProgramFile(path)
+    exported = load_exported(file)
     program = decomposed(at_sizes(exported, sizes))
     weights = weights_of(program)
     graph, more = fold_constants(program.graph_module, held_by(program))
@@ -104,6 +105,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         inputs=data,
         results=results,
         keep=partial(shutil.copyfile, path),
+        lying={name: place for name, array in weights.items() if (place := file.place_of(array)) is not None},
         source=path,
     )
 
@@ -124,14 +126,14 @@ def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
         ) from error
 
 
-def load_exported(path: Path) -> "ExportedProgram":
+def load_exported(file: ProgramFile) -> "ExportedProgram":
     """Load a program as it was exported.
 
     Raises:
         UnsupportedError: The file is no program, or one that changes what it is given.
     """
     try:
-        program = load_program(path)
+        program = file.load()
     except Exception as error:  # zip files, pickles and versions each raise their own
         said = " ".join(str(error).split())[:200]
         if REFUSED_PICKLE in said:

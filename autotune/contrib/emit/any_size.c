@@ -16,9 +16,10 @@ static int holds(const int64_t *size, const int64_t *request) {
 }
 
 #if SPLIT < 0
-static void make_plan(struct plan *plan, const int64_t *request) {
+static void make_plan(const struct variant *variant, struct plan *plan, const int64_t *request) {
+  const struct served *served = variant->served;
   double least = INFINITY;
-  for (int s = 0; s < SERVED; ++s)
+  for (int s = 0; s < variant->serving; ++s)
     if (holds(served[s].sizes, request) && served[s].seconds < least) {
       least = served[s].seconds;
       plan->part[0] = (struct part){s, 0, 0};
@@ -26,7 +27,7 @@ static void make_plan(struct plan *plan, const int64_t *request) {
     }
 }
 #else
-static struct part last_part(const struct plan *plan, int64_t done, double *seconds) {
+static struct part last_part(const struct served *served, const struct plan *plan, int64_t done, double *seconds) {
   struct part best = {0, done, 0};
   *seconds = INFINITY;
   for (int i = 0; i < plan->held; ++i) {
@@ -42,21 +43,23 @@ static struct part last_part(const struct plan *plan, int64_t done, double *seco
   return best;
 }
 
-static void make_plan(struct plan *plan, const int64_t *request) {
+static void make_plan(const struct variant *variant, struct plan *plan, const int64_t *request) {
+  const struct served *served = variant->served;
   plan->held = 0;
-  for (int s = 0; s < SERVED; ++s)
+  for (int s = 0; s < variant->serving; ++s)
     if (holds(served[s].sizes, request)) plan->holding[plan->held++] = s;
   plan->seconds[0] = 0;
-  for (int64_t done = 1; done <= request[SPLIT]; ++done) plan->last[done] = last_part(plan, done, &plan->seconds[done]);
+  for (int64_t done = 1; done <= request[SPLIT]; ++done)
+    plan->last[done] = last_part(served, plan, done, &plan->seconds[done]);
   if (plan->seconds[request[SPLIT]] == INFINITY) return;
   for (int64_t left = request[SPLIT]; left > 0; left = plan->last[left].start) plan->part[plan->parts++] = plan->last[left];
 }
 #endif
 
-static int plan_request(struct plan *plan, const int64_t *request) {
+static int plan_request(const struct variant *variant, struct plan *plan, const int64_t *request) {
   if (plan->parts == 0 || memcmp(plan->request, request, sizeof plan->request) != 0) {
     plan->parts = 0;
-    make_plan(plan, request);
+    make_plan(variant, plan, request);
     memcpy(plan->request, request, sizeof plan->request);
   }
   return plan->parts > 0 ? STATUS_OK : STATUS_SIZE;
@@ -70,14 +73,14 @@ struct block {
   char *start;
 };
 
-static void find_block(struct block *block, int i, const int64_t *request, const struct part *part, char *memory) {
-  const struct served *size = &served[part->size];
+static void find_block(struct block *block, int i, const int64_t *request, const struct part *part, int program,
+                       char *memory) {
   int64_t mine[DIMS], stride = given[i].element, first = 0;
   memcpy(mine, request, sizeof mine);
   if (SPLIT >= 0) mine[SPLIT < 0 ? 0 : SPLIT] = part->count;
   sizes_of(&given[i], request, block->all);
   sizes_of(&given[i], mine, block->mine);
-  block->bytes = sizes_of(&given[i], compiled[size->program], block->whole);
+  block->bytes = sizes_of(&given[i], compiled[program], block->whole);
   for (int axis = given[i].shape.rank - 1; axis >= 0; --axis) {
     if (SPLIT >= 0 && given[i].dims[axis] == SPLIT) first = part->start * stride;
     stride *= block->all[axis];
@@ -153,27 +156,29 @@ static int has_full_lines(const struct given *array, const struct block *block, 
 
 /* --- a call --- */
 
-static int check_masks(const int64_t *request, const struct part *part, void *const *memory) {
+static int check_masks(const struct variant *variant, const int64_t *request, const struct part *part,
+                       void *const *memory) {
+  const struct served *size = &variant->served[part->size];
   for (int i = 0; i < GIVEN; ++i)
     for (int axis = 0; axis < given[i].shape.rank; ++axis) {
       const int d = given[i].dims[axis];
       if (d < 0 || !masks[i][d]) continue;
       const int64_t mine = d == SPLIT ? part->count : request[d];
       struct block block;
-      find_block(&block, i, request, part, memory[i]);
-      if (mine != served[part->size].sizes[d] && !has_full_lines(&given[i], &block, axis)) return STATUS_OF_MASK(i);
+      find_block(&block, i, request, part, size->program, memory[i]);
+      if (mine != size->sizes[d] && !has_full_lines(&given[i], &block, axis)) return STATUS_OF_MASK(i);
     }
   return STATUS_OK;
 }
 
 static void compute_part(struct CONTEXT *context, const int64_t *request, const struct part *part, void *const *memory) {
-  const struct served *size = &served[part->size];
+  const struct served *size = &context->variant->served[part->size];
   const struct program *program = &context->variant->program[size->program];
   struct block blocks[GIVEN];
   void *taken[GIVEN];
   for (int i = 0; i < GIVEN; ++i) {
     struct block *block = &blocks[i];
-    find_block(block, i, request, part, memory[i]);
+    find_block(block, i, request, part, size->program, memory[i]);
     if (lies_as_taken(block, given[i].shape.rank)) {
       taken[i] = block->start;
       continue;
@@ -191,9 +196,11 @@ static void compute_part(struct CONTEXT *context, const int64_t *request, const 
 }
 
 static int compute(struct CONTEXT *context, const int64_t *request, void *const *memory) {
+  const struct variant *variant = context->variant;
   struct plan *plan = context->more;
-  int status = plan_request(plan, request);
-  for (int i = 0; i < plan->parts && status == STATUS_OK; ++i) status = check_masks(request, &plan->part[i], memory);
+  int status = plan_request(variant, plan, request);
+  for (int i = 0; i < plan->parts && status == STATUS_OK; ++i)
+    status = check_masks(variant, request, &plan->part[i], memory);
   for (int i = 0; i < plan->parts && status == STATUS_OK; ++i) compute_part(context, request, &plan->part[i], memory);
   return status;
 }

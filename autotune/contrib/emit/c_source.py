@@ -10,13 +10,13 @@ from autotune.bundles.c_header import C_TYPES, HALF_NOTES, Parameter, packer
 from autotune.bundles.declared import named_arguments
 from autotune.compiler.lowering.emit import setter_symbol
 from autotune.contrib.emit.levels import FEATURES
-from autotune.contrib.emit.size_tables import MORE, size_tables, size_types
+from autotune.contrib.emit.size_tables import MORE, served_table, size_tables, size_types
 from autotune.contrib.emit.statuses import NAMES, OF_ARRAY, range_of, size_texts, status_texts
 from autotune.contrib.emit.variants import LevelProgram
 from autotune.contrib.emit.weights import WeightsFile, stored_name
 from autotune.core.c_names import c_name, identifier
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Payload
-from autotune.core.plugs.any_size import AnySizePrograms
+from autotune.core.plugs.any_size import AnySizePrograms, ServedSize
 from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
 
@@ -71,9 +71,11 @@ class LevelPrograms:
 
     Attributes:
         programs: The program; of a library of any size, one for each compiled size.
+        served: Sizes that they serve; empty for a library of one size.
     """
 
     programs: tuple[LibraryProgram, ...]
+    served: tuple[ServedSize, ...] = ()
 
     @property
     def code(self) -> LevelProgram:
@@ -124,23 +126,31 @@ class SharedLibrary:
 
     Attributes:
         payload: What it computes; of a library of any size, at the first of its compiled sizes.
-        codes: The same for several levels, the best first; of a library of any size, each compiled size for one level.
+        codes: The same for several levels, the best first; of a library of any size, each compiled size for each level.
         weights: File of weights; `None` where it has no weights.
-        any_size: What serves a model of any size; `None` for a library of one size.
+        sized: What serves a model of any size on each level; empty for a library of one size.
     """
 
     payload: Payload
     codes: tuple[LevelProgram, ...]
     weights: WeightsFile | None
-    any_size: AnySizePrograms | None = None
+    sized: tuple[AnySizePrograms, ...] = ()
 
     @cached_property
     def variants(self) -> tuple[LevelPrograms, ...]:
         """What it holds for each level, the best first."""
-        if self.any_size is None:
+        if not self.sized:
             return tuple(LevelPrograms((LibraryProgram(self.payload, code, {}),)) for code in self.codes)
-        pairs = zip(self.any_size.programs, self.codes, strict=True)
-        return (LevelPrograms(tuple(LibraryProgram(each.payload, code, each.owners) for each, code in pairs)),)
+        codes = iter(self.codes)
+        return tuple(
+            LevelPrograms(tuple(LibraryProgram(p.payload, next(codes), p.owners) for p in each.programs), each.served)
+            for each in self.sized
+        )
+
+    @property
+    def any_size(self) -> AnySizePrograms | None:
+        """What serves a model of any size on the best level; `None` for a library of one size."""
+        return self.sized[0] if self.sized else None
 
     @property
     def name(self) -> str:
@@ -275,10 +285,10 @@ def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
         f'#include "{library.name}.h"\n\n',
         constants(library),
         TYPES,
+        size_types(library.sized) if library.sized else "",
         *(stores(variant) for variant in library.variants),
         *(variant_text(library, variant) for variant in library.variants),
         tables(library),
-        size_types(library.any_size) if library.any_size else "",
         size_tables(library.any_size, [a for a, _ in library.given]) if library.any_size else "",
         part("cpuid.c"),
         part("sha256.c") if library.weights else "",
@@ -328,6 +338,8 @@ struct panel {
   void (*store)(const void *weight, void *panels);
 };
 
+struct served;
+
 struct program {
   const struct array *array;
   int arrays;
@@ -351,6 +363,8 @@ struct variant {
   const struct panel *panel;
   int panels;
   const struct program *program;
+  const struct served *served; /* sizes, of a library of any size */
+  int serving;
 };
 
 """
@@ -409,7 +423,7 @@ static const struct feature features_{variant.symbol}[] = {{{features}}};
 {panel_table(library, variant)}
 {programs}static const struct program programs_{variant.symbol}[] = {{
 {table}}};
-
+{served_table(variant.symbol, variant.served)}
 """
 
 
@@ -490,7 +504,8 @@ def tables(library: SharedLibrary) -> str:
         )
     variants = "".join(
         f"  {{features_{v.symbol}, {len(v.features)}, {v.code.level.saved:#x}, {v.threads}, "
-        f"{v.arena_bytes}, panels_{v.symbol}, {len(v.panels)}, programs_{v.symbol}}},\n"
+        f"{v.arena_bytes}, panels_{v.symbol}, {len(v.panels)}, programs_{v.symbol}, "
+        f"{f'served_{v.symbol}' if v.served else 'NULL'}, {len(v.served)}}},\n"
         for v in library.variants
     )
     needs = ", ".join(library.variants[-1].features) or "x86-64"

@@ -8,7 +8,7 @@ from autotune.contrib.emit.c_library import write_c
 from autotune.contrib.emit.c_source import SharedLibrary
 from autotune.contrib.emit.cmake_package import write_cmake
 from autotune.contrib.emit.onnx_model import write_onnx
-from autotune.contrib.emit.variants import compile_sizes, compile_variants
+from autotune.contrib.emit.variants import best_first, compile_sizes, compile_variants, level_of_sizes
 from autotune.contrib.emit.weights import weights_of, weights_of_sizes
 from autotune.contrib.emit.wheel import write_wheel
 from autotune.core.c_names import c_name
@@ -61,12 +61,12 @@ def emit_as(
             f"and --weights; got {form!r:.80}"
         )
     if folders:
-        if len(bundles) > 1 or targets or payload is not None:
+        if len(bundles) > 1 or payload is not None:
             raise BundleError(
-                f"a model of any size must be emitted alone, for the machine that it was tuned on; got {folders[0]} "
-                "with another bundle, --target or --payload, leave those out"
+                f"a model of any size must be emitted alone, got {folders[0]} with another bundle or --payload; "
+                "leave those out"
             )
-        library = any_size_library(folders[0], output, weights)
+        library = any_size_library(folders[0], output, targets, weights)
     else:
         library = one_size_library(bundles, output, targets, weights, payload)
     written = FORMS[form](library, output)
@@ -85,13 +85,19 @@ def one_size_library(
     return SharedLibrary(files[0].payload, compile_variants(files, targets), values)
 
 
-def any_size_library(folder: Path, output: Path, weights: Path | None) -> SharedLibrary:
+def any_size_library(
+    folder: Path, output: Path, targets: tuple[str, ...] = (), weights: Path | None = None
+) -> SharedLibrary:
     """The library of a model of any size; arguments are those of `emit_as`.
 
     Raises:
         BundleError: A state or a result is such that no library can serve any size of it.
+        MachineError: A target is unknown.
     """
-    model = any_size_reader().read(folder)
+    reader = any_size_reader()
+    model = reader.read(folder, None)
+    tuned = level_of_sizes(model)
+    levels = best_first(targets, (tuned.name,))
     payload = model.programs[0].payload
     if any(len(dim.results) != len(payload.outputs) for dim in model.dims):
         raise BundleError(f"sizes of results must be those of open dimensions, not all of {folder} are; emit one size")
@@ -99,4 +105,8 @@ def any_size_library(folder: Path, output: Path, weights: Path | None) -> Shared
         raise BundleError(f"a model of any size must have no state, {folder} has one; emit one size")
     output.mkdir(parents=True, exist_ok=True)
     values = weights_of_sizes(model, weights, output, c_name(payload.entry))
-    return SharedLibrary(payload, compile_sizes(model), values, model)
+    like = model.programs[0].machine
+    sized = tuple(model if level is tuned else reader.read(folder, level.machine(like)) for level in levels)
+    pairs = zip(sized, levels, strict=True)
+    codes = [code for each, level in pairs for code in compile_sizes(each, level, tuned=level is tuned)]
+    return SharedLibrary(payload, tuple(codes), values, sized)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from autotune.contrib.emit.statuses import NAMES, OF_ARRAY
 from autotune.core.payload import Argument
-from autotune.core.plugs.any_size import AnySizePrograms
+from autotune.core.plugs.any_size import AnySizePrograms, ServedSize
 
 LINE = 64  # bytes of a cache line, where padded arrays begin
 FIRST = f"({len(NAMES)} + {OF_ARRAY} * GIVEN)"
@@ -25,7 +25,7 @@ struct part {
 /* How the last request was computed: most calls are of the same size as the one before. */
 struct plan {
   int64_t request[DIMS];
-  int parts, held, holding[SERVED];
+  int parts, held, holding[MOST_SERVED];
   struct part part[MOST_PARTS], last[MOST_PARTS + 1];
   double seconds[MOST_PARTS + 1];
 };
@@ -45,13 +45,14 @@ struct served {
 """
 
 
-def size_types(model: AnySizePrograms) -> str:
-    """Numbers and structures of a library of any size."""
+def size_types(sized: Sequence[AnySizePrograms]) -> str:
+    """Numbers and structures of a library of any size, by what serves its model on each level."""
+    model = sized[0]
     split = next((number for number, dim in enumerate(model.dims) if dim.split), -1)
     values = {
         "DIMS": len(model.dims),
         "SPLIT": split,
-        "SERVED": len(model.served),
+        "MOST_SERVED": max(len(each.served) for each in sized),
         "MOST_PARTS": model.dims[split].high if split >= 0 else 1,
         "CALL_SECONDS": repr(model.call_seconds),
     }
@@ -59,16 +60,13 @@ def size_types(model: AnySizePrograms) -> str:
 
 
 def size_tables(model: AnySizePrograms, given: Sequence[Argument]) -> str:
-    """What a library of any size serves, and by what.
+    """The open dimensions of a library of any size, its compiled sizes, and where parts of arrays are padded.
 
     Args:
-        model: What serves its model.
+        model: What serves its model, on any level.
         given: What a call gives.
     """
     dims = [f"{dim.low}, {dim.high}, {int(dim.pad)}" for dim in model.dims]
-    served = [
-        f"{{{numbers(each.sizes.values())}}}, {each.seconds!r}, {each.number}, {each.extent}" for each in model.served
-    ]
     masks = [numbers(argument.name in dim.masks for dim in model.dims) for argument in given]
     offsets, end = [], 0
     for argument in given:
@@ -78,10 +76,15 @@ def size_tables(model: AnySizePrograms, given: Sequence[Argument]) -> str:
     return (
         table("struct dim dims[DIMS]", dims)
         + table("int64_t compiled[PROGRAMS][DIMS]", [numbers(sizes.values()) for sizes in model.sizes])
-        + table("struct served served[SERVED]", served)
         + table("char masks[GIVEN][DIMS]", masks)
         + f"#define PADDED_BYTES {end}\nstatic const int64_t padded_at[GIVEN] = {{{numbers(offsets)}}};\n\n"
     )
+
+
+def served_table(symbol: str, served: Sequence[ServedSize]) -> str:
+    """The table of what programs of a level serve; empty where they are of one size."""
+    rows = [f"{{{numbers(each.sizes.values())}}}, {each.seconds!r}, {each.number}, {each.extent}" for each in served]
+    return table(f"struct served served_{symbol}[]", rows) if rows else ""
 
 
 def numbers(values: Iterable[int]) -> str:

@@ -3,7 +3,7 @@
 bundles, levels --schedules--> Candidate --worker, LLVM--> LevelProgram: an object that exports one function
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.bundles.candidates import recorded_candidate
@@ -69,10 +69,20 @@ def compile_variants(bundles: Sequence[BundleFiles], targets: Sequence[str]) -> 
         MachineError: A level is unknown, or a program needs what a library cannot ask for.
     """
     payload, tuned = bundles[0].payload, levels_of(bundles)
-    wanted = {find_level(name).name for name in targets} or set(tuned)
-    order = sorted((find_level(name) for name in wanted), key=lambda level: -len(level.features))
     with Worker(MODEL_SECONDS) as worker:
-        return tuple(compile_level(payload, level, tuned.get(level.name), worker) for level in order)
+        return tuple(
+            compile_level(payload, level, tuned.get(level.name), worker) for level in best_first(targets, tuned)
+        )
+
+
+def best_first(targets: Sequence[str], tuned: Iterable[str]) -> list[Level]:
+    """Levels by their names, the best first: those that are asked for, or those that were tuned on.
+
+    Raises:
+        MachineError: A level is unknown.
+    """
+    wanted = {find_level(name).name for name in targets} or set(tuned)
+    return sorted((find_level(name) for name in wanted), key=lambda level: -len(level.features))
 
 
 def levels_of(bundles: Sequence[BundleFiles]) -> dict[str, BundleFiles]:
@@ -110,12 +120,12 @@ def compile_level(
     return compile_claim(claim, level, symbol_of(level), worker, like, tuned=bundle is not None)
 
 
-def compile_sizes(model: AnySizePrograms) -> tuple[LevelProgram, ...]:
-    """Compile every size of a model of any size, for the level that it was tuned on.
+def level_of_sizes(model: AnySizePrograms) -> Level:
+    """The level that all sizes of a model of any size were tuned on.
 
     Raises:
-        BundleError: Sizes were tuned on machines of different levels; or a program does not compile.
-        MachineError: A program needs what a library cannot ask for.
+        BundleError: They were tuned on machines of different levels.
+        MachineError: A machine is no x86-64.
     """
     levels = [level_of(program.machine) for program in model.programs]
     if len(set(levels)) > 1:
@@ -123,14 +133,30 @@ def compile_sizes(model: AnySizePrograms) -> tuple[LevelProgram, ...]:
             f"sizes of one library must be tuned on machines of one level, these were on "
             f"{' and '.join(sorted({level.name for level in levels}))}; tune the folder on one machine"
         )
+    return levels[0]
+
+
+def compile_sizes(model: AnySizePrograms, level: Level, *, tuned: bool) -> tuple[LevelProgram, ...]:
+    """Compile every size of a model of any size for a level.
+
+    Args:
+        model: What serves the model on that level.
+        level: The level.
+        tuned: Whether the sizes were tuned on it.
+
+    Raises:
+        BundleError: A program does not compile.
+        MachineError: A program needs what a library cannot ask for.
+    """
     with Worker(MODEL_SECONDS) as worker:
         return tuple(
             compile_claim(
                 Claim(program.payload, program.candidate),
-                levels[0],
-                f"{symbol_of(levels[0])}_{number}",
+                level,
+                f"{symbol_of(level)}_{number}",
                 worker,
                 program.machine,
+                tuned=tuned,
                 setter=model.setter if program.extents else "",
             )
             for number, program in enumerate(model.programs)

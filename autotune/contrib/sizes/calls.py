@@ -17,7 +17,7 @@ from autotune.contrib.sizes.bounds import Sizes, name_of
 from autotune.contrib.sizes.folder import SizedModel, read_sized
 from autotune.contrib.sizes.grains import OpenProgram
 from autotune.contrib.sizes.place import bundle_folder, size_folder
-from autotune.contrib.sizes.plan import CALL_SECONDS, PlannedCall, open_dim, plan_request, split_dim, unserved
+from autotune.contrib.sizes.plan import PlannedCall, open_dim, plan_request, split_dim, unserved
 from autotune.contrib.sizes.proof import Dim, cut
 from autotune.contrib.sizes.upper_bounds import SETTER
 from autotune.core.arrays import Accepted, as_array
@@ -28,7 +28,7 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.pages import ALIGNMENT, aligned_empty
 from autotune.core.host.tensor_file import read_header
 from autotune.core.payload import DTYPES, Argument, Array, Payload
-from autotune.core.plugs.any_size import AnySizePrograms, SizeProgram
+from autotune.core.plugs.any_size import SizeProgram
 from autotune.core.plugs.imported import WEIGHTS
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
@@ -338,13 +338,14 @@ def check_mask(name: str, array: Array, dim: Dim, axis: int) -> None:
         )
 
 
-def prepare(folder: Path, model: SizedModel, number: int) -> SizeProgram:
+def prepare(folder: Path, model: SizedModel, number: int, machine: Machine | None = None) -> SizeProgram:
     """A compiled size of a folder.
 
     Args:
         folder: The folder.
         model: What it says of its model.
         number: Number of the size.
+        machine: Machine of default schedules; `None` for what is recorded.
 
     Raises:
         PayloadError: A file is missing or damaged.
@@ -355,18 +356,28 @@ def prepare(folder: Path, model: SizedModel, number: int) -> SizeProgram:
     own = set(read_header(place / WEIGHTS)) if (place / WEIGHTS).is_file() else set()
     named = zip(payload.arguments, said, strict=True)
     owners = {argument.name: name_of(sizes) if each.name in own else "" for argument, each in named}
-    candidate, machine = candidate_of(folder, sizes, payload)
+    candidate, machine = candidate_of(folder, sizes, payload, machine)
     if grain and dim is not None:
         candidate = OpenProgram.of(payload, candidate, dim, model.axes, sizes[dim.name]).shortened(grain)
     return SizeProgram(payload, candidate, owners, machine, bool(grain))
 
 
-def candidate_of(folder: Path, sizes: Sizes, payload: Payload) -> tuple[Candidate, Machine]:
-    """How a size is compiled, and for which machine: as its bundle records it, or by default schedules for this one."""
-    place, machine = bundle_folder(folder, sizes), this_machine()
-    if (place / MANIFEST_FILE).is_file():
+def candidate_of(
+    folder: Path, sizes: Sizes, payload: Payload, machine: Machine | None = None
+) -> tuple[Candidate, Machine]:
+    """How a size is compiled, and for which machine: as its bundle records it, or by default schedules for this one.
+
+    Args:
+        folder: Folder of the model.
+        sizes: The size.
+        payload: What it computes.
+        machine: Another machine, for which there are default schedules alone.
+    """
+    place = bundle_folder(folder, sizes)
+    if machine is None and (place / MANIFEST_FILE).is_file():
         bundle = read_bundle(place, payload)
         return recorded_candidate(bundle), bundle.manifest.machine
+    machine = machine or this_machine()
     return default_candidate(partition(payload), machine), machine
 
 
@@ -379,16 +390,3 @@ def open_sized(folder: str | Path) -> AnySize:
     path = Path(folder)
     model = read_sized(path)
     return AnySize(model, lambda number: prepare(path, model, number))
-
-
-def programs_of(folder: Path) -> AnySizePrograms:
-    """All that serves the model of a folder.
-
-    Raises:
-        PayloadError: A file is missing or damaged.
-        BundleError: The bundle of a size is refused.
-    """
-    model = read_sized(folder)
-    programs = tuple(prepare(folder, model, number) for number in range(len(model.sizes)))
-    sizes = tuple(each.sizes for each in model.sizes)
-    return AnySizePrograms(model.source, model.dims, model.axes, sizes, programs, model.served, CALL_SECONDS, SETTER)

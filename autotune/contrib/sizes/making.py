@@ -32,7 +32,7 @@ from autotune.contrib.sizes.plan import (
 from autotune.contrib.sizes.proof import TRUTH, Dim, Prover, Range
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Evaluation, Job
-from autotune.core.host.machine import this_machine
+from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.scratch import Scratch
 from autotune.core.host.tensor_file import hash_file, map_tensors, write_tensors
 from autotune.core.listener import SILENT, Listener
@@ -188,9 +188,21 @@ def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listene
 
 
 def grains_of(
-    folder: Path, dims: Sequence[Dim], axes: Mapping[str, Mapping[str, int]], sizes: Sequence[Sizes]
+    folder: Path,
+    dims: Sequence[Dim],
+    axes: Mapping[str, Mapping[str, int]],
+    sizes: Sequence[Sizes],
+    machine: Machine | None = None,
 ) -> list[int]:
-    """What smaller sizes are multiples of that programs of some sizes serve as well; 0 where one serves none."""
+    """What smaller sizes are multiples of that programs of some sizes serve as well; 0 where one serves none.
+
+    Args:
+        folder: Folder of the model.
+        dims: The open dimensions.
+        axes: Axis of each open dimension in each input that has it.
+        sizes: The compiled sizes.
+        machine: Machine of default schedules; `None` for what is recorded.
+    """
     dim = open_dim(dims)
     if dim is None:
         return [0] * len(sizes)
@@ -198,7 +210,9 @@ def grains_of(
     with Worker(MODEL_SECONDS) as worker:
         for each in sizes:
             payload = open_payload(size_folder(folder, each))
-            program = OpenProgram.of(payload, candidate_of(folder, each, payload)[0], dim, axes, each[dim.name])
+            program = OpenProgram.of(
+                payload, candidate_of(folder, each, payload, machine)[0], dim, axes, each[dim.name]
+            )
             grain = worker.call(grain_of, program)
             found.append(grain if isinstance(grain, int) else 0)
     return found

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from autotune.contrib.sizes.bounds import Sizes, name_of
+from autotune.core.host.machine import Machine
 from autotune.core.plugs.any_size import AnySizePrograms, AnySizeReader
 
 SIZES, BUNDLES, DESCRIPTION = "sizes", "bundles", "sizes.json"
@@ -23,11 +24,11 @@ def bundle_folder(folder: Path, sizes: Sizes) -> Path:
     return folder / BUNDLES / name_of(sizes)
 
 
-def read_programs(folder: Path) -> AnySizePrograms:
-    """What serves the model of a folder; see `autotune.contrib.sizes.calls.programs_of`."""
-    from autotune.contrib.sizes.calls import programs_of
+def read_programs(folder: Path, machine: Machine | None = None) -> AnySizePrograms:
+    """What serves the model of a folder; see `autotune.contrib.sizes.programs.programs_of`."""
+    from autotune.contrib.sizes.programs import programs_of
 
-    return programs_of(folder)
+    return programs_of(folder, machine)
 
 
 FOLDERS = AnySizeReader(is_sized, read_programs)

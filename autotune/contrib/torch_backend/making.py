@@ -57,8 +57,11 @@ def make_program(
         place = options.folder / f"{key}-search" if options.trials else Path(scratch)
         check_store(place)
         if not (place / "model").is_dir():
-            torch.export.save(program, Path(scratch) / "region.pt2")
-            import_model(str(Path(scratch) / "region.pt2"), place / "model")
+            source = place / "region.pt2"  # beside the folder, which may refer to the weights in it
+            torch.export.save(program, source)
+            import_model(str(source), place / "model")
+            if not read_description(place / "model").original:
+                source.unlink()
         return compile_region(region, place, options, key)
 
 

@@ -107,14 +107,14 @@ class AnySizeReader:
 
     Attributes:
         is_one: Tells whether a folder is such; quick.
-        read: Gives what one holds.
+        read: Gives what one holds: as it was tuned, or by default schedules for a machine that is given.
     """
 
     is_one: Callable[[Path], bool]
-    read: Callable[[Path], AnySizePrograms]
+    read: Callable[[Path, Machine | None], AnySizePrograms]
 
 
-def refuse(folder: Path) -> AnySizePrograms:
+def refuse(folder: Path, machine: Machine | None = None) -> AnySizePrograms:
     """Refuse a folder, for want of what reads it.
 
     Raises:

@@ -20,9 +20,9 @@ from autotune.contrib.emit import forms
 from autotune.contrib.emit.c_library import write_library
 from autotune.contrib.emit.c_source import source_text
 from autotune.contrib.emit.forms import any_size_library, emit_as
-from autotune.contrib.emit.levels import LEVELS
+from autotune.contrib.emit.levels import LEVELS, level_of
 from autotune.contrib.emit.standalone import CallArgument, Function
-from autotune.contrib.emit.variants import compile_sizes
+from autotune.contrib.emit.variants import compile_sizes, level_of_sizes
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, write_sized
 from autotune.contrib.sizes.making import import_size, share_weights
 from autotune.contrib.sizes.place import is_sized
@@ -35,6 +35,7 @@ from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.reading import partition
 
 pytestmark = NEEDS_LINKER
+LEVEL = level_of(this_machine())
 MOST_BATCH = 5  # more than any compiled size holds, so that requests are computed in parts
 MAIN = """\
 #include "autotune_main.h"
@@ -146,7 +147,7 @@ def test_a_program_in_c_computes_requests_of_any_size(model, library, tmp_path):
 SHOW = """
 int show_plan(const int64_t *request, int64_t *shown) {
   static struct plan plan;
-  const int status = plan_request(&plan, request);
+  const int status = plan_request(&variants[0], &plan, request);
   for (int i = 0; i < plan.parts; ++i) {
     shown[3 * i] = plan.part[i].size;
     shown[3 * i + 1] = plan.part[i].start;
@@ -158,13 +159,13 @@ int show_plan(const int64_t *request, int64_t *shown) {
 
 
 def test_a_request_is_planned_as_in_python(folder, tmp_path):
-    library, rng = any_size_library(folder, tmp_path, None), np.random.default_rng(0)
+    library, rng = any_size_library(folder, tmp_path), np.random.default_rng(0)
     sizes = points_of({"batch": [1, 2, 4], "tokens": [2, 5, 12]})
     served = tuple(ServedSize(each, float(rng.uniform(1, 9)) * 1e-6, 0, 0) for each in sizes)
     batch, tokens = (replace(dim, high=max(9, dim.high)) for dim in library.any_size.dims)
     for number, (split, pad) in enumerate(((True, True), (True, False), (False, True))):
         dims = replace(batch, split=split, pad=pad), tokens
-        with_these = replace(library, any_size=replace(library.any_size, dims=dims, served=served))
+        with_these = replace(library, sized=(replace(library.any_size, dims=dims, served=served),))
         output = tmp_path / str(number)
         output.mkdir()
         plan = ctypes.CDLL(str(write_library(with_these, output, (SHOW,), ("show_plan",)))).show_plan
@@ -179,20 +180,20 @@ def test_there_is_one_copy_of_the_weights_for_all_sizes(folder, library):
     output, _ = library
     held = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
     assert (output / "autotune_main.safetensors").stat().st_size < held + 1000
-    text = source_text(any_size_library(folder, output, output / "autotune_main.safetensors"))
+    text = source_text(any_size_library(folder, output, (), output / "autotune_main.safetensors"))
     panels = re.findall(r"^static inline void (store_\w+)\(", text, re.MULTILINE)
     assert len(panels) == len(set(panels)) <= 3
 
 
 @pytest.mark.skipif(VALGRIND is None, reason="there is no valgrind")
 def test_valgrind_sees_no_error_and_no_allocation_in_calls_of_any_size(folder, tmp_path, monkeypatch):
-    model = any_size_reader().read(folder)
+    model = any_size_reader().read(folder, None)
     plain = replace(this_machine(), isa="sse2")  # what valgrind knows
     programs = tuple(
         replace(each, machine=plain, candidate=default_candidate(partition(each.payload), LEVELS[BASE].machine(plain)))
         for each in model.programs
     )
-    reader = AnySizeReader(is_sized, lambda _: replace(model, programs=programs))
+    reader = AnySizeReader(is_sized, lambda *_: replace(model, programs=programs))
     monkeypatch.setattr(forms, "any_size_reader", lambda: reader)
     emit_as([folder], "c", tmp_path / "c")
     program, counts = build(tmp_path / "c", MAIN, "autotune_main"), []
@@ -267,13 +268,18 @@ def shortened(tmp_path_factory, warm_converters):
     write_sized(folder, model)
     assert at.sizes.open(folder).plan(batch=1, tokens=1) == [(f"batch=1,tokens={grain}", 1)]
     shared, _, weights = emit_as([folder], "c", folder / "c")
+    return function_of(shared, weights), grain, folder
+
+
+def function_of(shared, weights):
+    """The function of a library of the shortened model."""
     names = "batch", "tokens"
     arguments = [
         CallArgument("x", "input", "float32", (*names, WIDTH)),
         CallArgument("mask", "input", "float32", names),
         CallArgument("y", "output", "float32", (*names, WIDTH)),
     ]
-    return Function(shared, "autotune_main", arguments, weights, sizes=names), grain, folder
+    return Function(shared, "autotune_main", arguments, weights, sizes=names)
 
 
 def right(function, rng, batch, tokens):
@@ -294,7 +300,8 @@ def test_loops_of_an_emitted_program_end_where_a_request_does(shortened):
 
 def test_where_loops_end_is_known_to_each_thread_apart(shortened):
     function, grain, folder = shortened
-    (code,) = compile_sizes(any_size_reader().read(folder))
+    model = any_size_reader().read(folder, None)
+    (code,) = compile_sizes(model, level_of_sizes(model), tuned=True)
     assert code.extents
     assert b".tdata" in code.code
     found = []
@@ -317,11 +324,32 @@ def test_forms_of_one_program_are_refused_for_a_folder_of_many(folder, refused, 
     refused("emit", folder, "--as", form, words=words)
 
 
-@pytest.mark.parametrize("more", [("--target", "x86-64"), ("--payload", "nano")])
-def test_what_a_folder_of_many_sizes_cannot_be_emitted_with_is_refused(folder, refused, more):
-    refused(
-        "emit", folder, *more, words="a model of any size must be emitted alone, for the machine that it was tuned on"
-    )
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--payload", "nano"), "a model of any size must be emitted alone"),
+        (("--target", "aarch64"), "--target of a library must be one of"),
+    ],
+)
+def test_what_a_folder_of_many_sizes_cannot_be_emitted_with_is_refused(folder, refused, more, words):
+    refused("emit", folder, *more, words=words)
+
+
+def test_a_library_of_any_size_holds_levels_and_takes_the_best_that_the_processor_has(shortened, tmp_path):
+    _, _, folder = shortened
+    library = any_size_library(folder, tmp_path, ("x86-64-v3", "x86-64", LEVEL.name))
+    names = [variant.code.level.name for variant in library.variants]
+    assert names == list(dict.fromkeys([LEVEL.name, "x86-64-v3", "x86-64"]))
+    assert [variant.code.tuned for variant in library.variants] == [name == LEVEL.name for name in names]
+    assert all(variant.served for variant in library.variants)
+    rng = np.random.default_rng(0)
+    for first in range(len(names)):  # what the processor would take that has no more than a level
+        count, output = len(library.codes) // len(names), tmp_path / names[first]
+        output.mkdir()
+        lower = replace(library, codes=library.codes[first * count :], sized=library.sized[first:])
+        function = function_of(write_library(lower, output), library.weights.path)
+        for batch, tokens in ((1, 1), (2, 3), (3, LONGEST)):
+            assert right(function, rng, batch, tokens)
 
 
 @pytest.mark.parametrize(
