@@ -20,7 +20,8 @@ def pad_operand(script: Script, op: str, operand: int, operands: int, dtype: str
 
     The pad becomes a copy by `copy_pads`.
     """
-    zeros = ", ".join([f"0.0 : {dtype}"] * operands)
+    zero, total = ("0", "i32") if dtype.startswith("i") else ("0.0", dtype)
+    zeros = ", ".join([f"{zero} : {dtype}"] * (operands - 1) + [f"{zero} : {total}"])
     nofold = ", ".join("1" if i == operand else "0" for i in range(operands))
     padded, pad, copy = script.fresh("padded"), script.fresh("pad"), script.fresh("copy")
     script.emit(

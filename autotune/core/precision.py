@@ -79,7 +79,7 @@ class Precision:
     @property
     def packs_in_call(self) -> bool:
         """Whether a B that is known in the call only can be packed there."""
-        return not self.most
+        return self.exact or not self.most
 
     @property
     def unit(self) -> str:

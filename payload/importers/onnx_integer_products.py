@@ -2,8 +2,9 @@
 
     (x - zx) (w - zw)   ->   x w' + c r - zx sums(w') ..     w' bytes without zero points, c = 0 where they fit
 
-Sums of columns and the bias are one number a column, known before any call. Products whose weight is known are summed
-in 32 bits, which hold all of them; others, and convolutions by groups, in f32, where it holds every sum exactly.
+Sums of columns and the bias are one number a column, known before any call; of two activations, sums of rows and
+columns are computed in it. Products are summed in 32 bits, which hold all of them, convolutions by groups in f32, where
+it holds every sum exactly.
 """
 
 from collections.abc import Sequence
@@ -190,23 +191,25 @@ def fits(most: int, whole: Array, bias: Array) -> bool:
 
 
 def by_bytes(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """A product of two tensors in bytes: in f32, as many steps of the sum at once as it holds exactly."""
+    """A product of two tensors in bytes: sums of bytes, less what their zero points add to rows and to columns."""
     a, b = (held.scaled[name] for name in node.input)
     shapes = [held.facts.shapes.get(name) for name in node.input]
     result = held.facts.shapes.get(node.output[0])
     if result is None or not all(shapes) or min(len(shape or []) for shape in shapes) < 2:
         return False
     k = (shapes[0] or [])[-1]
-    most = EXACT // (a.most * b.most)
-    sides = [centred(writer, each, held.natural(writer, each.bytes)) for each in (a, b)]
+    if 4 * k * LOW * LOW > SUMS:
+        held.left.append(node.doc_string)
+        return False
+    sides = [held.natural(writer, each.bytes) for each in (a, b)]
+    total = writer.add("MatMulInteger", *sides)
+    for side, axis, zero in zip(sides, (-1, -2), (b.zero, a.zero), strict=True):
+        if zero:
+            sums = writer.add("ReduceSum", writer.add("Cast", side, to=INT32), writer.numbers(axis), keepdims=1)
+            total = writer.add("Sub", total, writer.add("Mul", sums, writer.number(zero, INT32)))
+    if a.zero * b.zero:
+        total = writer.add("Add", total, writer.number(k * a.zero * b.zero, INT32))
     ending = held.ending_of(node.output[0])
-    if k <= most:
-        total = writer.add("MatMul", *sides)
-    else:
-        parts = [exact_part(writer, sides, first, min(first + most, k)) for first in range(0, k, most)]
-        total = parts[0]
-        for part in parts[1:]:
-            total = writer.add("Add", total, part)
     found = ProductWriter(held, writer).end(total, np.array([a.scale * b.scale]), ending)
     ProductWriter(held, writer).give(found, ending, result)
     return True
@@ -216,15 +219,6 @@ def centred(writer: NodeWriter, held: Scaled, name: str) -> str:
     """Bytes less their zero point, in f32."""
     real = writer.add("Cast", name, to=FLOAT)
     return writer.add("Sub", real, writer.real(held.zero)) if held.zero else real
-
-
-def exact_part(writer: NodeWriter, sides: Sequence[str], first: int, last: int) -> str:
-    """The sum over some steps of a product, as int32."""
-    a, b = (
-        writer.add("Slice", side, writer.numbers(first), writer.numbers(last), writer.numbers(axis))
-        for side, axis in zip(sides, (-1, -2), strict=True)
-    )
-    return writer.add("Cast", writer.add("MatMul", a, b), to=INT32)
 
 
 def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:

@@ -175,13 +175,20 @@ def test_windows_of_few_channels_are_exact_however_they_end(width, strides, tmp_
     assert_exact(write(tmp_path / "model.onnx", [*READ, *nodes, *END], held, {"x": [2, 3, 4, width]}), beside=False)
 
 
-def test_a_long_product_of_two_quantised_tensors_is_summed_in_parts(tmp_path):
-    given = {"x": [3, 700], "v": [700, 2]}
+@pytest.mark.parametrize(("lead", "k"), [((), 700), ((2, 3), 5), ((), 2**15)])
+def test_a_product_of_two_quantised_tensors_is_exact(lead, k, tmp_path):
+    """Sums of bytes, less what the zero points add; where 32 bits are too few it is computed in real numbers."""
+    given = {"x": [*lead, 3, k], "v": [*lead, k, 2]}
     nodes = [*READ, node("QuantizeLinear", ["v", "t", "u"], ["c"]), node("DequantizeLinear", ["c", "t", "u"], ["d"])]
-    path = write(tmp_path / "model.onnx", [*nodes, node("MatMul", ["r", "d"], ["y"])], {}, given)
-    model, ours, _ = assert_exact(path)
-    assert sum(each.op_type == "MatMul" for each in model.graph.node) > 1
-    assert np.abs(ours[0]).max() > 0
+    path = write(tmp_path / "model.onnx", [*nodes, node("MatMul", ["r", "d"], ["y"], name="there")], {}, given)
+    if k < 2**15:
+        model, ours, _ = assert_exact(path)
+        assert "MatMulInteger" in {each.op_type for each in model.graph.node}
+        assert np.abs(ours[0]).max() > 0
+    else:
+        model, _, left = written(path)
+        assert left == ["node there (MatMul)"]
+        assert "MatMulInteger" not in {each.op_type for each in model.graph.node}
 
 
 def test_a_bias_in_steps_of_its_own_leaves_the_product_in_real_numbers_and_is_named(tmp_path):

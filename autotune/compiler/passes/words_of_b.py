@@ -1,14 +1,17 @@
 """B as words of rounded values, packed in a call, on buffers: parts of 16 columns, one after the other.
 
-Of B (k, n) two rows are interleaved, of B (n, k) neighbours of a row are words already, and 16 rows are transposed:
+Of B (k, n) as many rows as a word has values are interleaved, of B (n, k) neighbours of a row are words already, and 16
+rows are transposed; here of two values:
 
     W[w, j : j + 16] = pairs(B[2 w, j : j + 16], B[2 w + 1, j : j + 16])
     W[w : w + 16, j : j + 16] = transpose(B[j : j + 16, 2 w : 2 w + 32])
 
+Bytes are packed as they are; behind them come the sums of columns that a number added to values of A asks for.
+
 A panel is as wide as a vector, whatever register tile reads it: rows of a tile of a matrix unit follow each other.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -16,18 +19,26 @@ from mlir.dialects import arith, memref, scf, vector
 
 from autotune.compiler.ir.values import index, maker
 from autotune.compiler.passes.panel_loads import Loads
-from autotune.compiler.passes.rounding import LANES, shape_of, splat, split_values, vector_of, widened
+from autotune.compiler.passes.rounding import (
+    LANES,
+    call_intrinsic,
+    shape_of,
+    signed_byte,
+    splat,
+    split_values,
+    vector_of,
+)
 from autotune.core.errors import CompileError
 from autotune.core.precision import Precision
 
 VIEWS = ("memref.subview", "memref.cast")
 WORDS_A_STEP = 8  # of rows that are interleaved, for all columns
-PAIR = 2  # values of a word
+SUM_OF_DOTS = "llvm.x86.avx512.vpdpbusd.512"
 
 
 @dataclass(frozen=True)
 class WordsOfB:
-    """The columns of B, f32, as words of bf16; those that the last panel has too many are zero.
+    """The columns of B as words, f32 of bf16, bytes of bytes; those that the last panel has too many are zero.
 
     Attributes:
         precision: Precision of the words.
@@ -45,59 +56,58 @@ class WordsOfB:
         """All of it, at the insertion point."""
         shape = shape_of(self.source)
         columns, k = shape if self.turned else shape[::-1]
-        if not self.turned:
+        if self.turned:
+            self.for_panels(columns, lambda first, count: self.transpose_panel(first, count, k))
+        else:
             self.interleave_rows(columns, k)
-            return
+        if self.precision.shift:
+            self.for_panels(columns, lambda first, _: self.sum_columns(first, self.precision.part_words(k)))
+
+    def for_panels(self, columns: int, write: Callable[[ir.Value, int], None]) -> None:
+        """Code for each panel, that is given its first column and their number."""
         whole = columns // LANES * LANES
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(LANES))
             with ir.InsertionPoint(loop.body):
-                self.transpose_panel(loop.induction_variable, LANES, k)
+                write(loop.induction_variable, LANES)
                 scf.yield_([])
         if whole < columns:
-            self.transpose_panel(index(whole), columns - whole, k)
+            write(index(whole), columns - whole)
 
     def interleave_rows(self, columns: int, k: int) -> None:
         """Words of B (k, n), a few at a time for all columns: rows are read as they lie, and words written likewise."""
-        whole, words = k // (PAIR * WORDS_A_STEP) * WORDS_A_STEP, self.precision.part_words(k)
+        step, words = self.precision.values * WORDS_A_STEP, self.precision.part_words(k)
+        whole = k // step * WORDS_A_STEP
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(WORDS_A_STEP))
             with ir.InsertionPoint(loop.body):
-                self.interleave_panels(loop.induction_variable, WORDS_A_STEP, columns, PAIR * WORDS_A_STEP)
+                self.interleave_panels(loop.induction_variable, WORDS_A_STEP, columns, step)
                 scf.yield_([])
         for first in range(whole, words, WORDS_A_STEP):
-            values = max(0, min(k - PAIR * first, PAIR * WORDS_A_STEP))
+            values = max(0, min(k - self.precision.values * first, step))
             self.interleave_panels(index(first), min(WORDS_A_STEP, words - first), columns, values)
 
     def interleave_panels(self, first: ir.Value, words: int, columns: int, values: int) -> None:
         """Some words of all columns, of so many rows from a word's on; zeros where there are no more."""
-        whole = columns // LANES * LANES
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(LANES))
-            with ir.InsertionPoint(loop.body):
-                self.interleave(first, words, (loop.induction_variable, LANES), values)
-                scf.yield_([])
-        if whole < columns:
-            self.interleave(first, words, (index(whole), columns - whole), values)
+        self.for_panels(columns, lambda column, count: self.interleave(first, words, (column, count), values))
 
     def interleave(self, first: ir.Value, words: int, panel: tuple[ir.Value, int], values: int) -> None:
         """The same of one panel, given by its first column and their number."""
-        column, count = panel
-        row = arith.muli(first, index(PAIR))
+        (column, count), size = panel, self.precision.values
+        row = arith.muli(first, index(size))
         for number in range(words):
-            places = [PAIR * number + which for which in range(PAIR)]
+            places = [size * number + which for which in range(size)]
             rows = [
-                self.load(arith.addi(row, index(place)), column, count) if place < values else splat(0, "f32")
+                self.load(arith.addi(row, index(place)), column, count, LANES) if place < values else self.zeros(LANES)
                 for place in places
             ]
-            parts = [split_values(each, self.precision.parts) for each in rows]
-            for part, both in enumerate(zip(*parts, strict=True)):
-                pairs = vector.bitcast(vector_of(LANES, "i32"), vector.interleave(*both))
-                self.store(pairs, arith.addi(first, index(number)), part, column)
+            for part, together in enumerate(zip(*map(self.split, rows), strict=True)):
+                joined = vector.bitcast(vector_of(LANES, "i32"), interleaved(together))
+                self.store(joined, arith.addi(first, index(number)), part, column)
 
     def transpose_panel(self, first: ir.Value, columns: int, k: int) -> None:
         """Words of 16 columns, or of the last few, of B (n, k)."""
-        step = PAIR * LANES
+        step = self.precision.values * LANES
         whole, words = k // step * step, self.precision.part_words(k)
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(step))
@@ -106,30 +116,45 @@ class WordsOfB:
                 scf.yield_([])
         if whole < k:
             self.transpose(index(whole), k - whole, first, columns)
-        self.fill_up(-(-k // PAIR), words, first, columns)
+        self.fill_up(-(-k // self.precision.values), words, first, columns)
 
     def transpose(self, value: ir.Value, values: int, first: ir.Value, columns: int) -> None:
-        """Words of 32 neighbours, or of the last few, of every column."""
-        rows: list[list[ir.Value]] = []
-        for number in range(columns):
-            row = arith.addi(first, index(number))
-            halves = []
-            for start in range(0, PAIR * LANES, LANES):
-                count = min(LANES, values - start)
-                found = self.load(row, arith.addi(value, index(start)), count) if count > 0 else splat(0, "f32")
-                halves.append(split_values(found, self.precision.parts))
-            rows.append([self.joined(*both) for both in zip(*halves, strict=True)])
-        word = arith.divui(value, index(PAIR))
+        """Words of neighbours, 16 or the last few, of every column."""
+        rows = [self.neighbours(arith.addi(first, index(number)), value, values) for number in range(columns)]
+        word = arith.divui(value, index(self.precision.values))
         for part in range(self.precision.parts):
-            zeros = [splat(0, "i32")] * (LANES - columns)
-            for number, line in enumerate(transposed([*(row[part] for row in rows), *zeros])):
-                if number < -(-values // PAIR):
+            nothing = [splat(0, "i32")] * (LANES - columns)
+            for number, line in enumerate(transposed([*(row[part] for row in rows), *nothing])):
+                if number < -(-values // self.precision.values):
                     self.store(line, arith.addi(word, index(number)), part, first)
 
-    def joined(self, low: ir.Value, high: ir.Value) -> ir.Value:
-        """Words of 32 neighbours."""
-        both = vector.shuffle(low, high, list(range(2 * LANES)))
-        return vector.bitcast(vector_of(LANES, "i32"), both)
+    def neighbours(self, row: ir.Value, value: ir.Value, values: int) -> list[ir.Value]:
+        """16 words of neighbours in a row, a vector a part; zeros where there are no more."""
+        words = vector_of(LANES, "i32")
+        if self.precision.exact:
+            return [vector.bitcast(words, self.load(row, value, values, LANES * self.precision.values))]
+        halves = []
+        for start in range(0, self.precision.values * LANES, LANES):
+            count = min(LANES, values - start)
+            place = arith.addi(value, index(start))
+            halves.append(self.split(self.load(row, place, count, LANES) if count > 0 else self.zeros(LANES)))
+        return [
+            vector.bitcast(words, vector.shuffle(*both, list(range(2 * LANES)))) for both in zip(*halves, strict=True)
+        ]
+
+    def sum_columns(self, first: ir.Value, words: int) -> None:
+        """Behind the words of 16 columns, their sums times the number that is added to values of A, less than 0."""
+        kind = vector_of(LANES, "i32")
+        shifts = arith.constant(bytes_of := vector_of(LANES * self.precision.values, "i8"), self.shifts(bytes_of))
+        loop = scf.ForOp(index(0), index(words), index(1), [splat(0, "i32")])
+        with ir.InsertionPoint(loop.body):
+            of_b = vector.bitcast(bytes_of, vector.load(kind, self.words, [loop.induction_variable, first]))
+            scf.yield_(call_intrinsic(SUM_OF_DOTS, [kind], loop.inner_iter_args[0], shifts, of_b))
+        self.store(arith.subi(splat(0, "i32"), loop.results[0]), index(words), 0, first)
+
+    def shifts(self, kind: ir.VectorType) -> ir.Attribute:
+        """The number that is added to values of A, in every byte."""
+        return ir.DenseElementsAttr.get_splat(kind, signed_byte(self.precision.shift))
 
     def fill_up(self, begin: int, end: int, first: ir.Value, columns: int) -> None:
         """Zeros where a part has more words than values."""
@@ -138,15 +163,39 @@ class WordsOfB:
                 for start in range(0, columns, LANES):
                     self.store(splat(0, "i32"), index(word), part, arith.addi(first, index(start)))
 
-    def load(self, row: ir.Value, column: ir.Value, count: int) -> ir.Value:
-        """Neighbours in memory, filled up with zeros."""
-        return widened(vector.load(vector_of(count, "f32"), self.source, [row, column]))
+    @property
+    def element(self) -> str:
+        """Type of what B holds."""
+        return self.precision.element if self.precision.exact else "f32"
+
+    def zeros(self, count: int) -> ir.Value:
+        """A vector of zeros."""
+        kind = vector_of(count, self.element)
+        one = kind.element_type
+        zero = ir.IntegerAttr.get(one, 0) if self.precision.exact else ir.FloatAttr.get(one, 0.0)
+        return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero))
+
+    def split(self, values: ir.Value) -> list[ir.Value]:
+        """The parts of a vector of B's values; bytes are one."""
+        return [values] if self.precision.exact else split_values(values, self.precision.parts)
+
+    def load(self, row: ir.Value, column: ir.Value, count: int, size: int) -> ir.Value:
+        """Neighbours in memory, filled up with zeros to a size."""
+        found = vector.load(vector_of(count, self.element), self.source, [row, column])
+        return found if count == size else vector.insert_strided_slice(found, self.zeros(size), [0], [1])
 
     def store(self, words: ir.Value, word: ir.Value, part: int, column: ir.Value) -> None:
         """Write a whole row of a panel."""
         count = shape_of(self.words)[0] // self.precision.parts
         place = arith.addi(word, index(part * count)) if part else word
         vector.store(words, self.words, [place, column])
+
+
+def interleaved(rows: Sequence[ir.Value]) -> ir.Value:
+    """First elements of all rows, then second ones, and so on, of two rows or a power of it."""
+    if len(rows) == 1:
+        return rows[0]
+    return vector.interleave(interleaved(rows[::2]), interleaved(rows[1::2]))
 
 
 def transposed(rows: list[ir.Value]) -> list[ir.Value]:
