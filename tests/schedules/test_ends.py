@@ -110,7 +110,7 @@ def test_copies_of_odd_length_store_nothing_behind_their_end(tmp_path):
 
 GROUPS = {
     "attention": ("attention,heads=3,seq=29,d=13", {}),
-    "causal attention": ("attention,heads=2,seq=77,d=45,causal=1", {}),
+    "causal attention": ("attention,heads=2,seq=45,d=29,causal=1", {}),
     "softmax": ("softmax,rows=7,cols=45", {}),
     "apart": ("softmax,rows=7,cols=45", {"fuse": False, "rows": 7}),
     "layer norm": ("layer_norm,rows=5,cols=29", {}),
