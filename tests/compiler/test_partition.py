@@ -241,7 +241,9 @@ def test_partitioned_module_computes_what_the_payload_does(as_generics):
     assert verify(payload, after, [expected]).outcome == "ok"
 
 
-@pytest.mark.parametrize("spec", ["nano", "attention,heads=3,seq=13,d=8,causal=1", "layer_norm,rows=7,cols=33"])
+@pytest.mark.parametrize(
+    "spec", ["nano,layers=1", "attention,heads=3,seq=13,d=8,causal=1", "layer_norm,rows=7,cols=33"]
+)
 def test_partitioned_payload_is_what_the_reference_says(spec):
     payload = load_payload(spec)
     inputs = payload.make_inputs(0)

@@ -44,7 +44,7 @@ def check(family, m, n, k, *, scale=1.0, **config):
     np.testing.assert_array_equal(got, by_unit(family.precision, inputs["a"], inputs["b"]))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(family=st.sampled_from(TILED), m=SIZES, n=st.integers(2, 90), k=SIZES)
 @example(family=TILED[0], m=1, n=2, k=1)
 @example(family=TILED[1], m=37, n=53, k=70)
@@ -67,10 +67,14 @@ def test_blocks_of_caches_have_them(change):
 
 @pytest.mark.skipif(not ask_for_tiles(), reason="needs a matrix unit")
 @of_every_kind
-@pytest.mark.parametrize("scale", [1.0, 2.0**-100])
-def test_the_unit_itself_has_them(family, scale, monkeypatch):
+def test_the_unit_itself_has_them(family, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_TILES", "")
-    for sizes in ((37, 53, 70), (64, 128, 256), (5, 9, 30), (129, 65, 1030)):
+    for sizes, scale in (
+        ((37, 53, 70), 2.0**-100),
+        ((64, 128, 256), 1.0),
+        ((5, 9, 30), 2.0**-100),
+        ((129, 65, 1030), 1.0),
+    ):
         check(family, *sizes, scale=scale)
 
 
@@ -81,7 +85,7 @@ def test_what_is_too_small_is_zero(scale):
 
 @of_every_kind
 def test_a_group_has_its_epilogue_in_f32_behind_the_unit(family):
-    off = error_of_whole(family, "gpt,seq=24,d_model=32,layers=2,heads=2,d_ff=80,vocab=50,positions=24")
+    off = error_of_whole(family, "gpt,seq=24,d_model=32,layers=1,heads=2,d_ff=80,vocab=50,positions=24")
     assert off < {"tile_bf16x3": 1e-6, "tile_bf16x2": 3e-5}.get(family.name, 0.05)
 
 

@@ -39,7 +39,7 @@ def payload_of(sizes, layout, batch):
     return contraction_payload(*sizes, batch=batch, b=layout)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=1, deadline=None)
 @given(family=st.sampled_from(TILED), sizes=st.tuples(SIZES, SIZES, SIZES), layout=LAYOUTS, batch=BATCHES)
 @example(family=TILED[0], sizes=(37, 53, 71), layout="nk", batch=0)
 @example(family=TILED[1], sizes=(33, 17, 129), layout="kn", batch=2)
@@ -56,7 +56,7 @@ def test_products_of_any_size_have_the_bits_of_the_unit(family, sizes, layout, b
 
 
 @pytest.mark.skipif(not here, reason="needs AVX512-BF16")
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=1, deadline=None)
 @given(number=st.integers(0, 2), sizes=st.tuples(SIZES, SIZES, SIZES), layout=LAYOUTS, batch=BATCHES)
 @example(number=0, sizes=(37, 53, 71), layout="nk", batch=0)
 @example(number=1, sizes=(33, 17, 129), layout="kn", batch=2)
@@ -75,16 +75,16 @@ def test_vectors_multiply_the_words_of_a_weight(number, sizes, layout, batch):
 
 @named
 @pytest.mark.parametrize("layout", ["kn", "nk"])
-@pytest.mark.parametrize("strange", [np.nan, np.inf])
-def test_what_is_no_number_stays_none_in_its_column(family, layout, strange):
+def test_what_is_no_number_stays_none_in_its_column(family, layout):
     if family in VECTORS and family not in here:
         pytest.skip(family.precision.lacking)
     payload = payload_of((7, 20, 41), layout, 0)
     inputs = payload.make_inputs(0)
-    inputs["b"][(40, 3) if layout == "kn" else (3, 40)] = strange
+    for column, strange in ((3, np.nan), (18, np.inf)):
+        inputs["b"][(40, column) if layout == "kn" else (column, 40)] = strange
     (got,) = computed(family, payload, inputs)
-    assert not np.isfinite(got[:, 3]).any()
-    assert np.isfinite(np.delete(got, 3, axis=1)).all()
+    assert not np.isfinite(got[:, [3, 18]]).any()
+    assert np.isfinite(np.delete(got, [3, 18], axis=1)).all()
 
 
 @pytest.mark.parametrize("layout", ["kn", "nk"])

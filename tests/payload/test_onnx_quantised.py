@@ -53,7 +53,11 @@ def assert_exact(path, left=(), *, beside=True):
     return model, ours, open_session(str(path)).run(None, given) if beside else ours
 
 
-@pytest.mark.parametrize(("name", "scheme"), [(name, scheme) for name, *scheme in STATIC])
+# Half of all, in which there is every pair of a model, a layout, weights by channel or not, and types.
+SCHEMES = [(name, scheme) for i, (name, *scheme) in enumerate(STATIC) if (i // 12 + i // 6 + i // 3 + i) % 2 == 0]
+
+
+@pytest.mark.parametrize(("name", "scheme"), SCHEMES)
 def test_a_static_scheme_is_exact(name, scheme, plain, tmp_path):
     path = quantise(plain[name], tmp_path / "model.onnx", *scheme)
     model, ours, theirs = assert_exact(path)

@@ -90,8 +90,7 @@ def test_decode_needs_no_memory_but_its_arena():
     assert found.buffers.others == 0
 
 
-@pytest.mark.parametrize("storage", ["bf16", "int8"])
-@pytest.mark.parametrize("batch", ["1", "3"])
+@pytest.mark.parametrize(("storage", "batch"), [("bf16", "1"), ("int8", "3")])
 def test_stored_weights_are_contracted_by_the_families_of_matmuls(storage, batch):
     payload = gpt.gpt({**SIZES, "function": "decode", "weights": storage, "batch": batch})
     tasks = [task for task in partition(payload).tasks if task.contractions]

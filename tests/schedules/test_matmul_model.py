@@ -44,24 +44,17 @@ def tiles(sizes, machine, **layout):
 
 
 @pytest.mark.parametrize("machine", ALL.values(), ids=ALL)
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("stored", [False, True], ids=["copied", "stored"])
-class TestBigProducts:
-    def test_working_sets_fit(self, machine, sizes, stored):
+def test_big_products_have_blocks_that_fit_and_that_are_a_good_part_of_l2(machine, stored):
+    """Little passes through L2: A for every block of n, C twice for every block of k."""
+    for sizes in SIZES:
         rows, columns, depth = tiles(sizes, machine, constant_b=stored)
-        assert 4 * rows * depth <= machine.l1_bytes * 3 / 8  # a strip of A
-        assert 4 * columns * depth <= machine.l2_bytes / 2  # a block of B
-
-    def test_little_passes_through_l2(self, machine, sizes, stored):
-        """A for every block of n, C twice for every block of k; least, of blocks of one size, where they are equal."""
-        _, columns, depth = tiles(sizes, machine, constant_b=stored)
-        least = 2 * math.sqrt(4 * 8 / (machine.l2_bytes / 4 / 4))  # bytes an FMA, by blocks of a quarter of L2
-        assert 4 / columns + 8 / depth <= 2 * least
-
-    def test_blocks_of_b_are_a_good_part_of_l2(self, machine, sizes, stored):
-        _, columns, depth = tiles(sizes, machine, constant_b=stored)
+        assert 4 * rows * depth <= machine.l1_bytes * 3 / 8, sizes  # a strip of A
+        assert 4 * columns * depth <= machine.l2_bytes / 2, sizes  # a block of B
+        least = 2 * math.sqrt(4 * 8 / (machine.l2_bytes / 4 / 4))  # bytes an FMA, by equal blocks of a quarter of L2
+        assert 4 / columns + 8 / depth <= 2 * least, sizes
         most = min(sizes[1], 1024) * min(sizes[2], DEEP)  # the largest there is
-        assert 4 * columns * depth >= min(machine.l2_bytes / 16, 4 * most / 2)
+        assert 4 * columns * depth >= min(machine.l2_bytes / 16, 4 * most / 2), sizes
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -77,38 +77,41 @@ def check_default(family, task, machine):
     check_text(family.build(task, config, machine))
 
 
-@pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-@pytest.mark.parametrize(("family", "tag"), CASES, ids=[f"{family.name}-{tag}" for family, tag in CASES])
+@pytest.fixture(params=CASES, ids=[f"{family.name}-{tag}" for family, tag in CASES])
+def bound(request):
+    """A family and a task of its, with every machine, its space and its default there."""
+    family, tag = request.param
+    task = TASKS[tag]
+    return family, task, [(m, family.space(task, m), family.default(task, m)) for m in MACHINES.values()]
+
+
 class TestEveryFamily:
-    def test_default_is_a_valid_config_whose_script_parses(self, family, tag, machine):
-        check_default(family, TASKS[tag], machine)
+    def test_default_is_a_valid_config_whose_script_parses_and_which_writes_the_same_text_again(self, bound):
+        family, task, places = bound
+        for machine, _, config in places:
+            check_default(family, task, machine)
+            first = family.build(task, config, machine)
+            assert family.build(task, dict(reversed(config.items())), machine) == first, machine.name
+            assert family.default(task, machine) == config, machine.name
 
-    def test_same_config_writes_the_same_text(self, family, tag, machine):
-        task = TASKS[tag]
-        config = family.default(task, machine)
-        first = family.build(task, config, machine)
-        assert family.build(task, dict(reversed(config.items())), machine) == first
-        assert family.default(task, machine) == config
+    def test_space_is_not_empty_and_the_same_every_time_and_every_law_is_a_sentence(self, bound):
+        family, task, places = bound
+        for machine, space, _ in places:
+            assert next(space.configs(), None) is not None, machine.name
+            assert space.knobs == family.space(task, machine).knobs, machine.name
+            for constraint in space.constraints:
+                assert len(constraint.sentence.split()) > 3, constraint.sentence
 
-    def test_space_is_not_empty_and_the_same_every_time(self, family, tag, machine):
-        space = family.space(TASKS[tag], machine)
-        assert next(space.configs(), None) is not None
-        assert space.knobs == family.space(TASKS[tag], machine).knobs
-
-    def test_config_outside_space_is_rejected(self, family, tag, machine):
-        task = TASKS[tag]
-        config = family.default(task, machine)
-        for knob in family.space(task, machine).knobs:
-            missing = {name: value for name, value in config.items() if name != knob.name}
-            for bad in (config | {knob.name: 12345}, missing):
-                with pytest.raises(SpaceError, match=knob.name):
-                    family.build(task, bad, machine)
-        with pytest.raises(SpaceError, match="unknown_knob"):
-            family.build(task, config | {"unknown_knob": 1}, machine)
-
-    def test_law_of_every_constraint_is_a_sentence(self, family, tag, machine):
-        for constraint in family.space(TASKS[tag], machine).constraints:
-            assert len(constraint.sentence.split()) > 3
+    def test_config_outside_space_is_rejected(self, bound):
+        family, task, places = bound
+        for machine, space, config in places:
+            for knob in space.knobs:
+                missing = {name: value for name, value in config.items() if name != knob.name}
+                for bad in (config | {knob.name: 12345}, missing):
+                    with pytest.raises(SpaceError, match=knob.name):
+                        family.build(task, bad, machine)
+            with pytest.raises(SpaceError, match="unknown_knob"):
+                family.build(task, config | {"unknown_knob": 1}, machine)
 
 
 def test_every_task_is_covered_by_some_family():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from test_oracle import BATCHES, LAYOUTS, MATMULS, check_configs
+from test_oracle import BATCHES, PRODUCTS, check_configs
 from tuning_support import MACHINES, agrees, contraction_payload, product_of, random_configs, run, run_steps
 
 from autotune.compiler.passes.pipelines import PLAIN
@@ -19,9 +19,8 @@ def in_f64(payload):
     return replace(payload, text=payload.text.replace("f32", "f64"), arguments=arguments)
 
 
-@pytest.mark.parametrize("sizes", [*MATMULS, (130, 197, 139)], ids=str)
-@pytest.mark.parametrize(("a", "b"), LAYOUTS)
-def test_product_is_right_for_every_layout_and_size(a, b, sizes):
+@pytest.mark.parametrize(("sizes", "a", "b"), [*PRODUCTS, ((130, 197, 139), "mk", "kn")], ids=str)
+def test_product_is_right_for_every_layout_and_size(sizes, a, b):
     payload = in_f64(contraction_payload(*sizes, a=a, b=b))
     expected = lambda inputs: [product_of(payload, inputs, a=a, b=b)]  # noqa: E731
     check_configs(payload, expected, machine=this_machine(), count=2, seed=sum(sizes))
@@ -32,14 +31,14 @@ def test_products_of_a_batch_are_right(sizes):
     batch, *sizes = sizes
     payload = in_f64(contraction_payload(*sizes, batch=batch))
     expected = lambda inputs: [product_of(payload, inputs)]  # noqa: E731
-    check_configs(payload, expected, machine=this_machine(), count=3, seed=sum(sizes))
+    check_configs(payload, expected, machine=this_machine(), count=2, seed=sum(sizes))
 
 
 @pytest.mark.parametrize("b", ["kn", "nk"])
 def test_weight_stored_in_panels_is_right(b):
     payload = in_f64(contraction_payload(67, 131, 71, b=b, role_b="weight"))
     expected = lambda inputs: [product_of(payload, inputs, b=b)]  # noqa: E731
-    check_configs(payload, expected, machine=this_machine(), count=6)
+    check_configs(payload, expected, machine=this_machine(), count=3)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +49,7 @@ def test_weight_stored_in_panels_is_right(b):
         "softmax,rows=7,cols=33",
         "layer_norm,rows=6,cols=40",
         "gelu,rows=5,cols=64",
-        "gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17,layers=1",
+        "gpt,d_model=24,heads=3,d_ff=40,vocab=37,seq=17,layers=1",
     ],
 )
 def test_groups_are_right_in_double_precision(spec):

@@ -25,6 +25,11 @@ from autotune.worker.bench.verify import verify
 LAYOUTS = [("mk", "kn"), ("mk", "nk"), ("km", "kn"), ("km", "nk")]
 MATMULS = [(1, 1, 1), (1, 53, 17), (61, 1, 3), (67, 131, 71)]  # m, n, k
 BATCHES = [(1, 5, 7, 3), (3, 19, 23, 11)]  # batch, m, n, k
+# Every layout with a size that nothing divides, and the narrow ones with one or two layouts.
+PRODUCTS = [(MATMULS[-1], *layout) for layout in LAYOUTS]
+PRODUCTS += [(MATMULS[0], "mk", "kn"), (MATMULS[1], "mk", "nk"), (MATMULS[1], "km", "kn")]
+PRODUCTS += [(MATMULS[2], "km", "nk"), (MATMULS[2], "mk", "kn")]
+ORDERS = ["mnk", "nkm", "kmn"]
 UNARY = {
     "exp": "%done = math.exp %in : f32",
     "tanh": "%done = math.tanh %in : f32",
@@ -34,56 +39,62 @@ REDUCERS = {"sum": ("arith.addf", 0.0), "max": ("arith.maximumf", "-1.0e+30")}
 
 
 def check_configs(payload, expected, *, machine, count, family=None, seed=0):
-    """Each config of the payload's only task gives what NumPy and the plain lowering say."""
+    """Each config of the payload's only task gives what NumPy says."""
     parts = partition(payload)
     (task,) = parts.tasks
     family = family or next(f for f in families() if f.covers(task))
     inputs = payload.make_inputs(seed)
     expected = expected(inputs)
-    plain = run(payload, inputs, None, PLAIN)
-    agrees(payload, plain, expected)
     for config in random_configs(family, task, machine, count, seed):
         steps = [write_step(task, family, config, machine)]
         got = run_steps(payload, parts, inputs, steps)
         verdict = verify(payload, got, expected)
         assert verdict.outcome == "ok", f"{config}: {verdict.diagnostic}"
-        agrees(payload, got, plain)
 
 
-@pytest.mark.parametrize("sizes", MATMULS, ids=str)
 @pytest.mark.parametrize(("a", "b"), LAYOUTS)
-def test_matmul_schedule_is_right_for_every_layout_and_size(a, b, sizes):
+def test_plain_lowering_computes_the_product_of_every_layout(a, b):
+    for payload in (contraction_payload(*MATMULS[-1], a=a, b=b), contraction_payload(19, 23, 11, batch=3, a=a, b=b)):
+        inputs = payload.make_inputs(0)
+        agrees(payload, run(payload, inputs, None, PLAIN), [product_of(payload, inputs, a=a, b=b)])
+
+
+@pytest.mark.parametrize(("sizes", "a", "b"), PRODUCTS, ids=str)
+def test_matmul_schedule_is_right_for_every_layout_and_size(sizes, a, b):
     payload = contraction_payload(*sizes, a=a, b=b)
     expected = lambda inputs: [product_of(payload, inputs, a=a, b=b)]  # noqa: E731
     check_configs(payload, expected, machine=this_machine(), count=2, seed=sum(sizes))
 
 
-@pytest.mark.parametrize("sizes", MATMULS, ids=str)
-@pytest.mark.parametrize("b", ["kn", "nk"])
-def test_matmul_with_a_weight_stored_as_the_schedule_likes_is_right(b, sizes):
+@pytest.mark.parametrize(
+    ("sizes", "b"),
+    [*((MATMULS[-1], b) for b in ("kn", "nk")), *zip(MATMULS[:-1], ("kn", "nk", "kn"), strict=True)],
+    ids=str,
+)
+def test_matmul_with_a_weight_stored_as_the_schedule_likes_is_right(sizes, b):
     payload = contraction_payload(*sizes, b=b, role_b="weight")
     expected = lambda inputs: [product_of(payload, inputs, b=b)]  # noqa: E731
-    check_configs(payload, expected, machine=this_machine(), count=3, seed=sum(sizes))
+    check_configs(payload, expected, machine=this_machine(), count=2, seed=sum(sizes))
 
 
-@pytest.mark.parametrize("sizes", BATCHES, ids=str)
-@pytest.mark.parametrize(("a", "b"), LAYOUTS)
-def test_batch_matmul_schedule_is_right_for_every_layout_and_size(a, b, sizes):
+@pytest.mark.parametrize(
+    ("sizes", "a", "b"), [(BATCHES[0], "mk", "kn"), *((BATCHES[1], *layout) for layout in LAYOUTS)], ids=str
+)
+def test_batch_matmul_schedule_is_right_for_every_layout_and_size(sizes, a, b):
     batch, *sizes = sizes
     payload = contraction_payload(*sizes, batch=batch, a=a, b=b)
     expected = lambda inputs: [product_of(payload, inputs, a=a, b=b)]  # noqa: E731
     check_configs(payload, expected, machine=this_machine(), count=2, seed=sum(sizes))
 
 
-@pytest.mark.parametrize(("a", "b"), LAYOUTS)
-@pytest.mark.parametrize("machine", ["sse", "avx512"])
+@pytest.mark.parametrize(("machine", "a", "b"), [(("sse", "avx512")[a == b[::-1]], a, b) for a, b in LAYOUTS])
 def test_schedule_for_another_machine_is_right_on_this_one(machine, a, b):
     payload = contraction_payload(35, 45, 19, a=a, b=b)
     expected = lambda inputs: [product_of(payload, inputs, a=a, b=b)]  # noqa: E731
     check_configs(payload, expected, machine=MACHINES[machine], count=2)
 
 
-@pytest.mark.parametrize("order", ["mnk", "nkm", "kmn"])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("b", ["kn", "nk"])
 def test_cache_tiles_with_every_way_of_packing_and_unrolling_are_right(order, b):
     payload = contraction_payload(130, 197, 139, b=b)
@@ -96,7 +107,8 @@ def test_cache_tiles_with_every_way_of_packing_and_unrolling_are_right(order, b)
     wanted = {"tile_m": 64, "tile_n": 64, "tile_k": 64, "order": order}
     wanted |= {"register_m": 2, "register_n": 2, "vector_width": 4, "unroll_k": 2}
     fetched = [(pack, ahead) for pack in packing.values for ahead in ((False, True) if pack == "panels" else (False,))]
-    for pack, ahead in fetched if b == "kn" else [(pack, False) for pack in packing.values]:
+    turned = [(pack, False) for pack in packing.values][ORDERS.index(order) :: len(ORDERS)]  # order matters to copies
+    for pack, ahead in fetched if b == "kn" else turned:
         config = {**family.default(task, machine), **wanted, "pack_b": pack, "prefetch": ahead}
         space.check(config)
         assert space.broken_constraint(config) is None
@@ -157,17 +169,17 @@ def transpose_payload(rows, columns):
     return tensor_payload("turn", arguments, body)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (6, 37)], ids=str)
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize(("name", "shape"), [("double", (1, 1)), *((name, (6, 37)) for name in UNARY)], ids=str)
 def test_vectorized_element_wise_op_is_right(name, shape):
     functions = {"exp": np.exp, "tanh": np.tanh, "double": lambda x: x + x}
     payload = unary_payload(name, *shape)
     expected = lambda inputs: [functions[name](inputs["x"].astype(np.float64))]  # noqa: E731
-    check_configs(payload, expected, machine=this_machine(), count=3)
+    check_configs(payload, expected, machine=this_machine(), count=2)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (6, 67), (5, 1)], ids=str)
-@pytest.mark.parametrize("name", REDUCERS)
+@pytest.mark.parametrize(
+    ("name", "shape"), [("sum", (1, 1)), ("sum", (6, 67)), ("max", (6, 67)), ("max", (5, 1))], ids=str
+)
 def test_vectorized_row_reduction_is_right(name, shape):
     payload = reduction_payload(name, *shape)
     reduce = np.sum if name == "sum" else np.max
@@ -175,20 +187,20 @@ def test_vectorized_row_reduction_is_right(name, shape):
     check_configs(payload, expected, machine=this_machine(), count=3)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (37, 22), (8, 64)], ids=str)
-@pytest.mark.parametrize("machine", [None, "sse"])
+@pytest.mark.parametrize(
+    ("machine", "shape"), [(None, (1, 1)), (None, (37, 22)), (None, (8, 64)), ("sse", (37, 22))], ids=str
+)
 def test_vectorized_transpose_is_right(machine, shape):
     payload = transpose_payload(*shape)
     host = MACHINES[machine] if machine else this_machine()
-    check_configs(payload, lambda inputs: [inputs["x"].T], machine=host, count=3)
+    check_configs(payload, lambda inputs: [inputs["x"].T], machine=host, count=2)
 
 
 @pytest.mark.parametrize(
     ("spec", "machine"),
     [
-        ("nano", None),
-        ("nano", "sse"),
-        ("gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17", None),
+        ("gpt,d_model=64,heads=2,d_ff=128,vocab=96,seq=32,layers=1", "sse"),
+        ("gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17,layers=1", None),
         ("attention,heads=3,seq=13,d=8,causal=1", None),
         ("layer_norm,rows=7,cols=33", "sse"),
         ("softmax,rows=7,cols=33", "avx512"),

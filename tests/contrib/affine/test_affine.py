@@ -49,12 +49,12 @@ FUNCTIONS = {
 DATA = np.random.default_rng(0).standard_normal((9, 37)).astype("f4")
 
 
-def right_everywhere(payload, expected, configs=4):
-    """Check every task of a payload with its default config, then with random ones, all tasks at once."""
+def right_everywhere(payload, expected, number=0):
+    """Check every task of a payload with its default config, then with one of three random ones, all tasks at once."""
     parts, machine, inputs = partition(payload), this_machine(), payload.make_inputs(0)
     if expected is None:
         expected = run(payload, inputs, None, PLAIN)
-    for seed in range(configs):
+    for seed in (0, 1 + number % 3):
         steps = [
             write_step(task, FAMILY, random_configs(FAMILY, task, machine, 1 + (seed > 0), seed)[-1], machine)
             for task in parts.tasks
@@ -65,21 +65,21 @@ def right_everywhere(payload, expected, configs=4):
         agrees(payload, got, expected)
 
 
-@pytest.mark.parametrize("spec", SPECS)
-def test_kernels_are_what_their_reference_computes(spec):
+@pytest.mark.parametrize(("number", "spec"), enumerate(SPECS))
+def test_kernels_are_what_their_reference_computes(number, spec):
     payload = load_payload(spec)
     inputs = payload.make_inputs(0)
-    right_everywhere(payload, payload.reference(**inputs) if payload.reference else None)
+    right_everywhere(payload, payload.reference(**inputs) if payload.reference else None, number)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_are_what_the_plain_lowering_computes(name):
-    right_everywhere(T.payload(lambda x: FUNCTIONS[name](T, x), DATA), None)
+@pytest.mark.parametrize(("number", "name"), enumerate(FUNCTIONS))
+def test_functions_are_what_the_plain_lowering_computes(number, name):
+    right_everywhere(T.payload(lambda x: FUNCTIONS[name](T, x), DATA), None, number)
 
 
 def test_a_whole_model_is_right_whose_every_task_is_so():
-    payload = load_payload("gpt,d_model=32,heads=2,d_ff=64,vocab=67,seq=17,layers=2")
-    right_everywhere(payload, payload.reference(**payload.make_inputs(0)), configs=2)
+    payload = load_payload("gpt,d_model=32,heads=2,d_ff=64,vocab=67,seq=17,layers=1")
+    right_everywhere(payload, payload.reference(**payload.make_inputs(0)))
 
 
 def task_of(spec):

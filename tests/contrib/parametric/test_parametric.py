@@ -35,7 +35,7 @@ OPENED = [
     ("attention,heads=2,seq=64,d=16", {}),
     ("attention,heads=1,seq=128,d=16,causal=1", {"online": 64, "rows": 32}),
     ("embedding,rows=8,vocab=16,cols=128", {}),
-    ("nano,function=decode", {}),
+    ("gpt,function=decode,d_model=32,heads=2,d_ff=64,vocab=67,seq=16,positions=16,layers=1", {}),
     (CONVOLUTION, {}),
 ]
 

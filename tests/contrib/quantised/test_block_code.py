@@ -35,8 +35,15 @@ from payload.blocks import FORMATS, format_named
 XEON = find_target("sapphirerapids")
 ROUNDED = (BLOCK_DOTS, BLOCK_TILES)
 ALL = (BLOCKS, *ROUNDED, BLOCK_WIDENED_TILES, WIDENED_BLOCKS)
+FEW_ROWS = ((1, 6, 128), (1, 5, 416), (3, 4, 96), (8, 6, 32), (7, 1, 544))
 of_every_format = pytest.mark.parametrize("form", FORMATS)
 of_every_family = pytest.mark.parametrize("family", ROUNDED, ids=lambda family: family.name)
+
+
+def with_formats(*shapes, first=0, step=2):
+    """Formats by shapes, one shape in so many with each, others with the next."""
+    pairs = [(form, *shape) for i, form in enumerate(FORMATS) for shape in shapes[(first + i) % step :: step]]
+    return pytest.mark.parametrize(("form", "m", "n", "k"), pairs)
 
 
 @pytest.fixture(autouse=True)
@@ -77,16 +84,22 @@ def check(family, payload, form, inputs=None, **config):
     return found
 
 
-@of_every_format
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 6, 128), (1, 5, 416), (3, 4, 96), (8, 6, 32), (7, 1, 544)])
+@with_formats(*FEW_ROWS)
 def test_few_rows_are_multiplied_in_steps(form, m, n, k):
     check(BLOCK_DOTS, product(m, n, k, form), form)
 
 
-@of_every_format
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 6, 128), (1, 5, 416), (3, 4, 96), (8, 6, 32), (7, 1, 544)])
-@pytest.mark.parametrize("config", [{}, {"columns": 1, "unroll": 4, "ahead": 0}], ids=["default", "alone"])
-def test_few_rows_are_multiplied_in_f32(form, m, n, k, config):
+@with_formats(*FEW_ROWS, first=1)
+def test_few_rows_are_multiplied_in_f32(form, m, n, k):
+    check_in_f32(form, m, n, k)
+
+
+@with_formats(*FEW_ROWS, step=len(FEW_ROWS))
+def test_few_rows_are_multiplied_in_f32_a_column_at_a_time(form, m, n, k):
+    check_in_f32(form, m, n, k, columns=1, unroll=4, ahead=0)
+
+
+def check_in_f32(form, m, n, k, **config):
     payload = product(m, n, k, form)
     given = payload.make_inputs(0)
     (found,), (wanted,) = computed(BLOCKS, payload, given, **config), payload.reference(**given)
@@ -103,8 +116,7 @@ def test_nibbles_are_the_same_by_a_table_and_by_arithmetic(form):
     np.testing.assert_array_equal(by_table, by_arithmetic)
 
 
-@of_every_format
-@pytest.mark.parametrize(("m", "n", "k"), [(8, 16, 128), (16, 32, 96), (37, 48, 416)])
+@with_formats((8, 16, 128), (37, 48, 416), (16, 32, 96))
 def test_many_rows_are_multiplied_by_tiles_in_steps(form, m, n, k):
     check(BLOCK_TILES, product(m, n, k, form), form)
 
@@ -183,8 +195,7 @@ def alone(form):
     return task.payload, given, computed(BLOCKS, task.payload, given)[0]
 
 
-@of_every_format
-@pytest.mark.parametrize(("m", "n", "k"), [(8, 16, 32), (37, 48, 416), (64, 32, 272)])
+@with_formats((8, 16, 32), (37, 48, 416), (64, 32, 272))
 def test_tiles_of_bf16_multiply_rounded_operands(form, m, n, k):
     kept, payload = format_named(form), product(m, n, k, form)
     given = payload.make_inputs(0)
@@ -195,14 +206,13 @@ def test_tiles_of_bf16_multiply_rounded_operands(form, m, n, k):
     assert np.abs(found - wanted).max() < 2e-4 * np.abs(wanted).max()
 
 
-@of_every_format
-def test_pieces_of_a_row_add_up(form):
+@pytest.mark.parametrize(("number", "form"), enumerate(FORMATS))
+def test_pieces_of_a_row_add_up(number, form):
     payload = product(37, 32, 1024, form)
     given = payload.make_inputs(0)
     (whole,) = computed(BLOCK_WIDENED_TILES, payload, given, tile_k=0)
-    for depth in (256, 512):
-        (found,) = computed(BLOCK_WIDENED_TILES, payload, given, tile_k=depth, columns=16)
-        assert np.abs(found - whole).max() < 1e-5 * np.abs(whole).max()
+    (found,) = computed(BLOCK_WIDENED_TILES, payload, given, tile_k=(256, 512)[number % 2], columns=16)
+    assert np.abs(found - whole).max() < 1e-5 * np.abs(whole).max()
 
 
 def test_a_piece_of_a_row_is_what_a_cache_holds():
@@ -212,8 +222,7 @@ def test_a_piece_of_a_row_is_what_a_cache_holds():
     assert 0 < 512 * depth * 2 <= machine.l2_bytes // 2
 
 
-@of_every_format
-@pytest.mark.parametrize(("m", "n", "k"), [(16, 16, 32), (21, 48, 416), (64, 32, 1056)])
+@with_formats((16, 16, 32), (21, 48, 416), (64, 32, 1056))
 def test_widened_panels_give_the_product(form, m, n, k):
     payload = product(m, n, k, form)
     given = payload.make_inputs(0)

@@ -140,7 +140,7 @@ def refusal(data, folder):
     return line
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_a_file_is_refused_wherever_it_is_cut(data, whole, tmp_path_factory):
     head = whole.index(b"blk.1.ffn_down.weight")
@@ -150,7 +150,7 @@ def test_a_file_is_refused_wherever_it_is_cut(data, whole, tmp_path_factory):
     assert line.endswith("; fetch it again")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_what_a_file_says_may_be_anything(data, whole, tmp_path_factory):
     """Nothing but a refusal, or a model: no other error, no loop over what is not there."""
