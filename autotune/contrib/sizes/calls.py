@@ -16,6 +16,7 @@ from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Sizes, name_of
 from autotune.contrib.sizes.folder import SizedModel, read_sized
 from autotune.contrib.sizes.grains import OpenProgram
+from autotune.contrib.sizes.narrow import narrow_candidate, read_narrow
 from autotune.contrib.sizes.place import bundle_folder, size_folder
 from autotune.contrib.sizes.plan import PlannedCall, open_dim, plan_request, split_dim, unserved
 from autotune.contrib.sizes.proof import Dim, cut
@@ -32,7 +33,6 @@ from autotune.core.plugs.any_size import SizeProgram
 from autotune.core.plugs.imported import WEIGHTS
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
-from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.reading import open_payload, partition
 
 MOST_PLANS = 1 << 12  # sizes of requests whose plan is kept
@@ -367,6 +367,8 @@ def candidate_of(
 ) -> tuple[Candidate, Machine]:
     """How a size is compiled, and for which machine: as its bundle records it, or by default schedules for this one.
 
+    Default schedules take the steps that the folder of the size asks for; see `narrow`.
+
     Args:
         folder: Folder of the model.
         sizes: The size.
@@ -378,7 +380,7 @@ def candidate_of(
         bundle = read_bundle(place, payload)
         return recorded_candidate(bundle), bundle.manifest.machine
     machine = machine or this_machine()
-    return default_candidate(partition(payload), machine), machine
+    return narrow_candidate(partition(payload), machine, read_narrow(size_folder(folder, sizes))), machine
 
 
 def open_sized(folder: str | Path) -> AnySize:

@@ -6,6 +6,7 @@ model --Prover--> what may be padded --import at few sizes, measure--> costs --c
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -17,6 +18,7 @@ from autotune.contrib.sizes.bounds import Bounds, Sizes, name_of
 from autotune.contrib.sizes.calls import AnySize, candidate_of, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.grains import OpenProgram, grain_of
+from autotune.contrib.sizes.narrow import MOST_SLOWER, Narrow, find_narrow, narrow_candidate, write_narrow
 from autotune.contrib.sizes.open_model import OpenModel, open_model
 from autotune.contrib.sizes.place import SIZES, is_sized, size_folder
 from autotune.contrib.sizes.plan import (
@@ -47,7 +49,7 @@ from autotune.core.plugs.imported import (
 )
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.loading.importing import import_model
-from autotune.worker.loading.reading import open_payload
+from autotune.worker.loading.reading import open_payload, partition
 from autotune.worker.worker import Worker
 
 MOST_SIZES = 8
@@ -112,12 +114,12 @@ def make_sized(
     grid = grid_of(dims, most)
     seconds = measured(path, folder, points_of(grid), listener)
     costs = SizeCosts(grid, [seconds[name_of(point)] for point in points_of(grid)])
+    whole = [size for size in needed(dims, most) if name_of(size) in seconds]
+    for size in whole:
+        seconds[name_of(size)] = take_narrow_steps(path, folder, dims, names, size, seconds[name_of(size)], listener)
     listener.stage("choosing sizes")
     free = [
-        shorter
-        for size in needed(dims, most)
-        if name_of(size) in seconds
-        for shorter in shorter_sizes(dims, size, grains_of(folder, dims, names, [size])[0])
+        shorter for size in whole for shorter in shorter_sizes(dims, size, grains_of(folder, dims, names, [size])[0])
     ]
     chosen = choose(dims, costs, most, free)
     seconds |= measured(path, folder, [size for size in chosen if name_of(size) not in seconds], listener)
@@ -185,6 +187,51 @@ def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listene
                 )
             found[name_of(each)] = float(np.median(result.samples.seconds))
     return found
+
+
+def take_narrow_steps(
+    path: Path,
+    folder: Path,
+    dims: Sequence[Dim],
+    axes: Mapping[str, Mapping[str, int]],
+    size: Sizes,
+    seconds: float,
+    listener: Listener,
+) -> float:
+    """Let a size's loops end at more sizes, where that is hardly slower; gives seconds of a call as it is then.
+
+    Args:
+        path: The model.
+        folder: Folder of the model.
+        dims: The open dimensions.
+        axes: Axis of each open dimension in each input that has it.
+        size: The size.
+        seconds: Seconds of a call by default schedules.
+        listener: Notified of stages.
+    """
+    dim, place, machine = open_dim(dims), size_folder(folder, size), this_machine()
+    if dim is None:
+        return seconds
+    listener.stage(f"looking for narrow steps of {name_of(size)}")
+    payload = open_payload(place)
+    parts = partition(payload)
+    with Worker(MODEL_SECONDS) as worker:
+
+        def grain_with(narrow: Narrow) -> int:
+            candidate = narrow_candidate(parts, machine, narrow)
+            found = worker.call(grain_of, OpenProgram.of(payload, candidate, dim, axes, size[dim.name]))
+            return found if isinstance(found, int) else 0
+
+        narrow, _ = find_narrow(parts, machine, grain_with)
+    if not narrow:
+        return seconds
+    write_narrow(place, narrow)
+    with suppress(PayloadError):  # then it keeps its default schedules
+        (taken,) = measured(path, folder, [size], listener).values()
+        if taken <= MOST_SLOWER * seconds:
+            return taken
+    write_narrow(place, {})
+    return seconds
 
 
 def grains_of(

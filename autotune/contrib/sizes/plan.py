@@ -159,12 +159,12 @@ class SizeCosts:
 
 
 def grid_of(dims: Sequence[Dim], most: int) -> dict[str, list[int]]:
-    """Sizes of each dimension to be measured: borders, and a middle of the widest.
+    """Sizes of each dimension to be measured: borders, and two between them of the widest.
 
     Where that is more than `most` points, of the narrowest dimensions the largest size alone.
     """
     widest = max(dims, key=lambda dim: dim.high / dim.low)
-    counts = {dim.name: 3 if dim is widest else 2 for dim in dims}
+    counts = {dim.name: 4 if dim is widest else 2 for dim in dims}
     for dim in sorted(dims, key=lambda dim: dim.high / dim.low):
         if prod(counts.values()) > most:
             counts[dim.name] = 1
@@ -291,10 +291,19 @@ def needed(dims: Sequence[Dim], most: int) -> list[dict[str, int]]:
 
 
 def some_requests(dims: Sequence[Dim]) -> list[dict[str, int]]:
-    """Requests that a choice is judged by: all of them, or as many random ones and the borders."""
+    """Requests that a choice is judged by: all of them, or as many random ones and the borders.
+
+    Half of the random ones are spread evenly, half by factors: short requests are few of all sizes, and many of those
+    that people make.
+    """
     if prod(dim.high - dim.low + 1 for dim in dims) <= MOST_REQUESTS:
         return points_of({dim.name: range(dim.low, dim.high + 1) for dim in dims})
-    return list(random_requests(dims, MOST_REQUESTS, 0))
+    rng = np.random.default_rng(1)
+    by_factors = [
+        {dim.name: round(dim.low * (dim.high / dim.low) ** rng.random()) for dim in dims}
+        for _ in range(MOST_REQUESTS // 2)
+    ]
+    return [*random_requests(dims, MOST_REQUESTS - len(by_factors), 0), *by_factors]
 
 
 def random_requests(dims: Sequence[Dim], count: int, seed: int) -> Iterator[dict[str, int]]:

@@ -1,11 +1,15 @@
 """Tuning of a model of any size: each compiled size as a payload of its own, its bundle in the folder."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from autotune.contrib.sizes.folder import SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.making import grains_of
 from autotune.contrib.sizes.place import bundle_folder, size_folder
+from autotune.contrib.sizes.plan import costs_of, some_requests
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.registry import rewriter
@@ -40,6 +44,17 @@ def tune_sized(folder: Path, store: str | None, options: TuneOptions, listener: 
             start = start_of(payload, options, None, this_machine())
             result = tune(payload, opened, bundle_folder(folder, each.sizes), options, listener, start=start)
             (grain,) = grains_of(folder, model.dims, model.axes, [each.sizes])
-            model = model.with_size(each.name, result.best_seconds, grain)
+            tuned = model.with_size(each.name, result.best_seconds, grain)
+            if grain != each.grain and mean_cost(tuned) > mean_cost(model):
+                listener.stage(f"{each.name} keeps default schedules, whose loops end at more sizes")
+                shutil.rmtree(bundle_folder(folder, each.sizes))
+                continue
+            model = tuned
             write_sized(folder, model)
     return model
+
+
+def mean_cost(model: SizedModel) -> float:
+    """Geometric mean of what requests of all sizes are expected to take, as a logarithm."""
+    sizes, seconds = [each.sizes for each in model.served], [each.seconds for each in model.served]
+    return float(np.log(costs_of(model.dims, sizes, seconds, some_requests(model.dims))).mean())

@@ -70,7 +70,10 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Ba
         raise OptionError(f"options of backend autotune must be among {', '.join(names)}; got {', '.join(unknown)}")
     values = dict(given or {})
     if "store" in values:
-        values["store"] = str(values["store"])
+        store = values["store"]
+        if not isinstance(store, str | os.PathLike) or "\0" in str(store):
+            raise OptionError(f"store of backend autotune must be a path, got {store!r:.80}; name a folder")
+        values["store"] = str(store)
         check_store(Path(values["store"]))
     return BackendOptions(**values)
 

@@ -68,6 +68,8 @@ def test_ops_that_are_left_out_are_recorded(tmp_path):
 @pytest.mark.parametrize(
     ("given", "mode", "said"),
     [
+        ({"store": 3}, None, "store of backend autotune must be a path, got 3; name a folder"),
+        ({"store": "a\0b"}, None, "store of backend autotune must be a path"),
         ({"trails": 3}, None, "must be among trials, seconds, error, threads, store; got trails"),
         ({"trials": -1}, None, "trials must be from 0"),
         ({"error": 2}, None, "error must be from 0 to 1"),

@@ -1,0 +1,82 @@
+"""Narrow steps: a program's loops end at more sizes, what it computes stays, and slow ones are not taken."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from sizes_support import LONGEST, WIDTH, in_numpy, shortened_heads
+
+from autotune.contrib.sizes.calls import AnySize, prepare
+from autotune.contrib.sizes.folder import CompiledSize, SizedModel
+from autotune.contrib.sizes.making import grains_of, take_narrow_steps
+from autotune.contrib.sizes.narrow import ACROSS, FILE, find_narrow, read_narrow
+from autotune.contrib.sizes.place import size_folder
+from autotune.contrib.sizes.proof import Dim
+from autotune.contrib.sizes.tuning import mean_cost
+from autotune.core.errors import PayloadError
+from autotune.core.host.machine import this_machine
+from autotune.core.listener import SILENT
+from autotune.worker.loading.reading import open_payload, partition
+
+
+@pytest.fixture(scope="module")
+def narrowed(tmp_path_factory, warm_converters):
+    """The folder of a model whose loops end at more sizes, and the model as it was and as it is."""
+    folder = tmp_path_factory.mktemp("narrow")
+    model = shortened_heads(folder)
+    (size,) = model.sizes
+    taken = take_narrow_steps(folder / "heads.onnx", folder, model.dims, model.axes, size.sizes, inf, SILENT)
+    (grain,) = grains_of(folder, model.dims, model.axes, [size.sizes])
+    return folder, model, model.with_size(size.name, taken, grain)
+
+
+def test_loops_end_at_more_sizes_and_results_are_the_same(narrowed):
+    folder, before, model = narrowed
+    grain, held = model.sizes[0].grain, read_narrow(size_folder(folder, model.sizes[0].sizes))
+    assert 0 < grain < before.sizes[0].grain
+    assert {name for knobs in held.values() for name in knobs} <= set(ACROSS)
+    function, rng = AnySize(model, lambda number: prepare(folder, model, number)), np.random.default_rng(0)
+    assert function.plan(batch=1, tokens=1) == [(f"batch=1,tokens={grain}", 1)]
+    spoilt = np.full((1, LONGEST, WIDTH), np.nan, np.float32)
+    for tokens in (1, grain - 1, grain, 3 * grain, LONGEST - 1, LONGEST):
+        function(x=spoilt, mask=np.ones((1, LONGEST), np.float32))
+        x, mask = rng.standard_normal((1, tokens, WIDTH)).astype(np.float32), np.ones((1, tokens), np.float32)
+        np.testing.assert_allclose(function(x=x, mask=mask), in_numpy(x, mask), rtol=1e-4, atol=1e-5)
+
+
+def test_narrow_steps_that_are_slow_are_not_taken(tmp_path, warm_converters):
+    model = shortened_heads(tmp_path)
+    (size,) = model.sizes
+    given = tmp_path / "heads.onnx", tmp_path, model.dims, model.axes, size.sizes
+    assert take_narrow_steps(*given, 1e-12, SILENT) == 1e-12
+    assert not (size_folder(tmp_path, size.sizes) / FILE).exists()
+    assert grains_of(tmp_path, model.dims, model.axes, [size.sizes]) == [size.grain]
+
+
+def test_knobs_that_change_nothing_keep_their_defaults(narrowed):
+    folder, _, model = narrowed
+    parts, asked = partition(open_payload(size_folder(folder, model.sizes[0].sizes))), []
+
+    def grain_with(narrow):
+        asked.append(narrow)
+        return 16 if any("vectors" in knobs for knobs in narrow.values()) else 64
+
+    found, grain = find_narrow(parts, this_machine(), grain_with)
+    assert grain == 16
+    assert [list(knobs) for knobs in found.values()] == [["vectors"]]
+    assert find_narrow(parts, this_machine(), lambda _: 64) == ({}, 64)
+
+
+def test_damaged_knobs_are_refused(tmp_path):
+    (tmp_path / FILE).write_text('{"a": 1}')
+    with pytest.raises(PayloadError, match=r"must hold knobs by task, it does not; import the model again"):
+        read_narrow(tmp_path)
+
+
+def test_a_program_of_more_sizes_is_expected_to_cost_less():
+    dims = (Dim("tokens", 1, 64, pad=True, results=(0,)),)
+    coarse, fine = (
+        SizedModel("m", "0" * 64, dims, {}, (CompiledSize({"tokens": 64}, seconds, grain),))
+        for seconds, grain in ((1.0, 32), (1.05, 8))
+    )
+    assert mean_cost(fine) < mean_cost(coarse) < mean_cost(coarse.with_size("tokens=64", 1.0, 0))
