@@ -96,19 +96,27 @@ PACKED = tensor_payload(
 )
 
 
-def product_of_bytes(m, n, k):
-    kinds = f"tensor<{m}x{k}xi8>, tensor<{k}x{n}xi8>"
+def product_of_bytes(m, n, k, *, batch=0, b="kn", role="weight"):
+    """A product of bytes, summed in 32 bits."""
+    sizes, prefix = {"b": batch, "m": m, "n": n, "k": k}, "b" if batch else ""
+    layouts = [prefix + letters for letters in ("mk", b, "mn")]
+    shapes = [tuple(sizes[letter] for letter in layout) for layout in layouts]
+    loops = ", ".join(prefix + "mnk")
+    maps = ", ".join(f"affine_map<({loops}) -> ({', '.join(layout)})>" for layout in layouts)
+    kinds = [tensor(shape, "i8") for shape in shapes[:2]]
+    whole = tensor(shapes[2], "i32")
+    name = "linalg.batch_matmul" if batch else "linalg.matmul"
     return tensor_payload(
         "product",
         [
-            Argument("a", "input", (m, k), "i8"),
-            Argument("b", "weight", (k, n), "i8"),
-            Argument("c", "output", (m, n), "i32"),
+            Argument("a", "input", shapes[0], "i8"),
+            Argument("b", role, shapes[1], "i8"),
+            Argument("c", "output", shapes[2], "i32"),
         ],
         f"""%zero = arith.constant 0 : i32
-    %empty = tensor.empty() : tensor<{m}x{n}xi32>
-    %zeros = linalg.fill ins(%zero : i32) outs(%empty : tensor<{m}x{n}xi32>) -> tensor<{m}x{n}xi32>
-    %result = linalg.matmul ins(%a, %b : {kinds}) outs(%zeros : tensor<{m}x{n}xi32>) -> tensor<{m}x{n}xi32>""",
+    %empty = tensor.empty() : {whole}
+    %zeros = linalg.fill ins(%zero : i32) outs(%empty : {whole}) -> {whole}
+    %result = {name} indexing_maps = [{maps}] ins(%a, %b : {", ".join(kinds)}) outs(%zeros : {whole}) -> {whole}""",
         reduction=k,
     )
 

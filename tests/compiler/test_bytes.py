@@ -45,6 +45,33 @@ def test_the_largest_sums_are_exact(ends):
     assert_exact(NARROW_BYTES, np.full((5, 700), of_a, np.int8), np.full((700, 20), of_b, np.int8))
 
 
+@pytest.mark.skipif(bool(NARROW_BYTES.lacking), reason=NARROW_BYTES.lacking or "here")
+@pytest.mark.parametrize("b", ["kn", "nk"])
+@pytest.mark.parametrize(("batch", "m", "n", "k"), [(0, 5, 33, 70), (3, 17, 16, 130), (2, 9, 70, 3), (0, 6, 17, 64)])
+def test_a_b_that_a_call_packs_is_exact(batch, m, n, k, b):
+    """Rows that are interleaved and columns that are turned, whole panels and the rest of one."""
+    shape = {"m": m, "n": n, "k": k}
+    left, right = random_bytes(*[batch][:batch], m, k), random_bytes(*[batch][:batch], *(shape[side] for side in b))
+    payload = product_of_bytes(m, n, k, batch=batch, b=b, role="input")
+    (got,) = computed(NARROW_BYTES, payload, {"a": left, "b": right})
+    wide = right.swapaxes(-1, -2) if b == "nk" else right
+    np.testing.assert_array_equal(got, left.astype(np.int64) @ wide.astype(np.int64))
+
+
+@pytest.mark.skipif(bool(NARROW_BYTES.lacking), reason=NARROW_BYTES.lacking or "here")
+def test_the_largest_sums_of_a_b_that_a_call_packs_are_exact():
+    left, right = np.full((5, 700), LEAST, np.int8), np.full((700, 20), LEAST, np.int8)
+    (got,) = computed(NARROW_BYTES, product_of_bytes(5, 20, 700, role="input"), {"a": left, "b": right})
+    assert (got == 700 * LEAST * LEAST).all()
+
+
+def test_other_families_copy_a_b_of_bytes_that_is_no_weight():
+    left, right = random_bytes(64, 64), random_bytes(64, 64)
+    payload = product_of_bytes(64, 64, 64, role="input")
+    (got,) = computed(load_family("matmul"), payload, {"a": left, "b": right}, pack_b="panels")
+    np.testing.assert_array_equal(got, left.astype(np.int64) @ right.astype(np.int64))
+
+
 def test_without_such_instructions_other_families_are_exact():
     assert_exact(load_family("matmul"), random_bytes(9, 40), random_bytes(40, 33))
 

@@ -82,8 +82,9 @@ def narrowest(task: Task, machine: Machine) -> dict[str, int]:
     if family is None or all(contraction.constant_b for contraction in task.contractions):
         return {}
     default = family.default(task, machine)
-    least = {knob.name: min(knob.values) for knob in family.space(task, machine).knobs if knob.name in ACROSS}
-    return {name: value for name, value in least.items() if value < default[name]}
+    knobs = [knob for knob in family.space(task, machine).knobs if knob.name in ACROSS]
+    least = {knob.name: min(map(int, knob.values)) for knob in knobs}
+    return {name: value for name, value in least.items() if value < int(default[name])}
 
 
 def read_narrow(place: Path) -> Narrow:
