@@ -20,8 +20,8 @@ from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument, ha
 from autotune.core.printable import one_line
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
-    KERNEL_BACK,
     kernel_argument,
+    order_back,
     random_inputs,
     versions_of,
     weight_argument,
@@ -108,7 +108,10 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     decompose_sums(model)
     weights |= take_weights(graph)
     said = {name: weight_argument(name, array) for name, array in weights.items()}
-    said |= {name: kernel_argument(said[name], weights[name].shape) for name in kernels_of(graph, weights)}
+    said |= {
+        name: kernel_argument(said[name], weights[name].shape, groups)
+        for name, groups in kernels_of(graph, weights).items()
+    }
     arrange_kernels(graph, said)
     fix_sizes(model, {}, said)
     text = lowered(model, said)
@@ -238,10 +241,15 @@ def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> N
             continue
         name, shape, kind = tensor.name, f"{tensor.name}_shape", tensor.type.tensor_type
         inputs.append(make_tensor_value_info(f"{name}_arranged", kind.elem_type, list(argument.shape)))
-        sizes = np.array([kind.shape.dim[d].dim_value for d in argument.order])
-        graph.initializer.append(numpy_helper.from_array(sizes, shape))
+        whole = [dim.dim_value for dim in kind.shape.dim]
+        parts = argument.split or whole
+        graph.initializer.append(numpy_helper.from_array(np.array([parts[d] for d in argument.order]), shape))
         first.append(make_node("Reshape", [f"{name}_arranged", shape], [f"{name}_places"]))
-        first.append(make_node("Transpose", [f"{name}_places"], [name], perm=KERNEL_BACK[len(argument.order)]))
+        turned = f"{name}_parts" if argument.split else name
+        first.append(make_node("Transpose", [f"{name}_places"], [turned], perm=order_back(argument.order)))
+        if argument.split:
+            graph.initializer.append(numpy_helper.from_array(np.array(whole), f"{name}_whole"))
+            first.append(make_node("Reshape", [turned, f"{name}_whole"], [name]))
     replace_all(graph.input, inputs)
     replace_all(graph.node, [*first, *graph.node])
     graph.name = ENTRY
