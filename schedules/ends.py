@@ -16,10 +16,17 @@ from schedules.moves import Script
 PEELED, MASKED = "peeled", "masked"
 
 
-def knobs_of_ends(lengths: Iterable[int], machine: Machine) -> tuple[Knob, ...]:
-    """How rows of these lengths end; no knob where one vector covers what is left over, or where nothing is masked."""
-    rests = (length % machine.lanes for length in lengths)
-    several = any(rest & (rest - 1) for rest in rests)
+def knobs_of_ends(lengths: Iterable[int], machine: Machine, *, is_tiled: bool = False) -> tuple[Knob, ...]:
+    """How rows of these lengths end; no knob where one vector covers what is left over, or where nothing is masked.
+
+    Args:
+        lengths: Elements of each.
+        machine: Host.
+        is_tiled: Whether register tiles are of two vectors or more: one then holds an end beside the last whole vector,
+            which would be alone in its tile where their number is odd.
+    """
+    parts = [divmod(length, machine.lanes) for length in lengths]
+    several = any(rest & (rest - 1) or (is_tiled and rest and whole % 2) for whole, rest in parts)
     return (Knob("ends", (PEELED, MASKED)),) if machine.masks and several else ()
 
 

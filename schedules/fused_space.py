@@ -44,7 +44,7 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
         Knob("rows", row_blocks(shape.most_rows)),
         Knob("vectors", VECTORS),
     ]
-    knobs += knobs_of_ends(shape.lengths, machine)
+    knobs += knobs_of_ends(shape.lengths, machine, is_tiled=bool(shape.contractions))
     if shape.causal:
         knobs.append(Knob("hidden", ("skipped", "computed")))
     if blocks := tuple(n for n in ONLINE if n < shape.keys and shape.keys % n == 0):

@@ -22,7 +22,7 @@ from schedules.matmul_space import (
     may_fetch,
     tiles_of,
 )
-from schedules.shares import default_pieces, piece_of
+from schedules.shares import LINE, default_pieces, piece_of
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
@@ -171,7 +171,8 @@ def fill_caches(
     streamed = c.m <= tile.rows and BYTES * c.k * tile.columns <= machine.l2_bytes
     tall = is_tall(c, machine)
     shares = SHARES[c.constant_b, tall]
-    most_k = c.k if streamed else int(machine.l1_bytes * shares.strip) // BYTES // tile.rows
+    strip = max(tile.rows, LINE) if c.transposed_a else tile.rows  # whose elements of k lie in a cache line each
+    most_k = c.k if streamed else int(machine.l1_bytes * shares.strip) // BYTES // strip
     tile_k = largest(values["tile_k"], c.k, 1, most_k)
     main_k = cut(c.k, tile_k, 1)[0]
     most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache

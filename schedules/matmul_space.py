@@ -70,7 +70,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
 
 def end_knobs(c: Contraction, machine: Machine) -> tuple[Knob, ...]:
     """How rows of C and B end."""
-    return () if c.precision else knobs_of_ends((c.n,), machine)
+    return () if c.precision else knobs_of_ends((c.n,), machine, is_tiled=True)
 
 
 def masked_lanes(config: Config) -> int:

@@ -7,6 +7,7 @@ Nothing is copied: a window is read in place. It serves grouped and depthwise co
 """
 
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from autotune.core.errors import ScheduleError
@@ -16,10 +17,10 @@ from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
-from schedules.blocking import fitting_vectors, masked_length
+from schedules.blocking import cut, fitting_vectors, masked_length
 from schedules.ends import MASKED, knobs_of_ends, mark_ends, needed_for
 from schedules.functions import function_defaults, function_knobs
-from schedules.matmul_model import RegisterTile, score
+from schedules.matmul_model import FMAS_IN_FLIGHT, L2_BYTES_A_CYCLE, RegisterTile, score
 from schedules.matmul_space import PACKINGS, REGISTER_M, below
 from schedules.moves import Script
 from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop
@@ -29,6 +30,7 @@ from schedules.sliding_window_writer import SlidingWindowWriter
 # register tile may come before the positions that share them. Stores hold these values.
 ORDERS = ("places", "lanes", "rows")
 BYTES = 4
+NEAR = 1.05  # times the cycles of the fastest tile, within which one with fewer loads is taken
 UNEVEN = 3 / 4  # of the score of a tile that does not divide its positions: what follows is done in larger blocks
 
 
@@ -47,8 +49,8 @@ class SlidingWindow(Family):
         """Rows and vectors of a register tile, what the outer loops go over, and how a kernel is stored."""
         op, lanes = window_op(task)
         sizes = op.nest.sizes
-        rows = below(REGISTER_M, sizes[lanes.row] + 1) if lanes.row is not None else (1,)
-        ends = knobs_of_ends((sizes[lanes.lane],), machine)
+        rows = row_tiles(sizes[lanes.row]) if lanes.row is not None else (1,)
+        ends = knobs_of_ends((sizes[lanes.lane],), machine, is_tiled=True)
         widest = masked_length(sizes[lanes.lane], machine.lanes) + machine.lanes - 1 if ends else sizes[lanes.lane]
         widths = tuple(v * machine.lanes for v in fitting_vectors(widest, machine.lanes))
         knobs = [Knob("rows", rows), Knob("width", widths), *ends]
@@ -59,8 +61,9 @@ class SlidingWindow(Family):
             knobs.append(Knob("pack_b", (PACKINGS[0], PACKINGS[-1])))
 
         def registers(config: Config) -> bool:
-            vectors = int(config["width"]) // machine.lanes
-            return (int(config["rows"]) + 1) * vectors + 1 <= machine.vector_registers or config["rows"] == 1
+            return fits(
+                RegisterTile(int(config["rows"]), int(config["width"]) // machine.lanes, machine.lanes), machine
+            )
 
         fit = f"accumulators, a row of the kernel and an element fit {machine.vector_registers} registers"
         return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers),))
@@ -78,7 +81,9 @@ class SlidingWindow(Family):
         like = Contraction(sizes[lanes.row] if lanes.row is not None else 1, sizes[lanes.lane], summed, constant_b=True)
         each = machine.lanes
         tiles = [RegisterTile(int(r), int(w) // each, each) for r in values["rows"] for w in values["width"]]
-        best = max(tiles, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
+        taken = {tile: cycles(like, tile, machine, is_masked="ends" in values) for tile in tiles if fits(tile, machine)}
+        near = [tile for tile, count in taken.items() if count <= NEAR * min(taken.values())]
+        best = max(near, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
         large = BYTES * summed * like.n > machine.l2_bytes // 2
         outside = ORDERS[-1] if shares_rows(op, lanes) else ORDERS[large]
         chosen: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
@@ -106,6 +111,40 @@ class SlidingWindow(Family):
         """Panels as wide as the register tile, if the config wants the kernel stored so beforehand."""
         stored = config.get("pack_b") == PACKINGS[-1]
         return Rewrites(int(config["width"]) if stored else 0, needed=needed_for(config))
+
+
+def row_tiles(size: int) -> tuple[int, ...]:
+    """Rows that a register tile may have: also such as cut all rows in tiles that are as large as each other.
+
+    Example:
+        >>> row_tiles(17)
+        (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14)
+    """
+    even = {-(-size // parts) for parts in range(-(-size // REGISTER_M[-1]), size + 1)}
+    return tuple(sorted({*below(REGISTER_M, size + 1), *even}))
+
+
+def fits(tile: RegisterTile, machine: Machine) -> bool:
+    """Tell whether the registers hold a tile's accumulators, a row of the kernel and an element."""
+    return tile.rows == 1 or (tile.rows + 1) * tile.vectors + 1 <= machine.vector_registers
+
+
+def cycles(like: Contraction, tile: RegisterTile, machine: Machine, *, is_masked: bool) -> float:
+    """Cycles of a step of the sums of all rows and lanes, in tiles and in what these leave over.
+
+    A part of a tile takes as long as its multiply-adds, as one of them takes to be ready for the next, as its loads,
+    or as its row of the kernel takes to come from L2, whichever is longest.
+    """
+    l2 = BYTES * like.k * tile.columns > machine.l1_bytes // 2
+    lanes = cut(like.n, 0, tile.columns, powers_of_two=True, masked=machine.lanes if is_masked else 0)
+    total = 0.0
+    for rows, part in product(cut(like.m, 0, tile.rows), lanes):
+        vectors = -(-part.register // machine.lanes)
+        streamed = BYTES * machine.lanes / L2_BYTES_A_CYCLE * vectors if l2 else 0.0
+        accumulators = max(rows.register * vectors, FMAS_IN_FLIGHT)
+        longest = max(accumulators / 2, (rows.register + vectors) / 2, streamed)
+        total += longest * (rows.size // rows.register) * (part.size // part.register)
+    return total
 
 
 def shares_rows(op: Op, lanes: Lanes) -> bool:

@@ -26,8 +26,9 @@ from autotune.core.plugs.imported import (
     result_key,
 )
 
-# By rank, the order of a kernel (f, c, i, j) as (i, j, c, f), and that of such as (f, c, i, j); of (f, c, j) likewise.
-KERNEL, KERNEL_BACK = {3: (2, 1, 0), 4: (2, 3, 1, 0)}, {3: (2, 1, 0), 4: (3, 2, 0, 1)}
+# By rank, the order of a kernel (f, c, i, j) as (i, j, c, f); of (f, c, j), and of (g, f, c, i, j) in groups likewise.
+KERNEL = {3: (2, 1, 0), 4: (2, 3, 1, 0)}
+KERNEL_OF_GROUPS = {4: (0, 3, 4, 2, 1)}
 MOST_RANDOM = 1e4  # what exp and products still stand; masks hold the lowest number there is
 MOST_COPIED = 1 << 30  # bytes of weights of a model whose files are copied
 
@@ -102,10 +103,33 @@ def weight_argument(name: str, array: Array) -> ModelArgument:
     return ModelArgument(name, "weight", low, high if high > low else low + 1.0)
 
 
-def kernel_argument(argument: ModelArgument, shape: Sequence[int]) -> ModelArgument:
-    """A kernel (f, c, i, j) of a convolution, stored as the product over its windows reads it: (i j c, f)."""
+def kernel_argument(argument: ModelArgument, shape: Sequence[int], groups: int = 1) -> ModelArgument:
+    """A kernel (f, c, i, j) of a convolution, stored as the product over its windows reads it: (i j c, f).
+
+    In several groups it is one such after the other: (g, i j c, f).
+    """
     f, *window = shape
-    return replace(argument, order=KERNEL[len(shape)], shape=(prod(window), f))
+    if groups == 1:
+        return replace(argument, order=KERNEL[len(shape)], shape=(prod(window), f))
+    split, order = (groups, f // groups, *window), KERNEL_OF_GROUPS[len(shape)]
+    return replace(argument, split=split, order=order, shape=(groups, prod(window), f // groups))
+
+
+def is_arranged(shape: Sequence[int], groups: int) -> bool:
+    """Tell whether a kernel of a shape is stored as convolutions read it: with several filters and channels a group."""
+    if groups == 1:
+        return len(shape) in KERNEL
+    return len(shape) in KERNEL_OF_GROUPS and shape[0] > groups and shape[1] > 1
+
+
+def order_back(order: Sequence[int]) -> list[int]:
+    """The order of dimensions that undoes one.
+
+    Example:
+        >>> order_back((2, 3, 1, 0))
+        [3, 2, 0, 1]
+    """
+    return sorted(range(len(order)), key=order.__getitem__)
 
 
 def random_inputs(

@@ -5,7 +5,7 @@
 
 import copy
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,8 @@ from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument, ha
 from autotune.core.printable import one_line
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
-    KERNEL_BACK,
     kernel_argument,
+    order_back,
     random_inputs,
     versions_of,
     weight_argument,
@@ -113,19 +113,16 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     weights |= take_weights(graph)
     held = {name: weight for name, weight in read.held.items() if name in weights}
     said = {n: ModelArgument(n, "weight") if n in held else weight_argument(n, array) for n, array in weights.items()}
-    said |= {name: kernel_argument(said[name], weights[name].shape) for name in kernels_of(graph, weights)}
+    said |= {
+        name: kernel_argument(said[name], weights[name].shape, groups)
+        for name, groups in kernels_of(graph, weights).items()
+    }
     arrange_kernels(graph, said)
     multiply_rows(graph, held)
     fix_sizes(model, {}, said)
     order, text = [tensor.name for tensor in graph.input], lowered(model, said)
     text, numbers = put_blocks(text, {order.index(name): weight for name, weight in held.items()})
-    gone = [order[number] for number in numbers]
-    stored = {f"{name}{end}": array for name in gone for end, array in held[name].parts.items()}
-    widened = {name: np.asarray(weights[name]) for name in held.keys() - set(gone)}
-    weights = {name: array for name, array in weights.items() if name not in held} | widened | stored
-    said |= {name: weight_argument(name, array) for name, array in widened.items()}
-    said = {name: argument for name, argument in said.items() if name not in gone}
-    said |= {name: weight_argument(name, array) for name, array in stored.items()}
+    weights, said = with_blocks(weights, said, held, [order[number] for number in numbers])
     described = ImportedModel(
         arguments=(*given, *said.values()),
         source=path.name,
@@ -139,6 +136,25 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     lying = {name: place for name, place in read.lying.items() if weights.get(name) is read.weights[name]}
     keep = partial(keep_model, path, sizes)
     write_folder(folder, text, described, weights, inputs=inputs, results=results, keep=keep, lying=lying, source=path)
+
+
+def with_blocks(
+    weights: Mapping[str, Array], said: Mapping[str, ModelArgument], held: Mapping[str, HeldWeight], gone: Sequence[str]
+) -> tuple[dict[str, Array], dict[str, ModelArgument]]:
+    """Weights and what is said of them, once some of those in blocks were put in.
+
+    Args:
+        weights: Values by name.
+        said: What is said of each, in the order of the arguments.
+        held: Weights in blocks, by the name of what they are in f32.
+        gone: Names of those whose parts follow behind all other arguments; the others stay in f32.
+    """
+    stored = {f"{name}{end}": array for name in gone for end, array in held[name].parts.items()}
+    widened = {name: np.asarray(weights[name]) for name in held.keys() - set(gone)}
+    values = {name: array for name, array in weights.items() if name not in held} | widened | stored
+    kept = {name: argument for name, argument in said.items() if name not in gone}
+    kept |= {name: weight_argument(name, array) for name, array in widened.items()}
+    return values, kept | {name: weight_argument(name, array) for name, array in stored.items()}
 
 
 @dataclass(frozen=True)
@@ -254,10 +270,15 @@ def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> N
             continue
         name, shape, kind = tensor.name, f"{tensor.name}_shape", tensor.type.tensor_type
         inputs.append(make_tensor_value_info(f"{name}_arranged", kind.elem_type, list(argument.shape)))
-        sizes = np.array([kind.shape.dim[d].dim_value for d in argument.order])
-        graph.initializer.append(numpy_helper.from_array(sizes, shape))
+        whole = [dim.dim_value for dim in kind.shape.dim]
+        parts = argument.split or whole
+        graph.initializer.append(numpy_helper.from_array(np.array([parts[d] for d in argument.order]), shape))
         first.append(make_node("Reshape", [f"{name}_arranged", shape], [f"{name}_places"]))
-        first.append(make_node("Transpose", [f"{name}_places"], [name], perm=KERNEL_BACK[len(argument.order)]))
+        turned = f"{name}_parts" if argument.split else name
+        first.append(make_node("Transpose", [f"{name}_places"], [turned], perm=order_back(argument.order)))
+        if argument.split:
+            graph.initializer.append(numpy_helper.from_array(np.array(whole), f"{name}_whole"))
+            first.append(make_node("Reshape", [turned, f"{name}_whole"], [name]))
     replace_all(graph.input, inputs)
     replace_all(graph.node, [*first, *graph.node])
     graph.name = ENTRY

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from autotune.core.payload import Array
-from payload.importers.folder import KERNEL
+from payload.importers.folder import is_arranged
 from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 
 if TYPE_CHECKING:
@@ -145,18 +145,21 @@ def give_settings_back(graph: "GraphProto", weights: dict[str, Array]) -> None:
     replace_all(graph.input, [tensor for tensor in graph.input if tensor.name not in names])
 
 
-def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> set[str]:
-    """Names of the weights that are kernels of plain convolutions along lines or over planes, and nothing else."""
-    ranks = {name: array.ndim for name, array in weights.items()}
-    found = {n.input[1] for n in graph.node if n.op_type == "Conv" and ranks.get(n.input[1]) in KERNEL and is_plain(n)}
-    others = [name for n in graph.node for index, name in enumerate(n.input) if (n.op_type, index) != ("Conv", 1)]
-    grouped = [n.input[1] for n in graph.node if n.op_type == "Conv" and not is_plain(n)]
-    return found - {*others, *grouped}
+def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> dict[str, int]:
+    """Groups of each weight that is a kernel of convolutions along lines or over planes, and nothing else."""
+    found = dict[str, set[int]]()
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            is_kernel = (node.op_type, index) == ("Conv", 1) and name in weights
+            groups = groups_of(node) if is_kernel else 0
+            arranged = is_kernel and is_arranged(weights[name].shape, groups)
+            found.setdefault(name, set()).add(groups if arranged else 0)
+    return {name: groups for name, (groups, *others) in found.items() if groups and not others}
 
 
-def is_plain(node: "NodeProto") -> bool:
-    """Return whether a convolution has one group."""
-    return all(attribute.i == 1 for attribute in node.attribute if attribute.name == "group")
+def groups_of(node: "NodeProto") -> int:
+    """Groups of a convolution."""
+    return next((int(attribute.i) for attribute in node.attribute if attribute.name == "group"), 1)
 
 
 def places_of(graph: "GraphProto", shapes: Mapping[str, list[int]], kinds: Mapping[str, int]) -> dict[str, int]:

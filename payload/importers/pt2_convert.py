@@ -83,10 +83,10 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
     said = {argument.name: argument for argument in given}
     said |= {name: weight_argument(name, weights[name]) for name in names if name not in said}
-    for node in kernels_of(graph):
+    for node, groups in kernels_of(graph).items():
         if node.name in weights:
-            said[node.name] = kernel_argument(said[node.name], weights[node.name].shape)
-            arrange_kernel(graph, node, said[node.name].shape)
+            said[node.name] = kernel_argument(said[node.name], weights[node.name].shape, groups)
+            arrange_kernel(graph, node, said[node.name])
     arguments = tuple(said[name] for name in names)
     described = ImportedModel(
         arguments=arguments,

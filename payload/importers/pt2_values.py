@@ -7,7 +7,8 @@ import ml_dtypes
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.folder import KERNEL, KERNEL_BACK
+from autotune.core.plugs.imported import ModelArgument
+from payload.importers.folder import is_arranged, order_back
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,35 +143,41 @@ def note(bounds: dict[str, int], node: "Node", size: int) -> None:
     bounds[node.name] = min(size, bounds.get(node.name, size))
 
 
-def kernels_of(graph: "Graph") -> "list[Node]":
-    """Placeholders that are kernels of plain convolutions along lines or over planes, and nothing else."""
+def kernels_of(graph: "Graph") -> "dict[Node, int]":
+    """Groups of each placeholder that is a kernel of convolutions along lines or over planes, and nothing else."""
     used = [node for node in graph.nodes if node.op == "placeholder" and node.users]
-    return [node for node in used if all(is_kernel(node, user) for user in node.users)]
+    groups = {node: {groups_of_kernel(node, user) for user in node.users} for node in used}
+    return {node: next(iter(found)) for node, found in groups.items() if len(found) == 1 and 0 not in found}
 
 
-def is_kernel(node: "Node", user: "Node") -> bool:
-    """Return whether a node is the kernel of a convolution with one group."""
-    if "convolution" not in str(user.target) or len(node.meta["val"].shape) not in KERNEL:
-        return False
-    transposed, groups = user.args[6], user.args[8]
-    return user.args[1] is node and user.args[0] is not node and not transposed and groups == 1
+def groups_of_kernel(node: "Node", user: "Node") -> int:
+    """Groups of a convolution whose kernel a node is, if that is stored as it is read; 0 of any other user."""
+    if "convolution" not in str(user.target):
+        return 0
+    transposed, groups = user.args[6], int(user.args[8])
+    is_kernel = user.args[1] is node and user.args[0] is not node and not transposed
+    return groups if is_kernel and is_arranged(node.meta["val"].shape, groups) else 0
 
 
-def arrange_kernel(graph: "Graph", node: "Node", shape: tuple[int, ...]) -> None:
+def arrange_kernel(graph: "Graph", node: "Node", argument: ModelArgument) -> None:
     """Let a kernel's placeholder be of another shape, (i j c, f), and its users read (f, c, i, j) of it."""
     import torch  # noqa: PLC0415
 
     value = node.meta["val"]
-    order, back = KERNEL[value.ndim], KERNEL_BACK[value.ndim]
+    parts, back = argument.split or tuple(value.shape), order_back(argument.order)
     last = [each for each in graph.nodes if each.op == "placeholder"][-1]
     users = list(node.users)
     with graph.inserting_after(last):
-        places = graph.call_function(torch.ops.aten.view.default, (node, [value.shape[d] for d in order]))
+        places = graph.call_function(torch.ops.aten.view.default, (node, [parts[d] for d in argument.order]))
     with graph.inserting_after(places):
-        kernel = graph.call_function(torch.ops.aten.permute.default, (places, list(back)))
-    places.meta["val"] = value.permute(order).contiguous()
+        kernel = graph.call_function(torch.ops.aten.permute.default, (places, back))
+    places.meta["val"] = value.reshape(parts).permute(argument.order).contiguous()
     kernel.meta["val"] = places.meta["val"].permute(back)
-    node.meta["val"] = places.meta["val"].reshape(shape)
+    if argument.split:
+        with graph.inserting_after(kernel):
+            kernel = graph.call_function(torch.ops.aten.reshape.default, (kernel, list(value.shape)))
+        kernel.meta["val"] = value.contiguous()
+    node.meta["val"] = places.meta["val"].reshape(argument.shape)
     node.meta.pop("tensor_meta", None)
     for user in users:
         user.replace_input_with(node, kernel)

@@ -10,11 +10,11 @@ from autotune.core.scripts.assembly import write_step
 from autotune.registry import family_for
 from autotune.worker.loading.reading import open_payload
 from schedules.blocking import cut
-from schedules.ends import MASKED, PEELED
+from schedules.ends import MASKED, PEELED, knobs_of_ends
 
 MACHINE = MACHINES["avx512"]
 TILE = {"strip": 2, "rows": 1, "vectors": 2}
-COLUMNS = (3, 7, 13, 29, 31, 45, 67, 79, 127)
+COLUMNS = (3, 7, 13, 24, 29, 31, 45, 67, 79, 127)
 
 
 def run_ends(payload, inputs, ends, **knobs):
@@ -108,7 +108,26 @@ def test_copies_of_odd_length_store_nothing_behind_their_end(tmp_path):
     agrees(payload, got, [np.repeat(next(iter(inputs.values()))[:, None], 4, axis=1)])
 
 
+def test_rows_follow_each_other_where_much_of_their_vectors_would_be_empty(tmp_path):
+    steps = {"stride": 1, "gap": 1, "pad": 0, "groups": 1}
+    payload = loaded(tmp_path, conv_text((2, 8, 9, 20), (21, 8, 3, 3), **steps))
+    inputs = payload.make_inputs(0)
+    x, k, b = (inputs[argument.name] for argument in payload.arguments[:3])
+    assert any(6 * 20 + 18 in op.nest.sizes for task in partition(payload).tasks for op in task.ops)
+    for ends in (MASKED, PEELED):
+        got, _ = run_ends(payload, inputs, ends)
+        agrees(payload, got, [convolution(x, k, b, **steps)])
+
+
+def test_an_end_beside_an_odd_vector_is_masked_in_tiles_alone():
+    assert knobs_of_ends((24,), MACHINE, is_tiled=True)
+    assert not knobs_of_ends((40,), MACHINE, is_tiled=True)  # no tile fewer
+    assert not knobs_of_ends((8,), MACHINE, is_tiled=True)
+    assert not knobs_of_ends((24,), MACHINE)
+
+
 GROUPS = {
+    "attention of odd vectors": ("attention,heads=2,seq=24,d=24", {}),
     "attention": ("attention,heads=3,seq=29,d=13", {}),
     "causal attention": ("attention,heads=2,seq=45,d=29,causal=1", {}),
     "softmax": ("softmax,rows=7,cols=45", {}),

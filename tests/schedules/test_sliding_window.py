@@ -235,3 +235,22 @@ def test_a_mean_over_all_places_is_computed_alone_and_right():
     inputs = payload.make_inputs(0)
     expected = inputs["x"].astype("f8").sum((0, 1)) / np.sqrt(inputs["v"].astype("f8"))
     agrees(payload, run_windows(payload, inputs, this_machine()), [expected])
+
+
+def test_what_follows_the_bias_of_a_convolution_of_one_place_is_part_of_its_product(tmp_path):
+    clipped = """%f = tensor.empty() : tensor<2x6x4x5xf32>
+  %m = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%r : tensor<2x6x4x5xf32>) outs(%f : tensor<2x6x4x5xf32>) {
+  ^bb0(%v: f32, %_: f32):
+    %c = arith.maximumf %v, %zero : f32
+    linalg.yield %c : f32
+  } -> tensor<2x6x4x5xf32>
+  return %m"""
+    text = conv_text((2, 8, 4, 5), (6, 8, 1, 1), stride=1, gap=1, pad=0).replace("return %r", clipped)
+    payload = loaded(tmp_path, f"#id = affine_map<(a, b, c, d) -> (a, b, c, d)>\n{text}")
+    (task,) = partition(payload).tasks
+    assert len(task.ops) == 2, "the product, and what is done to each of its elements"
+    inputs = payload.make_inputs(0)
+    x, k, b = (inputs[argument.name] for argument in payload.arguments[:3])
+    got, _ = run_tuned(payload, inputs, this_machine())
+    agrees(payload, got, [np.maximum(convolution(x, k, b, stride=1, gap=1, pad=0, groups=1), 0)])

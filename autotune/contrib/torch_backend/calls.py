@@ -221,7 +221,8 @@ def bounds_of(argument: KeptArgument) -> tuple[int, int] | None:
 
 def arranged(argument: KeptArgument, weight: torch.Tensor) -> Array:
     """A weight's elements as an argument has them."""
-    turned = weight.detach().permute(argument.order) if argument.order else weight.detach()
+    parts = weight.detach().reshape(argument.split) if argument.split else weight.detach()
+    turned = parts.permute(argument.order) if argument.order else parts
     return to_numpy(turned.contiguous()).reshape(argument.shape)
 
 

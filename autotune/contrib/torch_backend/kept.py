@@ -38,6 +38,7 @@ class KeptArgument:
         dtype: MLIR element type, one of `DTYPES`.
         name: Name of a constant.
         order: Dimensions of the weight in the order in which the program has them; empty where it has them as they are.
+        split: Sizes of the weight with dimensions split in parts, which `order` is of; empty where none is.
         accepts: Least whole number that an input may hold, and the one above the largest; `None` for any.
     """
 
@@ -47,6 +48,7 @@ class KeptArgument:
     dtype: str
     name: str = ""
     order: tuple[int, ...] = ()
+    split: tuple[int, ...] = ()
     accepts: tuple[int, int] | None = None
 
     @property

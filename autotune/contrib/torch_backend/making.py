@@ -115,7 +115,8 @@ def arguments_of(
         elif argument.role == "input":
             found.append(KeptArgument("input", next(inputs), shape, kind, accepts=argument.accepts))
         elif named is not None:
-            found.append(KeptArgument("weight", weights[int(named[1])], shape, kind, order=said.order))
+            number = weights[int(named[1])]
+            found.append(KeptArgument("weight", number, shape, kind, order=said.order, split=said.split))
         else:
             constants[argument.name] = values[argument.name]
             found.append(KeptArgument("constant", len(constants) - 1, shape, kind, name=argument.name))

@@ -80,6 +80,8 @@ class ModelArgument:
         order: Dimensions of the model's tensor in the order in which the text has them; empty where it has them as they
             are. So a kernel is stored as convolutions read it.
         shape: Shape of the argument, where dimensions were made one; empty where it is the tensor's.
+        split: Shape of the model's tensor with dimensions split, which `order` is of, as filters in groups; empty where
+            none is.
     """
 
     name: str
@@ -88,14 +90,19 @@ class ModelArgument:
     high: float = 1.0
     order: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
+    split: tuple[int, ...] = ()
 
     def arrange(self, tensor: Array) -> Array:
         """The argument that holds a tensor of the model."""
-        turned = tensor.transpose(self.order) if self.order else tensor
+        parts = tensor.reshape(self.split) if self.split else tensor
+        turned = parts.transpose(self.order) if self.order else parts
         return turned.reshape(self.shape) if self.shape else turned
 
     def arranged(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
         """Shape of the argument that holds a tensor of a shape; `None` where none can."""
+        if self.split and prod(self.split) != prod(shape):
+            return None
+        shape = self.split or shape
         if self.order and len(self.order) != len(shape):
             return None
         turned = tuple(shape[d] for d in self.order) or shape
@@ -112,8 +119,8 @@ class ModelArgument:
             return f"low of {name} must be below high, and both finite, got {self.low} and {self.high}"
         if sorted(self.order) != list(range(len(self.order))):
             return f"order of {name} must hold every dimension once, got {list(self.order)[:16]}"
-        if any(size < 1 for size in self.shape):
-            return f"sizes of {name} must be at least 1, got {list(self.shape)[:16]}"
+        if any(size < 1 for size in (*self.shape, *self.split)):
+            return f"sizes of {name} must be at least 1, got {[*self.shape, *self.split][:16]}"
         return None
 
 

@@ -9,18 +9,19 @@ products or has few filters, and where rows are about whole vectors; volumes are
 from math import ceil, prod
 
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.values import is_constant, maker
+from autotune.compiler.ir.values import fill_of, is_constant, maker
 from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, reads
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
 from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
-from autotune.compiler.normalise.emit import dims, filled, generic, part_read
+from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read
 
 LANES = 16  # of a vector: where there are fewer, more rows are whole vectors
 MOVED = 4.0  # multiply-adds of vectors in the time in which an element is transposed: `docs/decisions/schedules.md`
 FEW_CHANNELS, FEW_ELEMENTS = 32, 1 << 18  # more of both, and rows of all planes are read from memory again and again
+COPIED = 24.0  # multiply-adds of a vector in the time in which one is written and read once more, beyond L1
 ALONG_ROWS = 1.5  # of the time of a multiply-add of channels: there, a kernel is in panels
 PASSING = ("tensor.pad", "tensor.concat", "tensor.cast")
 WINDOWS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_")
@@ -85,22 +86,68 @@ def is_read_by_windows(value: ir.Value) -> bool:
 
 def sums_along_rows(op: ir.Operation) -> ir.Value:
     """A convolution's sums with loops over (n, f, positions, c, window), and then its bias: importers start from it."""
-    x, kernel, start = op.operands
-    made_by = maker(kernel)
-    shape, kind = list(op.results[0].type.shape), op.results[0].type.element_type
-    inner = len(shape) - 2
-    loops = dims(2 * len(shape) - 1)
-    n, f, *places = loops[: len(shape)]
-    c, *window = loops[len(shape) :]
-    steps = zip(places, steps_of(op, "strides"), window, steps_of(op, "dilations"), strict=True)
-    read = [place * stride + at * dilation for place, stride, at, dilation in steps]
-    of_kernel, sizes = [f, c, *window], [*shape, *kernel.type.shape[1:]]
+    x, _, start = op.operands
+    kind, bias = op.results[0].type.element_type, bias_of(start)
+    whole = is_better_whole(op)
+    shape = list(op.results[0].type.shape)
+    pitch = x.type.shape[-1] if whole else 0
+    made = [*shape[:-2], (shape[-2] - 1) * pitch + shape[-1]] if whole else shape
+    fill = fill_of(start)
+    zero = arith.constant(kind, 0.0) if fill is None else fill.operands[0]
+    into = start if bias is None and not whole else filled(made, kind, zero)
+    sums = window_sums(op, into, pitch)
+    if whole:
+        *outer, row, place = dims(len(shape))
+        read = ir.AffineMap.get(len(shape), 0, [*outer, row * pitch + place])
+        plain = ir.AffineMap.get_identity(len(shape))
+        empty = tensor.empty(shape, kind)
+        sums = generic([sums], empty, [read, plain], ["parallel"] * len(shape), lambda element, _: element)
+    return sums if bias is None else with_bias(sums, bias, 1)
+
+
+def window_sums(op: ir.Operation, into: ir.Value, pitch: int) -> ir.Value:
+    """The sums of a convolution alone.
+
+    Args:
+        op: The convolution.
+        into: What they are added to.
+        pitch: Elements from one row of what is read to the next, where rows of the result follow each other likewise
+            in one dimension; 0 where each stands alone.
+    """
+    x, kernel, _ = op.operands
+    inner, made_by = len(x.type.shape) - 2, maker(kernel)
+    rank = into.type.rank
+    loops = dims(rank + 1 + inner)
+    n, f, *places = loops[:rank]
+    c, *window = loops[rank:]
+    steps, gaps = steps_of(op, "strides"), steps_of(op, "dilations")
+    moved = [at * gap for at, gap in zip(window, gaps, strict=True)]
+    if pitch:
+        moved[-2:] = [moved[-2] * pitch + moved[-1]]
+        x = flat(x, [*([d] for d in range(inner)), [inner, inner + 1]])
+    read = [place * step + at for place, step, at in zip(places, steps, moved, strict=False)]
+    of_kernel, sizes = [f, c, *window], [*into.type.shape, *kernel.type.shape[1:]]
     if made_by is not None and made_by.name == "linalg.transpose":  # a weight is not transposed in every call
         order = list(ir.DenseI64ArrayAttr(made_by.attributes["permutation"]))
         kernel, of_kernel = made_by.operands[0], [of_kernel[order.index(d)] for d in range(len(order))]
     maps = reads(len(loops), of_kernel, [n, c, *read], [n, f, *places])
-    iterators = ["parallel"] * len(shape) + ["reduction"] * (inner + 1)
-    bias = bias_of(start)
-    into = start if bias is None else filled(shape, kind, arith.constant(kind, 0.0))
-    sums = generic([kernel, part_read(x, maps[1], sizes)], into, maps, iterators, multiply_add)
-    return sums if bias is None else with_bias(sums, bias, 1)
+    iterators = ["parallel"] * rank + ["reduction"] * (inner + 1)
+    return generic([kernel, part_read(x, maps[1], sizes)], into, maps, iterators, multiply_add)
+
+
+def is_better_whole(op: ir.Operation) -> bool:
+    """Tell whether rows of a plane's result had better follow each other as those that are read do.
+
+        y[n, f, h, w] = z[n, f, h W + w];  z[n, f, p] += K[f, c, i, j] * x[n, c, p + i W + j]
+
+    Where a row ends in a vector of few elements, those that lie between two rows are computed besides, and vectors are
+    whole. What they take from there is copied once more, which sums of many products make up for.
+    """
+    x, kernel, start = op.operands
+    height, width = op.results[0].type.shape[-2:]
+    if steps_of(op, "strides")[-2] != 1 or (bias_of(start) is None and fill_of(start) is None):
+        return False
+    places = (height - 1) * x.type.shape[-1] + width
+    alone, whole = (ceil(size / LANES) * LANES * rows for size, rows in ((width, height), (places, 1)))
+    saved = (alone - whole) * prod(kernel.type.shape[1:]) / LANES
+    return bool(saved > COPIED * height * width / LANES)

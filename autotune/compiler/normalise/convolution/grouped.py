@@ -12,7 +12,7 @@ from mlir import ir
 
 from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
-from autotune.compiler.normalise.convolution.windows import Window, window_of
+from autotune.compiler.normalise.convolution.windows import Window, before_transpose, window_of
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read, permuted, unflat
 
 KERNELS = {  # names of ops, and the order of their kernels in (g, i, j, c, f)
@@ -40,8 +40,10 @@ class Groups:
 
     @property
     def kernel(self) -> ir.Value:
-        """Its kernel, ``(g, i, j, c, f)``."""
-        return permuted(self.op.operands[1], KERNELS[self.op.name])
+        """Its kernel, ``(g, i, j, c, f)``; where it was made of such, that."""
+        kernel, order = self.op.operands[1], KERNELS[self.op.name]
+        before = before_transpose(kernel, sorted(range(len(order)), key=order.__getitem__))
+        return before if before is not None else permuted(kernel, order)
 
     def convolve(self, x: ir.Value, number: ir.Value) -> ir.Value:
         """Its sums, ``(n, h, w, f)``, of what it reads with channels last, each added to a number."""

@@ -266,15 +266,28 @@ def reshape_after_elementwise(module: ir.Module) -> None:
 
 
 def groups_behind_product(value: ir.Value, moved: set[ir.Value]) -> Groups | None:
-    """The dimensions that a product's result, or what `moved` holds, is split into; `None` of any other value."""
+    """The dimensions that what follows a product is split into; `None` of any other value.
+
+    That is its result, an element-wise op behind it such as one that adds a bias, or what `moved` holds.
+    """
     made_by = maker(value)
     if made_by is None or made_by.name != "tensor.expand_shape":
         return None
     source = made_by.operands[0]
-    before = maker(source)
-    if source not in moved and (before is None or not linalg.isa_contraction_op(before)):
+    if source not in moved and not follows_product(source):
         return None
     return [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(made_by.attributes["reassociation"])]
+
+
+def follows_product(value: ir.Value) -> bool:
+    """Tell whether a value is a product, or what element-wise ops of its shape make of one."""
+    made_by = maker(value)
+    if made_by is None:
+        return False
+    if linalg.isa_contraction_op(made_by):
+        return True
+    *inputs, into = made_by.operands if is_elementwise(made_by, len(value.type.shape)) else [value]
+    return any(each.type == into.type and follows_product(each) for each in inputs)
 
 
 def collapsed(amap: ir.AffineMap, groups: Groups) -> tuple[list[int], Groups] | None:
