@@ -18,11 +18,6 @@ from autotune.contrib.debug.leaf import OPS, kind_of
 from autotune.contrib.debug.record import DebugRequest, prepared, record_here
 from autotune.contrib.debug.script_facts import ScriptFacts, matchers_in, probes_fit, sequence_of
 from autotune.contrib.debug.stepper import DebugLimits
-from autotune.core.host.machine import this_machine
-from autotune.reports.scheduled import as_recorded, candidate_of, recorded_tasks
-from autotune.store.bundle import read_bundle
-from autotune.tuning.stages.user_script import parts_of
-from autotune.worker.loading.reading import open_payload
 
 MLIR_OPT = Path(next(iter(mlir.__path__))) / "bin" / "mlir-opt"
 VALUE = re.compile(r"(%[\w.$-]+)((?=(?::\d+)? ?=)|(?=: ))?")  # with what follows it where it is defined
@@ -86,24 +81,9 @@ def tile(results, handle, sizes):
 
 def look(source, schedule=None, *, lowering=False):
     """A recording made here, and what mlir-opt prints behind each of its steps."""
-    return look_at(*open_source(source, schedule, None, ""), lowering=lowering)
-
-
-def look_at(payload, candidate, *, lowering=False):
-    """The same of what is opened."""
+    payload, candidate = open_source(source, schedule, None, "")
     request = DebugRequest(payload, candidate, lowering, DebugLimits(seconds=math.inf, cost_seconds=math.inf))
     return record_here(request), printed_by_mlir_opt(request)
-
-
-def of_layers(folder, layers):
-    """The model of a bundle with fewer layers, whose tasks and configs are the same."""
-    bundle, machine = read_bundle(folder), this_machine()
-    payload, recorded = open_payload(f"{bundle.manifest.payload},layers={layers}"), recorded_tasks(bundle)
-    parts = parts_of(payload, None)
-    assert {task.tag for task in parts.tasks} == set(bundle.manifest.tasks)
-    return payload, candidate_of(
-        [as_recorded(task, recorded, machine, None) for task in parts.tasks], machine, parts.payload.text
-    )
 
 
 def printed_by_mlir_opt(request):
