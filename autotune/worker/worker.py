@@ -5,6 +5,7 @@ The process persists from job to job; when one ends it, the candidate gets an ou
 
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -95,6 +96,7 @@ class Worker(Closing):
         self._allowed = Readable()
         self._timeline = CallTimeline()
         self._is_ending = False
+        self._turn = threading.RLock()  # of the process, which makes one call at a time: other threads wait
         self._drift = drift or Drift()
         self._care = chosen_care()
 
@@ -122,7 +124,11 @@ class Worker(Closing):
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
         """
-        time_limits = replace(job.time_limits, seconds=seconds or self.seconds)
+        with self._turn:
+            return self._evaluate(job, replace(job.time_limits, seconds=seconds or self.seconds))
+
+    def _evaluate(self, job: Job, time_limits: TimeLimits) -> list[Evaluation]:
+        """Evaluate a job; see `evaluate`."""
         memory, seconds = MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * time_limits.seconds + 1
         limits = Limits(memory, self._around.threads * seconds)
         job = replace(job, effort=self._care.limit(job.effort))
@@ -156,12 +162,14 @@ class Worker(Closing):
         Raises:
             AutotuneError: The function raised it.
         """
-        return self._call(Call(function, argument), TimeLimits(seconds or self.seconds))
+        with self._turn:
+            return self._call(Call(function, argument), TimeLimits(seconds or self.seconds))
 
     def renew(self) -> None:
         """Run the next call in a new process."""
-        if self._process is not None:
-            self._end_cell()
+        with self._turn:
+            if self._process is not None:
+                self._end_cell()
 
     def roofs(self, machine: Machine) -> Roofs:
         """Measure the machine's roofs.

@@ -1,7 +1,9 @@
 """Faults of every kind in real isolated workers: each is an outcome, and the next candidate is none the worse."""
 
+import operator
 import os
 import re
+import threading
 import time
 from types import SimpleNamespace
 
@@ -214,6 +216,21 @@ def test_same_seed_gives_the_same_error(worker):
 def process_id(_):
     """The process that runs this."""
     return os.getpid()
+
+
+def test_threads_that_call_one_worker_take_turns(worker):
+    found = dict[int, int]()
+
+    def call(number):
+        for each in range(number, number + 5):
+            found[each] = worker.call(operator.neg, each)
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(0, 40, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: -number for number in range(40)}
 
 
 def test_renewed_worker_runs_in_another_process():

@@ -82,9 +82,12 @@ def narrowest(task: Task, machine: Machine) -> dict[str, int]:
     if family is None or all(contraction.constant_b for contraction in task.contractions):
         return {}
     default = family.default(task, machine)
-    knobs = [knob for knob in family.space(task, machine).knobs if knob.name in ACROSS]
-    least = {knob.name: min(map(int, knob.values)) for knob in knobs}
-    return {name: value for name, value in least.items() if value < int(default[name])}
+    found = {}
+    for knob in family.space(task, machine).knobs:
+        values = [value for value in knob.values if isinstance(value, int)]
+        if knob.name in ACROSS and (least := min(values)) != default[knob.name]:
+            found[knob.name] = least
+    return found
 
 
 def read_narrow(place: Path) -> Narrow:
