@@ -52,13 +52,18 @@ def narrow_in_call(function: ir.OpView, precisions: Mapping[str, Precision]) -> 
     """
     if not precisions:
         return
-    for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
-        root = group.ops[0]
-        tag = ir.StringAttr(root.attributes[TAG]).value if TAG in root.attributes else ""
-        if tag in precisions:
-            products = [op for op in group.in_order if is_product(group.read[op])]
-            for op in by_matrices(group.in_order, products) if lead_of(products[0]) else products:
-                narrow_matrices(op, precisions[tag])
+    groups = find_groups(list(structured_ops(function.regions[0].blocks[0])))
+    found = [(group, tag) for group in groups if (tag := tag_of(group.ops[0])) in precisions]
+    products = [[op for op in group.in_order if is_product(group.read[op])] for group, _ in found]
+    # all are known before any is replaced: ops are found by what they read, which may be what another group gives
+    for (group, tag), mine in zip(found, products, strict=True):
+        for op in by_matrices(group.in_order, mine) if lead_of(mine[0]) else mine:
+            narrow_matrices(op, precisions[tag])
+
+
+def tag_of(op: ir.Operation) -> str:
+    """The tag of an op; empty if it has none."""
+    return ir.StringAttr(op.attributes[TAG]).value if TAG in op.attributes else ""
 
 
 def is_product(read: Op | None) -> bool:
