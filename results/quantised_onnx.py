@@ -163,10 +163,8 @@ def part(path: Path) -> str:
     close = sum("failed" not in data and data["off"] <= CLOSE for name, data in found.items() if is_real(name))
     head = f"\nIn `results/{path.parent.name}`, one thread, default configs, {timed[0]['version']}:\n\n"
     rows = [row(name, data) for name, data in found.items()]
-    told = (
-        f"\nOf {len(whole)} models of whole numbers {exact} are exact, bit by bit; of {len(found) - len(whole)} in f32 "
-    )
-    told += f"{close} within {CLOSE:g} of the largest. Of all, {slower} are slower than their f32 version. "
+    told = f"\nOf {len(whole)} models of whole numbers {exact} are exact, bit by bit; of those in f32 {close} of "
+    told += f"{len(found) - len(whole)} within {CLOSE:g} of the largest. Of all, {slower} are slower than in f32. "
     told += f"Geometric means: {means[PLAIN]:.2f} times as fast as our f32, {means[THEIRS]:.2f} as ONNX Runtime.\n"
     return head + table(HEAD, rows) + told
 
