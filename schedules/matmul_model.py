@@ -190,9 +190,9 @@ def fill_caches(
         **widths,
         "unroll_k": max(values["unroll_k"], key=int),
         "pack_b": packing(c, machine),
-        **ends,
     }
-    return {**chosen, "prefetch": may_fetch(c, chosen) and (c.constant_b or not tall)}
+    fetches = may_fetch(c, {**chosen, **ends}) and (c.constant_b or not tall)
+    return {**chosen, "prefetch": fetches, **ends}
 
 
 def blocks_of_tiles(c: Contraction, config: Config, space: Space, machine: Machine) -> Config:

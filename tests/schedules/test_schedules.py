@@ -88,8 +88,9 @@ def bound(request):
 class TestEveryFamily:
     def test_default_is_a_valid_config_whose_script_parses_and_which_writes_the_same_text_again(self, bound):
         family, task, places = bound
-        for machine, _, config in places:
+        for machine, space, config in places:
             check_default(family, task, machine)
+            assert list(config) == [knob.name for knob in space.knobs], machine.name  # as a search gives them
             first = family.build(task, config, machine)
             assert family.build(task, dict(reversed(config.items())), machine) == first, machine.name
             assert family.default(task, machine) == config, machine.name

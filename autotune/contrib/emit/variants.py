@@ -124,7 +124,7 @@ def level_of_sizes(model: AnySizePrograms) -> Level:
     """The level that all sizes of a model of any size were tuned on.
 
     Raises:
-        BundleError: They were tuned on machines of different levels.
+        BundleError: Sizes were tuned on machines of different levels.
         MachineError: A machine is no x86-64.
     """
     levels = [level_of(program.machine) for program in model.programs]

@@ -43,7 +43,7 @@ class RulePattern:
     """A pattern as text.
 
     Attributes:
-        name: Its name, that of its rule or with ``.form`` behind.
+        name: Name of the rule, or that with ``.form`` behind.
         benefit: Those of most benefit fire first.
         needs: Names of the ops that must be there for it to match.
         text: The pattern, in PDL.
