@@ -11,6 +11,7 @@ from quantised_zoo import DYNAMIC, MODELS, STATIC, quantise, quantise_in_calls
 
 import autotune as at
 from autotune.worker.loading.importing import import_model
+from autotune.worker.loading.reading import partition
 from payload.importers import onnx_values
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_convert import read_model
@@ -272,6 +273,8 @@ def test_a_program_of_two_products_of_activations_is_exact(plain, tmp_path):
     given = random_inputs(path)
     found = at.compile(str(tmp_path / "model"))(**given)
     assert (found != evaluate(path, given)[0]).mean() < 0.05
+    tasks = partition(at.payload(str(tmp_path / "model"))).tasks
+    assert all(len(task.contractions) < 2 for task in tasks)  # in a group, nothing packs what one product gives another
 
 
 @pytest.mark.parametrize(

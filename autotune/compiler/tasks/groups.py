@@ -16,6 +16,7 @@ from autotune.core.ops.op import Op, rows_of
 from autotune.core.ops.traversal import is_matrix_product
 from autotune.core.scripts.marks import KERNEL
 
+BYTES = "i8"  # what products of whole numbers multiply
 Read = dict[ir.Operation, Op | None]  # ops of a function as they were read
 
 
@@ -175,6 +176,8 @@ def objections(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, n
     batched = len(rows) > 1
     if contracts(theirs) and not (batched and number == 0):
         yield "a product reads it again and again, so it would be computed as often"
+    if contracts(theirs) and theirs.operands[number].dtype == BYTES:
+        yield "a product of bytes reads them from memory, as words"
     if not contracts(mine):
         if len(mine.nest.iterators) > len(rows) + 1:
             yield "it sums over more than a row"
