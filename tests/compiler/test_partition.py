@@ -282,3 +282,28 @@ def test_payload_that_does_not_parse_is_refused_with_line_and_column():
 
 def test_payload_without_structured_ops_has_no_tasks():
     assert partition(Payload("p", "func.func @f(%x: memref<2xf32>) { return }", "f", ())).tasks == ()
+
+
+@pytest.mark.parametrize(("kind", "total", "tasks"), [("i8", "i32", 2), ("f32", "f32", 1)])
+def test_what_a_product_of_bytes_multiplies_is_computed_before_it(kind, total, tasks):
+    """In a group nothing packs words of it; a product of f32 reads the rows that were computed beside it."""
+    arguments = [
+        Argument("x", "input", (2, 8, 16), kind, low=-9, high=9),
+        Argument("w", "input", (2, 16, 32), kind, low=-9, high=9),
+        Argument("y", "output", (2, 8, 32), total),
+    ]
+    op, zero = ("arith.addi", "0") if kind == "i8" else ("arith.addf", "0.0")
+    x, w, y = (tensor(a.shape, a.dtype) for a in arguments)
+    body = f"""%zero = arith.constant {zero} : {total}
+    %room = tensor.empty() : {x}
+    %twice = linalg.generic {{indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>, affine_map<(a, b, c) -> (a, b, c)>],
+      iterator_types = ["parallel", "parallel", "parallel"]}} ins(%x : {x}) outs(%room : {x}) {{
+    ^bb0(%e: {kind}, %o: {kind}):
+      %s = {op} %e, %e : {kind}
+      linalg.yield %s : {kind}
+    }} -> {x}
+    %empty = tensor.empty() : {y}
+    %zeros = linalg.fill ins(%zero : {total}) outs(%empty : {y}) -> {y}
+    %result = linalg.batch_matmul ins(%twice, %w : {x}, {w}) outs(%zeros : {y}) -> {y}
+    """
+    assert len(partition(tensor_payload("pair", arguments, body, reduction=16)).tasks) == tasks
