@@ -18,7 +18,7 @@ from autotune.contrib.sizes.bounds import Bounds, Sizes, name_of
 from autotune.contrib.sizes.calls import AnySize, candidate_of, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.grains import OpenProgram, grain_of
-from autotune.contrib.sizes.narrow import MOST_SLOWER, Narrow, find_narrow, narrow_candidate, write_narrow
+from autotune.contrib.sizes.narrow_steps import MOST_SLOWER, Narrow, find_narrow, narrow_candidate, write_narrow
 from autotune.contrib.sizes.open_model import OpenModel, open_model
 from autotune.contrib.sizes.place import SIZES, is_sized, size_folder
 from autotune.contrib.sizes.plan import (

@@ -9,7 +9,7 @@ from sizes_support import LONGEST, WIDTH, in_numpy, shortened_heads
 from autotune.contrib.sizes.calls import AnySize, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel
 from autotune.contrib.sizes.making import grains_of, take_narrow_steps
-from autotune.contrib.sizes.narrow import ACROSS, FILE, find_narrow, read_narrow
+from autotune.contrib.sizes.narrow_steps import ACROSS, FILE, find_narrow, read_narrow
 from autotune.contrib.sizes.place import size_folder
 from autotune.contrib.sizes.proof import Dim
 from autotune.contrib.sizes.tuning import mean_cost
