@@ -8,6 +8,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
 from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import Step, assemble, kernels_of, panels_of, script_of, write_step
+from autotune.core.space import Config
 from autotune.core.task import Task
 from autotune.registry import family_for
 
@@ -34,12 +35,22 @@ def candidate_whole(steps: Sequence[Step], threads: int, tagged: str) -> Candida
 
 
 def default_candidate(
-    parts: Partition, machine: Machine, choose: Callable[[Task, Machine], Family | None] = family_for
+    parts: Partition,
+    machine: Machine,
+    choose: Callable[[Task, Machine], Family | None] = family_for,
+    change: Callable[[Task, Family, Config], Config] = lambda _, __, config: config,
 ) -> Candidate:
-    """How a payload is compiled without any search: each task by the default config of the family that is chosen."""
+    """How a payload is compiled without any search: each task by the default config of the family that is chosen.
+
+    Args:
+        parts: The payload.
+        machine: Machine that it is compiled for.
+        choose: Family of a task; `None` leaves the task as it is.
+        change: Config of a task, given the family and the default.
+    """
     steps = []
     for task in parts.tasks:
         family = choose(task, machine)
         if family is not None:
-            steps.append(write_step(task, family, family.default(task, machine), machine))
+            steps.append(write_step(task, family, change(task, family, family.default(task, machine)), machine))
     return candidate_whole(steps, machine.threads, parts.payload.text)

@@ -122,7 +122,7 @@ def is_half(numbers: Array) -> bool:
 
 def hold(writer: NodeWriter, known: KnownTensors, node: "NodeProto", blocks: OnnxBlocks) -> str:
     """Make a weight of a node an input of the graph that stays in blocks; its name, empty where it cannot stay."""
-    held = blocks.held() if known.held is not None else None
+    held = blocks.held()
     if held is None or known.held is None:
         return ""
     from onnx import helper  # noqa: PLC0415 - comes with an extra

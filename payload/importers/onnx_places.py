@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from payload.importers.folder import order_back
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
         return False
     first = int(np.reshape(count, ()))
     order = [*(d for d in range(len(shape)) if d != axis), axis]
-    back = [order.index(d) for d in range(len(shape))]
+    back = order_back(order)
     rows = writer.add("Transpose", x, perm=order)
     each, other = (writer.add("Unsqueeze", rows, writer.numbers(at)) for at in (-1, -2))
     places = writer.real(range(size))
@@ -62,7 +63,7 @@ def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
     order = [*(d for d in range(len(shape)) if d != axis), axis]
     rows, at, put = (writer.add("Transpose", name, perm=order) for name in (x, places, values))
     found = put_rows(writer, (rows, at, put), shape[axis], facts.kinds[x], adds=how == "add")
-    writer.add("Transpose", found, perm=[order.index(d) for d in range(len(shape))], into=node.output[0])
+    writer.add("Transpose", found, perm=order_back(order), into=node.output[0])
     return True
 
 

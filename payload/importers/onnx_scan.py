@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from payload.importers.folder import order_back
 from payload.importers.onnx_nodes import NodeWriter
 from payload.importers.onnx_oracle import to_array
 from payload.importers.onnx_origins import take_origin
@@ -64,7 +65,7 @@ class ScanWriter(NodeWriter):
             order = [*(d for d in range(len(shape)) if d != axis), axis]
             last = self.add("Transpose", x, perm=order)
             found = self.sums(last, [shape[d] for d in order], len(shape) - 1, exclusive=exclusive)
-            return self.add("Transpose", found, perm=[order.index(d) for d in range(len(shape))])
+            return self.add("Transpose", found, perm=order_back(order))
         side = side_of(size)
         if not side:
             wide = [*shape[:axis], -(-size // BEST) * BEST, *shape[axis + 1 :]]

@@ -30,20 +30,25 @@ def vector_of(count: int, element: str) -> ir.VectorType:
     return ir.VectorType.get([count], ir.Type.parse(element))
 
 
-def splat(number: float, element: str) -> ir.Value:
-    """A vector of words that holds one number."""
-    kind = vector_of(LANES, element)
+def splat(number: float, element: str, count: int = LANES) -> ir.Value:
+    """A vector that holds one number, of bytes its bits."""
+    kind = vector_of(count, element)
     one = kind.element_type
-    value = ir.IntegerAttr.get(one, int(number)) if isinstance(one, ir.IntegerType) else ir.FloatAttr.get(one, number)
+    if element == "i8":
+        value = signed_byte(int(number))
+    elif isinstance(one, ir.IntegerType):
+        value = ir.IntegerAttr.get(one, int(number))
+    else:
+        value = ir.FloatAttr.get(one, number)
     return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, value))
 
 
-def widened(part: ir.Value) -> ir.Value:
-    """A vector filled up with zeros to the length of all others."""
+def widened(part: ir.Value, count: int = LANES) -> ir.Value:
+    """A vector filled up with zeros to a length, that of most others."""
     kind = ir.VectorType(part.type)
-    if kind.shape[0] == LANES:
+    if kind.shape[0] == count:
         return part
-    zeros = splat(0, str(kind.element_type))
+    zeros = splat(0, str(kind.element_type), count)
     return vector.insert_strided_slice(part, zeros, [0], [1])
 
 
@@ -121,15 +126,10 @@ class Rounding:
     def copy_bytes(self, rows: int, k: int) -> None:
         """The rows of bytes as words of bytes without a sign."""
         count = LANES * self.precision.values
-        shift = arith.constant(
-            kind := vector_of(count, "i8"), ir.DenseElementsAttr.get_splat(kind, signed_byte(self.precision.shift))
-        )
+        shift = splat(self.precision.shift, "i8", count)
 
         def copied(row: ir.Value, column: ir.Value, part: int) -> None:
-            source = vector.load(vector_of(part, "i8"), self.source, [row, column])
-            if part < count:
-                zeros = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, signed_byte(0)))
-                source = vector.insert_strided_slice(source, zeros, [0], [1])
+            source = widened(vector.load(vector_of(part, "i8"), self.source, [row, column]), count)
             words = vector.bitcast(vector_of(LANES, "i32"), arith.addi(source, shift))
             place = arith.divui(column, index(self.precision.values))
             vector.store(first_of(words, -(-part // self.precision.values)), self.words, [row, place])

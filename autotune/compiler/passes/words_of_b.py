@@ -23,10 +23,10 @@ from autotune.compiler.passes.rounding import (
     LANES,
     call_intrinsic,
     shape_of,
-    signed_byte,
     splat,
     split_values,
     vector_of,
+    widened,
 )
 from autotune.core.errors import CompileError
 from autotune.core.precision import Precision
@@ -98,7 +98,9 @@ class WordsOfB:
         for number in range(words):
             places = [size * number + which for which in range(size)]
             rows = [
-                self.load(arith.addi(row, index(place)), column, count, LANES) if place < values else self.zeros(LANES)
+                self.load(arith.addi(row, index(place)), column, count, LANES)
+                if place < values
+                else splat(0, self.element)
                 for place in places
             ]
             for part, together in enumerate(zip(*map(self.split, rows), strict=True)):
@@ -137,7 +139,7 @@ class WordsOfB:
         for start in range(0, self.precision.values * LANES, LANES):
             count = min(LANES, values - start)
             place = arith.addi(value, index(start))
-            halves.append(self.split(self.load(row, place, count, LANES) if count > 0 else self.zeros(LANES)))
+            halves.append(self.split(self.load(row, place, count) if count > 0 else splat(0, self.element)))
         return [
             vector.bitcast(words, vector.shuffle(*both, list(range(2 * LANES)))) for both in zip(*halves, strict=True)
         ]
@@ -145,16 +147,13 @@ class WordsOfB:
     def sum_columns(self, first: ir.Value, words: int) -> None:
         """Behind the words of 16 columns, their sums times the number that is added to values of A, less than 0."""
         kind = vector_of(LANES, "i32")
-        shifts = arith.constant(bytes_of := vector_of(LANES * self.precision.values, "i8"), self.shifts(bytes_of))
+        bytes_of = vector_of(count := LANES * self.precision.values, "i8")
+        shifts = splat(self.precision.shift, "i8", count)
         loop = scf.ForOp(index(0), index(words), index(1), [splat(0, "i32")])
         with ir.InsertionPoint(loop.body):
             of_b = vector.bitcast(bytes_of, vector.load(kind, self.words, [loop.induction_variable, first]))
             scf.yield_(call_intrinsic(SUM_OF_DOTS, [kind], loop.inner_iter_args[0], shifts, of_b))
         self.store(arith.subi(splat(0, "i32"), loop.results[0]), index(words), 0, first)
-
-    def shifts(self, kind: ir.VectorType) -> ir.Attribute:
-        """The number that is added to values of A, in every byte."""
-        return ir.DenseElementsAttr.get_splat(kind, signed_byte(self.precision.shift))
 
     def fill_up(self, begin: int, end: int, first: ir.Value, columns: int) -> None:
         """Zeros where a part has more words than values."""
@@ -168,21 +167,13 @@ class WordsOfB:
         """Type of what B holds."""
         return self.precision.element if self.precision.exact else "f32"
 
-    def zeros(self, count: int) -> ir.Value:
-        """A vector of zeros."""
-        kind = vector_of(count, self.element)
-        one = kind.element_type
-        zero = ir.IntegerAttr.get(one, 0) if self.precision.exact else ir.FloatAttr.get(one, 0.0)
-        return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero))
-
     def split(self, values: ir.Value) -> list[ir.Value]:
         """The parts of a vector of B's values; bytes are one."""
         return [values] if self.precision.exact else split_values(values, self.precision.parts)
 
-    def load(self, row: ir.Value, column: ir.Value, count: int, size: int) -> ir.Value:
+    def load(self, row: ir.Value, column: ir.Value, count: int, size: int = LANES) -> ir.Value:
         """Neighbours in memory, filled up with zeros to a size."""
-        found = vector.load(vector_of(count, self.element), self.source, [row, column])
-        return found if count == size else vector.insert_strided_slice(found, self.zeros(size), [0], [1])
+        return widened(vector.load(vector_of(count, self.element), self.source, [row, column]), size)
 
     def store(self, words: ir.Value, word: ir.Value, part: int, column: ir.Value) -> None:
         """Write a whole row of a panel."""

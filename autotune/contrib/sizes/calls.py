@@ -367,7 +367,7 @@ def candidate_of(
 ) -> tuple[Candidate, Machine]:
     """How a size is compiled, and for which machine: as its bundle records it, or by default schedules for this one.
 
-    Default schedules take the steps that the folder of the size asks for; see `narrow`.
+    Default schedules take the steps that the folder of the size asks for; see `narrow_steps`.
 
     Args:
         folder: Folder of the model.

@@ -16,11 +16,11 @@ from autotune.core.errors import PayloadError
 from autotune.core.host.files import read_file
 from autotune.core.host.machine import Machine
 from autotune.core.partition import Partition
-from autotune.core.scripts.assembly import write_step
+from autotune.core.plugs.family import Family
 from autotune.core.space import Config, Space
 from autotune.core.task import Task
 from autotune.registry import family_for
-from autotune.tuning.candidates import candidate_whole
+from autotune.tuning.candidates import default_candidate
 
 FILE = "narrow.json"  # in the folder of a size
 MOST_BYTES = 1 << 20
@@ -38,15 +38,12 @@ def narrow_candidate(parts: Partition, machine: Machine, narrow: Narrow) -> Cand
         machine: Machine that it is compiled for.
         narrow: Those knobs; one that a family does not know there keeps its default.
     """
-    steps = []
-    for task in parts.tasks:
-        family = family_for(task, machine)
-        if family is None:
-            continue
-        config = dict(family.default(task, machine))
+
+    def narrowed(task: Task, family: Family, config: Config) -> Config:
         wanted = {**config, **{name: value for name, value in narrow.get(task.tag, {}).items() if name in config}}
-        steps.append(write_step(task, family, wanted if fits(family.space(task, machine), wanted) else config, machine))
-    return candidate_whole(steps, machine.threads, parts.payload.text)
+        return wanted if fits(family.space(task, machine), wanted) else config
+
+    return default_candidate(parts, machine, change=narrowed)
 
 
 def fits(space: Space, config: Config) -> bool:
