@@ -78,7 +78,7 @@ def measure(only: Only = "") -> None:
 def ways_of(payload: Payload) -> tuple[Payload, dict[str, Candidate]]:
     """A payload, with room for errors, and how it is compiled in each precision by default."""
     parts, machine = partition(payload), at.this_machine()
-    able = [family for family in rounding_families() if not family.lacking]
+    able = [f for f in rounding_families() if not f.lacking and any(f.covers(task) for task in parts.tasks)]
     families: dict[str, Family | None] = {EXACT: None, **{family.name: family for family in able}}
     found = {}
     for name, narrow in families.items():

@@ -21,6 +21,10 @@ class PayloadError(AutotuneError):
     """The payload is unknown, has impossible sizes, or is not a module that can be tuned."""
 
 
+class RefusedModelError(PayloadError):
+    """An importer does not know what a model does, and says so each time that it reads it."""
+
+
 class SpaceError(AutotuneError):
     """A knob, a space or a config contradicts its own definition."""
 

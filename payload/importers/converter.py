@@ -13,7 +13,7 @@ from typing import IO
 
 import psutil
 
-from autotune.core.errors import PayloadError
+from autotune.core.errors import PayloadError, RefusedModelError
 from autotune.core.host.extras import install_command
 from autotune.core.listener import tell_stage
 from autotune.core.plugs.imported import no_others
@@ -24,7 +24,7 @@ MOST_DISTURBED = 5.0  # times that by the clock: a converter that sleeps is ende
 LOOK_SECONDS = 0.2  # between looks at what a converter says
 MOST_BYTES = 1 << 20  # of it that are read at once
 STAGE = "autotune stage: "  # what a line begins with that tells of one
-REFUSED = 3  # exit code of a converter that refuses a model
+REFUSED, UNABLE = 3, 4  # exit codes of a converter that refuses a model, and of one that lacks memory or space for it
 
 
 def start_converter(
@@ -47,7 +47,8 @@ def start_converter(
         files: Gives the other files of the model; a larger one may take longer.
 
     Raises:
-        PayloadError: A package is missing, the converter refuses the model or fails over it.
+        RefusedModelError: The converter refuses the model.
+        PayloadError: A package, memory or space is missing, or the converter fails.
     """
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
@@ -69,8 +70,8 @@ def start_converter(
         said.seek(0)
         text = said.read().decode(errors="replace")
         lines = [line for line in text.splitlines() if line.strip() and not line.startswith(STAGE)]
-    if code == REFUSED:
-        raise PayloadError(f"{path} cannot be imported: {lines[-1]}")
+    if code in (REFUSED, UNABLE):
+        raise (RefusedModelError if code == REFUSED else PayloadError)(f"{path} cannot be imported: {lines[-1]}")
     if code:
         why = lines[-1][:300] if lines else "it printed nothing"
         raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {code}): {why}")
@@ -142,9 +143,9 @@ def run_converter(convert: Callable[[Path, Path, Mapping[str, int]], None]) -> N
         print(
             f"it must fit the memory of this machine, it does not: {why}; import it with smaller sizes", file=sys.stderr
         )
-        sys.exit(REFUSED)
+        sys.exit(UNABLE)
     except OSError as error:
         if not str(error.filename).startswith(folder):
             raise
         print(f"{folder} must be writable, it is not: {error.strerror}; pass another folder", file=sys.stderr)
-        sys.exit(REFUSED)
+        sys.exit(UNABLE)

@@ -1,6 +1,7 @@
 """Kept programs: object code on disk, with how it is called, by the key of what it computes; read as data, no pickle.
 
     store/KEY/program.json, program.o, constants.safetensors      store/KEY.json: ops of a graph that PyTorch runs
+    store/KEY.refused: why a region cannot be imported
 
 Whatever is damaged, of another format or of another machine counts as not there: it is compiled anew.
 """
@@ -23,7 +24,7 @@ from autotune.core.payload import DTYPES, Array
 
 FORMAT = 1  # 1: the first
 PROGRAM, CODE, CONSTANTS = "program.json", "program.o", "constants.safetensors"
-MOST_JSON, MOST_CODE, MOST_CONSTANTS = 16 << 20, 256 << 20, 8 << 30
+MOST_JSON, MOST_CODE, MOST_CONSTANTS, MOST_REFUSAL = 16 << 20, 256 << 20, 8 << 30, 1 << 16
 Source = Literal["input", "weight", "constant", "panels", "output"]
 
 
@@ -172,8 +173,25 @@ def read_uncovered(path: Path) -> frozenset[str]:
 
 def keep_uncovered(path: Path, ops: frozenset[str]) -> None:
     """Record the ops of a graph that PyTorch runs."""
+    write_whole(path, json.dumps(sorted(ops)) + "\n")
+
+
+def read_refusal(path: Path) -> str:
+    """Why a region cannot be imported, in one line; empty where nothing is recorded."""
+    with suppress(OSError, UnicodeDecodeError):
+        return " ".join(read_file(path, MOST_REFUSAL).decode().split())
+    return ""
+
+
+def keep_refusal(path: Path, why: str) -> None:
+    """Record why a region cannot be imported: each process would try again, for seconds."""
+    write_whole(path, why + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that others see whole or not at all, if that can be done."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False) as file:
-            file.write(json.dumps(sorted(ops)) + "\n")
+            file.write(text)
         os.replace(file.name, path)

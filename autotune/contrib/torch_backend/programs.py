@@ -8,9 +8,10 @@ import torch
 
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import compilation
-from autotune.contrib.torch_backend.kept import Kept, read_kept
+from autotune.contrib.torch_backend.kept import Kept, keep_refusal, read_kept, read_refusal
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.regions import GraphRegion
+from autotune.core.errors import RefusedModelError
 from autotune.core.host.machine import this_machine
 from autotune.registry import DISTRIBUTION, importer_of
 
@@ -46,7 +47,7 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
         options: Options of the backend.
 
     Raises:
-        PayloadError: The region cannot be imported; the error names the op.
+        RefusedModelError: The region cannot be imported, now or when it was tried before; the error names the op.
         AutotuneError: The program does not compile, or the search fails.
     """
     known = zip(tensors, region.held, strict=True)
@@ -55,6 +56,13 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
     kept = read_kept(options.folder / key)
     if kept is not None and options.trials <= kept.program.searched and kept.program.error <= options.error:
         return kept
+    refusal = options.folder / f"{key}.refused"
+    if said := read_refusal(refusal):
+        raise RefusedModelError(said)
     from autotune.contrib.torch_backend.making import make_program  # heavy, and needed only here
 
-    return make_program(region, tensors, options, key)
+    try:
+        return make_program(region, tensors, options, key)
+    except RefusedModelError as error:
+        keep_refusal(refusal, str(error))
+        raise

@@ -11,8 +11,10 @@ from autotune.contrib.torch_backend.kept import (
     PROGRAM,
     KeptArgument,
     keep,
+    keep_refusal,
     keep_uncovered,
     read_kept,
+    read_refusal,
     read_uncovered,
 )
 from autotune.contrib.torch_backend.options import read_options
@@ -63,6 +65,14 @@ def test_ops_that_are_left_out_are_recorded(tmp_path):
     assert read_uncovered(tmp_path / "b.json") == {"aten.x.default"}
     (tmp_path / "b.json").write_text("{")
     assert read_uncovered(tmp_path / "b.json") == frozenset()
+
+
+def test_why_a_region_is_refused_is_recorded(tmp_path):
+    assert read_refusal(tmp_path / "a" / "b.refused") == ""
+    keep_refusal(tmp_path / "a" / "b.refused", "no\nsuch op")
+    assert read_refusal(tmp_path / "a" / "b.refused") == "no such op"
+    (tmp_path / "a" / "b.refused").write_bytes(b"\xff")
+    assert read_refusal(tmp_path / "a" / "b.refused") == ""
 
 
 @pytest.mark.parametrize(
