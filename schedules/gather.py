@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Knob
 from autotune.core.task import Task
-from schedules.blocking import cut, fitting_vectors, vectors_up_to
-from schedules.moves import Script, split_into
+from schedules import moves
+from schedules.blocking import cut, fitting_vectors
+from schedules.moves import Script
 from schedules.single_op import SingleOp
 from schedules.vectorize import tile_and_vectorize
 
@@ -26,17 +27,19 @@ class Gather(SingleOp):
         return (Knob("vectors", fitting_vectors(task.nest.sizes[-1], machine.lanes)),)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """Four vectors, or what a row has."""
-        return {"vectors": vectors_up_to(4, fitting_vectors(task.nest.sizes[-1], machine.lanes))}
+        """One vector: stores of several come in another order than lines follow each other."""
+        return {"vectors": 1}
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
-        """Cut rows into pieces that vectors divide, and vectorize each, one row at a time."""
+        """Row by row, in pieces that vectors divide; each is vectorized."""
         *rows, columns = sizes
         pieces = cut(columns, 0, int(config["vectors"]) * lanes, powers_of_two=True)
-        parts = split_into(script, op, len(rows), [piece.size for piece in pieces])
+        for dim in [dim for dim, size in enumerate(rows) if size > 1]:  # a loop for each piece would write lines twice
+            op, _ = moves.tile_loop(script, op, len(sizes), dim, 1)
+        parts = moves.split_into(script, op, len(rows), [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
             if piece.register > 1:  # a last column of its own stays a loop of scalars
-                tile_and_vectorize(script, part, (*rows, piece.size), 1, piece.register, gathers=True)
+                tile_and_vectorize(script, part, (*[1] * len(rows), piece.size), 1, piece.register, gathers=True)
 
 
 GATHER = Gather()

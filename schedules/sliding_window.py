@@ -84,6 +84,9 @@ class SlidingWindow(Family):
         taken = {tile: cycles(like, tile, machine, is_masked="ends" in values) for tile in tiles if fits(tile, machine)}
         near = [tile for tile, count in taken.items() if count <= NEAR * min(taken.values())]
         best = max(near, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
+        if is_streamed(op, lanes, machine):
+            half = [tile for tile in tiles if tile.rows == 1 and 2 * tile.vectors <= machine.vector_registers]
+            best = max(half, key=lambda tile: tile.columns)
         large = BYTES * summed * like.n > machine.l2_bytes // 2
         outside = ORDERS[-1] if shares_rows(op, lanes) else ORDERS[large]
         chosen: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
@@ -145,6 +148,13 @@ def cycles(like: Contraction, tile: RegisterTile, machine: Machine, *, is_masked
         longest = max(accumulators / 2, (rows.register + vectors) / 2, streamed)
         total += longest * (rows.size // rows.register) * (part.size // part.register)
     return total
+
+
+def is_streamed(op: Op, lanes: Lanes, machine: Machine) -> bool:
+    """Tell whether what is summed is read once, from beyond L2: then as much as possible of each row is, in one go."""
+    read = [loop for terms in op.operands[0].terms for loop, _ in terms]
+    once = not lanes.products and sorted(read) == list(range(len(op.nest.sizes)))
+    return once and BYTES * prod(op.nest.sizes) > machine.l2_bytes
 
 
 def shares_rows(op: Op, lanes: Lanes) -> bool:

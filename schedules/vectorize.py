@@ -5,6 +5,7 @@ It covers every structured op of one kind of loop an operand; families that know
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from autotune.core.host.machine import Machine
 from autotune.core.scripts.marks import SUMS
@@ -18,6 +19,7 @@ from schedules.shares import outer_loop, pieces
 from schedules.single_op import SingleOp
 
 ROWS = (1, 2, 4)
+BYTES = 4  # of an element
 MOST_VECTORS = 32  # machine vectors in one tile
 STRIP = "strip"  # knob: rows of A whose sums are made with those of several columns
 SUMS_AT_ONCE = 8  # vectors of partial results that are added to in turn, so that none waits for itself
@@ -68,10 +70,15 @@ class Vectorize(SingleOp):
         return (fits, divides) if len(self.counts(task, machine)) > 1 else (fits,)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """One row of four vectors, or eight vectors of sums, those of several rows where they share a factor."""
+        """One row of four vectors, or eight vectors of sums, those of several rows where they share a factor.
+
+        One vector where memory decides: stores of several come in another order than lines follow each other.
+        """
         if sums_in_tiles(task):
             return self.values_of_tiles(task, machine)
-        wanted = SUMS_AT_ONCE if task.nest.iterators[-1] == "reduction" else 4
+        wanted = 1 if BYTES * len(task.root.operands) * prod(task.nest.sizes) > machine.l2_bytes else 4
+        if task.nest.iterators[-1] == "reduction":
+            wanted = SUMS_AT_ONCE
         rows = max(map(int, self.knobs(task, machine)[0].values)) if shares_factor(task) and machine.threads == 1 else 1
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {
@@ -98,16 +105,33 @@ class Vectorize(SingleOp):
         if STRIP in config:
             write_tiles_of_sums(script, op, sizes, (int(config[STRIP]), int(config["rows"])), found, lanes=lanes)
             return
+        rows = int(config["rows"])
+        if len(found) > 1:  # a loop over rows for each piece would go through memory as often
+            op, sizes = in_rows(script, op, sizes, rows)
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
         multiplies = task.contraction is not None  # whose products of a single tile would be added up one by one
         partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.root.counts
         for piece, part in zip(found, parts, strict=True):
-            here, rows = (*sizes[:last], piece.size), int(config["rows"])
+            here = (*sizes[:last], piece.size)
             if partial and (piece.register < piece.size or (multiplies and piece.size >= lanes)):
                 reduce_and_vectorize(script, part, here, piece.register, rows=rows)
             else:
                 tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
+
+
+def in_rows(script: Script, op: str, sizes: tuple[int, ...], rows: int) -> tuple[str, tuple[int, ...]]:
+    """Loops over everything but the columns of some rows, which divide all of them; consumes `op`.
+
+    Returns:
+        Handle of the op inside the loops, and trip counts of its own.
+    """
+    rank = len(sizes)
+    steps = (*[1] * (rank - 2), rows)[: rank - 1]
+    for dim, step in enumerate(steps):
+        if step < sizes[dim]:
+            op, _ = moves.tile_loop(script, op, rank, dim, step, knob="rows" if dim == rank - 2 else "")
+    return op, (*steps, sizes[-1])
 
 
 def up_to(size: int) -> tuple[int, ...]:

@@ -91,6 +91,7 @@ def lower(module: "Module", first: str) -> str:
     with module.context:
         propagate_nan(module.operation)
         place_nan(module.operation)
+        forget_signs_of_zero(module.operation)
     return str(module)
 
 
@@ -155,13 +156,26 @@ def rewrite_extremum(select: "Operation") -> None:
             beyond = Operation.create("arith.cmpf", [condition.type], [x, number], {"predicate": kind}).result
             chosen = Operation.create("arith.select", [then.type], [beyond, number, x]).result
         else:
-            flags = {"fastmath": Attribute.parse("#arith.fastmath<nsz>")}
             name = "arith.maximumf" if is_maximum else "arith.minimumf"
-            chosen = Operation.create(name, [then.type], [a, b], flags).result
+            chosen = Operation.create(name, [then.type], [a, b]).result
     select.results[0].replace_all_uses_with(chosen)
     select.erase()
     if not list(condition.uses):
         condition.owner.erase()
+
+
+def forget_signs_of_zero(module: "Operation") -> None:
+    """Let maxima and minima be either of 0 and -0, in place: no framework says which; to tell takes instructions."""
+    from torch_mlir.ir import Attribute, WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
+
+    alike = Attribute.parse("#arith.fastmath<nsz>")
+
+    def mark(op: "Operation") -> WalkResult:
+        if op.operation.name in ("arith.maximumf", "arith.minimumf"):
+            op.operation.attributes["fastmath"] = alike
+        return WalkResult.ADVANCE
+
+    module.walk(mark)
 
 
 def place_nan(module: "Operation") -> None:

@@ -1,5 +1,7 @@
 """Sums down columns are vectors along the columns, in the family for windows, and right for odd sizes."""
 
+from dataclasses import replace
+
 import pytest
 from tuning_support import agrees, loaded, run
 
@@ -69,3 +71,11 @@ def test_sums_go_to_the_family_that_reads_what_lies_side_by_side(name, tmp_path)
         payload, inputs, candidate.script, candidate.pipeline, text=candidate.text, panels=dict(candidate.panels)
     )
     agrees(payload, ours, run(payload, inputs, None, PLAIN))
+
+
+@pytest.mark.parametrize(("rows", "width"), [(2000, 256), (20, 128)])
+def test_columns_that_are_read_once_from_beyond_l2_are_wide(rows, width, tmp_path):
+    text = sums(f"{rows}x1000", "1000", "(c, h) -> (h, c)", "(c, h) -> (c)", ["parallel", "reduction"])
+    (task,) = partition(loaded(tmp_path, text)).tasks
+    machine = replace(this_machine(), vector_bits=512, vector_registers=32, l2_bytes=1 << 20)
+    assert family_for(task).default(task, machine)["width"] == width

@@ -67,10 +67,11 @@ def test_reductions_of_vectors_keep_the_flags_of_all_maxima():
 
 
 @pytest.mark.parametrize("flags", [("", ""), ("", FLAGS), (FLAGS, ""), ("fastmath<nsz>", FLAGS)], ids=str)
-def test_maxima_of_which_some_may_be_nan_get_no_flags(flags):
+def test_maxima_get_the_flags_that_all_of_them_have(flags):
     lines = [line for line in scheduled(row_maxima(*flags)).splitlines() if "vector.reduction" in line]
     assert lines
     assert not any("nnan" in line for line in lines)
+    assert all(("nsz" in line) == all("nsz" in each for each in flags) for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["maximumf", "minimumf"])

@@ -101,6 +101,7 @@ def test_a_row_is_copied_in_vectors():
     text = compile_to("bufferized", ROWS, scheduled(ROWS, MACHINES["avx2"])).text
     assert "vector.load %arg1" in text
     assert "vector.gather" not in text
+    assert text.count("scf.for") == 2  # rows, and vectors of one: what is left over of a row follows them
 
 
 def test_task_of_a_gather_gets_places_that_there_are():

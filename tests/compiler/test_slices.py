@@ -5,9 +5,12 @@ import pytest
 from tuning_support import agrees, loaded, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.normalise.shapes.slices import read_elements_of_wholes, read_in_steps
 from autotune.compiler.passes.pipelines import PLAIN
+from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
+from autotune.tuning.candidates import default_candidate
 
 
 def padded(low, high, shape):
@@ -112,3 +115,11 @@ def test_slices_in_steps_are_read_of_the_whole(down, across, tmp_path):
         module = parse(payload.text, "mine")
         read_in_steps(module)
         assert ("* 3" in str(module) or "* 2" in str(module)) == any(step > 1 for _, step in across)
+
+
+def test_a_pad_that_is_a_result_is_written_where_it_is_wanted(tmp_path):
+    payload = loaded(tmp_path, padded([1, 0], [2, 0], "9x8"))
+    candidate = default_candidate(partition(payload), this_machine())
+    text = compile_to("bufferized", payload, candidate).text
+    assert "memref.alloc" not in text
+    assert text.count("linalg.copy") == 1

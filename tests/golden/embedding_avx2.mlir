@@ -1,16 +1,11 @@
 module attributes {transform.with_named_sequence} {
   // gather_17x72_46f34b for avx2
-  // vectors = 4
+  // vectors = 1
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
-    %parts_0 = transform.structured.split %op after 64 {dimension = 1} : !transform.any_op
-    %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %main_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 8] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_1 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_1 {vectorize_nd_extract} : !transform.any_op
-    %tiled_2, %loop_2 = transform.structured.tile_using_for %rest_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_2 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_2 {vectorize_nd_extract} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -233,7 +233,7 @@ REWRITES = (
     Rewrite("empty-handles", 1, empty_handles),
     Rewrite(SCRIPT, 0, apply_script),
     Rewrite("stencil", 1, lambda unit: write_stencils(unit.module)),
-    Rewrite("fastmath", 1, lambda unit: keep_flags(unit.module, unit.flags)),
+    Rewrite("fastmath", 2, lambda unit: keep_flags(unit.module, unit.flags)),
     Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
     Rewrite("zeros", 3, lambda unit: start_from_zero(unit.module)),
     Rewrite("prefetch", 1, lambda unit: prefetch_copied(unit.module)),

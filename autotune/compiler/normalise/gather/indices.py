@@ -62,16 +62,16 @@ def split(op: ir.Operation, loop: int) -> None:
     """Write two ops for one that finds places along a loop, where its results start from constants."""
     x, start, first = op.operands
     nest, (read, written, _) = loop_nest(op), indexing_maps(op)
-    if nest is None or fill_of(start) is None or fill_of(first) is None:
-        return
     extremum = maker(op.regions[0].blocks[0].operations[BODY - 1].operands[0])
+    if nest is None or extremum is None or fill_of(start) is None or fill_of(first) is None:
+        return
     last = nest.sizes[loop] - 1
     wide = first.type.element_type
     kind = ir.IntegerType.get_signless(NARROW) if is_index(wide) and last < 1 << NARROW - 1 else wide
 
     def combine(value: ir.Value, there: ir.Value) -> ir.Value:
-        named = arith.maximumf if extremum is not None and extremum.name == "arith.maximumf" else arith.minimumf
-        return named(value, there)
+        named = arith.maximumf if extremum.name == "arith.maximumf" else arith.minimumf
+        return named(value, there, fastmath=extremum.attributes["fastmath"])
 
     def nearer(value: ir.Value, most: ir.Value, place: ir.Value, there: ir.Value) -> ir.Value:
         equal = arith.cmpf(arith.CmpFPredicate.OEQ, value, most)

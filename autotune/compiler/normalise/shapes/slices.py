@@ -210,7 +210,11 @@ def write_inside_border(pad: ir.Operation) -> None:
     writer = maker(source)
     fresh = writer is not None and writes_to_empty(writer)
     with ir.InsertionPoint(writer if fresh else pad), pad.location:
-        whole = bufferization.alloc_tensor(kind, [])
+        target = result_buffer(pad)
+        if target is None:
+            whole = bufferization.alloc_tensor(kind, [])
+        else:
+            whole = bufferization.to_tensor(kind, target, restrict=True, writable=True)
         constant = value.owner.clone().operation.results[0]
         for place in sides(inside, kind.shape):
             whole = put(linalg.fill(constant, outs=[part_of(whole, place)]), whole, place)
@@ -224,6 +228,16 @@ def write_inside_border(pad: ir.Operation) -> None:
         use.owner.operation.operands[use.operand_number] = again
     pad.results[0].replace_all_uses_with(whole)
     pad.erase()
+
+
+def result_buffer(op: ir.Operation) -> ir.Value | None:
+    """The argument that is to hold what an op gives; `None` if there is another use, of either."""
+    users = [use.owner.operation for use in op.results[0].uses]
+    if [user.name for user in users] != ["bufferization.materialize_in_destination"]:
+        return None
+    target = users[0].operands[1]
+    known = isinstance(target.owner, ir.Block) and isinstance(target.type, ir.MemRefType)
+    return target if known and len(list(target.uses)) == 1 else None
 
 
 def writes_to_empty(op: ir.Operation) -> bool:
