@@ -7,12 +7,12 @@ from typing import Any
 
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Space, Value
-from schedules.ends import MASKED
+from schedules.ends import MASKED, PEELED
 from schedules.fused_shape import Shape, inherited, piece_of_group, suffix, tile_of
 from schedules.fused_space import fused_space, group_knobs
 from schedules.matmul_model import default_config as matmul_default
 from schedules.matmul_model import packing
-from schedules.matmul_space import BYTES, matmul_space, may_fetch
+from schedules.matmul_space import BYTES, default_ends, matmul_space, may_fetch
 from schedules.shares import pays
 
 MOST_WHOLE_K = 1024  # of a contraction whose B is packed once for all blocks of rows
@@ -46,7 +46,7 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
         fitting = [int(n) for n in values["columns"] if 0 < int(n) <= DEFAULT_COLUMNS]
         fused["columns"] = max(fitting, default=0)
     if "ends" in values:
-        fused["ends"] = MASKED
+        fused["ends"] = PEELED if PEELED in map(default_ends, shape.contractions) else MASKED
     if shape.causal:
         fused["hidden"] = "skipped"
     if not shape.contractions:

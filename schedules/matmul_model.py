@@ -18,6 +18,7 @@ from schedules.matmul_space import (
     columns_of,
     constraints,
     cut_columns,
+    default_ends,
     end_knobs,
     may_fetch,
     tiles_of,
@@ -119,7 +120,7 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine, *, copied: bool 
     """Higher for register tiles with few loads per FMA, enough FMAs in flight, and little left over."""
     if by_tiles(c):
         return score_of_tiles(c, tile)
-    masked = bool(end_knobs(c, machine))
+    masked = bool(end_knobs(c, machine)) and default_ends(c) == MASKED
     columns = min(tile.columns, masked_length(c.n, machine.lanes)) if masked else tile.columns
     used = max(1, -(-min(columns, c.n) // machine.lanes))
     accumulators = tile.rows * used
@@ -177,7 +178,7 @@ def fill_caches(
     main_k = cut(c.k, tile_k, 1)[0]
     most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
-    ends: dict[str, Value] = {"ends": MASKED} if "ends" in values else {}
+    ends: dict[str, Value] = {"ends": default_ends(c)} if "ends" in values else {}
     widths: dict[str, Value] = {"register_n": tile.vectors, "vector_width": tile.width}
     main_n, main_m = cut_columns(c, {"tile_n": tile_n, **widths, **ends})[0], cut(c.m, 0, tile.rows)[0]
     chosen: dict[str, Value] = {

@@ -12,7 +12,7 @@ from autotune.core.precision import precision_named
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops
-from schedules.ends import is_masked, knobs_of_ends
+from schedules.ends import MASKED, PEELED, is_masked, knobs_of_ends
 from schedules.shares import MOST_A_THREAD, contraction_knobs, covers, piece_of, pieces
 
 BYTES = 4  # of an f32
@@ -71,6 +71,11 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
 def end_knobs(c: Contraction, machine: Machine) -> tuple[Knob, ...]:
     """How rows of C and B end."""
     return () if c.precision else knobs_of_ends((c.n,), machine, is_tiled=True)
+
+
+def default_ends(c: Contraction) -> str:
+    """How rows of C end by default: peeled where B lies across, as several vectors with a mask are read one by one."""
+    return PEELED if c.transposed_b and not c.constant_b else MASKED
 
 
 def masked_lanes(config: Config) -> int:
