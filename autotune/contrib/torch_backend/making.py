@@ -33,7 +33,7 @@ from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument, KeptPanels, keep
 from autotune.contrib.torch_backend.options import BackendOptions, check_store
 from autotune.contrib.torch_backend.regions import GraphRegion
-from autotune.core.errors import PayloadError
+from autotune.core.errors import RefusedModelError
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
 from autotune.core.payload import Array, Payload
@@ -101,7 +101,7 @@ def arguments_of(
     """What a program is given, in order, and values of constants, by name.
 
     Raises:
-        PayloadError: The payload gives other results than the region.
+        RefusedModelError: The payload gives other results than the region.
     """
     inputs = iter([number for number, held in enumerate(region.held) if not held])
     weights = [number for number, held in enumerate(region.held) if held == "weight"]
@@ -131,7 +131,7 @@ def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
     """Refuse a program that reads or writes other element types, or another number of elements, than PyTorch has.
 
     Raises:
-        PayloadError: An argument is such.
+        RefusedModelError: An argument is such.
     """
     places: Mapping[str, Sequence[torch.Tensor]] = {
         "output": region.results,
@@ -143,7 +143,7 @@ def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
             continue
         like = places[each.source][each.number]
         if each.bytes != like.numel() * like.element_size():
-            raise PayloadError(
+            raise RefusedModelError(
                 f"a tensor of {like.numel()} {like.dtype} must stay one, it is {each.shape} {each.dtype}"
             )
 
