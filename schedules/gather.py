@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Knob
 from autotune.core.task import Task
-from schedules import moves
 from schedules.blocking import cut, fitting_vectors
-from schedules.moves import Script
+from schedules.moves import Script, split_into
 from schedules.single_op import SingleOp
-from schedules.vectorize import tile_and_vectorize
+from schedules.vectorize import in_rows, tile_and_vectorize
 
 
 @dataclass(frozen=True)
@@ -32,14 +31,12 @@ class Gather(SingleOp):
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Row by row, in pieces that vectors divide; each is vectorized."""
-        *rows, columns = sizes
-        pieces = cut(columns, 0, int(config["vectors"]) * lanes, powers_of_two=True)
-        for dim in [dim for dim, size in enumerate(rows) if size > 1]:  # a loop for each piece would write lines twice
-            op, _ = moves.tile_loop(script, op, len(sizes), dim, 1)
-        parts = moves.split_into(script, op, len(rows), [piece.size for piece in pieces])
+        pieces = cut(sizes[-1], 0, int(config["vectors"]) * lanes, powers_of_two=True)
+        op, (*row, _) = in_rows(script, op, sizes, 1)  # a loop for each piece would write lines twice
+        parts = split_into(script, op, len(row), [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
             if piece.register > 1:  # a last column of its own stays a loop of scalars
-                tile_and_vectorize(script, part, (*[1] * len(rows), piece.size), 1, piece.register, gathers=True)
+                tile_and_vectorize(script, part, (*row, piece.size), 1, piece.register, gathers=True)
 
 
 GATHER = Gather()

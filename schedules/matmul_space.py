@@ -74,7 +74,7 @@ def end_knobs(c: Contraction, machine: Machine) -> tuple[Knob, ...]:
 
 
 def default_ends(c: Contraction) -> str:
-    """How rows of C end by default: peeled where B lies across, as several vectors with a mask are read one by one."""
+    """How rows of C end by default: peeled for a transposed B that is no weight: masks make its loads scalar."""
     return PEELED if c.transposed_b and not c.constant_b else MASKED
 
 

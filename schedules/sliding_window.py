@@ -6,6 +6,7 @@
 Nothing is copied: a window is read in place. It serves grouped and depthwise convolutions and pooling as well.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -81,12 +82,10 @@ class SlidingWindow(Family):
         like = Contraction(sizes[lanes.row] if lanes.row is not None else 1, sizes[lanes.lane], summed, constant_b=True)
         each = machine.lanes
         tiles = [RegisterTile(int(r), int(w) // each, each) for r in values["rows"] for w in values["width"]]
-        taken = {tile: cycles(like, tile, machine, is_masked="ends" in values) for tile in tiles if fits(tile, machine)}
-        near = [tile for tile, count in taken.items() if count <= NEAR * min(taken.values())]
-        best = max(near, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
         if is_streamed(op, lanes, machine):
-            half = [tile for tile in tiles if tile.rows == 1 and 2 * tile.vectors <= machine.vector_registers]
-            best = max(half, key=lambda tile: tile.columns)
+            best = widest(tiles, machine)
+        else:
+            best = fastest(like, tiles, machine, is_masked="ends" in values)
         large = BYTES * summed * like.n > machine.l2_bytes // 2
         outside = ORDERS[-1] if shares_rows(op, lanes) else ORDERS[large]
         chosen: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
@@ -130,6 +129,19 @@ def row_tiles(size: int) -> tuple[int, ...]:
 def fits(tile: RegisterTile, machine: Machine) -> bool:
     """Tell whether the registers hold a tile's accumulators, a row of the kernel and an element."""
     return tile.rows == 1 or (tile.rows + 1) * tile.vectors + 1 <= machine.vector_registers
+
+
+def widest(tiles: Sequence[RegisterTile], machine: Machine) -> RegisterTile:
+    """The tile of one row with the most columns whose sums take half of the registers at most."""
+    half = [tile for tile in tiles if tile.rows == 1 and 2 * tile.vectors <= machine.vector_registers]
+    return max(half, key=lambda tile: tile.columns)
+
+
+def fastest(like: Contraction, tiles: Sequence[RegisterTile], machine: Machine, *, is_masked: bool) -> RegisterTile:
+    """The tile that fits and takes the fewest cycles; of those that are nearly as fast, the one with the best score."""
+    taken = {tile: cycles(like, tile, machine, is_masked=is_masked) for tile in tiles if fits(tile, machine)}
+    near = [tile for tile, count in taken.items() if count <= NEAR * min(taken.values())]
+    return max(near, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
 
 
 def cycles(like: Contraction, tile: RegisterTile, machine: Machine, *, is_masked: bool) -> float:

@@ -15,11 +15,10 @@ from schedules import moves
 from schedules.blocking import Piece, cut, fitting_vectors, vectors_up_to
 from schedules.ends import MASKED, is_masked, knobs_of_ends
 from schedules.moves import Script
-from schedules.shares import outer_loop, pieces
+from schedules.shares import BYTES, outer_loop, pieces
 from schedules.single_op import SingleOp
 
 ROWS = (1, 2, 4)
-BYTES = 4  # of an element
 MOST_VECTORS = 32  # machine vectors in one tile
 STRIP = "strip"  # knob: rows of A whose sums are made with those of several columns
 SUMS_AT_ONCE = 8  # vectors of partial results that are added to in turn, so that none waits for itself
@@ -76,9 +75,10 @@ class Vectorize(SingleOp):
         """
         if sums_in_tiles(task):
             return self.values_of_tiles(task, machine)
-        wanted = 1 if BYTES * len(task.root.operands) * prod(task.nest.sizes) > machine.l2_bytes else 4
         if task.nest.iterators[-1] == "reduction":
             wanted = SUMS_AT_ONCE
+        else:
+            wanted = 1 if BYTES * len(task.root.operands) * prod(task.nest.sizes) > machine.l2_bytes else 4
         rows = max(map(int, self.knobs(task, machine)[0].values)) if shares_factor(task) and machine.threads == 1 else 1
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {
@@ -107,7 +107,7 @@ class Vectorize(SingleOp):
             return
         rows = int(config["rows"])
         if len(found) > 1:  # a loop over rows for each piece would go through memory as often
-            op, sizes = in_rows(script, op, sizes, rows)
+            op, sizes = in_rows(script, op, sizes, rows, knob="rows")
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
         multiplies = task.contraction is not None  # whose products of a single tile would be added up one by one
@@ -120,8 +120,17 @@ class Vectorize(SingleOp):
                 tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
 
 
-def in_rows(script: Script, op: str, sizes: tuple[int, ...], rows: int) -> tuple[str, tuple[int, ...]]:
+def in_rows(
+    script: Script, op: str, sizes: tuple[int, ...], rows: int, *, knob: str = ""
+) -> tuple[str, tuple[int, ...]]:
     """Loops over everything but the columns of some rows, which divide all of them; consumes `op`.
+
+    Args:
+        script: Script that ops are appended to.
+        op: Handle of the op.
+        sizes: Trip counts of its loops.
+        rows: Rows at a time; divides the trip count of the loop before the last.
+        knob: Name of the knob that `rows` is.
 
     Returns:
         Handle of the op inside the loops, and trip counts of its own.
@@ -130,7 +139,7 @@ def in_rows(script: Script, op: str, sizes: tuple[int, ...], rows: int) -> tuple
     steps = (*[1] * (rank - 2), rows)[: rank - 1]
     for dim, step in enumerate(steps):
         if step < sizes[dim]:
-            op, _ = moves.tile_loop(script, op, rank, dim, step, knob="rows" if dim == rank - 2 else "")
+            op, _ = moves.tile_loop(script, op, rank, dim, step, knob=knob if dim == rank - 2 else "")
     return op, (*steps, sizes[-1])
 
 
@@ -203,12 +212,8 @@ def reduce_and_vectorize(
         mark: Attribute for the loop along the row.
         rows: Rows at a time; divides the trip count of the loop before the last.
     """
-    rank = len(sizes)
-    for dim, size in enumerate(sizes[:-1]):
-        step = rows if dim == rank - 2 else 1
-        if step < size:
-            op, _ = moves.tile_loop(script, op, rank, dim, step)
-    sum_in_vectors(script, op, rank, width, mark=mark)
+    op, _ = in_rows(script, op, sizes, rows)
+    sum_in_vectors(script, op, len(sizes), width, mark=mark)
 
 
 def sum_in_vectors(script: Script, op: str, rank: int, width: int, *, mark: str = "") -> None:

@@ -19,13 +19,13 @@ FLAG = re.compile(r"(?!none)\b\w+(?=[,>])")  # in `#arith.fastmath<nnan,nsz>`
 
 def flags_of_extrema(module: ir.Module) -> dict[str, str]:
     """The fast-math flags that all maxima or minima of a kind have, in MLIR's syntax, by kind; no kind without any."""
-    found: dict[str, set[str]] = {}
+    common: dict[str, set[str]] = {}
     for op in every_op(module):
         kind = op.name.removeprefix("arith.")
         if kind in KINDS:
             flags = set(FLAG.findall(str(op.attributes[FASTMATH])))
-            found[kind] = flags & found.get(kind, flags)
-    return {kind: f"#arith.fastmath<{','.join(sorted(flags))}>" for kind, flags in found.items() if flags}
+            common[kind] = flags & common.get(kind, flags)
+    return {kind: f"#arith.fastmath<{','.join(sorted(flags))}>" for kind, flags in common.items() if flags}
 
 
 def keep_flags(module: ir.Module, flags: Mapping[str, str]) -> None:

@@ -57,8 +57,8 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
     if kept is not None and options.trials <= kept.program.searched and kept.program.error <= options.error:
         return kept
     refusal = options.folder / f"{key}.refused"
-    if said := read_refusal(refusal):
-        raise RefusedModelError(said)
+    if reason := read_refusal(refusal):
+        raise RefusedModelError(reason)
     from autotune.contrib.torch_backend.making import make_program  # heavy, and needed only here
 
     try:

@@ -350,20 +350,20 @@ def test_a_process_that_starts_from_kept_programs_imports_no_importer_and_no_sea
 
 
 def test_a_region_that_is_refused_is_not_tried_again(inference, tmp_path, monkeypatch):
-    def function(x, places):  # what the import draws is outside of `x`
-        return x[places * 1000 + 2] * 2 + 1
+    def function(x, indices):  # what the import draws is out of bounds
+        return x[indices * 1000 + 2] * 2 + 1
 
     def ours():
         torch._dynamo.reset()
         return torch.compile(function, backend="autotune", options={"store": tmp_path})
 
-    x, places = torch.randn(2003, 3), torch.tensor([0, 2, 1])
-    assert_close(ours()(x[:2003], places), function(x.double(), places))
+    x, indices = torch.randn(2003, 3), torch.tensor([0, 2, 1])
+    assert_close(ours()(x, indices), function(x.double(), indices))
     (refused,) = tmp_path.glob("*.refused")
     assert "out of bounds" in refused.read_text()
     monkeypatch.setattr("autotune.contrib.torch_backend.making.make_program", None)
     SAID.clear()
-    assert_close(ours()(x, places), function(x.double(), places))
+    assert_close(ours()(x, indices), function(x.double(), indices))
     assert "out of bounds" in sentences(inference)[-1]
 
 
