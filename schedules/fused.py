@@ -30,7 +30,7 @@ from schedules.fused_shape import (
 )
 from schedules.fused_space import fused_space
 from schedules.group import ROUNDING, GroupWriter, find_members, fuse_members
-from schedules.matmul import MatmulWriter, OpenLoop
+from schedules.matmul import MatmulWriter, OpenLoop, share_copies
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
 from schedules.online import OnlineWriter
@@ -236,6 +236,7 @@ class FusedWriter(GroupWriter):
             writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops), zeros, hidden)
             writer.tile_and_pack(handle)
             writers.append(writer)
+        share_copies(self.script, function, [tile for writer in writers for tile in writer.tiles])
         return writers
 
 

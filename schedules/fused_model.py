@@ -16,7 +16,7 @@ from schedules.matmul_space import BYTES, default_ends, matmul_space, may_fetch
 from schedules.shares import pays
 
 MOST_WHOLE_K = 1024  # of a contraction whose B is packed once for all blocks of rows
-MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 32, 4, 256
+MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 48, 4, 256
 FLOPS_A_ELEMENT = 32  # of a row-wise group, with its exponentials and its passes
 ARRAYS = 4  # what is in L1 together: rows that are read, worked on and written, and the next ones
 ROWS_A_COPY = 128  # where B is packed again for every block of rows
@@ -108,7 +108,7 @@ def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> 
         # where B is packed once for all blocks of rows, not once for each
         shared = c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1
         pack_b = packing(whole if shared else c, machine)
-        chosen = matmul_default(c, matmul_space(c, machine), machine, copied=shared and pack_b == "panels")
+        chosen = matmul_default(c, matmul_space(c, machine), machine)
         if shared:
             chosen = {**chosen, "tile_k": 0, "pack_b": pack_b}
             chosen["prefetch"] = may_fetch(c, chosen)

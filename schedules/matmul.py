@@ -5,6 +5,7 @@ loops over cache tiles, a copy of B into the order it is read in, loops over reg
 accumulators stay in vector registers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.core.host.machine import Machine
@@ -86,6 +87,7 @@ class Matmul(Family):
                 script.say("one product of the batch at a time")
             plain = moves.drop_unit_batch(script, part, rank=4) if c.batched else part
             replace(whole, contraction=contraction).tile_and_pack(plain)
+        share_copies(script, function, whole.tiles)
         whole.vectorize()
         return script.text
 
@@ -120,6 +122,7 @@ class TileOp:
         starts: Whether the tile's k loop begins at the beginning of k.
         main: Whether the tile is in the main region, which holds no leftovers.
         first: Whether the tile adds up the first piece of k, or one block of it.
+        copied: Whether the tile reads a copy of B.
     """
 
     op: str
@@ -128,6 +131,7 @@ class TileOp:
     starts: bool
     main: bool
     first: bool
+    copied: bool
 
 
 @dataclass(frozen=True)
@@ -225,17 +229,19 @@ class MatmulWriter:
     def write_region(self, op: str, region: Region, nest: tuple[OpenLoop, ...]) -> None:
         """Register tiles of one region, B's panels packed, the k loop vectorized."""
         self.script.say(f"region of {' x '.join(str(region[d].size) for d in DIMS)} (m x n x k)")
+        outside = len(nest)
         for loop in register_loops(region, str(self.config["register_order"])):
             hidden, knob = self.starts(region, loop.dim), "register_m" if loop.dim == "m" else ""
             op, handle = self.tile(op, loop.dim, loop.step, hidden=hidden, knob=knob)
             nest = (*nest, OpenLoop(loop, handle))
             if self.prefetches and loop.dim == "m":
                 moves.annotate(self.script, handle, marks.STRIPS_OF_M)
-        back = ""
-        hoists = loops_around_copy([opened.loop for opened in nest])
-        if self.packs(region):
+        back, packs = "", self.packs(region)
+        if packs:
             self.script.say("copy B into panels, in the order the k loop reads it in")
-            moves.simplify(self.script, nest[0].handle)
+            # of these loops alone: slices of C around them go with those that are written back, and are cut as they are
+            moves.simplify(self.script, nest[outside].handle)
+            hoists = loops_around_copy([opened.loop for opened in nest])
             turned, dtype = self.contraction.transposed_b, self.contraction.dtype
             op, back = packing.pack_operand(
                 self.script, op, operand=1, operands=3, loops=hoists, dtype=dtype, transpose=turned
@@ -243,7 +249,7 @@ class MatmulWriter:
             self.copy_panel(region)
         whole = all(region[dim] == self.pieces[dim][0] for dim in DIMS)
         first = region["k"] == self.pieces["k"][0]
-        self.tiles.append(TileOp(op, back, region["k"].cache, self.starts(region, "k"), whole, first))
+        self.tiles.append(TileOp(op, back, region["k"].cache, self.starts(region, "k"), whole, first, packs))
 
     def copy_panel(self, region: Region) -> None:
         """Write the copy of one panel, in vectors."""
@@ -257,10 +263,18 @@ class MatmulWriter:
 
     def packs(self, region: Region) -> bool:
         """Tell whether B has several panels here, read often enough for a copy."""
-        often = region["m"].size >= LEAST_ROWS_PER_COPY * region["m"].register
+        most = self.pieces["m"][0] if self.shares_copies else region["m"]
+        often = most.size >= LEAST_ROWS_PER_COPY * most.register
         often = often or self.contraction.transposed_b or any(opened.loop.dim == "m" for opened in self.around)
         once = self.config["pack_b"] == "panels" and not self.contraction.precision  # words are packed beforehand
         return once and often and region["n"].register < region["n"].cache
+
+    @property
+    def shares_copies(self) -> bool:
+        """Pieces of rows read the same copies: they are inside the loops over blocks that are copied."""
+        order = str(self.config["order"])
+        inside = order[order.index("m") :]
+        return not any(piece.looped for dim in inside if dim != "m" for piece in self.pieces[dim])
 
     def vectorize(self) -> None:
         """The innermost loops, over k: one outer product a step, accumulators in registers."""
@@ -286,6 +300,12 @@ class MatmulWriter:
             factor = min(int(self.config["unroll_k"]), tile.depth)
             if factor > 1:
                 moves.unroll_loop(self.script, loop, factor)
+
+
+def share_copies(script: Script, function: str, tiles: Sequence[TileOp]) -> None:
+    """Let pieces of rows that copied the same panels of B each read one copy."""
+    if sum(tile.copied for tile in tiles) > 1:
+        moves.merge_equal(script, function)
 
 
 def loops_around_copy(nest: list[Loop]) -> int:

@@ -197,9 +197,9 @@ def producer(script: Script, op: str, operand: int) -> str:
     return found
 
 
-def merge_equal(script: Script, loop: str) -> None:
-    """Make equal slices inside a loop one, so that a producer read twice is fused once."""
-    script.emit(f"transform.apply_cse to {loop} : {ANY}")
+def merge_equal(script: Script, scope: str) -> None:
+    """Make ops and loops under `scope` that give the same one, so that it is computed, and fused, once."""
+    script.emit(f"transform.apply_cse to {scope} : {ANY}")
 
 
 def shrink_empties(script: Script, function: str) -> None:

@@ -163,8 +163,9 @@ class SlidingWindowWriter:
         for outermost in dict.fromkeys(tile.outermost for tile in self.tiles):
             tiles = [tile for tile in self.tiles if tile.outermost == outermost]
             moves.vectorize(self.script, drop_unit_loops(self.script, outermost))
-            write_slices(self.script, outermost)
             for tile in tiles:
+                if inner := tile.sums or tile.positions:
+                    write_slices(self.script, inner)
                 if tile.positions:
                     moves.unroll_loop(self.script, tile.positions, tile.count)
 
@@ -196,6 +197,7 @@ def write_slices(script: Script, loop: str) -> None:
     """Let vectors inside a loop be read from, and written to, the tensor that they are a slice of.
 
     Unrolled later, positions of a tile are then separate elements of one tensor, and move out of loops on their own.
+    Only of those slices that lie inside: one that is written back outside the loop, cut otherwise, would be copied.
     """
     patterns = ("merge_consecutive_insert_extract_slice", "fold_tensor_subset_ops_into_vector_transfers")
     held = " ".join(f"transform.apply_patterns.tensor.{name}" for name in patterns)

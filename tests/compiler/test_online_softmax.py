@@ -21,6 +21,8 @@ from autotune.registry import family_for, load_payload
 from autotune.tuning.candidates import candidate_alone
 from autotune.worker.bench.evaluate import evaluate
 from autotune.worker.bench.proof import transform
+from schedules.fused_model import with_contractions
+from schedules.fused_shape import shape_of
 
 ATTENTION = "attention,heads=2,seq=128,d=24"
 QUICK = Effort(samples=3, seconds=0.01, sample_seconds=1e-5)
@@ -34,9 +36,10 @@ def attention_task(payload):
 
 
 def script_of(task, machine, **knobs):
-    """The script of the task alone, with these knobs."""
+    """The script of the task alone, with these knobs, and register tiles by default for its blocks."""
     family = family_for(task)
-    config = {**family.default(task, machine), **knobs}
+    frame = {**family.default(task, machine), **knobs}
+    config = {**with_contractions(shape_of(task), frame, machine), **knobs}
     assert family.space(task, machine).broken_constraint(config) is None, knobs
     return write_step(task, family, config, machine, alone=True)
 

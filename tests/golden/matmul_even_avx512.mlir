@@ -28,7 +28,7 @@ module attributes {transform.with_named_sequence} {
     transform.annotate %loop_2 "autotune.strips_of_m" : !transform.any_op
     %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 64, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // copy B into panels, in the order the k loop reads it in
-    transform.apply_patterns to %loop_0 {
+    transform.apply_patterns to %loop_2 {
       transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice
       transform.apply_patterns.canonicalization
     } : !transform.any_op
@@ -44,19 +44,33 @@ module attributes {transform.with_named_sequence} {
     %tiled_5, %loop_6 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_6 "autotune.strips_of_m" : !transform.any_op
     %tiled_6, %loop_7 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 64, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // copy B into panels, in the order the k loop reads it in
+    transform.apply_patterns to %loop_6 {
+      transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice
+      transform.apply_patterns.canonicalization
+    } : !transform.any_op
+    %padded_1, %pad_1, %copy_1 = transform.structured.pad %tiled_6 {padding_values = [0.0 : f32, 0.0 : f32, 0.0 : f32], padding_dimensions = [0, 1, 2], nofold_flags = [0, 1, 0], copy_back_op = "none"} : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %pad_1 "autotune.packed" : !transform.any_op
+    %source_1 = transform.get_producer_of_operand %padded_1[1] : (!transform.any_op) -> !transform.op<"tensor.pad">
+    %hoisted_1 = transform.structured.hoist_pad %source_1 by 2 loops : (!transform.op<"tensor.pad">) -> !transform.any_op
+    %pads_1 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
+    %tiled_7, %loop_8, %loop_9 = transform.structured.tile_using_for %pads_1 tile_sizes [8, 64] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_7 vector_sizes [8, 64] : !transform.any_op
+    transform.annotate %loop_8 "autotune.copies" : !transform.any_op
+    transform.apply_cse to %function_0 : !transform.any_op
     %number_0 = transform.param.constant 2 : i64 -> !transform.param<i64>
     transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
-    %tiled_7, %loop_8 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_8 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_8 "autotune.prefetching" : !transform.any_op
-    transform.annotate %loop_8 "autotune.from_zero" : !transform.any_op
-    transform.structured.vectorize %tiled_7 : !transform.any_op
-    transform.loop.unroll %loop_8 {factor = 4} : !transform.any_op
-    %tiled_8, %loop_9 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_9 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_9 "autotune.from_zero" : !transform.any_op
+    %tiled_8, %loop_10 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_10 "autotune.prefetching" : !transform.any_op
+    transform.annotate %loop_10 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_8 : !transform.any_op
-    transform.loop.unroll %loop_9 {factor = 4} : !transform.any_op
+    transform.loop.unroll %loop_10 {factor = 4} : !transform.any_op
+    %tiled_9, %loop_11 = transform.structured.tile_using_for %padded_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_11 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_11 "autotune.from_zero" : !transform.any_op
+    transform.structured.vectorize %tiled_9 : !transform.any_op
+    transform.loop.unroll %loop_11 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -5,6 +5,9 @@ Results that are reshaped last are written where they are wanted, not copied the
 
     x = f(..);  materialize (expand_shape x) in out     ->   x = f(..);  materialize x in (collapse_shape out)
     x = f(..);  materialize (collapse_shape x) in out   ->   x = f(..);  materialize x in (expand_shape out)
+
+Upstream writes to where a result is wanted in place of an empty tensor, and sees none behind a reshape: one that is
+reshaped is empty in that shape.
 """
 
 from collections.abc import Sequence
@@ -165,6 +168,13 @@ def write_results_in_shape(module: ir.Module) -> None:
         op.erase()
         if not list(made_by.results[0].uses):
             made_by.erase()
+    for op in [op for op in every_op(module) if op.name in RESHAPES]:
+        empty = maker(op.operands[0])
+        if empty is not None and empty.name == "tensor.empty" and op.results[0].type.has_static_shape:
+            with ir.InsertionPoint(op), op.location:
+                kind = op.results[0].type
+                op.results[0].replace_all_uses_with(tensor.empty(kind.shape, kind.element_type))
+            op.erase()
 
 
 def view_of(out: ir.Value, reshape: ir.Operation, like: ir.RankedTensorType) -> ir.Value:
