@@ -18,6 +18,7 @@ from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
 from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
+from autotune.compiler.passes.kept_parts import copy_kept, replaces_parts
 from autotune.compiler.passes.masked_ends import mask_ends
 from autotune.compiler.passes.narrow import narrow_in_call
 from autotune.compiler.passes.online_softmax import go_online
@@ -261,6 +262,13 @@ REWRITES = (
         lambda unit: share_nests(unit.module, unit.function),
         behind="arena",
         needed=lambda unit: unit.repeated,
+    ),
+    Rewrite(
+        "kept-parts",
+        1,
+        lambda unit: copy_kept(unit.module),
+        before=SCRIPT,
+        needed=lambda unit: replaces_parts(unit.module),
     ),
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
     Rewrite(

@@ -8,6 +8,7 @@ import torch
 
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import compilation
+from autotune.compiler.lowering.steps import ASKED
 from autotune.contrib.torch_backend.kept import Kept, keep_refusal, read_kept, read_refusal
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.regions import GraphRegion
@@ -21,7 +22,7 @@ def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int)
     machine = this_machine(threads)
     digest = hashlib.sha256()
     versions = [f"{name} {version_of(name)}" for name in (DISTRIBUTION, "torch", "torch-mlir")]
-    facts = [machine.fingerprint, machine.pages, compiler_version(), compilation(threads), *versions]
+    facts = [machine.fingerprint, machine.pages, compiler_version(), compilation(threads), *map(str, ASKED), *versions]
     for part in (importer_of("region.pt2").source_hash, region.text(), *facts):
         digest.update(f"{len(part)}\0{part}".encode())
     for constant in constants:

@@ -386,3 +386,13 @@ def test_values_are_made_again_of_tensors_that_changed():
     tensor.data = torch.zeros(3)
     assert values.of([tensor]) == 0
     assert len(made) == 3
+
+
+def test_a_row_that_is_replaced_leaves_the_rest():
+    def replaced(x, y):
+        x[:1] = y[:1] * 2
+        return x * 1, torch.slice_scatter(y, x[:1] + 1, 0, 0, 1)
+
+    x, y = torch.randn(4, 8), torch.randn(4, 8)
+    for ours, theirs in zip(compiled(replaced)(x.clone(), y), replaced(x.clone(), y), strict=True):
+        assert_close(ours, theirs)

@@ -1,0 +1,50 @@
+"""Tensors of which a part is replaced: they are copied beforehand where bufferization would lose the rest.
+
+    y = insert v into x[0, 0][1, n]   ->   c = a copy of x;  y = insert v into c[0, 0][1, n]
+
+Schedules write a part without its dimensions of size 1, as a vector of lower rank than the whole. Upstream compares the
+vector's sizes with the first ones of the whole (`TransferWriteOpInterface::bufferizesToMemoryRead`), and where none is
+smaller it takes the whole for overwritten: what is copied to a new buffer is then the part alone.
+"""
+
+from mlir import ir
+from mlir.dialects import bufferization
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import is_constant, maker, static_slice
+
+
+def replaces_parts(module: ir.Module) -> bool:
+    """Tell whether a module has ops that bufferization would lose the rest of a tensor at."""
+    return any(map(loses_rest, every_op(module)))
+
+
+def copy_kept(module: ir.Module) -> None:
+    """Let such ops write to a copy, in place.
+
+    The copy is made where the tensor is, so that what makes the part can write there.
+    """
+    for put in [op.operation for op in every_op(module) if loses_rest(op)]:
+        whole = put.operands[1]
+        made_by = maker(whole)
+        place = ir.InsertionPoint.at_block_begin(whole.owner) if made_by is None else ir.InsertionPoint.after(made_by)
+        with place, put.location:
+            put.operands[1] = bufferization.alloc_tensor(whole.type, [], copy=whole)
+
+
+def loses_rest(op: ir.Operation) -> bool:
+    """Tell whether an op replaces a part of a tensor that stays, at its beginning, and which seems to be all of it."""
+    if op.name != "tensor.insert_slice" or len(op.operands) != 2 or not stays(op.operands[1]):
+        return False
+    offsets, sizes, strides = static_slice(op)
+    left, whole = [size for size in sizes if size != 1], list(op.results[0].type.shape)
+    seems_all = all(part >= size for part, size in zip(left, whole, strict=False))
+    return not any(offsets) and set(strides) == {1} and sizes != whole and seems_all
+
+
+def stays(value: ir.Value) -> bool:
+    """Tell whether a tensor must be as it was: something else reads it, or it is an argument or a constant."""
+    made_by = maker(value)
+    if made_by is None or is_constant(value) or len(list(value.uses)) > 1:
+        return True
+    return bool(made_by.name == "bufferization.to_tensor" and "writable" not in made_by.attributes)

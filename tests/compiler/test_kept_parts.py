@@ -1,0 +1,74 @@
+"""A part of a tensor that is replaced leaves the rest as it was, whatever the rank of the vectors that write it."""
+
+import numpy as np
+import pytest
+from tuning_support import run_tuned
+
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.passes.kept_parts import copy_kept, replaces_parts
+from autotune.compiler.tasks.partition import partition
+from autotune.compiler.tasks.payload_file import read_payload
+from autotune.core.host.machine import this_machine
+
+PARTS = (
+    ((4, 4), (1, 4)),
+    ((4, 8), (1, 8)),
+    ((4, 8), (2, 8)),
+    ((4, 4), (4, 1)),
+    ((1, 4), (1, 2)),
+    ((1, 4, 4), (1, 1, 4)),
+    ((3, 5, 7), (1, 1, 7)),
+    ((3, 5, 7), (1, 5, 7)),
+    ((2, 8, 3), (1, 8, 1)),
+)
+
+
+def doubles(whole, part, at=0):
+    """A payload that doubles a part of a tensor, which is an argument."""
+    kind, piece = (f"tensor<{'x'.join(map(str, sizes))}xf32>" for sizes in (whole, part))
+    axes = ", ".join(f"d{axis}" for axis in range(len(whole)))
+    amap, loops = f"affine_map<({axes}) -> ({axes})>", ", ".join(['"parallel"'] * len(whole))
+    place = f"[{at}{', 0' * (len(whole) - 1)}] {list(part)} {[1] * len(whole)}"
+    text = f"""func.func @doubles(%x: {kind}) -> {kind} {{
+      %two = arith.constant 2.0 : f32
+      %part = tensor.extract_slice %x{place} : {kind} to {piece}
+      %empty = tensor.empty() : {piece}
+      %twice = linalg.generic {{indexing_maps = [{amap}, {amap}], iterator_types = [{loops}]}}
+        ins(%part : {piece}) outs(%empty : {piece}) {{
+      ^bb0(%in: f32, %out: f32):
+        %r = arith.mulf %in, %two : f32
+        linalg.yield %r : f32
+      }} -> {piece}
+      %result = tensor.insert_slice %twice into %x{place} : {piece} into {kind}
+      return %result : {kind}
+    }}"""
+    return read_payload("doubles.mlir", text)
+
+
+@pytest.mark.parametrize(("whole", "part"), PARTS, ids=str)
+def test_what_is_around_a_replaced_part_stays(whole, part):
+    x = np.random.default_rng(0).standard_normal(whole).astype(np.float32)
+    wanted = x.copy()
+    wanted[tuple(map(slice, part))] *= 2
+    payload = doubles(whole, part)
+    (given,), parts = run_tuned(payload, {payload.arguments[0].name: x}, this_machine())
+    assert parts.tasks
+    np.testing.assert_array_equal(np.reshape(given, whole), wanted)
+
+
+def test_a_copy_is_made_where_it_is_needed_and_nowhere_else():
+    copies = {}
+    for name, payload in (
+        ("at the beginning", doubles((4, 8), (1, 8))),
+        ("behind it", doubles((4, 8), (1, 8), at=2)),
+        ("several rows", doubles((4, 8), (2, 8))),
+        ("a short row", doubles((8, 4), (1, 4))),
+    ):
+        with context():
+            module = parse(partition(payload).payload.text, name)
+            needed = replaces_parts(module)
+            copy_kept(module)
+            assert module.operation.verify()
+            copies[name] = str(module).count("bufferization.alloc_tensor() copy(")
+        assert bool(copies[name]) == needed
+    assert copies == {"at the beginning": 1, "behind it": 0, "several rows": 0, "a short row": 0}
