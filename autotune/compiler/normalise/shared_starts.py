@@ -1,0 +1,66 @@
+"""Tensors that an op changes and something else still reads: the op is given a copy.
+
+    y = f(..);  z = insert v into y;  write y to a   ->   c = a copy of y;  z = insert v into c
+
+Bufferization would copy, too, but not know all that it must keep: once y is computed in the buffer a, where it is to be
+written (`eliminate-empty-tensors`), z may take that buffer as well.
+"""
+
+from collections.abc import Iterator
+
+from mlir import ir
+from mlir.dialects import bufferization
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import maker
+
+WRITE = "bufferization.materialize_in_destination"
+STARTS = {"tensor.insert_slice": 1, "tensor.insert": 1}  # the operand that an op gives changed
+VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
+UNSHARED = ("tensor.empty", "linalg.fill")  # those that ops share are made apart elsewhere
+
+
+def copy_shared_starts(module: ir.Module) -> bool:
+    """Let ops change copies of what is read behind them, in place; tells whether there were any."""
+    found = [(op.operation, number) for op in every_op(module) for number in starts(op.operation)]
+    shared = [(op, number) for op, number in found if is_read_again(op, op.operands[number])]
+    for op, number in shared:
+        with ir.InsertionPoint(op), op.location:
+            start = op.operands[number]
+            copy = None if is_unread(op, number) else start
+            op.operands[number] = bufferization.alloc_tensor(start.type, [], copy=copy)
+    return bool(shared)
+
+
+def starts(op: ir.Operation) -> Iterator[int]:
+    """Numbers of operands that an op gives changed, those of them that some op computes."""
+    numbers = [STARTS[op.name]] if op.name in STARTS else []
+    if op.name.startswith("linalg.") and op.regions and op.results:
+        numbers = list(range(len(op.operands) - len(op.results), len(op.operands)))
+    for number in numbers:
+        made_by = maker(op.operands[number])
+        if made_by is not None and made_by.name not in UNSHARED:
+            yield number
+
+
+def is_unread(op: ir.Operation, number: int) -> bool:
+    """Tell whether an op writes over an operand without reading it."""
+    return bool(op.regions) and not list(op.regions[0].blocks[0].arguments[number].uses)
+
+
+def is_read_again(op: ir.Operation, value: ir.Value) -> bool:
+    """Tell whether a value that an op changes is read behind it, or written to where a caller reads it."""
+    others = [use.owner.operation for use in value.uses if use.owner.operation != op]
+    if any(other.name == WRITE or comes_behind(other, op) for other in others):
+        return True
+    made_by = maker(value)
+    return made_by is not None and made_by.name in VIEWS and is_read_again(made_by, made_by.operands[0])
+
+
+def comes_behind(other: ir.Operation, op: ir.Operation) -> bool:
+    """Tell whether an op, or one that it is in, follows another in the block of that one."""
+    while other.block != op.block:
+        if other.parent is None:
+            return False
+        other = other.parent.operation
+    return bool(op.is_before_in_block(other))
