@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
+from payload.importers.linalg import cannot_lower
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
 from payload.importers.onnx_oracle import to_array
 from payload.importers.onnx_origins import take_origin
@@ -100,7 +101,11 @@ class StepWriter(NodeWriter):
         return True
 
     def write_loop(self, node: "NodeProto") -> bool:
-        """The steps of a Loop, while its condition is known."""
+        """The steps of a Loop, while its condition is known.
+
+        Raises:
+            UnsupportedError: It is known to go on for too long.
+        """
         body, (trips, condition, *state) = of(node, "body", None), node.input
         if (trips and trips not in self.known) or (condition and condition not in self.known):
             return False
@@ -111,8 +116,10 @@ class StepWriter(NodeWriter):
             condition_after, *results = self.copy(body, given, f"{step}")
             state, step = results[: len(state)], step + 1
             parts.append(results[len(state) :])
-            if condition_after not in self.known or step > MOST_STEPS or len(self.nodes) > MOST_NODES:
+            if condition_after not in self.known:
                 return False
+            if step > MOST_STEPS or len(self.nodes) > MOST_NODES:  # nobody else is to begin what may have no end
+                raise cannot_lower(node.doc_string, f"it takes more than {MOST_STEPS} steps, or {MOST_NODES} nodes")
             goes_on = bool(self.known[condition_after].all())
         counts = len(node.output) - len(state)
         if counts and not parts:

@@ -45,6 +45,7 @@ from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_unsigned import widen_unsigned
 from payload.importers.onnx_values import (
+    check_tensors,
     fold_constants,
     give_settings_back,
     kernels_of,
@@ -61,6 +62,14 @@ if TYPE_CHECKING:
 ENTRY = "main"
 MOST_DEFINED = 16  # kinds of ops that are written as ONNX defines them
 SHORT = ("int16", "uint16")
+READ = (
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 32, 64)),
+)
 MOST_NAMED = 3  # nodes of those that cannot be lowered
 DEPENDS = "the size of what it gives depends on data"
 PLACE = "node "  # what names of locations in torch-mlir begin with
@@ -192,6 +201,7 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
     try:
         model = onnx.load(path, load_external_data=False)
         check_numbers(model.graph)
+        check_tensors(model.graph)
         lying = lying_in_files(model.graph, weights_of(model.graph), path)
         weights = take_weights(model.graph, map_entries(lying))
         onnx.load_external_data_for_model(model, str(path.parent))
@@ -236,14 +246,21 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
     Raises:
         UnsupportedError: The input is no tensor, or one of a type that programs do not read.
     """
+    from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
     from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
 
     kind = tensor.type.tensor_type
     if not kind.elem_type:
         raise UnsupportedError(f"input {tensor.name} must be a tensor, it is none; export the model without it")
-    if tensor_dtype_to_np_dtype(kind.elem_type).name in SHORT:
+    dtype = np.dtype(tensor_dtype_to_np_dtype(kind.elem_type))
+    if dtype.name in SHORT:
         raise UnsupportedError(f"input {tensor.name} must not hold integers of 16 bits, it does; cast it in the model")
-    return tuple(dim.dim_value for dim in kind.shape.dim), np.dtype(tensor_dtype_to_np_dtype(kind.elem_type))
+    if dtype.name not in READ:
+        what = TensorProto.DataType.Name(kind.elem_type).lower()
+        raise UnsupportedError(
+            f"input {tensor.name} must hold numbers that programs read, it is of {what}; cast it before"
+        )
+    return tuple(dim.dim_value for dim in kind.shape.dim), dtype
 
 
 def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int]) -> ModelArgument:

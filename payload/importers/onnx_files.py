@@ -90,12 +90,16 @@ def checked(path: Path, location: str) -> Path:
     """The file of a location.
 
     Raises:
-        PayloadError: No file is there, or one outside of the model's folder.
+        PayloadError: No file is there, a link to one, or one outside of the model's folder.
     """
     file, folder = path.parent / location, path.parent.resolve()
     if not location.isprintable() or not file.resolve().is_relative_to(folder) or Path(location).is_absolute():
         raise PayloadError(
             f"weights of {path} must lie in its folder, the model names {location[:200]!r}; copy them beside it"
+        )
+    if file.is_symlink():  # which ONNX refuses, in words of its own
+        raise PayloadError(
+            f"weights of {path} must be in {location[:200]}, that is a link to a file; copy the file there"
         )
     if not file.is_file():
         raise PayloadError(f"weights of {path} must be in {location[:200]}, that is no file; copy it beside the model")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.core.payload import Array
 from payload.importers.folder import is_arranged
+from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 
 if TYPE_CHECKING:
@@ -101,6 +102,19 @@ def fold(
         return None
     most = max([MOST_FOLDED, *(array.size for name, array in given.items() if name not in weights)])
     return values if all(value.size <= most for value in values) else None
+
+
+def check_tensors(graph: "GraphProto") -> None:
+    """Raise unless tensors that a graph is given, holds or gives have names of one line, and are dense.
+
+    Raises:
+        UnsupportedError: A name is none that can be printed, or an initializer is sparse.
+    """
+    for tensor in [*graph.input, *graph.output, *graph.initializer]:
+        if not tensor.name.isprintable():
+            raise UnsupportedError(f"names of inputs, outputs and weights must be printable, got {tensor.name[:200]!r}")
+    for tensor in graph.sparse_initializer:
+        raise UnsupportedError(f"initializer {tensor.values.name[:200]} must be dense, it is sparse; export it so")
 
 
 def take_weights(graph: "GraphProto", mapped: Mapping[str, Array] = MappingProxyType({})) -> dict[str, Array]:

@@ -86,12 +86,16 @@ def test_a_model_is_imported_anew_by_an_importer_whose_code_changed(tmp_path, mo
     assert folder_of(str(tmp_path / "model.toy")) != before
 
 
-@pytest.mark.parametrize("location", ["/etc/hostname", "../secret.bin", "sub/../../secret.bin", "link.bin", "gone.bin"])
+@pytest.mark.parametrize(
+    "location", ["/etc/hostname", "../secret.bin", "sub/../../secret.bin", "link.bin", "near.bin", "gone.bin"]
+)
 def test_weights_elsewhere_are_refused_in_one_line(location, tmp_path, refused):
     path = tmp_path / "model" / "model.onnx"
     path.parent.mkdir()
     (tmp_path / "secret.bin").write_bytes(b"1234")
     os.symlink(tmp_path / "secret.bin", path.parent / "link.bin")
+    (path.parent / "data.bin").write_bytes(b"1234")
+    os.symlink("data.bin", path.parent / "near.bin")
     graph = helper.make_graph([], "model", [], [], [external("w", location)])
     path.write_bytes(helper.make_model(graph).SerializeToString())
     with pytest.raises(PayloadError, match=r"weights of .* must"):

@@ -152,6 +152,12 @@ def test_a_loop_that_ends_by_data_is_refused_by_its_name(tmp_path):
         import_model(str(path), tmp_path / "model")
 
 
+def test_a_loop_without_an_end_is_refused_before_anything_runs_it(tmp_path):
+    path, _ = growing(tmp_path / "model.onnx", [helper.make_node("Identity", ["goes"], ["again"])], trips=False)
+    with pytest.raises(PayloadError, match=r"node rounds \(Loop\) cannot be lowered: it takes more than 1024 steps"):
+        import_model(str(path), tmp_path / "model")
+
+
 @pytest.mark.parametrize("backward", [0, 1])
 def test_a_scan_is_written_out(backward, tmp_path):
     nodes = [helper.make_node("Add", ["s", "a"], ["t"]), helper.make_node("Mul", ["t", "t"], ["b"])]
@@ -355,3 +361,37 @@ def test_indices_of_a_computed_tensor_have_its_range(op, shape, attributes, rang
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     indices = open_payload(path).arguments[1]
     assert (indices.high, indices.accepts) == ranges
+
+
+@pytest.mark.parametrize("kind", ["STRING", "COMPLEX64", "FLOAT8E4M3FN", "INT4"])
+def test_inputs_of_what_programs_do_not_read_are_refused_by_name(kind, tmp_path):
+    x, y = (helper.make_tensor_value_info(name, getattr(TensorProto, kind), [2]) for name in "xy")
+    path = tmp_path / "model.onnx"
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "model", [x], [y])
+    onnx.save(helper.make_model(graph), path)
+    with pytest.raises(PayloadError, match=f"input x must hold numbers that programs read, it is of {kind.lower()}"):
+        import_model(str(path), tmp_path / "model")
+
+
+def test_a_sparse_initializer_is_refused_by_name(tmp_path):
+    values, places = (numpy_helper.from_array(np.array([1, 2], kind), "w") for kind in (np.float32, np.int64))
+    sparse = helper.make_sparse_tensor(values, places, [3])
+    x, y = (helper.make_tensor_value_info(name, FLOAT, [3]) for name in "xy")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])], "model", [x], [y], sparse_initializer=[sparse]
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph), path)
+    with pytest.raises(PayloadError, match="initializer w must be dense, it is sparse"):
+        import_model(str(path), tmp_path / "model")
+
+
+@pytest.mark.parametrize("place", ["input", "output", "initializer"])
+def test_names_of_several_lines_are_refused(place, tmp_path):
+    names = {each: "a\nb" if each == place else each for each in ("input", "output", "initializer")}
+    x, y = (helper.make_tensor_value_info(names[name], FLOAT, [2]) for name in ("input", "output"))
+    held = numpy_helper.from_array(np.ones(2, np.float32), names["initializer"])
+    node = helper.make_node("Add", [names["input"], names["initializer"]], [names["output"]])
+    onnx.save(helper.make_model(helper.make_graph([node], "model", [x], [y], [held])), tmp_path / "model.onnx")
+    with pytest.raises(PayloadError, match=r"must be printable, got 'a\\nb'"):
+        import_model(str(tmp_path / "model.onnx"), tmp_path / "model")
