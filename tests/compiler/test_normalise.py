@@ -524,3 +524,30 @@ def test_a_fresh_operand_is_turned_first_where_its_product_would_turn_it_slowly(
     assert len(parts.tasks) == count
     assert parts.tasks[-1].contraction.transposed_b == (count == 1)
     agrees(payload, got, [product_of(payload, inputs, b="nk")])
+
+
+@pytest.mark.parametrize(
+    ("read", "kernel", "steps", "written"),
+    [((33, 4), (3, 3), (2, 2), (16, 1)), ((4, 4), (3, 3), (2, 2), (1, 1)), ((3, 9), (2, 2), (5, 2), (1, 4))],
+)
+def test_windows_of_one_place_leave_a_rest(read, kernel, steps, written):
+    x, k, y = (f"tensor<{rows}x{columns}xf32>" for rows, columns in (read, kernel, written))
+    places = f"a * {steps[0]} + c, b * {steps[1]} + d"
+    maps = ", ".join(f"affine_map<(a, b, c, d) -> ({each})>" for each in (places, "c, d", "a, b"))
+    text = f"""func.func @f(%x: {x}, %k: {k}) -> {y} {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : {y}
+  %z = linalg.fill ins(%zero : f32) outs(%e : {y}) -> {y}
+  %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}}
+    ins(%x, %k : {x}, {k}) outs(%z : {y}) {{
+  ^bb0(%in: f32, %w: f32, %o: f32):
+    %m = arith.mulf %in, %w : f32
+    %s = arith.addf %o, %m : f32
+    linalg.yield %s : f32
+  }} -> {y}
+  return %r : {y}
+}}"""
+    with context():
+        module = parse(text, "windows")
+        drop_unit_dimensions(module)
+        assert module.operation.verify()

@@ -16,8 +16,9 @@ from mlir import ir
 from mlir.dialects import bufferization, linalg, memref, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
+from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, moves_elements, read_index
 from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.emit import part_read
 
 PASSES = "builtin.module(func.func(linalg-fold-unit-extent-dims),canonicalize,cse)"
 MOVES = ("linalg.transpose", "linalg.broadcast")
@@ -32,6 +33,7 @@ def drop_unit_dimensions(module: ir.Module) -> None:
 
     Importers keep a batch of one everywhere. Reshapes between an op with it and one without hide that the two are
     neighbours. A module stays as it is where a batch of one is what attention groups go by: in one with a single head.
+    Windows with steps may leave a rest of what they read, which upstream does not expect of those of one place.
     """
     ops = [op for op in every_op(module) if has_unit_dimension(op)]
     batches = [op for op in ops if op.name == "linalg.batch_matmul" and op.results[0].type.shape[0] == 1]
@@ -41,6 +43,8 @@ def drop_unit_dimensions(module: ir.Module) -> None:
         generalize(op)
     for op in batches:
         open_batch(op)
+    for op in [op for op in every_op(module) if op.name == "linalg.generic" and len(op.results)]:
+        read_parts(op)
     run_passes(module, PASSES)
 
 
@@ -50,6 +54,20 @@ def has_unit_dimension(op: ir.Operation) -> bool:
         return False
     tensors = [value.type for value in op.operands if isinstance(value.type, ir.RankedTensorType)]
     return any(1 in kind.shape for kind in tensors)
+
+
+def read_parts(op: ir.Operation) -> None:
+    """Let an op that has loops of one step read no more of its operands than its windows reach, in place."""
+    nest = loop_nest(op)
+    if nest is None or not nest.is_known or 1 not in nest.sizes:
+        return
+    for number, amap in enumerate(indexing_maps(op)[: -len(op.results)]):
+        if all(isinstance(each, ir.AffineDimExpr) for each in amap.results):
+            continue
+        indices = [read_index(each) for each in amap.results]
+        if all(not index.parts and all(by > 0 for _, by in index.terms) for index in indices):
+            with ir.InsertionPoint(op), op.location:
+                op.operands[number] = part_read(op.operands[number], amap, nest.sizes)
 
 
 def is_stored(value: ir.Value) -> bool:
