@@ -10,6 +10,7 @@ from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.indices import find_places_apart, read_places_before_repeating
+from autotune.compiler.normalise.gather.scattered import read_scattered_elements
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
 from autotune.compiler.normalise.shapes.factors import multiply_smaller_operands
@@ -38,6 +39,7 @@ SIMPLIFY = (
     sum_pairs_of_products,
     read_by_maps,
     read_rows_in_one,
+    read_scattered_elements,
     make_lines_planes,
     begin_with_earlier,
     turn_channels_last,
