@@ -165,7 +165,9 @@ class Reader:
             return
         shapes = [self._shape(value) for value in arrays]
         trips = iterations(op, shapes)
-        accesses = [Access(v, [[] for _ in s], list(s), [1] * len(s)) for v, s in zip(arrays, shapes, strict=True)]
+        accesses = [
+            self._root(Access(v, [[] for _ in s], list(s), [1] * len(s))) for v, s in zip(arrays, shapes, strict=True)
+        ]
         totals.loops.append(LoopCost(name_in(op.location), op.name, depth, trips, runs, self._bytes(accesses)))
         names = [each.operation.name for each in body_of(op)]
         multiply_adds = min(names.count("arith.mulf"), names.count("arith.addf"))
@@ -195,7 +197,7 @@ class Reader:
         sizes = sizes_along(op, shape, rank)
         access = Access(array, [[index] for index in indices] or [[] for _ in sizes], sizes, [1] * rank)
         count = float(prod(sizes[:-1]) * -(-sizes[-1] // self._lanes)) if sizes else 1.0  # rows of an array apart
-        totals.add(Totals(loads=0 if writes else count, stores=count if writes else 0, regions=[access]), 1)
+        totals.add(Totals(loads=0 if writes else count, stores=count if writes else 0, regions=[self._root(access)]), 1)
 
     def _compute(self, op: ir.Operation, totals: Totals) -> None:
         """Arithmetic on vectors, or on elements."""
@@ -232,10 +234,9 @@ class Reader:
         return tuple(max(size, 1) for size in shape)
 
     def _bytes(self, accesses: Iterable[Access]) -> int:
-        """Bytes that accesses touch while the counts of the loops that are looked at run, arrays counted once."""
+        """Bytes that accesses, each of a whole array, touch while counts of the loops that are looked at run."""
         found: dict[ir.Value, int] = {}
-        for access in accesses:
-            root = self._root(access)
+        for root in accesses:
             shape = self._shape(root.value)
             extents = (
                 min(whole, (size - 1) * stride + 1 + self._moved(begin))

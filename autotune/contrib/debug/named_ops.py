@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from mlir import ir
 
+from autotune.core.host.scratch import scratch_file
+
 TAG = "autotune.debug."  # begins the attributes that tell which ops a handle points at
 WORD = re.compile(r"\W+")
 LOCATION = re.compile(r' loc\("(\w*)"\)$')
@@ -62,27 +64,48 @@ class NamedOps:
         """Name every op after a transform, read the tags, and remove them."""
         before, self.spots, self.counts, self.tags, self.values, self.origins = self.spots, {}, {}, {}, {}, []
         known, self._arguments = self._arguments, set()
-        self.root = self._visit(self.module.operation, "", before, known)
+        self._name_all(before, known)
+        self._count_all()
 
-    def _visit(self, op: ir.Operation, parent: str, before: dict[str, Spot], known: set[str]) -> str:
-        name = self._name(op, before)
-        self.spots[name] = Spot(op.name, 0, parent)  # keeps the place in pre-order
-        for region in op.regions:
-            for block in region.blocks:
-                for argument in block.arguments:
-                    self._name_argument(argument, op.name, known)
-                for each in block.operations:
-                    self._visit(each.operation, name, before, known)
-        index = self.counts.get(op.name, 0)
-        self.counts[op.name] = index + 1
-        self.spots[name] = Spot(op.name, index, parent)
-        self._take_tags(op, name, parent)
-        return name
+    def _name_all(self, before: dict[str, Spot], known: set[str]) -> None:
+        """Name every op, and the arguments of its blocks, in pre-order.
 
-    def _name(self, op: ir.Operation, before: dict[str, Spot]) -> str:
+        By walks and not region by region, since a model's script has hundreds of steps and its payload a thousand ops,
+        most of them without regions.
+        """
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            kind, around = op.name, op.parent
+            name = self._name(op, kind, before)
+            self.spots[name] = Spot(kind, 0, "" if around is None else name_in(around.location))
+            if len(op.regions):
+                for block in (block for region in op.regions for block in region.blocks):
+                    for argument in block.arguments:
+                        self._name_argument(argument, kind, known)
+            return ir.WalkResult.ADVANCE
+
+        self.module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+        self.root = next(iter(self.spots))
+
+    def _count_all(self) -> None:
+        """Count the ops of each kind, and read their tags, in post-order."""
+
+        def visit(op: ir.Operation) -> ir.WalkResult:
+            name = name_in(op.location)
+            spot = self.spots[name]
+            index = self.counts.get(spot.kind, 0)
+            self.counts[spot.kind] = index + 1
+            if index:
+                self.spots[name] = Spot(spot.kind, index, spot.parent)
+            self._take_tags(op, name)
+            return ir.WalkResult.ADVANCE
+
+        self.module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
+
+    def _name(self, op: ir.Operation, kind: str, before: dict[str, Spot]) -> str:
         """The name of an op: the one that it had, or a new one."""
         was = name_in(op.location)
-        if was in before and was not in self.spots and before[was].kind == op.name:
+        if was in before and was not in self.spots and before[was].kind == kind:
             return was
         name = self._fresh(base_of(op))
         op.location = ir.Location.name(name)
@@ -104,14 +127,15 @@ class NamedOps:
         self._next[base] = number + 1
         return f"{base}_{number}" if number or base in ("arg", "i", "in") else base
 
-    def _take_tags(self, op: ir.Operation, name: str, parent: str) -> None:
-        if not len(op.attributes):
+    def _take_tags(self, op: ir.Operation, name: str) -> None:
+        attributes = op.attributes
+        if not len(attributes):
             return
-        for tag in [key for key in op.attributes.keys() if key.startswith(TAG)]:  # noqa: SIM118 - it iterates pairs
+        for tag in [key for key in attributes.keys() if key.startswith(TAG)]:  # noqa: SIM118 - it iterates pairs
             self.tags.setdefault(tag.removeprefix(TAG), []).append(name)
-            if not parent:
-                self.values[tag.removeprefix(TAG)] = op.attributes[tag]
-            del op.attributes[tag]
+            if name == self.root:
+                self.values[tag.removeprefix(TAG)] = attributes[tag]
+            del attributes[tag]
 
     def around(self, name: str) -> Iterator[str]:
         """An op and those around it, by name, from the inside."""
@@ -122,14 +146,18 @@ class NamedOps:
     def text(self) -> tuple[list[str], list[str]]:
         """Lines of the module, and the name of the op that begins at each; nothing where none does.
 
-        Without aliases of attributes, which are numbered anew in every print.
+        Without aliases of attributes, which are numbered anew in every print. Through a file, which MLIR writes itself:
+        a text it would give to Python word by word.
         """
-        printed = self.module.operation.get_asm(
-            use_name_loc_as_prefix=True,
-            enable_debug_info=True,
-            use_local_scope=True,
-            large_elements_limit=MOST_ELEMENTS,
-        )
+        with scratch_file() as path:
+            self.module.operation.print(
+                file=str(path),
+                use_name_loc_as_prefix=True,
+                enable_debug_info=True,
+                use_local_scope=True,
+                large_elements_limit=MOST_ELEMENTS,
+            )
+            printed = path.read_text(encoding="utf-8")
         return cut_locations(printed.splitlines())
 
 
@@ -156,6 +184,8 @@ def cut_locations(lines: list[str]) -> tuple[list[str], list[str]]:
 
 def name_in(location: ir.Location) -> str:
     """The name in a location; of several, the first."""
+    if location.is_a_name():
+        return str(location.name_str)
     while location.is_a_fused() and len(location.locations):
         location = location.locations[0]
     while location.is_a_callsite():

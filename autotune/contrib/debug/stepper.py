@@ -279,7 +279,7 @@ class Stepper:
             self._check_known(op, ops)
         used = {value: self._held(value) for op in ops for value in operands_of(op) if not is_made_by(value, ops)}
         results = self._results(ops)
-        text = "\n".join(str(op) for op in ops)
+        text = "\n".join(op.get_asm(assume_verified=True) for op in ops)  # the script was verified when it was read
         if number in self._limits.skip:
             self._leave_out(ops, results, text)
             return

@@ -80,5 +80,5 @@ def scratch_file() -> Iterator[Path]:
     if given:
         yield Path(given)
         return
-    with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
-        yield Path(folder) / "program.o"
+    with tempfile.NamedTemporaryFile(prefix="autotune-") as file:  # a folder of its own would cost milliseconds more
+        yield Path(file.name)
