@@ -21,7 +21,7 @@ FIRST = {"Q4_K": ((0, 1.25e-3), (2, 9e-3)), "Q6_K": ((208, 3e-4),)}  # numbers o
 FUSED = {"attn_qkv.weight": ("attn_q", "attn_k", "attn_v"), "ffn_up.weight": ("ffn_gate", "ffn_up")}
 
 
-def shapes_of(architecture, tied):
+def shapes_of(architecture, tied, layers=LAYERS):
     """Shapes of all tensors of a model, by name."""
     block = dict(SHAPES)
     if architecture == "qwen2":
@@ -32,7 +32,7 @@ def shapes_of(architecture, tied):
         block |= {name: (count, WIDTH) for name, count in rows.items()}
     whole = {"token_embd.weight": (VOCAB, WIDTH), "output_norm.weight": (WIDTH,)}
     whole |= {} if tied else {"output.weight": (VOCAB, WIDTH)}
-    return whole | {f"blk.{i}.{name}": shape for i in range(LAYERS) for name, shape in block.items()}
+    return whole | {f"blk.{i}.{name}": shape for i in range(layers) for name, shape in block.items()}
 
 
 def widened(shape):
@@ -51,7 +51,17 @@ def random_blocks(kind, shape, rng):
 
 
 def write_model(
-    path, architecture="llama", *, kind="Q8_0", tied=True, tokens=VOCAB, fields=(), tensors=(), mixed=None, coder=None
+    path,
+    architecture="llama",
+    *,
+    kind="Q8_0",
+    tied=True,
+    tokens=VOCAB,
+    fields=(),
+    tensors=(),
+    mixed=None,
+    coder=None,
+    layers=LAYERS,
 ):
     """Write a model; gives its tensors in f32, as its formats define them.
 
@@ -62,7 +72,7 @@ def write_model(
     sizes = {
         "context_length": CONTEXT,
         "embedding_length": WIDER * WIDTH if kind in FIRST else WIDTH,
-        "block_count": LAYERS,
+        "block_count": layers,
         "feed_forward_length": 2 * WIDER * WIDTH if kind in FIRST else HIDDEN,
         "attention.head_count": HEADS,
         "attention.head_count_kv": GROUPS,
@@ -76,7 +86,7 @@ def write_model(
     elif tokens:
         writer.add_token_list([f"t{i}" for i in range(tokens)])
     given, held = dict(tensors), {}
-    for name, narrow in shapes_of(architecture, tied).items():
+    for name, narrow in shapes_of(architecture, tied, layers).items():
         shape = widened(narrow) if kind in FIRST else narrow
         array = given.get(name, rng.normal(0, 0.3, shape).astype(np.float32) + ("norm" in name))
         if array is None:

@@ -150,7 +150,7 @@ def test_the_instructions_give_the_bits_of_their_emulation(form, monkeypatch):
 def test_a_matrix_unit_gives_the_bits_of_its_emulation(family, form, monkeypatch):
     if not ask_for_tiles():
         pytest.skip("needs a matrix unit")
-    payload = product(37, 32, 416, form)
+    payload = product(21, 16, 160, form)
     inputs = payload.make_inputs(0)
     (emulated,) = computed(family, payload, inputs)
     monkeypatch.setenv("AUTOTUNE_TILES", "")

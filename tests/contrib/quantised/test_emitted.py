@@ -27,7 +27,7 @@ def test_a_library_multiplies_by_blocks(form, tmp_path):
 
 @pytest.mark.parametrize("tokens", [1, 8])
 def test_a_library_of_a_gguf_model_decodes_and_reads_a_prompt(tokens, tmp_path):
-    write_model(tmp_path / "model.gguf", kind="Q4_0")
+    write_model(tmp_path / "model.gguf", kind="Q4_0", layers=1)
     import_model(f"{tmp_path / 'model.gguf'},tokens={tokens},positions=16", tmp_path / "m")
     payload = at.payload(str(tmp_path / "m"))
     assert agrees(linked(tmp_path, library_of(tmp_path, payload, LEVELS)), payload)

@@ -98,13 +98,16 @@ def test_a_tokenizer_that_is_none_is_refused(file, words):
         write_tokenizer(file)
 
 
+MORE = [f"p{number}" for number in range(VOCAB - len(PIECES))]  # as many pieces in all as the model has tokens
+WHOLE = {"scores": [*SCORES, *[-20.0] * len(MORE)], "token_type": [*KINDS, *[NORMAL] * len(MORE)]}
+
+
 def add_pieces(writer):
     """A tokenizer of as many pieces as the model has tokens."""
-    more = [f"p{number}" for number in range(VOCAB - len(PIECES))]
     writer.add_tokenizer_model("llama")
-    writer.add_token_list([*PIECES, *more])
-    writer.add_token_scores([*SCORES, *[-20.0] * len(more)])
-    writer.add_token_types([*KINDS, *[NORMAL] * len(more)])
+    writer.add_token_list([*PIECES, *MORE])
+    writer.add_token_scores(WHOLE["scores"])
+    writer.add_token_types(WHOLE["token_type"])
     writer.add_bos_token_id(1)
 
 
@@ -147,13 +150,15 @@ def test_two_hundred_greedy_tokens_are_the_references_or_the_first_other_one_is_
 
 
 def test_text_goes_in_and_comes_out_by_the_files_own_tokenizer_the_same_by_seed(generate, tmp_path):
-    write_model(tmp_path / "model.gguf", coder=add_pieces)
-    asked = (tmp_path / "model.gguf", "--prompt", "ab ba", "--max-new", 8, "--temperature", 1, "--seed")
-    found = [generate(*asked, seed)[0] for seed in (1, 1, 2)]
-    assert found[0] == found[1] != found[2]
-    told = json.loads(generate(*asked, 1, "--json")[0])
+    write_model(tmp_path / "model.gguf", coder=add_pieces, layers=1)
+    model = f"{tmp_path / 'model.gguf'},positions=8"  # a prefill of few rows, which is compiled soon
+    asked = (model, "--prompt", "ab ba", "--max-new", 4, "--temperature", 1, "--seed")
+    text, _ = generate(*asked, 1)
+    told, other = (json.loads(generate(*asked, seed, "--json")[0]) for seed in (1, 2))
     assert told["prompt"][:2] == [1, PIECES.index(f"{SPACE}ab")]
-    assert found[0].strip()
+    same, different = (tuple(each["runs"][0]["tokens"]) for each in (told, other))
+    assert same != different
+    assert text.strip() == coder_of(file_of("llama", [*PIECES, *MORE], **WHOLE, bos_token_id=1))[0].decode(same).strip() != ""
 
 
 WRONG = {
@@ -173,8 +178,8 @@ def of_another_kind(writer):
 
 @pytest.mark.parametrize("options", [{"tokens": 0}, {"coder": of_another_kind}], ids=["no tokens", "another kind"])
 def test_a_model_without_a_tokenizer_is_generated_with_by_token_ids(options, generate, tmp_path):
-    write_model(tmp_path / "model.gguf", **options)
-    out, _ = generate(tmp_path / "model.gguf", "--prompt-tokens", "3,1", "--max-new", 4)
+    write_model(tmp_path / "model.gguf", **options, layers=1)
+    out, _ = generate(tmp_path / "model.gguf", "--prompt-tokens", "3", "--max-new", 4)
     assert len(out.split()) == 4
     _, error = generate(tmp_path / "model.gguf", "--prompt", "ab", "--max-new", 4, code=2)
     assert "a prompt of text needs a tokenizer" in error
@@ -194,7 +199,7 @@ def test_what_cannot_be_generated_is_one_line(wrong, generate, tmp_path):
 
 
 def test_an_interrupt_ends_it_cleanly(tmp_path):
-    write_model(tmp_path / "model.gguf", fields={"context_length": 1 << 14}.items())
+    write_model(tmp_path / "model.gguf", fields={"context_length": 1 << 14}.items(), layers=1)
     command = [
         Path(sys.executable).with_name("autotune"),
         "generate",
