@@ -2,25 +2,28 @@
 
 import math
 from collections.abc import Sequence, Set
-from typing import Any
-
-import pandas as pd
-from pandas.api.types import pandas_dtype
+from typing import TYPE_CHECKING, Any
 
 from autotune.core.space import Value
 from autotune.core.trial import Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PHASES = ("transform", "lower", "jit", "verify", "measure")
 KNOB = "knob_"  # what columns of knobs begin with
 
 
-def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> pd.DataFrame:
+def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> "pd.DataFrame":
     """Trials, each with its sweep's ``payload``, ``flops`` and ``bytes``, as one row a trial.
 
     Seconds and joules are per call. Knobs are columns ``knob_<name>``: nullable integers or booleans, or strings where
     a knob mixes types. ``gflops`` is 10^9 floating-point operations a second at ``seconds_median``; ``intensity`` is
     operations over the bytes of all arguments, each touched once.
     """
+    import pandas as pd  # noqa: PLC0415 - takes half a second, which only tables need
+    from pandas.api.types import pandas_dtype  # noqa: PLC0415
+
     rows = [row(trial, about) for trial, about in recorded]
     fixed = row(Trial("", 0, {}, "ok", "", ""), {"payload": ""})
     columns: dict[str, Any] = {}
@@ -63,6 +66,9 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
 
 def knob_column(values: list[Value | None]) -> "pd.Series[Any]":
     """A knob's values in one type that files can hold; `None` where a trial lacks the knob."""
+    import pandas as pd  # noqa: PLC0415
+    from pandas.api.types import pandas_dtype  # noqa: PLC0415
+
     dtype = knob_dtype({type(value) for value in values} - {type(None)})
     if dtype == "string":
         values = [None if value is None else str(value) for value in values]

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import pandas as pd
 from pydantic import Field, TypeAdapter, ValidationError
 
 from autotune.core.errors import StoreError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT_VERSION: Literal[1] = 1
 HISTORY_FILE = "history.jsonl"
@@ -62,7 +64,7 @@ def append_history(path: Path, checks: Sequence[Check]) -> None:
             file.write(CHECK.dump_json(check) + b"\n")
 
 
-def read_history(path: Path, payload: str | None = None) -> pd.DataFrame:
+def read_history(path: Path, payload: str | None = None) -> "pd.DataFrame":
     """Every check, or those of a payload, a row a bundle, in the order of the file.
 
     Columns are those of `Check`, ``time`` in UTC.
@@ -70,6 +72,8 @@ def read_history(path: Path, payload: str | None = None) -> pd.DataFrame:
     Raises:
         StoreError: A line is none of this format.
     """
+    import pandas as pd  # noqa: PLC0415 - takes half a second, which only tables need
+
     checks = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:

@@ -10,9 +10,8 @@ import os
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 
 from autotune.core.errors import StoreError
@@ -24,6 +23,9 @@ from autotune.core.trial import Trial
 from autotune.registry import current_name
 from autotune.store.frames import to_frame
 from autotune.store.records import Versions
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAGIC = b"\xfd7zXZ\x00"  # what files of this kind begin with
 MOST_BYTES = 4 << 20  # of the file
@@ -114,7 +116,7 @@ class Recording:
         return Space(self.knobs, (recorded,))
 
     @property
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         """Trials, one row each, as `autotune.store.frames.to_frame`; ``seconds_normalised`` is `seconds_of`."""
         about = {
             "payload": self.payload,

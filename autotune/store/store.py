@@ -9,10 +9,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import optuna
-import pandas as pd
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState, create_trial
 
@@ -30,6 +29,9 @@ from autotune.store.room import Pause, with_room
 from autotune.store.server import ServerStore, servers
 from autotune.store.sqlite import open_database
 from autotune.store.sweep import TRIAL, Sweep, study_name
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUMMARY = "summary"
 T = TypeVar("T")
@@ -247,7 +249,7 @@ def task_of(study: str) -> str:
     return study.rpartition("/")[0]
 
 
-def trials(location: str | Path) -> pd.DataFrame:
+def trials(location: str | Path) -> "pd.DataFrame":
     """Every trial of a store as one row, failures included; reads only, also beside a running tuner.
 
     See `autotune.store.frames.to_frame` for the columns.

@@ -4,8 +4,7 @@ No search and no store: a table of what each candidate is worth, verified like e
 """
 
 from collections.abc import Mapping, Sequence
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
@@ -21,6 +20,9 @@ from autotune.tuning.stages.roofline import share_of_roof
 from autotune.tuning.tunable import TransformScript, TunableTask
 from autotune.worker.worker import Worker
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 ENTRY = "@__transform_main"
 
 
@@ -32,7 +34,7 @@ def measure(
     seconds: float = 1.0,
     timeout: float = 60.0,
     seed: int = 0,
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """Compile, verify and time candidates of a task, interleaved in one isolated process.
 
     Args:
@@ -54,6 +56,8 @@ def measure(
         SpaceError: A knob or value is not of the family's space.
         PayloadError: There is no candidate.
     """
+    import pandas as pd  # noqa: PLC0415 - takes half a second, which only tables need
+
     if not candidates:
         raise PayloadError("there must be a candidate to measure, got none; give a config or a script")
     check_whole("samples", samples, 1, MOST_COUNT)
