@@ -82,7 +82,7 @@ def test_a_model_is_a_folder_of_plain_files_without_weights_in_the_text(tmp_path
 
 
 def test_a_model_of_two_layers_has_both_attentions_found_and_every_weight_packed(tmp_path, worker):
-    sizes = BertSizes(tokens=16, width=32, layers=2, heads=2, hidden=48, vocab=50)
+    sizes = BertSizes(tokens=8, width=16, layers=2, heads=2, hidden=24, vocab=20)
     payload = imported(tmp_path, lambda path: write_bert(path, sizes))
     parts = partition(payload)
     assert sum(task.count for task in parts.tasks if len(task.contractions) == 2) == 2

@@ -45,7 +45,7 @@ class OnlyOne:
 
 def assembled(tmp_path, spoilt):
     """A small model by default configs, the families of some tasks spoilt; and its choices."""
-    payload, machine = load_payload("gpt,d_model=16,heads=2,d_ff=24,vocab=31,layers=1,seq=8"), this_machine()
+    payload, machine = load_payload("gpt,d_model=8,heads=1,d_ff=8,vocab=9,layers=1,seq=4"), this_machine()
     parts, baseline = partition(payload), TimedBaseline(load_baseline("passes"))
     with no_care(), Store.open(tmp_path / "store.journal") as store, Worker() as worker:
         searches = open_searches(parts.tasks, setting_of(payload, machine, store, TuneOptions()))

@@ -49,7 +49,7 @@ def test_weight_stored_in_panels_is_right(b):
         "softmax,rows=7,cols=33",
         "layer_norm,rows=6,cols=40",
         "gelu,rows=5,cols=64",
-        "gpt,d_model=24,heads=3,d_ff=40,vocab=37,seq=17,layers=1",
+        "gpt,d_model=12,heads=3,d_ff=20,vocab=21,seq=9,layers=1",
     ],
 )
 def test_groups_are_right_in_double_precision(spec):

@@ -199,8 +199,8 @@ def test_vectorized_transpose_is_right(machine, shape):
 @pytest.mark.parametrize(
     ("spec", "machine"),
     [
-        ("gpt,d_model=64,heads=2,d_ff=128,vocab=96,seq=32,layers=1", "sse"),
-        ("gpt,d_model=72,heads=3,d_ff=200,vocab=101,seq=17,layers=1", None),
+        ("gpt,d_model=32,heads=2,d_ff=64,vocab=48,seq=16,layers=1", "sse"),
+        ("gpt,d_model=36,heads=3,d_ff=52,vocab=53,seq=17,layers=1", None),
         ("attention,heads=3,seq=13,d=8,causal=1", None),
         ("layer_norm,rows=7,cols=33", "sse"),
         ("softmax,rows=7,cols=33", "avx512"),
