@@ -134,15 +134,15 @@ def test_greedy_tokens_are_those_of_the_reference(architecture, kind, generate, 
     assert out.split() == [str(token) for token in tokens[len(PROMPT) :]]
 
 
-@pytest.mark.parametrize(("architecture", "kind"), [("llama", "Q4_0"), ("phi3", "Q4_0")])
+@pytest.mark.parametrize(("architecture", "kind", "prompt"), [("llama", "Q4_0", PROMPT[:1]), ("phi3", "Q4_0", PROMPT)])
 def test_two_hundred_greedy_tokens_are_the_references_or_the_first_other_one_is_as_likely(
-    architecture, kind, generate, tmp_path
+    architecture, kind, prompt, generate, tmp_path
 ):
     held = write_model(tmp_path / "model.gguf", architecture, kind=kind, fields={"context_length": 256}.items())
-    out, _ = generate(tmp_path / "model.gguf", "--prompt-tokens", ",".join(map(str, PROMPT)), "--max-new", 200)
-    told = [*PROMPT, *map(int, out.split())]
-    assert len(told) == len(PROMPT) + 200
-    for number in range(len(PROMPT), len(told)):
+    out, _ = generate(tmp_path / "model.gguf", "--prompt-tokens", ",".join(map(str, prompt)), "--max-new", 200)
+    told = [*prompt, *map(int, out.split())]
+    assert len(told) == len(prompt) + 200
+    for number in range(len(prompt), len(told)):
         logits = logits_of(architecture, held, np.array(told[:number]))
         if np.argmax(logits) != told[number]:
             assert logits.max() - logits[told[number]] < 1e-4 * np.abs(logits).max()
@@ -158,7 +158,11 @@ def test_text_goes_in_and_comes_out_by_the_files_own_tokenizer_the_same_by_seed(
     assert told["prompt"][:2] == [1, PIECES.index(f"{SPACE}ab")]
     same, different = (tuple(each["runs"][0]["tokens"]) for each in (told, other))
     assert same != different
-    assert text.strip() == coder_of(file_of("llama", [*PIECES, *MORE], **WHOLE, bos_token_id=1))[0].decode(same).strip() != ""
+    assert (
+        text.strip()
+        == coder_of(file_of("llama", [*PIECES, *MORE], **WHOLE, bos_token_id=1))[0].decode(same).strip()
+        != ""
+    )
 
 
 WRONG = {

@@ -38,16 +38,18 @@ def imported(path, folder, **sizes):
     return at.payload(str(folder))
 
 
-@pytest.mark.parametrize(("architecture", "options"), COMPILED)
-def test_a_prompt_and_a_token_behind_it_give_what_the_file_says(architecture, options, tmp_path):
+@pytest.mark.parametrize(("count", "model"), [*zip((4, 8, 4), COMPILED, strict=True)])
+def test_a_prompt_and_a_token_behind_it_give_what_the_file_says(count, model, tmp_path):
+    """Prompts of few rows, and of so many that products are in tiles."""
+    architecture, options = model
     held = write_model(tmp_path / "model.gguf", architecture, **options)
     session = Session(tmp_path)
-    prefill = session.load(imported(tmp_path / "model.gguf", tmp_path / "prefill", tokens=9, positions=16))
+    prefill = session.load(imported(tmp_path / "model.gguf", tmp_path / "prefill", tokens=count + 1, positions=16))
     decode = session.load(imported(tmp_path / "model.gguf", tmp_path / "decode", tokens=1, positions=16))
-    (first,) = prefill(tokens=TEXT, length=np.array([8]))
-    (second,) = decode(tokens=TEXT[8:], position=np.array([8]))
-    for found, count in ((first, 8), (second, 9)):
-        wanted = logits_of(architecture, held, TEXT[:count])
+    (first,) = prefill(tokens=TEXT[: count + 1], length=np.array([count]))
+    (second,) = decode(tokens=TEXT[count : count + 1], position=np.array([count]))
+    for found, read in ((first, count), (second, count + 1)):
+        wanted = logits_of(architecture, held, TEXT[:read])
         assert np.abs(found[0] - wanted).max() < 1e-4 * np.abs(wanted).max()
         assert np.abs(wanted).max() > 0.1
 
