@@ -217,7 +217,9 @@ class FusedWriter(GroupWriter):
         """Schedule a member that is no contraction; consumes `op`."""
         self.choose_functions(op)
         mark = HIDDEN if self.skips and member.masked_loop is not None else ""
-        self.write_rows(op, self.sizes_of(member), reduced=member.in_strands, mark=mark)
+        # rows of scores go from op to op: of parts of all rows, bufferization copies what the next op changes
+        whole = len(self.shape.contractions) > 1
+        self.write_rows(op, self.sizes_of(member), reduced=member.in_strands, mark=mark, whole=whole)
 
     def open_contractions(
         self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str

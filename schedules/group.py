@@ -68,7 +68,9 @@ class GroupWriter:
     config: Config
     machine: Machine
 
-    def write_rows(self, op: str, sizes: tuple[int, ...], *, reduced: bool = False, mark: str = "") -> None:
+    def write_rows(
+        self, op: str, sizes: tuple[int, ...], *, reduced: bool = False, mark: str = "", whole: bool = False
+    ) -> None:
         """One row at a time, in vectors; consumes `op`.
 
         Args:
@@ -76,10 +78,11 @@ class GroupWriter:
             sizes: Trip counts of their loops.
             reduced: Whether the ops reduce their columns.
             mark: Attribute for the loop along whole vectors.
+            whole: What vectors leave over of a row comes right behind them.
         """
         width = int(self.config["vectors"]) * self.machine.lanes
         masked = lanes_of_ends(self.config, self.machine)
-        vectorize_rows(self.script, op, sizes, width, reduced=reduced, mark=mark, masked=masked)
+        vectorize_rows(self.script, op, sizes, width, reduced=reduced, mark=mark, masked=masked, whole=whole)
 
     def choose_functions(self, op: str) -> None:
         """Polynomials or libm, for one op."""

@@ -227,7 +227,15 @@ def sum_in_vectors(script: Script, op: str, rank: int, width: int, *, mark: str 
 
 
 def vectorize_rows(
-    script: Script, op: str, sizes: tuple[int, ...], width: int, *, reduced: bool, mark: str = "", masked: int = 0
+    script: Script,
+    op: str,
+    sizes: tuple[int, ...],
+    width: int,
+    *,
+    reduced: bool,
+    mark: str = "",
+    masked: int = 0,
+    whole: bool = False,
 ) -> None:
     """One row at a time, in vectors, and what they leave over in smaller ones; consumes `op`.
 
@@ -239,10 +247,13 @@ def vectorize_rows(
         reduced: Whether the op reduces its columns.
         mark: Attribute for the loop along whole vectors.
         masked: Elements of a vector whose end is masked; 0 where none is.
+        whole: What vectors leave over of a row comes right behind them, not behind all rows.
     """
     if len(sizes) == 1:
         tile_and_vectorize(script, op, sizes, 1, sizes[0] & -sizes[0])
         return
+    if whole:
+        op, sizes = in_rows(script, op, sizes, 1)
     rows, columns = sizes
     pieces = cut(columns, 0, width, powers_of_two=True, masked=masked)
     parts = moves.split_into(script, op, 1, [piece.size for piece in pieces])

@@ -134,7 +134,6 @@ module attributes {transform.with_named_sequence} {
     %tiled_8, %loop_30 = transform.structured.tile_using_for %rest_1 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_9, %loop_31 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_10, %loop_32 = transform.structured.tile_using_for %fused_21 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_32 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_10 : !transform.any_op
     %tiled_11, %loop_33 = transform.structured.tile_using_for %fused_18 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_12, %loop_34 = transform.structured.tile_using_for %tiled_11 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
@@ -161,7 +160,6 @@ module attributes {transform.with_named_sequence} {
     transform.structured.vectorize %partial_1 : !transform.any_op
     transform.structured.vectorize %combined_1 : !transform.any_op
     %tiled_17, %loop_41 = transform.structured.tile_using_for %tiled_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_41 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_17 : !transform.any_op
     %number_0 = transform.param.constant 2 : i64 -> !transform.param<i64>
     transform.annotate %fused_20 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>

@@ -63,22 +63,16 @@ module attributes {transform.with_named_sequence, autotune.precision = {attentio
     %tiled_1, %loop_12 = transform.structured.tile_using_for %fused_8 tile_sizes [0, 32, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     // region of 32 x 32 x 32 (m x n x k)
     %tiled_2, %loop_13 = transform.structured.tile_using_for %fused_10 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_13 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_2 : !transform.any_op
     %tiled_3, %loop_14 = transform.structured.tile_using_for %fused_7 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_14 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_3 : !transform.any_op
     %tiled_4, %loop_15 = transform.structured.tile_using_for %fused_5 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_15 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_4 : !transform.any_op
     %tiled_5, %loop_16 = transform.structured.tile_using_for %fused_4 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_16 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_5 : !transform.any_op
     %tiled_6, %loop_17 = transform.structured.tile_using_for %fused_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_17 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_6 : !transform.any_op
     %tiled_7, %loop_18 = transform.structured.tile_using_for %tiled_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_18 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %tiled_7 : !transform.any_op
     transform.yield
   }
