@@ -30,7 +30,7 @@ from schedules.fused_shape import (
 )
 from schedules.fused_space import fused_space
 from schedules.group import ROUNDING, GroupWriter, find_members, fuse_members
-from schedules.matmul import MatmulWriter, OpenLoop, share_copies
+from schedules.matmul import MatmulWriter, OpenLoop
 from schedules.matmul_space import columns_of
 from schedules.moves import Script
 from schedules.online import OnlineWriter
@@ -110,8 +110,8 @@ class FusedWriter(GroupWriter):
     def write(self) -> None:
         """Schedule the whole group."""
         function = moves.enclosing_function(self.script, "%op")
-        root, filled = ("%op", True) if self.shape.rows == 1 else (self.open_batch(function), False)
-        handles, fills = self.find_members(root, filled)
+        root, scope = ("%op", "") if self.shape.rows == 1 else self.open_batch(function)
+        handles, fills = self.find_members(root, not scope)
         loops: list[OpenLoop] = []
         if self.config["fuse"]:
             handles[0], loops = self.tile_root(root)
@@ -127,18 +127,18 @@ class FusedWriter(GroupWriter):
                 moves.annotate(self.script, loops[0].handle, NEXT_ROWS)
             if self.config.get("prefetch_written"):
                 moves.annotate(self.script, loops[0].handle, WRITTEN_ROWS)
-        contractions = self.open_contractions(handles, fills, loops, function)
+        contractions = self.open_contractions(handles, fills, loops, function, scope)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
             if not member.contraction and member.kind != ROUNDING:
                 self.write_member(handle, member)
         for writer in contractions:
             writer.vectorize()
 
-    def open_batch(self, function: str) -> str:
+    def open_batch(self, function: str) -> tuple[str, str]:
         """One loop over every leading dimension around the whole group, and two-dimensional ops inside.
 
         Returns:
-            The root's handle.
+            The root's handle, and that of the outermost loop.
         """
         self.script.say("one product of the batch at a time, with all that belongs to it")
         handles, fills = self.find_members("%op", True)
@@ -156,7 +156,8 @@ class FusedWriter(GroupWriter):
         inside = [*handles, *(fill for fill in fills[1:] if fill)]
         for handle in inside:
             moves.generalize(self.script, handle)
-        return moves.drop_unit_dimensions(self.script, loops[0].handle, len(inside))[-1]
+        outermost = loops[0].handle
+        return moves.drop_unit_dimensions(self.script, outermost, len(inside))[-1], outermost
 
     def find_members(self, root: str, root_is_filled: bool) -> tuple[list[str], list[str]]:
         """Handles of the ops, and of the fills of their destinations (empty where there is none)."""
@@ -222,7 +223,7 @@ class FusedWriter(GroupWriter):
         self.write_rows(op, self.sizes_of(member), reduced=member.in_strands, mark=mark, whole=whole)
 
     def open_contractions(
-        self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str
+        self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str, scope: str
     ) -> list[MatmulWriter]:
         """Tile and pack each contraction, in program order; vectors come when all of that is done."""
         found = [each for each in zip(self.members, handles, fills, strict=True) if each[0].contraction]
@@ -235,10 +236,9 @@ class FusedWriter(GroupWriter):
             masked = member.masked_loop
             hidden = DIMS[masked - self.lead] if self.skips and masked is not None else ""
             zeros = fill if contraction.zeroed and member is not self.members[0] else ""
-            writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops), zeros, hidden)
+            writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops), zeros, hidden, scope)
             writer.tile_and_pack(handle)
             writers.append(writer)
-        share_copies(self.script, function, [tile for writer in writers for tile in writer.tiles])
         return writers
 
 

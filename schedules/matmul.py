@@ -5,7 +5,6 @@ loops over cache tiles, a copy of B into the order it is read in, loops over reg
 accumulators stay in vector registers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.core.host.machine import Machine
@@ -83,11 +82,13 @@ class Matmul(Family):
             parts = share_out(script, op, c, piece_of(c, config, columns_of(config)))
         whole = MatmulWriter(script, function, c, config, zeros=zeros)
         for part, contraction in parts:
+            inside, scope = part, ""
             if c.batched:
                 script.say("one product of the batch at a time")
-            plain = moves.drop_unit_batch(script, part, rank=4) if c.batched else part
-            replace(whole, contraction=contraction).tile_and_pack(plain)
-        share_copies(script, function, whole.tiles)
+                inside, scope = moves.drop_unit_batch(script, part, rank=4)
+            elif config["pack_b"] == "panels" and not c.precision:
+                inside, scope = moves.tile_loop(script, part, 3, DIMS.index("m"), contraction.m)
+            replace(whole, contraction=contraction, scope=scope).tile_and_pack(inside)
         whole.vectorize()
         return script.text
 
@@ -146,6 +147,7 @@ class MatmulWriter:
         around: Loops that are open already, outermost first; B does not depend on those over m.
         zeros: Handle of the fill of C with zeros; empty where there is none, or C must be filled.
         hidden: The dimension, if any, of which loops may stop where a causal mask hides the rest.
+        scope: Handle of a loop around all copies of B, in which equal ones become one; empty where there is none.
         tiles: Register tiles written so far, to be vectorized when everything is packed: packing simplifies what is
             around it, and a sum over one element of k would then no longer be recognised as a contraction.
     """
@@ -157,11 +159,16 @@ class MatmulWriter:
     around: tuple[OpenLoop, ...] = ()
     zeros: str = ""
     hidden: str = ""
+    scope: str = ""
     tiles: list[TileOp] = field(default_factory=list)
 
     def tile_and_pack(self, op: str) -> None:
         """Loops and copies, down to register tiles; consumes `op`."""
+        before = len(self.tiles)
         self.descend(op, str(self.config["order"]), {}, self.around)
+        if self.scope and sum(tile.copied for tile in self.tiles[before:]) > 1:
+            # not in the function, where empty tensors of other tasks would become one
+            moves.merge_equal(self.script, self.scope)
 
     @property
     def pieces(self) -> dict[str, tuple[Piece, ...]]:
@@ -272,6 +279,8 @@ class MatmulWriter:
     @property
     def shares_copies(self) -> bool:
         """Pieces of rows read the same copies: they are inside the loops over blocks that are copied."""
+        if not self.scope:
+            return False
         order = str(self.config["order"])
         inside = order[order.index("m") :]
         return not any(piece.looped for dim in inside if dim != "m" for piece in self.pieces[dim])
@@ -300,12 +309,6 @@ class MatmulWriter:
             factor = min(int(self.config["unroll_k"]), tile.depth)
             if factor > 1:
                 moves.unroll_loop(self.script, loop, factor)
-
-
-def share_copies(script: Script, function: str, tiles: Sequence[TileOp]) -> None:
-    """Let pieces of rows that copied the same panels of B each read one copy."""
-    if sum(tile.copied for tile in tiles) > 1:
-        moves.merge_equal(script, function)
 
 
 def loops_around_copy(nest: list[Loop]) -> int:

@@ -150,8 +150,8 @@ def split_into(script: Script, op: str, dim: int, sizes: Sequence[int]) -> Itera
     yield op
 
 
-def drop_unit_batch(script: Script, op: str, rank: int) -> str:
-    """Loop over the batch and turn what is inside into a plain matmul; consumes `op`.
+def drop_unit_batch(script: Script, op: str, rank: int) -> tuple[str, str]:
+    """Loop over the batch and turn what is inside into a plain matmul; consumes `op`, gives its handle and the loop's.
 
     C[b, m, n] += ...   ->   for b:  C_b[m, n] += ...
     """
@@ -161,7 +161,7 @@ def drop_unit_batch(script: Script, op: str, rank: int) -> str:
         f"transform.apply_patterns to {loop} "
         f"{{ transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices }} : {ANY}"
     )
-    return match_inside(script, loop, "linalg.generic", stem="plain")
+    return match_inside(script, loop, "linalg.generic", stem="plain"), loop
 
 
 def simplify(script: Script, scope: str) -> None:

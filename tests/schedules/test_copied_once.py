@@ -106,3 +106,10 @@ def test_a_result_whose_empty_tensor_is_reshaped_is_written_where_it_is_wanted(t
     path.write_text(RESHAPED)
     payload = payload_of(str(path))
     check(payload, candidate_of(payload), 0)
+
+
+def test_equal_copies_in_several_layers_stay_apart():
+    """Merged in the whole function, empty tensors of other tasks became one, and the interpreter died."""
+    payload = payload_of("gpt,d_model=128,heads=2,d_ff=256,vocab=31,seq=100,layers=2")
+    text = scheduled(payload, candidate_of(payload))
+    assert panels_copied(text) >= 2
