@@ -108,7 +108,7 @@ def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> 
         # where B is packed once for all blocks of rows, not once for each
         shared = c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1
         pack_b = packing(whole if shared else c, machine)
-        chosen = matmul_default(c, matmul_space(c, machine), machine)
+        chosen = matmul_default(c, matmul_space(c, machine), machine, copied=shared and pack_b == "panels")
         if shared:
             chosen = {**chosen, "tile_k": 0, "pack_b": pack_b}
             chosen["prefetch"] = may_fetch(c, chosen)

@@ -28,6 +28,7 @@ from schedules.shares import LINE, default_pieces, piece_of
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
 ENOUGH_FMAS_PER_LOAD = 5 / 3  # two loads a cycle feed two FMAs, and caches are filled besides
+COST_OF_LEFT_ROWS = 4  # times that of others, where they read B in place for want of a copy
 L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
 BEYOND_L2_BYTES_A_CYCLE = 16  # that a core sustains from what lies behind its L2
 DEEP = 256  # steps of k that make up for reading and writing C
@@ -59,7 +60,7 @@ SHARES = {
 }  # by whether B is stored in panels, and whether there are many rows
 
 
-def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
+def default_config(c: Contraction, space: Space, machine: Machine, *, copied: bool = False) -> Config:
     """The best config by the model that obeys the space's constraints; for the piece of a thread, if that is another.
 
     Register tiles are scored together with the cache tiles the model gives for each: where A and C pass through L2, a
@@ -69,6 +70,7 @@ def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
         c: Contraction.
         space: Knobs and constraints of its configs.
         machine: Host that the config is for.
+        copied: B is in panels, whatever is right for this contraction alone: loops around it share them.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     if machine.threads > 1 and (shared := shared_default(c, space, machine)) is not None:
@@ -79,7 +81,7 @@ def default_config(c: Contraction, space: Space, machine: Machine) -> Config:
         for n in values["register_n"]
         for w in values["vector_width"]
     ]
-    filled = [(score(c, tile, machine), fill_caches(c, values, tile, machine)) for tile in tiles]
+    filled = [(score(c, tile, machine, copied=copied), fill_caches(c, values, tile, machine)) for tile in tiles]
     for _, config in sorted(filled, key=lambda pair: -pair[0] * flow(c, pair[1], machine)):
         if space.broken_constraint(config) is None:
             return config
@@ -114,7 +116,7 @@ class RegisterTile:
         return self.vectors * self.width
 
 
-def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
+def score(c: Contraction, tile: RegisterTile, machine: Machine, *, copied: bool = False) -> float:
     """Higher for register tiles with few loads per FMA, enough FMAs in flight, and little left over."""
     if by_tiles(c):
         return score_of_tiles(c, tile)
@@ -130,7 +132,9 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
         1.0, L2_BYTES_A_CYCLE * tile.rows / (2 * BYTES * machine.lanes)
     )  # a row takes half a cycle a vector
     covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // columns * columns / c.n)
-    return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered)
+    copied = copied or packing(c, machine) != "none"
+    left = 0.0 if copied else c.m % tile.rows / c.m * (COST_OF_LEFT_ROWS - 1)
+    return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered) / (1 + left)
 
 
 def score_of_tiles(c: Contraction, tile: RegisterTile) -> float:

@@ -104,7 +104,7 @@ class StepWriter(NodeWriter):
         """The steps of a Loop, while its condition is known.
 
         Raises:
-            UnsupportedError: It is known to go on for too long.
+            UnsupportedError: A loop is known to go on for too long.
         """
         body, (trips, condition, *state) = of(node, "body", None), node.input
         if (trips and trips not in self.known) or (condition and condition not in self.known):

@@ -8,7 +8,7 @@ module attributes {transform.with_named_sequence, autotune.online = {attention_2
   // tile_n_1 = 0
   // tile_k_1 = 0
   // register_order_1 = mn
-  // register_m_1 = 6
+  // register_m_1 = 4
   // register_n_1 = 2
   // vector_width_1 = 8
   // unroll_k_1 = 4
@@ -16,7 +16,7 @@ module attributes {transform.with_named_sequence, autotune.online = {attention_2
   // tile_n_2 = 0
   // tile_k_2 = 0
   // register_order_2 = mn
-  // register_m_2 = 6
+  // register_m_2 = 4
   // register_n_2 = 2
   // vector_width_2 = 8
   // unroll_k_2 = 4
@@ -29,83 +29,64 @@ module attributes {transform.with_named_sequence, autotune.online = {attention_2
     %columns_0 = transform.structured.match attributes{autotune.part = "columns"} in %op : (!transform.any_op) -> !transform.any_op
     %member_6_0 = transform.structured.match attributes{autotune.part = "member_6"} in %op : (!transform.any_op) -> !transform.any_op
     %producer_0 = transform.get_producer_of_operand %member_6_0[2] : (!transform.any_op) -> !transform.any_op
-    %parts_0 = transform.structured.split %member_6_0 after 24 {dimension = 0} : !transform.any_op
-    %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    // region of 24 x 64 x 32 (m x n x k)
-    %tiled_0, %loop_0 = transform.structured.tile_using_for %main_0 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 32 x 64 x 32 (m x n x k)
+    %tiled_0, %loop_0 = transform.structured.tile_using_for %member_6_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_1, %loop_1 = transform.structured.tile_using_for %tiled_0 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    // region of 8 x 64 x 32 (m x n x k)
-    %tiled_2, %loop_2 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %member_1_0 = transform.structured.match attributes{autotune.part = "member_1"} in %op : (!transform.any_op) -> !transform.any_op
-    %parts_1 = transform.structured.split %member_1_0 after 24 {dimension = 0} : !transform.any_op
-    %main_1, %rest_1 = transform.split_handle %parts_1 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    // region of 24 x 32 x 64 (m x n x k)
-    %tiled_4, %loop_4 = transform.structured.tile_using_for %main_1 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_5, %loop_5 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    // region of 8 x 32 x 64 (m x n x k)
-    %tiled_6, %loop_6 = transform.structured.tile_using_for %rest_1 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_7, %loop_7 = transform.structured.tile_using_for %tiled_6 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 32 x 32 x 64 (m x n x k)
+    %tiled_2, %loop_2 = transform.structured.tile_using_for %member_1_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_3, %loop_3 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %member_7_0 = transform.structured.match attributes{autotune.part = "member_7"} in %op : (!transform.any_op) -> !transform.any_op
-    %tiled_8, %loop_8 = transform.structured.tile_using_for %member_7_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_8 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_8 : !transform.any_op
+    %tiled_4, %loop_4 = transform.structured.tile_using_for %member_7_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_4 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_4 : !transform.any_op
     %member_5_0 = transform.structured.match attributes{autotune.part = "member_5"} in %op : (!transform.any_op) -> !transform.any_op
-    %tiled_9, %loop_9 = transform.structured.tile_using_for %member_5_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_10, %loop_10 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_10 : !transform.any_op
+    %tiled_5, %loop_5 = transform.structured.tile_using_for %member_5_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_6, %loop_6 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_6 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_6 : !transform.any_op
     %member_4_0 = transform.structured.match attributes{autotune.part = "member_4"} in %op : (!transform.any_op) -> !transform.any_op
-    %tiled_11, %loop_11 = transform.structured.tile_using_for %member_4_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %strands_0, %partial_0, %combined_0, %loop_12 = transform.structured.tile_reduction_using_for %tiled_11 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
-    transform.annotate %loop_12 "autotune.sums" : !transform.any_op
+    %tiled_7, %loop_7 = transform.structured.tile_using_for %member_4_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %strands_0, %partial_0, %combined_0, %loop_8 = transform.structured.tile_reduction_using_for %tiled_7 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_8 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %strands_0 : !transform.any_op
     transform.structured.vectorize %partial_0 : !transform.any_op
     transform.structured.vectorize %combined_0 : !transform.any_op
     %member_3_0 = transform.structured.match attributes{autotune.part = "member_3"} in %op : (!transform.any_op) -> !transform.any_op
-    %tiled_12, %loop_13 = transform.structured.tile_using_for %member_3_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_13, %loop_14 = transform.structured.tile_using_for %tiled_12 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_14 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_13 : !transform.any_op
+    %tiled_8, %loop_9 = transform.structured.tile_using_for %member_3_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_9, %loop_10 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_10 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_9 : !transform.any_op
     %member_2_0 = transform.structured.match attributes{autotune.part = "member_2"} in %op : (!transform.any_op) -> !transform.any_op
-    %tiled_14, %loop_15 = transform.structured.tile_using_for %member_2_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %strands_1, %partial_1, %combined_1, %loop_16 = transform.structured.tile_reduction_using_for %tiled_14 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
-    transform.annotate %loop_16 "autotune.sums" : !transform.any_op
+    %tiled_10, %loop_11 = transform.structured.tile_using_for %member_2_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %strands_1, %partial_1, %combined_1, %loop_12 = transform.structured.tile_reduction_using_for %tiled_10 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_12 "autotune.sums" : !transform.any_op
     transform.structured.vectorize %strands_1 : !transform.any_op
     transform.structured.vectorize %partial_1 : !transform.any_op
     transform.structured.vectorize %combined_1 : !transform.any_op
     %member_0_0 = transform.structured.match attributes{autotune.part = "member_0"} in %op : (!transform.any_op) -> !transform.any_op
-    %tiled_15, %loop_17 = transform.structured.tile_using_for %member_0_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_17 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_15 : !transform.any_op
+    %tiled_11, %loop_13 = transform.structured.tile_using_for %member_0_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_13 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_11 : !transform.any_op
     %factor_0 = transform.structured.match attributes{autotune.part = "factor"} in %op : (!transform.any_op) -> !transform.any_op
     transform.structured.vectorize %factor_0 : !transform.any_op
     %row_totals_0 = transform.structured.match attributes{autotune.part = "row_totals"} in %op : (!transform.any_op) -> !transform.any_op
     transform.structured.vectorize %row_totals_0 : !transform.any_op
     %totals_0 = transform.structured.match attributes{autotune.part = "totals"} in %op : (!transform.any_op) -> !transform.any_op
-    %tiled_16, %loop_18 = transform.structured.tile_using_for %totals_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_18 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_16 : !transform.any_op
-    %number_0 = transform.param.constant 2 : i64 -> !transform.param<i64>
+    %tiled_12, %loop_14 = transform.structured.tile_using_for %totals_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_14 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_12 : !transform.any_op
+    %number_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
     transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
-    %tiled_17, %loop_19 = transform.structured.tile_using_for %tiled_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_19 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_19 "autotune.from_zero" : !transform.any_op
-    transform.structured.vectorize %tiled_17 : !transform.any_op
-    transform.loop.unroll %loop_19 {factor = 4} : !transform.any_op
-    %tiled_18, %loop_20 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_20 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_20 "autotune.from_zero" : !transform.any_op
-    transform.structured.vectorize %tiled_18 : !transform.any_op
-    transform.loop.unroll %loop_20 {factor = 4} : !transform.any_op
-    %tiled_19, %loop_21 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_21 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_19 : !transform.any_op
-    transform.loop.unroll %loop_21 {factor = 4} : !transform.any_op
-    %tiled_20, %loop_22 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_22 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_20 : !transform.any_op
-    transform.loop.unroll %loop_22 {factor = 4} : !transform.any_op
+    %tiled_13, %loop_15 = transform.structured.tile_using_for %tiled_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_15 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_15 "autotune.from_zero" : !transform.any_op
+    transform.structured.vectorize %tiled_13 : !transform.any_op
+    transform.loop.unroll %loop_15 {factor = 4} : !transform.any_op
+    %tiled_14, %loop_16 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_16 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_14 : !transform.any_op
+    transform.loop.unroll %loop_16 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -259,3 +259,35 @@ def test_a_resize_reads_by_maps_what_it_read_by_arithmetic(kind, columns, scale,
     agrees(payload, run_tuned(payload, inputs, this_machine(), seed)[0], [expected])
     if scale in (0.5, 1.0, 2.0, 3.0) and out[1] > 2:  # two places follow from many maps
         assert "tensor.extract" not in partition(payload).payload.text.replace("tensor.extract_slice", "")
+
+
+def test_a_row_and_a_column_of_one_tensor_are_two_views(tmp_path):
+    """Both begin at the same element, and have one dimension: only their strides differ."""
+    payload = loaded(
+        tmp_path,
+        """#here = affine_map<(i, j) -> (i, j)>
+#there = affine_map<(i, j) -> (i + 1, j + 1)>
+#second = affine_map<(i, j) -> (1)>
+func.func @f(%x: tensor<11x9xf32>, %k: tensor<2x2xf32>) -> tensor<10x8xf32> {
+  %row = tensor.extract_slice %k[0, 0] [1, 2] [1, 1] : tensor<2x2xf32> to tensor<2xf32>
+  %column = tensor.extract_slice %k[0, 0] [2, 1] [1, 1] : tensor<2x2xf32> to tensor<2xf32>
+  %part = tensor.extract_slice %x[0, 0] [10, 8] [1, 1] : tensor<11x9xf32> to tensor<10x8xf32>
+  %e = tensor.empty() : tensor<10x8xf32>
+  %r = linalg.generic {indexing_maps = [#here, #there, #second, #second, #here],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%part, %x, %row, %column : tensor<10x8xf32>, tensor<11x9xf32>, tensor<2xf32>, tensor<2xf32>)
+      outs(%e : tensor<10x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %s: f32, %t: f32, %o: f32):
+    %p = arith.mulf %a, %s : f32
+    %q = arith.mulf %b, %t : f32
+    %c = arith.addf %p, %q : f32
+    linalg.yield %c : f32
+  } -> tensor<10x8xf32>
+  return %r : tensor<10x8xf32>
+}""",
+    )
+    (task,) = partition(payload).tasks
+    assert family_for(task).name == "stencil"
+    inputs = payload.make_inputs(0)
+    x, k = (inputs[argument.name].astype("f8") for argument in payload.arguments[:2])
+    agrees(payload, run_tuned(payload, inputs, this_machine())[0], [x[:-1, :-1] * k[0, 1] + x[1:, 1:] * k[1, 0]])

@@ -233,7 +233,7 @@ REWRITES = (
     Rewrite("panels", 1, panels, needed=lambda unit: bool(unit.panels or unit.precisions)),
     Rewrite("empty-handles", 1, empty_handles),
     Rewrite(SCRIPT, 0, apply_script),
-    Rewrite("stencil", 1, lambda unit: write_stencils(unit.module)),
+    Rewrite("stencil", 2, lambda unit: write_stencils(unit.module)),
     Rewrite("fastmath", 2, lambda unit: keep_flags(unit.module, unit.flags)),
     Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
     Rewrite("zeros", 3, lambda unit: start_from_zero(unit.module)),

@@ -330,4 +330,5 @@ def origin(value: ir.Value) -> object:
     if not any(offsets) and all(stride == 1 for stride in strides) and len(shape) == len(offsets):
         return origin(source)
     dynamic = list(made_by.operands)[1:]
-    return (origin(source), tuple(offsets), tuple(dynamic), tuple(strides), len(shape))
+    kept, _ = made_by.results[0].type.get_strides_and_offset()  # of the dimensions that are not dropped
+    return (origin(source), tuple(offsets), tuple(dynamic), tuple(strides), tuple(kept))

@@ -62,9 +62,9 @@ def read_parts(op: ir.Operation) -> None:
     if nest is None or not nest.is_known or 1 not in nest.sizes:
         return
     for number, amap in enumerate(indexing_maps(op)[: -len(op.results)]):
-        if all(isinstance(each, ir.AffineDimExpr) for each in amap.results):
+        indices = [read_index(each) for each in amap.results if not isinstance(each, ir.AffineDimExpr)]
+        if not any(nest.sizes[loop] == 1 for index in indices for loop, _ in index.terms):
             continue
-        indices = [read_index(each) for each in amap.results]
         if all(not index.parts and all(by > 0 for _, by in index.terms) for index in indices):
             with ir.InsertionPoint(op), op.location:
                 op.operands[number] = part_read(op.operands[number], amap, nest.sizes)
