@@ -46,7 +46,7 @@ def test_a_good_bundle_is_right_under_a_limit_of_memory():
     assert "wrong" not in done.stdout
 
 
-@pytest.mark.parametrize("limit", [300_000, 600_000])
+@pytest.mark.parametrize("limit", [300_000, 450_000])
 def test_too_little_memory_for_the_program_itself_is_one_line(limit):
     done = run(MAIN, "replay", BUNDLE, limit=limit)
     assert done.returncode == 2, done.stderr
