@@ -243,8 +243,8 @@ class MatmulWriter:
             nest = (*nest, OpenLoop(loop, handle))
             if self.prefetches and loop.dim == "m":
                 moves.annotate(self.script, handle, marks.STRIPS_OF_M)
-        back, packs = "", self.packs(region)
-        if packs:
+        back, copied = "", self.packs(region)
+        if copied:
             self.script.say("copy B into panels, in the order the k loop reads it in")
             # of these loops alone: slices of C around them go with those that are written back, and are cut as they are
             moves.simplify(self.script, nest[outside].handle)
@@ -256,7 +256,7 @@ class MatmulWriter:
             self.copy_panel(region)
         whole = all(region[dim] == self.pieces[dim][0] for dim in DIMS)
         first = region["k"] == self.pieces["k"][0]
-        self.tiles.append(TileOp(op, back, region["k"].cache, self.starts(region, "k"), whole, first, packs))
+        self.tiles.append(TileOp(op, back, region["k"].cache, self.starts(region, "k"), whole, first, copied))
 
     def copy_panel(self, region: Region) -> None:
         """Write the copy of one panel, in vectors."""
@@ -279,11 +279,8 @@ class MatmulWriter:
     @property
     def shares_copies(self) -> bool:
         """Pieces of rows read the same copies: they are inside the loops over blocks that are copied."""
-        if not self.scope:
-            return False
-        order = str(self.config["order"])
-        inside = order[order.index("m") :]
-        return not any(piece.looped for dim in inside if dim != "m" for piece in self.pieces[dim])
+        _, _, inside = str(self.config["order"]).partition("m")
+        return bool(self.scope) and not any(piece.looped for dim in inside for piece in self.pieces[dim])
 
     def vectorize(self) -> None:
         """The innermost loops, over k: one outer product a step, accumulators in registers."""

@@ -75,6 +75,7 @@ def default_config(c: Contraction, space: Space, machine: Machine, *, copied: bo
     values = {knob.name: knob.values for knob in space.knobs}
     if machine.threads > 1 and (shared := shared_default(c, space, machine)) is not None:
         return shared
+    copied = copied or packing(c, machine) == "panels"
     tiles = [
         RegisterTile(int(m), int(n), int(w))
         for m in values["register_m"]
@@ -132,8 +133,7 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine, *, copied: bool 
         1.0, L2_BYTES_A_CYCLE * tile.rows / (2 * BYTES * machine.lanes)
     )  # a row takes half a cycle a vector
     covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // columns * columns / c.n)
-    copied = copied or packing(c, machine) != "none"
-    left = 0.0 if copied else c.m % tile.rows / c.m * (COST_OF_LEFT_ROWS - 1)
+    left = 0.0 if c.constant_b or copied else c.m % tile.rows / c.m * (COST_OF_LEFT_ROWS - 1)
     return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered) / (1 + left)
 
 

@@ -13,17 +13,17 @@ from mlir.dialects import bufferization
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.shapes.dimensions import VIEWS
 
 WRITE = "bufferization.materialize_in_destination"
 STARTS = {"tensor.insert_slice": 1, "tensor.insert": 1}  # the operand that an op gives changed
-VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 UNSHARED = ("tensor.empty", "linalg.fill")  # those that ops share are made apart elsewhere
 
 
 def copy_shared_starts(module: ir.Module) -> bool:
     """Let ops change copies of what is read behind them, in place; tells whether there were any."""
-    found = [(op.operation, number) for op in every_op(module) for number in starts(op.operation)]
-    shared = [(op, number) for op, number in found if is_read_again(op, op.operands[number])]
+    changes = [(op.operation, number) for op in every_op(module) for number in starts(op.operation)]
+    shared = [(op, number) for op, number in changes if is_read_again(op, op.operands[number])]
     for op, number in shared:
         with ir.InsertionPoint(op), op.location:
             start = op.operands[number]

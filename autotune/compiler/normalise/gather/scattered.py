@@ -8,13 +8,14 @@ that lies in pieces, it counts past them.
 """
 
 from mlir import ir
-from mlir.dialects import arith, bufferization, tensor
+from mlir.dialects import bufferization
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.values import index, maker, static_slice
+from autotune.compiler.ir.values import maker, static_slice
+from autotune.compiler.normalise.shapes.dimensions import VIEWS
+from autotune.compiler.normalise.shapes.slices import read_of_whole
 
 CUT = "tensor.extract_slice"
-VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 
 
 def read_scattered_elements(module: ir.Module) -> None:
@@ -57,23 +58,5 @@ def is_one_piece(cut: ir.Operation) -> bool:
 
 
 def is_known(cut: ir.Operation) -> bool:
-    """Tell whether an op is a slice whose place is known beforehand."""
+    """Tell whether an op is a slice whose offsets are constants."""
     return cut.name == CUT and len(cut.operands) == 1
-
-
-def read_of_whole(read: ir.Operation, cut: ir.Operation) -> ir.Operation:
-    """The read of an element of a slice as one of the tensor that it is cut from."""
-    given, left, places = list(read.operands)[1:], list(cut.results[0].type.shape), []
-    with ir.InsertionPoint(read), read.location:
-        for offset, size, stride in zip(*static_slice(cut), strict=True):
-            if left and left[0] == size:  # which of several dimensions of size 1 is dropped is all the same
-                left.pop(0)
-                place = given.pop(0)
-                place = arith.muli(place, index(stride)) if stride != 1 else place
-                places.append(arith.addi(place, index(offset)) if offset else place)
-            else:
-                places.append(index(offset))
-        whole = tensor.extract(cut.operands[0], places)
-    read.results[0].replace_all_uses_with(whole)
-    read.erase()
-    return maker(whole)

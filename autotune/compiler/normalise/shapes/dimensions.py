@@ -23,6 +23,7 @@ from autotune.compiler.normalise.emit import part_read
 PASSES = "builtin.module(func.func(linalg-fold-unit-extent-dims),canonicalize,cse)"
 MOVES = ("linalg.transpose", "linalg.broadcast")
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+VIEWS = (*RESHAPES, "tensor.cast")  # what shows all elements of a tensor as another type
 MATRIX = 2  # dimensions
 
 

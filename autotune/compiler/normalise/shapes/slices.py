@@ -65,16 +65,29 @@ def read_elements_of_wholes(module: ir.Module) -> None:
     """
     changed = False
     for read in [op for op in every_op(module) if op.name == "tensor.extract"]:
-        while (cut := maker(read.operands[0])) is not None and is_plain(cut):
-            offsets, _, _ = static_slice(cut)
-            with ir.InsertionPoint(read), read.location:
-                for number, offset in enumerate(offsets, 1):
-                    if offset:
-                        read.operands[number] = arith.addi(read.operands[number], index(offset))
-            read.operands[0] = cut.operands[0]
-            changed = True
+        inner = read.operation
+        while (cut := maker(inner.operands[0])) is not None and is_plain(cut):
+            inner, changed = read_of_whole(inner, cut), True
     if changed:
         run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def read_of_whole(read: ir.Operation, cut: ir.Operation) -> ir.Operation:
+    """Read an element of a slice, whose offsets are constants, of the tensor that it is cut from; replaces `read`."""
+    given, left, indices = list(read.operands)[1:], list(cut.results[0].type.shape), []
+    with ir.InsertionPoint(read), read.location:
+        for offset, size, stride in zip(*static_slice(cut), strict=True):
+            if left and left[0] == size:  # which of several dimensions of size 1 is dropped is all the same
+                left.pop(0)
+                along = given.pop(0)
+                along = arith.muli(along, index(stride)) if stride != 1 else along
+                indices.append(arith.addi(along, index(offset)) if offset else along)
+            else:
+                indices.append(index(offset))
+        whole = tensor.extract(cut.operands[0], indices)
+    read.results[0].replace_all_uses_with(whole)
+    read.erase()
+    return maker(whole)
 
 
 def is_plain(cut: ir.Operation) -> bool:
