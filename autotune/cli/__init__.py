@@ -8,6 +8,8 @@ import gc
 import sys
 
 from autotune.cli.interrupt import INTERRUPTED, Interrupts
+from autotune.core.errors import MachineError
+from autotune.core.host.address_space import check_address_space
 
 
 def main() -> None:
@@ -29,6 +31,11 @@ def run(interrupts: Interrupts | None = None) -> int:
         interrupts: What Ctrl-C does in this process; by default what the caller has it do.
     """
     interrupts = interrupts or Interrupts()
+    try:
+        check_address_space()
+    except MachineError as error:
+        sys.stderr.write(f"autotune: {error}\n")
+        return 2
     from autotune.cli import verbs
 
     return verbs.run(interrupts)

@@ -1,8 +1,10 @@
 """From a payload to its tasks, and from a script to machine code: the only package that imports `mlir`."""
 
 from autotune.core.errors import MachineError
+from autotune.core.host.address_space import check_address_space
 from autotune.core.host.llvms import load_triton
 
+check_address_space()
 load_triton()
 try:
     import mlir.ir as _bindings  # noqa: F401 - whoever imports this package needs it

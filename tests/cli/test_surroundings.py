@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.host.address_space import LEAST
 from autotune.core.host.machine import this_machine
 from autotune.worker.worker import Worker
 
@@ -46,13 +47,18 @@ def test_a_good_bundle_is_right_under_a_limit_of_memory():
     assert "wrong" not in done.stdout
 
 
-@pytest.mark.parametrize("limit", [300_000, 450_000])
+@pytest.mark.parametrize("limit", [100_000, 300_000, 450_000, LEAST // 1024 - 1])
 def test_too_little_memory_for_the_program_itself_is_one_line(limit):
     done = run(MAIN, "replay", BUNDLE, limit=limit)
-    assert done.returncode == 2, done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("autotune: ")
-    assert "raise ulimit -v" in line or "failed to map segment" in line
+    assert line.startswith("autotune: the address space of this process must be at least ")
+    assert line.endswith("; raise ulimit -v")
+
+
+def test_too_little_memory_for_the_compiler_is_an_error_in_python():
+    done = run("import autotune.compiler", limit=450_000)
+    assert done.stderr.splitlines()[-1].startswith("autotune.core.errors.MachineError: the address space ")
 
 
 def test_a_current_folder_that_is_gone_is_said(tmp_path):
