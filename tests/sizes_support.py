@@ -10,6 +10,7 @@ from autotune.contrib.sizes.making import import_size
 from autotune.contrib.sizes.proof import Dim
 
 LOW = np.float32(-3e38)
+CLOSE = {"rtol": 1e-4, "atol": 5e-5}  # scores are as large as 50, and an exponential of one is off by as many roundings
 WIDTH, HEADS, LONGEST = 32, 2, 256
 RNG = np.random.default_rng(0)
 WEIGHTS = {f"w{name}": RNG.uniform(-0.5, 0.5, (WIDTH, WIDTH)).astype(np.float32) for name in "qkv"}
@@ -82,6 +83,8 @@ def shortened_heads(folder):
 
 
 def in_numpy(x, mask):
+    """What attention is, in float64."""
+    x = x.astype(np.float64)
     split = (*x.shape[:2], HEADS, WIDTH // HEADS)
     q, k, v = ((x @ WEIGHTS[f"w{name}"]).reshape(split).swapaxes(1, 2) for name in "qkv")
     scores = q @ k.swapaxes(2, 3) + np.where(mask, 0, -np.inf)[:, None, None]

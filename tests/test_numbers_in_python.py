@@ -46,7 +46,7 @@ def test_every_verb_of_the_front_door_that_takes_a_number_is_asked():
         assert not takes or verb.__name__ in asked, name
 
 
-@pytest.mark.parametrize(("verb", "name"), numbers())
+@pytest.mark.parametrize(("verb", "name"), list(numbers()))
 def test_a_number_that_cannot_be_is_refused_in_one_line(verb, name):
     for value in BAD:
         with pytest.raises((AutotuneError, ValueError)) as error:

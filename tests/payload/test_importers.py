@@ -56,7 +56,7 @@ def agrees(payload, worker, seeds=(0, 1)):
         assert found.samples is not None, f"{found.outcome}: {found.diagnostic}"
 
 
-@pytest.mark.parametrize(("number", "name"), enumerate(ONNX))
+@pytest.mark.parametrize(("number", "name"), list(enumerate(ONNX)))
 def test_a_model_agrees_with_its_framework_by_default_configs(number, name, tmp_path, worker):
     payload = imported(tmp_path, ONNX[name])
     assert payload.reference is not None

@@ -169,7 +169,7 @@ MODELS |= {
 }
 
 
-@pytest.mark.parametrize(("number", "name"), enumerate(MODELS))
+@pytest.mark.parametrize(("number", "name"), list(enumerate(MODELS)))
 def test_an_op_computes_what_onnx_says(number, name, tmp_path, worker):
     import_model(str(MODELS[name](tmp_path / "model.onnx")), tmp_path / "model")
     payload, machine = open_payload(str(tmp_path / "model")), this_machine()

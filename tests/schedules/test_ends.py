@@ -29,7 +29,7 @@ def run_ends(payload, inputs, ends, **knobs):
     return run_steps(payload, parts, inputs, steps), used
 
 
-@pytest.mark.parametrize(("number", "n"), enumerate(COLUMNS))
+@pytest.mark.parametrize(("number", "n"), list(enumerate(COLUMNS)))
 def test_products_of_any_number_of_columns_are_right_either_way(number, n):
     """All pairs of a role and a number of rows, over all numbers of columns."""
     m, k = ((1, 33), (37, 5), (150, 64))[number % 3]
@@ -41,7 +41,7 @@ def test_products_of_any_number_of_columns_are_right_either_way(number, n):
         agrees(payload, got, [product_of(payload, inputs)])
 
 
-@pytest.mark.parametrize(("number", "n"), enumerate([13, 29, 77]))
+@pytest.mark.parametrize(("number", "n"), list(enumerate([13, 29, 77])))
 @pytest.mark.parametrize(("a", "b", "batch"), [("mk", "nk", 0), ("km", "kn", 0), ("km", "nk", 0), ("mk", "nk", 3)])
 def test_transposed_products_are_right_with_any_ends(number, n, a, b, batch):
     """Ends with copies of B and without, each layout with all four, two of them with the same columns."""

@@ -2,14 +2,16 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from autotune.contrib.torch_backend.calls import MadeOf, OutOfBoundsError, RegionProgram
+from autotune.contrib.torch_backend.first_calls import FirstCalls
 from autotune.contrib.torch_backend.held import split
-from autotune.contrib.torch_backend.kept import keep_uncovered, read_uncovered
+from autotune.contrib.torch_backend.kept import keep_checked, keep_uncovered, keep_wrong, read_uncovered
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.programs import key_of, program_of
 from autotune.contrib.torch_backend.regions import (
@@ -215,20 +217,27 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
     Raises:
         RefusedError: The importer refuses some of its ops.
     """
-    plainly = as_run(GraphModule(torch.nn.Module(), region.graph))
+    plainly = GraphModule(torch.nn.Module(), region.graph)
+    plain_run = as_run(plainly)
     try:
-        program = RegionProgram(program_of(region, tensors, options), region.results, options.threads)
+        kept = program_of(region, tensors, options)
+        program = RegionProgram(kept, region.results, options.threads)
     except AutotuneError as error:
         if ops := refused_ops(error, region.graph):
             raise RefusedError(ops) from error
         say_once(f"backend autotune: a region of {len(region.graph.nodes)} ops runs as PyTorch runs it: {error}")
-        return plainly
+        return plain_run
+    if not kept.is_checked:
+        given = [number for number, held in enumerate(region.held) if not held]
+        return FirstCalls(
+            program, plainly, given, options.error, partial(keep_checked, kept), partial(keep_wrong, kept)
+        )
 
     def run(given: Tensors) -> Sequence[Any]:
         try:
             return program(given)
         except OutOfBoundsError:
-            return plainly(given)
+            return plain_run(given)
 
     return run
 

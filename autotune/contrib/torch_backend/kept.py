@@ -1,7 +1,7 @@
 """Kept programs: object code on disk, with how it is called, by the key of what it computes; read as data, no pickle.
 
     store/KEY/program.json, program.o, constants.safetensors      store/KEY.json: ops of a graph that PyTorch runs
-    store/KEY.refused: why a region cannot be imported
+    store/KEY/checked: its results were PyTorch's                 store/KEY.refused: why a region is no program
 
 Whatever is damaged, of another format or of another machine counts as not there: it is compiled anew.
 """
@@ -23,7 +23,7 @@ from autotune.core.host.files import read_file
 from autotune.core.payload import DTYPES, Array
 
 FORMAT = 1  # 1: the first
-PROGRAM, CODE, CONSTANTS = "program.json", "program.o", "constants.safetensors"
+PROGRAM, CODE, CONSTANTS, CHECKED = "program.json", "program.o", "constants.safetensors", "checked"
 MOST_JSON, MOST_CODE, MOST_CONSTANTS, MOST_REFUSAL = 16 << 20, 256 << 20, 8 << 30, 1 << 16
 Source = Literal["input", "weight", "constant", "panels", "output"]
 
@@ -111,14 +111,18 @@ class Kept:
     """A program as it is kept.
 
     Attributes:
+        folder: Where.
         program: How it is called.
         code: The object file.
         constants: Values of its constants, by name.
+        is_checked: Whether it is known to give what PyTorch gives.
     """
 
+    folder: Path
     program: KeptProgram
     code: bytes
     constants: Mapping[str, Array]
+    is_checked: bool = False
 
 
 def read_kept(folder: Path) -> Kept | None:
@@ -130,7 +134,7 @@ def read_kept(folder: Path) -> Kept | None:
         code = read_file(folder / CODE, MOST_CODE)
         data = read_file(folder / CONSTANTS, MOST_CONSTANTS)
         if program.broken_constraint() is None and hashes(code, data) == dict(program.sha256):
-            return Kept(program, code, load(data))
+            return Kept(folder, program, code, load(data), (folder / CHECKED).is_file())
     return None
 
 
@@ -156,7 +160,24 @@ def keep(
         folder.parent.mkdir(parents=True, exist_ok=True)
         files = {PROGRAM: json.dumps(asdict(program), indent=1) + "\n", CODE: code, CONSTANTS: data}
         replace_folder(folder, files)
-    return Kept(program, code, constants)
+    return Kept(folder, program, code, constants)
+
+
+def keep_checked(kept: Kept) -> None:
+    """Record that a program gives what PyTorch gives: no process needs to ask again."""
+    write_whole(kept.folder / CHECKED, "")
+
+
+def keep_wrong(kept: Kept, why: str) -> None:
+    """Record that a program does not give what PyTorch gives, and keep it no longer."""
+    keep_refusal(refusal_of(kept.folder), why)
+    with suppress(OSError):
+        (kept.folder / PROGRAM).unlink()
+
+
+def refusal_of(folder: Path) -> Path:
+    """The file that says why a region is no program, beside the folder of its program."""
+    return folder.with_name(f"{folder.name}.refused")
 
 
 def hashes(code: bytes, constants: bytes) -> dict[str, str]:
@@ -177,7 +198,7 @@ def keep_uncovered(path: Path, ops: frozenset[str]) -> None:
 
 
 def read_refusal(path: Path) -> str:
-    """Why a region cannot be imported, in one line; empty where nothing is recorded."""
+    """Why a region is no program, in one line; empty where nothing is recorded."""
     with suppress(OSError, UnicodeDecodeError):
         return " ".join(read_file(path, MOST_REFUSAL).decode().split())
     return ""

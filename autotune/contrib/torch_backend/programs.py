@@ -9,7 +9,7 @@ import torch
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import compilation
 from autotune.compiler.lowering.steps import ASKED
-from autotune.contrib.torch_backend.kept import Kept, keep_refusal, read_kept, read_refusal
+from autotune.contrib.torch_backend.kept import Kept, keep_refusal, read_kept, read_refusal, refusal_of
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.regions import GraphRegion
 from autotune.core.errors import RefusedModelError
@@ -48,7 +48,8 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
         options: Options of the backend.
 
     Raises:
-        RefusedModelError: The region cannot be imported, now or when it was tried before; the error names the op.
+        RefusedModelError: The region cannot be imported, or gave other results than PyTorch, now or when it was tried
+            before; the error names the op that is not covered.
         AutotuneError: The program does not compile, or the search fails.
     """
     known = zip(tensors, region.held, strict=True)
@@ -57,7 +58,7 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
     kept = read_kept(options.folder / key)
     if kept is not None and options.trials <= kept.program.searched and kept.program.error <= options.error:
         return kept
-    refusal = options.folder / f"{key}.refused"
+    refusal = refusal_of(options.folder / key)
     if reason := read_refusal(refusal):
         raise RefusedModelError(reason)
     from autotune.contrib.torch_backend.making import make_program  # heavy, and needed only here

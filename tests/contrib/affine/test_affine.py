@@ -65,14 +65,14 @@ def right_everywhere(payload, expected, number=0):
         agrees(payload, got, expected)
 
 
-@pytest.mark.parametrize(("number", "spec"), enumerate(SPECS))
+@pytest.mark.parametrize(("number", "spec"), list(enumerate(SPECS)))
 def test_kernels_are_what_their_reference_computes(number, spec):
     payload = load_payload(spec)
     inputs = payload.make_inputs(0)
     right_everywhere(payload, payload.reference(**inputs) if payload.reference else None, number)
 
 
-@pytest.mark.parametrize(("number", "name"), enumerate(FUNCTIONS))
+@pytest.mark.parametrize(("number", "name"), list(enumerate(FUNCTIONS)))
 def test_functions_are_what_the_plain_lowering_computes(number, name):
     right_everywhere(T.payload(lambda x: FUNCTIONS[name](T, x), DATA), None, number)
 

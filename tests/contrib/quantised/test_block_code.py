@@ -206,7 +206,7 @@ def test_tiles_of_bf16_multiply_rounded_operands(form, m, n, k):
     assert np.abs(found - wanted).max() < 2e-4 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize(("number", "form"), enumerate(FORMATS))
+@pytest.mark.parametrize(("number", "form"), list(enumerate(FORMATS)))
 def test_pieces_of_a_row_add_up(number, form):
     payload = product(37, 32, 1024, form)
     given = payload.make_inputs(0)

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from emit_support import BASE, NEEDS_LINKER, VALGRIND, build, output_of
-from sizes_support import LONGEST, WIDTH, attention, in_numpy, request, shortened_heads
+from sizes_support import CLOSE, LONGEST, WIDTH, attention, in_numpy, request, shortened_heads
 
 import autotune as at
 from autotune.contrib.emit import forms
@@ -288,7 +288,7 @@ def right(function, rng, batch, tokens, calls=1):
     mask = (rng.random((batch, tokens)) < 0.5).astype(np.float32)
     mask[:, 0] = 1
     expected = in_numpy(x, mask)
-    return all(np.allclose(function(x=x, mask=mask), expected, rtol=1e-4, atol=1e-5) for _ in range(calls))
+    return all(np.allclose(function(x=x, mask=mask), expected, **CLOSE) for _ in range(calls))
 
 
 def test_loops_of_an_emitted_program_end_where_a_request_does(shortened):

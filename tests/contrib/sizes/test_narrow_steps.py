@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from sizes_support import LONGEST, WIDTH, in_numpy, shortened_heads
+from sizes_support import CLOSE, LONGEST, WIDTH, in_numpy, shortened_heads
 
 from autotune.contrib.sizes.calls import AnySize, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel
@@ -41,7 +41,7 @@ def test_loops_end_at_more_sizes_and_results_are_the_same(narrowed):
     for tokens in (1, grain - 1, grain, 3 * grain, LONGEST - 1, LONGEST):
         function(x=spoilt, mask=np.ones((1, LONGEST), np.float32))
         x, mask = rng.standard_normal((1, tokens, WIDTH)).astype(np.float32), np.ones((1, tokens), np.float32)
-        np.testing.assert_allclose(function(x=x, mask=mask), in_numpy(x, mask), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(function(x=x, mask=mask), in_numpy(x, mask), **CLOSE)
 
 
 def test_narrow_steps_that_are_slow_are_not_taken(tmp_path, warm_converters):
