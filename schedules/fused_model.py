@@ -12,7 +12,7 @@ from schedules.fused_shape import Shape, inherited, piece_of_group, suffix, tile
 from schedules.fused_space import fused_space, group_knobs
 from schedules.matmul_model import default_config as matmul_default
 from schedules.matmul_model import packing
-from schedules.matmul_space import BYTES, default_ends, matmul_space, may_fetch
+from schedules.matmul_space import BYTES, ends_of, matmul_space, may_fetch
 from schedules.shares import pays
 
 MOST_WHOLE_K = 1024  # of a contraction whose B is packed once for all blocks of rows
@@ -46,7 +46,7 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
         fitting = [int(n) for n in values["columns"] if 0 < int(n) <= DEFAULT_COLUMNS]
         fused["columns"] = max(fitting, default=0)
     if "ends" in values:
-        fused["ends"] = PEELED if PEELED in map(default_ends, shape.contractions) else MASKED
+        fused["ends"] = PEELED
     if shape.causal:
         fused["hidden"] = "skipped"
     if not shape.contractions:
@@ -102,7 +102,7 @@ def shared_default(shape: Shape, space: Space, machine: Machine) -> Config:
 
 def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> dict[str, Value]:
     """The frame with the default of every contraction for the tile it will be."""
-    config = dict(frame)
+    config, ends = dict(frame), list[str]()
     for index, whole in enumerate(shape.contractions):
         c = tile_of(shape, frame, index)
         # where B is packed once for all blocks of rows, not once for each
@@ -113,4 +113,8 @@ def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> 
             chosen = {**chosen, "tile_k": 0, "pack_b": pack_b}
             chosen["prefetch"] = may_fetch(c, chosen)
         config |= {name + suffix(shape, index): chosen[name] for name in inherited(c)}
+        panels = int(chosen["register_n"]) if chosen["pack_b"] == "panels" else 0
+        ends.append(ends_of(c, panels))
+    if "ends" in frame:
+        config["ends"] = PEELED if PEELED in ends else MASKED
     return config

@@ -25,8 +25,7 @@ from schedules.predicted import contraction_cycles
 from schedules.shares import is_shared, piece_of, share_out
 
 BLOCKS = {"n": marks.BLOCKS_OF_N, "k": marks.BLOCKS_OF_K}
-LEAST_ROWS_TO_GATHER = 5  # of A, that use what is gathered of a transposed B
-LEAST_ROWS_TO_TURN, LEAST_SUMMED = 16, 128  # that share what is turned of a transposed B; products of long sums
+LEAST_ROWS_TO_TURN = {0: 5, 128: 16, 384: 32}  # of A, that share what is turned of a transposed B, by the least sum
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
 
 
@@ -100,8 +99,8 @@ class Matmul(Family):
 
 def is_worth_gathering(c: Contraction) -> bool:
     """Tell whether enough rows use columns of a transposed B; of long sums along its rows, tiles are as fast."""
-    is_long = c.k >= LEAST_SUMMED and not c.transposed_a
-    return c.m >= (LEAST_ROWS_TO_TURN if is_long else LEAST_ROWS_TO_GATHER)
+    summed = 0 if c.transposed_a else c.k
+    return c.m >= max(rows for least, rows in LEAST_ROWS_TO_TURN.items() if least <= summed)
 
 
 @dataclass(frozen=True)

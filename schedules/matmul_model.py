@@ -18,8 +18,8 @@ from schedules.matmul_space import (
     columns_of,
     constraints,
     cut_columns,
-    default_ends,
     end_knobs,
+    ends_of,
     may_fetch,
     tiles_of,
 )
@@ -27,12 +27,16 @@ from schedules.shares import LINE, default_pieces, piece_of
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
+LEAST_STEPS = 3  # of an unrolled loop over k: of fewer no loop is left, and C must be filled with zeros before
 ENOUGH_FMAS_PER_LOAD = 5 / 3  # two loads a cycle feed two FMAs, and caches are filled besides
+COST_OF_GATHERED = 4  # times that of others, of columns of a transposed B that no panel holds
 COST_OF_LEFT_ROWS = 4  # times that of others, where they read B in place for want of a copy
 L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
 BEYOND_L2_BYTES_A_CYCLE = 16  # that a core sustains from what lies behind its L2
 DEEP = 256  # steps of k that make up for reading and writing C
 TALL = 640  # rows that share a copy of B which then takes a twentieth of the time: 2 x 16 FMAs a cycle, 4 bytes of B
+LEAST_TURNED_ROWS, LEAST_ROWS_ODD = 5, 16  # that read a transposed B, of even numbers of elements and of any
+SQUARE = 4  # side of the least square that is turned in registers at some speed
 LEAST_PACKED_ROWS, MANY_ROWS = 32, 512  # that share a copy of B: of rows that displace each other, and of any others
 ALIASED_BYTES = 4096  # rows that are multiples of it apart compete for the same few lines of L1
 
@@ -121,7 +125,7 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine, *, copied: bool 
     """Higher for register tiles with few loads per FMA, enough FMAs in flight, and little left over."""
     if by_tiles(c):
         return score_of_tiles(c, tile)
-    masked = bool(end_knobs(c, machine)) and default_ends(c) == MASKED
+    masked = bool(end_knobs(c, machine)) and ends_of(c) == MASKED
     columns = min(tile.columns, masked_length(c.n, machine.lanes)) if masked else tile.columns
     used = max(1, -(-min(columns, c.n) // machine.lanes))
     accumulators = tile.rows * used
@@ -134,7 +138,20 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine, *, copied: bool 
     )  # a row takes half a cycle a vector
     covered = (c.m // tile.rows * tile.rows / c.m) * (c.n // columns * columns / c.n)
     left = 0.0 if c.constant_b or copied else c.m % tile.rows / c.m * (COST_OF_LEFT_ROWS - 1)
+    if copied and c.transposed_b:
+        left += gathered(c, tile, machine) * (COST_OF_GATHERED - 1)
     return min(fmas_per_load, ENOUGH_FMAS_PER_LOAD) * busy * streaming * (0.5 + 0.5 * covered) / (1 + left)
+
+
+def gathered(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
+    """Share of the columns of a transposed B that are in no panel: what panels leave over, or all where one is enough.
+
+    Where panels are one vector wide, the last one's end is masked instead.
+    """
+    if ends_of(c, tile.vectors) == MASKED and end_knobs(c, machine):
+        return 0.0
+    panels = c.n // tile.columns
+    return (c.n - panels * tile.columns if panels > 1 else c.n) / c.n
 
 
 def score_of_tiles(c: Contraction, tile: RegisterTile) -> float:
@@ -179,7 +196,8 @@ def fill_caches(
     main_k = cut(c.k, tile_k, 1)[0]
     most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
-    ends: dict[str, Value] = {"ends": default_ends(c)} if "ends" in values else {}
+    vectors = tile.vectors if packing(c, machine) == "panels" else 0
+    ends: dict[str, Value] = {"ends": ends_of(c, vectors)} if "ends" in values else {}
     widths: dict[str, Value] = {"register_n": tile.vectors, "vector_width": tile.width}
     main_n, main_m = cut_columns(c, {"tile_n": tile_n, **widths, **ends})[0], cut(c.m, 0, tile.rows)[0]
     chosen: dict[str, Value] = {
@@ -190,7 +208,7 @@ def fill_caches(
         "register_order": "mn" if main_n.register < main_n.cache and main_m.register < main_m.cache else "nm",
         "register_m": tile.rows,
         **widths,
-        "unroll_k": max(values["unroll_k"], key=int),
+        "unroll_k": max((u for u in values["unroll_k"] if LEAST_STEPS * int(u) <= main_k.cache), key=int, default=1),
         "pack_b": packing(c, machine),
     }
     fetches = may_fetch(c, {**chosen, **ends}) and (c.constant_b or not tall)
@@ -213,10 +231,13 @@ def packing(c: Contraction, machine: Machine) -> str:
     """B in panels beforehand if it is a weight; a copy in every call if it is read often and does not stay in L1.
 
     Rows of B that lie side by side are read from L2 as fast as panels are, but where they displace each other in L1.
-    Those of a batch's products may be parts of longer rows, of which the op does not tell.
+    Those of a batch's products may be parts of longer rows, of which the op does not tell. A transposed B is turned
+    once for all tiles of rows; an odd number of its elements takes longer to turn.
     """
     if c.constant_b:
         return "beforehand"
+    if c.transposed_b and not c.stored_b and not c.precision:
+        return "panels" if c.m >= (LEAST_TURNED_ROWS if c.k % SQUARE == 0 else LEAST_ROWS_ODD) else "none"
     displaced = c.batched or c.transposed_b or c.n * BYTES % ALIASED_BYTES == 0
     often = c.m >= (LEAST_PACKED_ROWS if displaced else MANY_ROWS)
     return "panels" if often and not c.stored_b and c.k * c.n * BYTES > machine.l1_bytes // 2 else "none"

@@ -73,9 +73,14 @@ def end_knobs(c: Contraction, machine: Machine) -> tuple[Knob, ...]:
     return () if c.precision else knobs_of_ends((c.n,), machine, is_tiled=True)
 
 
-def default_ends(c: Contraction) -> str:
-    """How rows of C end by default: peeled for a transposed B that is no weight: masks make its loads scalar."""
-    return PEELED if c.transposed_b and not c.constant_b else MASKED
+def ends_of(c: Contraction, vectors: int = 0) -> str:
+    """How rows of C end by default: peeled for a transposed B that is no weight, of which masks make loads scalar.
+
+    Args:
+        c: Contraction.
+        vectors: Vectors of a panel that columns are copied to; 0 where none are. Those of one vector may be masked.
+    """
+    return PEELED if c.transposed_b and not c.constant_b and vectors != 1 else MASKED
 
 
 def masked_lanes(config: Config) -> int:

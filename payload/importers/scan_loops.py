@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SCAN = "tm_tensor.scan"
 OF_ROWS, OF_COLUMNS = (4, 2), (16, 8, 4, 2)  # that take a step together: rows lie apart, 16 columns are a cache line
+Piece = tuple[int, int, int]  # of a loop: where it begins, where it ends, its step
 WIDER = {"f32": "f64", "f16": "f32", "bf16": "f32"}  # what is carried of a type
 
 
@@ -44,34 +45,45 @@ def write_scan(scan: "Operation") -> "Value":
     kind, axis = scan.results[0].type, IntegerAttr(scan.attributes["dimension"]).value
     around = [dim for dim in range(kind.rank) if dim != axis]
     beside = max((dim for dim in around if kind.shape[dim] > 1), default=None)
-    steps = dict.fromkeys(around, 1)
+    counts = OF_COLUMNS if beside is not None and beside > axis else OF_ROWS
     if beside is not None:
-        counts = OF_COLUMNS if beside > axis else OF_ROWS
-        steps[beside] = next((count for count in counts if kind.shape[beside] % count == 0), 1)
         around.append(around.pop(around.index(beside)))
-    empty = tensor.empty(kind.shape, kind.element_type)
-    return loop_around(scan, axis, {dim: steps[dim] for dim in around}, {}, empty)
+    pieces = {dim: cut(kind.shape[dim], counts if dim == beside else (1,)) for dim in around}
+    return loop_around(scan, axis, pieces, {}, tensor.empty(kind.shape, kind.element_type))
+
+
+def cut(size: int, counts: Sequence[int]) -> list[Piece]:
+    """A size in pieces, of as many steps of the largest count as there are, then of the next; single ones last."""
+    pieces, begin = list[Piece](), 0
+    for count in (*counts, 1):
+        end = begin + (size - begin) // count * count
+        if end > begin:
+            pieces.append((begin, end, count))
+        begin = end
+    return pieces
 
 
 def loop_around(
-    scan: "Operation", axis: int, left: Mapping[int, int], places: Mapping[int, "Value"], into: "Value"
+    scan: "Operation", axis: int, left: Mapping[int, Sequence[Piece]], places: Mapping[int, "Value"], into: "Value"
 ) -> "Value":
-    """Loops over dimensions other than the axis, by steps; what they make of a tensor."""
+    """Loops over dimensions other than the axis, piece by piece; what they make of a tensor."""
     from torch_mlir.dialects import scf  # noqa: PLC0415
     from torch_mlir.ir import InsertionPoint  # noqa: PLC0415
 
     if not left:
         return loop_along(scan, axis, [places], into)
-    (dim, step), *rest = left.items()
-    loop = scf.ForOp(index(0), index(into.type.shape[dim]), index(step), [into])
-    with InsertionPoint(loop.body):
-        here, inside = {**places, dim: loop.induction_variable}, loop.inner_iter_args[0]
-        if rest:
-            made = loop_around(scan, axis, dict(rest), here, inside)
-        else:
-            made = loop_along(scan, axis, [{**here, dim: moved(here[dim], by)} for by in range(step)], inside)
-        scf.yield_([made])
-    return loop.results[0]
+    (dim, pieces), *rest = left.items()
+    for begin, end, step in pieces:
+        loop = scf.ForOp(index(begin), index(end), index(step), [into])
+        with InsertionPoint(loop.body):
+            here, inside = {**places, dim: loop.induction_variable}, loop.inner_iter_args[0]
+            if rest:
+                made = loop_around(scan, axis, dict(rest), here, inside)
+            else:
+                made = loop_along(scan, axis, [{**here, dim: moved(here[dim], by)} for by in range(step)], inside)
+            scf.yield_([made])
+        into = loop.results[0]
+    return into
 
 
 def loop_along(scan: "Operation", axis: int, lines: Sequence[Mapping[int, "Value"]], into: "Value") -> "Value":

@@ -54,6 +54,16 @@ def test_sum_that_starts_from_zero_reads_nothing_of_its_destination(sizes, batch
         assert ("linalg.fill" in scheduled(payload, script)) == (ZEROS not in script)
 
 
+@pytest.mark.parametrize("k", [6, 8, 15, 22, 31])
+def test_what_unrolling_leaves_over_of_a_sum_goes_on_with_it(k):
+    payload = contraction_payload(24, 40, k)
+    script, _ = script_of(payload)
+    assert "linalg.fill" not in scheduled(payload, script)
+    inputs = payload.make_inputs(0)
+    got = run(payload, inputs, script, TAIL, text=partition(payload).payload.text)
+    agrees(payload, got, [product_of(payload, inputs)])
+
+
 def test_k_loop_that_unrolling_does_away_with_keeps_its_fill():
     payload = contraction_payload(24, 32, 5)
     script, _ = script_of(payload, unroll_k=4)

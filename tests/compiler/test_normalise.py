@@ -148,6 +148,12 @@ FEW_PRODUCTS = f"""func.func @f(%x: tensor<2x1x9x16xf32>, %w: tensor<24x1x3x1xf3
     outs(%z : tensor<2x24x9x16xf32>) -> tensor<2x24x9x16xf32>
   return %r : tensor<2x24x9x16xf32>
 }}"""
+FEW_FILTERS = f"""func.func @f(%x: tensor<1x128x58x58xf32>, %w: tensor<8x128x3x3xf32>) -> tensor<1x8x56x56xf32> {{
+  {FILLED.format("tensor<1x8x56x56xf32>")}
+  %r = linalg.conv_2d_nchw_fchw ins(%x, %w : tensor<1x128x58x58xf32>, tensor<8x128x3x3xf32>)
+    outs(%z : tensor<1x8x56x56xf32>) -> tensor<1x8x56x56xf32>
+  return %r : tensor<1x8x56x56xf32>
+}}"""
 POOLED = """%p = linalg.pooling_nchw_max ins(%r, %side : tensor<2x24x9x16xf32>, tensor<2x2xf32>)
     outs(%q : tensor<2x24x8x15xf32>) -> tensor<2x24x8x15xf32>
   return %r : tensor<2x24x9x16xf32>"""
@@ -374,6 +380,10 @@ def test_few_products_are_summed_along_rows_unless_a_window_reads_the_results():
     empty = "%side = tensor.empty() : tensor<2x2xf32>\n  %q = tensor.empty() : tensor<2x24x8x15xf32>\n  "
     pooled = FEW_PRODUCTS.replace("return %r : tensor<2x24x9x16xf32>", empty + POOLED)
     assert "tensor<2x11x16x1xf32>" in rewritten(pooled, turn_channels_last)
+
+
+def test_few_filters_of_many_channels_turn_nothing():
+    assert "tensor<1x58x58x128xf32>" not in rewritten(FEW_FILTERS, turn_channels_last)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ module attributes {transform.with_named_sequence} {
   // tile_n_1 = 0
   // tile_k_1 = 0
   // register_order_1 = mn
-  // register_m_1 = 4
+  // register_m_1 = 6
   // register_n_1 = 2
   // vector_width_1 = 8
   // unroll_k_1 = 4
-  // pack_b_1 = none
+  // pack_b_1 = panels
   // tile_n_2 = 0
   // tile_k_2 = 0
   // register_order_2 = mn
@@ -115,56 +115,106 @@ module attributes {transform.with_named_sequence} {
     %fused_21, %loop_23 = transform.structured.fuse_into_containing_op %producer_21 into %loop_22 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_patterns to %function_0 { transform.apply_patterns.tensor.fold_tensor_empty } : !transform.any_op
     transform.annotate %loop_23 "autotune.row_blocks" : !transform.any_op
-    // region of 32 x 64 x 32 (m x n x k)
-    %tiled_2, %loop_24 = transform.structured.tile_using_for %fused_19 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %parts_0 = transform.structured.split %fused_19 after 24 {dimension = 0} : !transform.any_op
+    %main_0, %rest_0 = transform.split_handle %parts_0 : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // region of 24 x 64 x 32 (m x n x k)
+    %tiled_2, %loop_24 = transform.structured.tile_using_for %main_0 tile_sizes [6, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %tiled_3, %loop_25 = transform.structured.tile_using_for %tiled_2 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_25 "autotune.hidden" : !transform.any_op
-    // region of 32 x 32 x 64 (m x n x k)
-    %tiled_4, %loop_26 = transform.structured.tile_using_for %fused_11 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_5, %loop_27 = transform.structured.tile_using_for %tiled_4 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_6, %loop_28 = transform.structured.tile_using_for %fused_21 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_6 : !transform.any_op
-    %tiled_7, %loop_29 = transform.structured.tile_using_for %fused_18 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_8, %loop_30 = transform.structured.tile_using_for %tiled_7 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // copy B into panels, in the order the k loop reads it in
+    transform.apply_patterns to %loop_24 {
+      transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice
+      transform.apply_patterns.canonicalization
+    } : !transform.any_op
+    %padded_0, %pad_0, %copy_0 = transform.structured.pad %tiled_3 {padding_values = [0.0 : f32, 0.0 : f32, 0.0 : f32], padding_dimensions = [0, 1, 2], nofold_flags = [0, 1, 0], copy_back_op = "none"} : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %pad_0 "autotune.packed" : !transform.any_op
+    %source_0 = transform.get_producer_of_operand %padded_0[1] : (!transform.any_op) -> !transform.op<"tensor.pad">
+    %hoisted_0 = transform.structured.hoist_pad %source_0 by 3 loops, transpose by [1, 0] : (!transform.op<"tensor.pad">) -> !transform.any_op
+    %back_0 = transform.get_producer_of_operand %padded_0[1] : (!transform.any_op) -> !transform.any_op
+    %pads_0 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
+    %turned_0 = transform.get_consumers_of_result %pads_0[0] : (!transform.any_op) -> !transform.any_op
+    %tiled_4, %loop_26, %loop_27 = transform.structured.tile_using_for %turned_0 tile_sizes [8, 8] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    %fused_22, %loop_28 = transform.structured.fuse_into_containing_op %pads_0 into %loop_27 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %fused_22 vector_sizes [8, 8] : !transform.any_op
+    transform.structured.vectorize %tiled_4 : !transform.any_op
+    transform.apply_dce to %function_0 : !transform.any_op
+    // region of 8 x 64 x 32 (m x n x k)
+    %tiled_5, %loop_29 = transform.structured.tile_using_for %rest_0 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_6, %loop_30 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.annotate %loop_30 "autotune.hidden" : !transform.any_op
-    transform.annotate %loop_30 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_8 : !transform.any_op
-    %tiled_9, %loop_31 = transform.structured.tile_using_for %fused_16 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %strands_0, %partial_0, %combined_0, %loop_32 = transform.structured.tile_reduction_using_for %tiled_9 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
-    transform.annotate %loop_32 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_32 "autotune.hidden" : !transform.any_op
+    // copy B into panels, in the order the k loop reads it in
+    transform.apply_patterns to %loop_29 {
+      transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice
+      transform.apply_patterns.canonicalization
+    } : !transform.any_op
+    %padded_1, %pad_1, %copy_1 = transform.structured.pad %tiled_6 {padding_values = [0.0 : f32, 0.0 : f32, 0.0 : f32], padding_dimensions = [0, 1, 2], nofold_flags = [0, 1, 0], copy_back_op = "none"} : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %pad_1 "autotune.packed" : !transform.any_op
+    %source_1 = transform.get_producer_of_operand %padded_1[1] : (!transform.any_op) -> !transform.op<"tensor.pad">
+    %hoisted_1 = transform.structured.hoist_pad %source_1 by 3 loops, transpose by [1, 0] : (!transform.op<"tensor.pad">) -> !transform.any_op
+    %back_1 = transform.get_producer_of_operand %padded_1[1] : (!transform.any_op) -> !transform.any_op
+    %pads_1 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
+    %turned_1 = transform.get_consumers_of_result %pads_1[0] : (!transform.any_op) -> !transform.any_op
+    %tiled_7, %loop_31, %loop_32 = transform.structured.tile_using_for %turned_1 tile_sizes [8, 8] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    %fused_23, %loop_33 = transform.structured.fuse_into_containing_op %pads_1 into %loop_32 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %fused_23 vector_sizes [8, 8] : !transform.any_op
+    transform.structured.vectorize %tiled_7 : !transform.any_op
+    transform.apply_dce to %function_0 : !transform.any_op
+    transform.apply_cse to %loop_11 : !transform.any_op
+    // region of 32 x 32 x 64 (m x n x k)
+    %tiled_8, %loop_34 = transform.structured.tile_using_for %fused_11 tile_sizes [4, 0, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_9, %loop_35 = transform.structured.tile_using_for %tiled_8 tile_sizes [0, 16, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_10, %loop_36 = transform.structured.tile_using_for %fused_21 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_10 : !transform.any_op
+    %tiled_11, %loop_37 = transform.structured.tile_using_for %fused_18 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_12, %loop_38 = transform.structured.tile_using_for %tiled_11 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_38 "autotune.hidden" : !transform.any_op
+    transform.annotate %loop_38 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_12 : !transform.any_op
+    %tiled_13, %loop_39 = transform.structured.tile_using_for %fused_16 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %strands_0, %partial_0, %combined_0, %loop_40 = transform.structured.tile_reduction_using_for %tiled_13 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_40 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_40 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %strands_0 : !transform.any_op
     transform.structured.vectorize %partial_0 : !transform.any_op
     transform.structured.vectorize %combined_0 : !transform.any_op
-    %tiled_10, %loop_33 = transform.structured.tile_using_for %fused_15 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %tiled_11, %loop_34 = transform.structured.tile_using_for %tiled_10 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_34 "autotune.hidden" : !transform.any_op
-    transform.annotate %loop_34 "autotune.sums" : !transform.any_op
-    transform.structured.vectorize %tiled_11 : !transform.any_op
-    %tiled_12, %loop_35 = transform.structured.tile_using_for %fused_13 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    %strands_1, %partial_1, %combined_1, %loop_36 = transform.structured.tile_reduction_using_for %tiled_12 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
-    transform.annotate %loop_36 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_36 "autotune.hidden" : !transform.any_op
+    %tiled_14, %loop_41 = transform.structured.tile_using_for %fused_15 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %tiled_15, %loop_42 = transform.structured.tile_using_for %tiled_14 tile_sizes [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_42 "autotune.hidden" : !transform.any_op
+    transform.annotate %loop_42 "autotune.sums" : !transform.any_op
+    transform.structured.vectorize %tiled_15 : !transform.any_op
+    %tiled_16, %loop_43 = transform.structured.tile_using_for %fused_13 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    %strands_1, %partial_1, %combined_1, %loop_44 = transform.structured.tile_reduction_using_for %tiled_16 by tile_sizes = [0, 32] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %loop_44 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_44 "autotune.hidden" : !transform.any_op
     transform.structured.vectorize %strands_1 : !transform.any_op
     transform.structured.vectorize %partial_1 : !transform.any_op
     transform.structured.vectorize %combined_1 : !transform.any_op
-    %tiled_13, %loop_37 = transform.structured.tile_using_for %tiled_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.structured.vectorize %tiled_13 : !transform.any_op
-    %number_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
+    %tiled_17, %loop_45 = transform.structured.tile_using_for %tiled_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %tiled_17 : !transform.any_op
+    %number_0 = transform.param.constant 2 : i64 -> !transform.param<i64>
     transform.annotate %fused_20 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
-    %tiled_14, %loop_38 = transform.structured.tile_using_for %tiled_3 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_38 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_38 "autotune.from_zero" : !transform.any_op
-    transform.structured.vectorize %tiled_14 : !transform.any_op
-    transform.loop.unroll %loop_38 {factor = 4} : !transform.any_op
+    %tiled_18, %loop_46 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_46 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_46 "autotune.from_zero" : !transform.any_op
+    %fused_24, %loop_47 = transform.structured.fuse_into_containing_op %back_0 into %loop_46 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %fused_24 : !transform.any_op
+    transform.structured.vectorize %tiled_18 : !transform.any_op
+    transform.loop.unroll %loop_46 {factor = 4} : !transform.any_op
+    %tiled_19, %loop_48 = transform.structured.tile_using_for %padded_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_48 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_48 "autotune.from_zero" : !transform.any_op
+    %fused_25, %loop_49 = transform.structured.fuse_into_containing_op %back_1 into %loop_48 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %fused_25 : !transform.any_op
+    transform.structured.vectorize %tiled_19 : !transform.any_op
+    transform.loop.unroll %loop_48 {factor = 4} : !transform.any_op
     %number_1 = transform.param.constant 1 : i64 -> !transform.param<i64>
     transform.annotate %fused_12 "autotune.zeros" = %number_1 : !transform.any_op, !transform.param<i64>
-    %tiled_15, %loop_39 = transform.structured.tile_using_for %tiled_5 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_39 "autotune.hidden" : !transform.any_op
-    transform.annotate %loop_39 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_39 "autotune.from_zero" : !transform.any_op
-    transform.structured.vectorize %tiled_15 : !transform.any_op
-    transform.loop.unroll %loop_39 {factor = 4} : !transform.any_op
+    %tiled_20, %loop_50 = transform.structured.tile_using_for %tiled_9 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_50 "autotune.hidden" : !transform.any_op
+    transform.annotate %loop_50 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_50 "autotune.from_zero" : !transform.any_op
+    transform.structured.vectorize %tiled_20 : !transform.any_op
+    transform.loop.unroll %loop_50 {factor = 4} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -5,11 +5,11 @@ module attributes {transform.with_named_sequence} {
   // tile_k = 0
   // order = mnk
   // register_order = nm
-  // register_m = 4
-  // register_n = 2
+  // register_m = 8
+  // register_n = 1
   // vector_width = 4
-  // unroll_k = 2
-  // pack_b = none
+  // unroll_k = 1
+  // pack_b = panels
   // prefetch = False
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %function_0 = transform.get_parent_op %op {isolated_from_above} : (!transform.any_op) -> !transform.any_op
@@ -20,15 +20,32 @@ module attributes {transform.with_named_sequence} {
     transform.apply_patterns to %loop_0 { transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices } : !transform.any_op
     %plain_0 = transform.structured.match ops{["linalg.generic"]} in %loop_0 : (!transform.any_op) -> !transform.any_op
     // region of 8 x 8 x 4 (m x n x k)
-    %register_m_0 = transform.tune.knob<"register_m"> = 4 from options = [1, 2, 3, 4, 5, 6, 7, 8] -> !transform.param<i64>
-    %tiled_1, %loop_1 = transform.structured.tile_using_for %plain_0 tile_sizes [%register_m_0, 0, 0] : (!transform.any_op, !transform.param<i64>) -> (!transform.any_op, !transform.any_op)
+    %tiled_1, %loop_1 = transform.structured.tile_using_for %plain_0 tile_sizes [0, 4, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    // copy B into panels, in the order the k loop reads it in
+    transform.apply_patterns to %loop_1 {
+      transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice
+      transform.apply_patterns.canonicalization
+    } : !transform.any_op
+    %padded_0, %pad_0, %copy_0 = transform.structured.pad %tiled_1 {padding_values = [0.0 : f32, 0.0 : f32, 0.0 : f32], padding_dimensions = [0, 1, 2], nofold_flags = [0, 1, 0], copy_back_op = "none"} : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    transform.annotate %pad_0 "autotune.packed" : !transform.any_op
+    %source_0 = transform.get_producer_of_operand %padded_0[1] : (!transform.any_op) -> !transform.op<"tensor.pad">
+    %hoisted_0 = transform.structured.hoist_pad %source_0 by 1 loops, transpose by [1, 0] : (!transform.op<"tensor.pad">) -> !transform.any_op
+    %back_0 = transform.get_producer_of_operand %padded_0[1] : (!transform.any_op) -> !transform.any_op
+    %pads_0 = transform.structured.match ops{["tensor.pad"]} attributes{autotune.packed} in %function_0 : (!transform.any_op) -> !transform.any_op
+    %turned_0 = transform.get_consumers_of_result %pads_0[0] : (!transform.any_op) -> !transform.any_op
+    %tiled_2, %loop_2, %loop_3 = transform.structured.tile_using_for %turned_0 tile_sizes [4, 4] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+    %fused_0, %loop_4 = transform.structured.fuse_into_containing_op %pads_0 into %loop_3 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %fused_0 vector_sizes [4, 4] : !transform.any_op
+    transform.structured.vectorize %tiled_2 : !transform.any_op
+    transform.apply_dce to %function_0 : !transform.any_op
     %number_0 = transform.param.constant 1 : i64 -> !transform.param<i64>
     transform.annotate %producer_0 "autotune.zeros" = %number_0 : !transform.any_op, !transform.param<i64>
-    %tiled_2, %loop_2 = transform.structured.tile_using_for %tiled_1 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
-    transform.annotate %loop_2 "autotune.sums" : !transform.any_op
-    transform.annotate %loop_2 "autotune.from_zero" : !transform.any_op
-    transform.structured.vectorize %tiled_2 : !transform.any_op
-    transform.loop.unroll %loop_2 {factor = 2} : !transform.any_op
+    %tiled_3, %loop_5 = transform.structured.tile_using_for %padded_0 tile_sizes [0, 0, 1] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_5 "autotune.sums" : !transform.any_op
+    transform.annotate %loop_5 "autotune.from_zero" : !transform.any_op
+    %fused_1, %loop_6 = transform.structured.fuse_into_containing_op %back_0 into %loop_5 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.structured.vectorize %fused_1 : !transform.any_op
+    transform.structured.vectorize %tiled_3 : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -8,7 +8,7 @@ module attributes {transform.with_named_sequence} {
   // register_m = 4
   // register_n = 4
   // vector_width = 4
-  // unroll_k = 4
+  // unroll_k = 2
   // pack_b = none
   // prefetch = False
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
@@ -23,7 +23,7 @@ module attributes {transform.with_named_sequence} {
     transform.annotate %loop_1 "autotune.sums" : !transform.any_op
     transform.annotate %loop_1 "autotune.from_zero" : !transform.any_op
     transform.structured.vectorize %tiled_1 : !transform.any_op
-    transform.loop.unroll %loop_1 {factor = 4} : !transform.any_op
+    transform.loop.unroll %loop_1 {factor = 2} : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {

@@ -44,6 +44,7 @@ SCANS = {  # axis, and shape and dtype of the input
     "a length of its own": (-1, (3, 37), "float32"),
     "before others": (1, (2, 40, 6), "float32"),
     "the first of many columns": (0, (40, 3, 32), "float64"),
+    "columns that are no power of two": (0, (20, 31), "float32"),
     "one row": (0, (50,), "float32"),
     "whole numbers": (0, (9, 5), "int32"),
     "truth values": (-1, (3, 40), "bool"),

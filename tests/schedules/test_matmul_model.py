@@ -11,7 +11,7 @@ from tuning_support import MACHINES
 from autotune.core.host.machine import Machine
 from autotune.core.ops.op import Contraction
 from schedules.blocking import cut
-from schedules.matmul_model import DEEP, default_config, is_tall
+from schedules.matmul_model import DEEP, RegisterTile, default_config, gathered, is_tall
 from schedules.matmul_space import columns_of, matmul_space
 
 ROOT = Path(__file__).parents[2]
@@ -84,3 +84,16 @@ def test_products_of_few_rows_are_not_tall():
     for machine in RECORDED.values():
         for n, k in ((3072, 768), (768, 3072), (768, 768), (50257, 768)):
             assert not is_tall(Contraction(m=128, n=n, k=k), machine)
+
+
+@pytest.mark.parametrize("machine", ALL.values(), ids=ALL)
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(6, 40, 64), (9, 94, 152), (25, 263, 64), (40, 48, 24), (94, 94, 152), (200, 1000, 36)]
+)
+def test_most_of_a_transposed_b_is_turned_once_for_all_rows(machine, m, n, k):
+    """Columns outside of panels are gathered element by element for each tile of rows."""
+    c = Contraction(m=m, n=n, k=k, transposed_b=True)
+    config = default_config(c, matmul_space(c, machine), machine)
+    assert config["pack_b"] == "panels"
+    tile = RegisterTile(int(config["register_m"]), int(config["register_n"]), int(config["vector_width"]))
+    assert gathered(c, tile, machine) <= 1 / 3

@@ -236,7 +236,7 @@ REWRITES = (
     Rewrite("stencil", 2, lambda unit: write_stencils(unit.module)),
     Rewrite("fastmath", 2, lambda unit: keep_flags(unit.module, unit.flags)),
     Rewrite("skip-masked", 1, lambda unit: skip_masked(unit.module)),
-    Rewrite("zeros", 3, lambda unit: start_from_zero(unit.module)),
+    Rewrite("zeros", 4, lambda unit: start_from_zero(unit.module)),
     Rewrite("prefetch", 1, lambda unit: prefetch_copied(unit.module)),
     Rewrite("prefetch-rows", 1, lambda unit: prefetch_rows(unit.module)),
     Rewrite("vector-math", 3, lambda unit: approximate(unit.module)),

@@ -2,7 +2,8 @@
 
 A schedule marks the fill, with the number of loops over k that come first for some part of C, and those loops. As
 marked, the script is right and fills; here accumulators become zeros, in the first block of k where there are several,
-and fills go. If not every marked loop is found, or something else than zeros is filled in, nothing is done.
+and fills go. What unrolling leaves over of a loop has its mark, too, and goes on with what the loop gives. If not every
+marked loop is found, or something else than zeros is filled in, nothing is done.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ BOUNDS = 3  # operands of a loop before what it carries
 
 def start_from_zero(module: ir.Module) -> None:
     """Replace what the marked loops of a bufferized module read of C by zeros, in place, and erase the marked fills."""
-    fills, loops = marked(module.operation, ZEROS), marked(module.operation, FROM_ZERO)
+    fills, loops = marked(module.operation, ZEROS), first_loops(marked(module.operation, FROM_ZERO))
     wanted = sum(int(ir.IntegerAttr(fill.attributes[ZEROS]).value) for fill in fills)
     sound = len(loops) == wanted and all(map(carries_accumulators, loops)) and all(map(fills_zeros, fills))
     if not sound:
@@ -28,6 +29,12 @@ def start_from_zero(module: ir.Module) -> None:
         zero_accumulators(loop)
     for fill in fills:
         fill.erase()
+
+
+def first_loops(loops: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """The loops that begin with what is read, and not with what another one gives."""
+    given = {value for loop in loops for value in loop.results}
+    return [loop for loop in loops if not any(value in given for value in list(loop.operands)[BOUNDS:])]
 
 
 def fills_zeros(fill: ir.Operation) -> bool:

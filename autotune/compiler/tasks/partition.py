@@ -19,6 +19,7 @@ from autotune.compiler.tasks.elementwise import fuse_elementwise
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.outline import EXTENT, argument_names, outline
 from autotune.compiler.tasks.read_op import joined
+from autotune.compiler.tasks.short_rows import join_short_rows
 from autotune.compiler.tasks.softmax import find_plan
 from autotune.compiler.tasks.turned_operands import turn_operands
 from autotune.compiler.tasks.uncovered import uncovered_ops
@@ -52,6 +53,7 @@ def partition(payload: Payload) -> Partition:
         function = find_function(module, payload.entry)
         fuse_elementwise(module, function)
         if written_by_others:
+            join_short_rows(find_function(module, payload.entry))
             write_results_in_shape(module)  # fusing moves what reshapes a result to behind the op that makes it
         function = find_function(module, payload.entry)
         roles = [argument.role for argument in payload.arguments]

@@ -33,7 +33,7 @@ OPENED = [
     ("softmax,rows=32,cols=48", {}),
     ("gelu,rows=16,cols=128", {"vectors": 2}),
     ("attention,heads=2,seq=64,d=16", {}),
-    ("attention,heads=1,seq=128,d=16,causal=1", {"online": 64, "rows": 32}),
+    ("attention,heads=1,seq=128,d=16,causal=1", {"online": 64, "rows": 32, "register_m_1": 8, "register_n_1": 2}),
     ("embedding,rows=8,vocab=16,cols=128", {}),
     ("gpt,function=decode,d_model=32,heads=2,d_ff=64,vocab=67,seq=16,positions=16,layers=1", {}),
     (CONVOLUTION, {}),

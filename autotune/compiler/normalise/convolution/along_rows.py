@@ -20,7 +20,6 @@ from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_r
 
 LANES = 16  # of a vector: where there are fewer, more rows are whole vectors
 MOVED = 4.0  # multiply-adds of vectors in the time in which an element is transposed: `docs/decisions/schedules.md`
-FEW_CHANNELS, FEW_ELEMENTS = 32, 1 << 18  # more of both, and rows of all planes are read from memory again and again
 COPIED = 24.0  # multiply-adds of a vector in the time in which one is written and read once more, beyond L1
 ALONG_ROWS = 1.5  # of the time of a multiply-add of channels: there, a kernel is in panels
 PASSING = ("tensor.pad", "tensor.concat", "tensor.cast")
@@ -59,8 +58,6 @@ def is_cheaper_along_rows(op: ir.Operation) -> bool:
     """Estimate whether vectors along rows take less time than those of channels and what they have transposed."""
     x, kernel, _ = op.operands
     filters, *summed = kernel.type.shape
-    if summed[0] > FEW_CHANNELS and prod(x.type.shape) > FEW_ELEMENTS:
-        return False
     written = op.results[0].type.shape
     products = prod(summed) / LANES
     moved = 1.0 if is_constant(x) else 1.0 + prod(x.type.shape) / prod(written)

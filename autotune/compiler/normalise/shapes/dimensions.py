@@ -172,7 +172,9 @@ def swaps_last(op: ir.Operation) -> bool:
 
 def write_results_in_shape(module: ir.Module) -> None:
     """Let results that are reshaped last be written to a view of their argument, in place."""
-    for op in [op for op in every_op(module) if op.name == "bufferization.materialize_in_destination"]:
+    waiting = [op for op in every_op(module) if op.name == "bufferization.materialize_in_destination"]
+    while waiting:
+        op = waiting.pop()
         value, out = op.operands
         made_by = maker(value)
         if made_by is None or made_by.name not in RESHAPES or not isinstance(out.type, ir.MemRefType):
@@ -183,7 +185,8 @@ def write_results_in_shape(module: ir.Module) -> None:
             continue
         with ir.InsertionPoint(op), op.location:
             view = view_of(out, made_by, source.type)
-            bufferization.materialize_in_destination(None, source, view, restrict=True, writable=True)
+            inside = bufferization.materialize_in_destination(None, source, view, restrict=True, writable=True)
+        waiting.append(inside.operation)
         op.erase()
         if not list(made_by.results[0].uses):
             made_by.erase()

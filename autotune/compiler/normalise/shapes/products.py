@@ -1,8 +1,9 @@
 """Products in the form that vectors and fusion want.
 
 A batch with one matrix that is repeated for each becomes one product of all rows. A product with one column of an A
-that is stored ``(k, m)``, or in a batch of one row by a B that is stored ``(k, n)``, becomes sums down columns. What is
-done to each element of a product that is reshaped first is done before, where it is part of the product.
+that is stored ``(k, m)``, or in a batch of one row by a B that is stored ``(k, n)``, becomes sums down columns; one
+that sums nothing becomes element-wise. What is done to each element of a product that is reshaped first is done before,
+where it is part of the product.
 """
 
 from dataclasses import dataclass
@@ -184,6 +185,7 @@ def drop_one_column(module: ir.Module) -> None:
 
         C[b, m, 0] += A[b, k, m] * B[b, k, 0]   ->   c[b, m] += A[b, k, m] * v[b, k]
         C[b, 0, n] += A[b, 0, k] * B[b, k, n]   ->   c[b, n] += v[b, k] * B[b, k, n]
+        C[b, m, n] += A[b, m, 0] * B[b, 0, n]   ->   C[b, m, n] = C[b, m, n] + u[b, m] * v[b, n]
 
     Without the loop of one step, what is read lies side by side along the last loop that is written. Where the matrix
     is stored the other way, it lies so along the sum, and the product stays as it is.
@@ -202,8 +204,12 @@ def drop_one_column(module: ir.Module) -> None:
                 ir.AffineMap.get(len(left), 0, [loops[left.index(d)] for d in each if d is not None and d != dropped])
                 for each in maps
             ]
-            iterators = ["parallel"] * (len(left) - 1) + ["reduction"]
-            result = generic(taken[:2], taken[2], reads, iterators, multiply_add)
+            if dropped == count - 1:
+                into = tensor.empty(c.type.shape, c.type.element_type)
+                result = generic(taken, into, [*reads, reads[2]], ["parallel"] * len(left), outer_product)
+            else:
+                iterators = ["parallel"] * (len(left) - 1) + ["reduction"]
+                result = generic(taken[:2], taken[2], reads, iterators, multiply_add)
             whole = unflat(result, groups[2], op.results[0].type.shape)
         op.results[0].replace_all_uses_with(whole)
         op.erase()
@@ -211,11 +217,19 @@ def drop_one_column(module: ir.Module) -> None:
         run_passes(module, "builtin.module(canonicalize,cse)")
 
 
+def outer_product(x: ir.Value, y: ir.Value, start: ir.Value, _: ir.Value) -> ir.Value:
+    """An element of a product that sums nothing, from where it starts."""
+    return multiply_add(x, y, start)
+
+
 def loop_of_one(op: ir.Operation) -> int | None:
-    """The loop of one step that a product of f32 is better without: of its column, or of its row; `None` of others."""
+    """The loop of one step that a product of f32 is better without: its column, row or sum; `None` of others."""
     kinds = {str(value.type.element_type) for value in op.operands}
     a, b, c = (dimensions(amap) for amap in indexing_maps(op))
     rows, columns = op.results[0].type.shape[-2:]
+    summed = op.operands[0].type.shape[a.index(len(c))]
+    if kinds == {"f32"} and summed == 1 and rows > 1 and columns > 1:
+        return len(c)
     if kinds == {"f32"} and columns == 1 and rows > 1 and a[-1] == c[-2]:
         return c[-1]
     if kinds == {"f32"} and rows == 1 and columns > 1 and b[-1] == c[-1] and len(c) > MATRIX:

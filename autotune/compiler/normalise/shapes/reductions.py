@@ -9,6 +9,7 @@ Those that keep what they reduce as a dimension of size 1 write without it:
     s[i, 0] = sum over j of x[i, j]   ->   t[i] = sum over j of x[i, j];  s = expand t
 """
 
+from collections.abc import Sequence
 from itertools import groupby
 
 from mlir import ir
@@ -23,11 +24,10 @@ from autotune.core.ops.op import LoopNest
 
 
 def join_reductions(module: ir.Module) -> None:
-    """Let a reduction of what the same operation reduced before read what that reduced, in place."""
-    for op in every_op(module):
-        if op.name != "linalg.generic" or (first := reduced_before(op)) is None:
-            continue
-        x, kept = first.operands[0], kept_of(first, op)
+    """Let a reduction of what the same operation reduced before read what that reduced first of all, in place."""
+    for chain in chains_of(module):
+        op = chain[-1]
+        x, kept = chain[0].operands[0], kept_of(chain)
         groups = [list(run) for _, run in groupby(range(len(x.type.shape)), kept.__contains__)]
         loops, left = dims(len(groups)), [at for at, group in enumerate(groups) if group[0] in kept]
         shape = op.results[0].type.shape
@@ -38,8 +38,23 @@ def join_reductions(module: ir.Module) -> None:
             into = flat(op.operands[1], apart)
             result = unflat(generic([flat(x, groups)], into, maps, iterators, Body(op).copy), apart, shape)
         op.results[0].replace_all_uses_with(result)
-        op.erase()
-        first.erase()
+        for each in reversed(chain):
+            each.erase()
+
+
+def chains_of(module: ir.Module) -> list[list[ir.Operation]]:
+    """Reductions, each of what the one before it gives, by the same operation; as long as they can be."""
+    chains, joined = list[list[ir.Operation]](), set[ir.Operation]()
+    for op in reversed(list(every_op(module))):
+        if op.name != "linalg.generic" or op in joined:
+            continue
+        chain = [op]
+        while (first := reduced_before(chain[0])) is not None:
+            chain.insert(0, first)
+        if len(chain) > 1:
+            chains.append(chain)
+            joined.update(chain)
+    return chains
 
 
 def write_without_kept(module: ir.Module) -> None:
@@ -100,7 +115,9 @@ def filter_known(places: list[int | None]) -> list[int]:
     return [place for place in places if place is not None]
 
 
-def kept_of(first: ir.Operation, second: ir.Operation) -> list[int]:
-    """Dimensions of what the first of two reductions reads that are left after the second."""
-    left, again = (filter_known(dimensions(indexing_maps(op)[1])) for op in (first, second))
-    return [left[d] for d in again]
+def kept_of(chain: Sequence[ir.Operation]) -> list[int]:
+    """Dimensions of what the first of some reductions reads that are left after the last."""
+    left, *more = (filter_known(dimensions(indexing_maps(op)[1])) for op in chain)
+    for again in more:
+        left = [left[d] for d in again]
+    return left
