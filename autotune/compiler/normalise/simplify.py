@@ -7,6 +7,7 @@ from autotune.compiler.normalise.convolution.channels_last import turn_channels_
 from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
+from autotune.compiler.normalise.convolution.shared_pads import share_pads
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.indices import find_places_apart, read_places_before_repeating
@@ -42,6 +43,7 @@ SIMPLIFY = (
     read_scattered_elements,
     make_lines_planes,
     begin_with_earlier,
+    share_pads,
     turn_channels_last,
     write_volumes_as_products,
     write_volumes_along_rows,

@@ -12,7 +12,7 @@ from mlir import ir
 from mlir.dialects import arith, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.values import fill_of, is_constant, maker
+from autotune.compiler.ir.values import fill_of, is_constant, maker, static_slice
 from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, reads
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
 from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
@@ -87,7 +87,7 @@ def sums_along_rows(op: ir.Operation) -> ir.Value:
     kind, bias = op.results[0].type.element_type, bias_of(start)
     whole = is_better_whole(op)
     shape = list(op.results[0].type.shape)
-    pitch = x.type.shape[-1] if whole else 0
+    pitch = source_of(x)[0].type.shape[-1] if whole else 0
     made = [*shape[:-2], (shape[-2] - 1) * pitch + shape[-1]] if whole else shape
     fill = fill_of(start)
     zero = arith.constant(kind, 0.0) if fill is None else fill.operands[0]
@@ -121,7 +121,7 @@ def window_sums(op: ir.Operation, into: ir.Value, pitch: int) -> ir.Value:
     moved = [at * gap for at, gap in zip(window, gaps, strict=True)]
     if pitch:
         moved[-2:] = [moved[-2] * pitch + moved[-1]]
-        x = flat(x, [*([d] for d in range(inner)), [inner, inner + 1]])
+        x = in_one_dimension(x, pitch)
     read = [place * step + at for place, step, at in zip(places, steps, moved, strict=False)]
     of_kernel, sizes = [f, c, *window], [*into.type.shape, *kernel.type.shape[1:]]
     if made_by is not None and made_by.name == "linalg.transpose":  # a weight is not transposed in every call
@@ -130,6 +130,30 @@ def window_sums(op: ir.Operation, into: ir.Value, pitch: int) -> ir.Value:
     maps = reads(len(loops), of_kernel, [n, c, *read], [n, f, *places])
     iterators = ["parallel"] * rank + ["reduction"] * (inner + 1)
     return generic([kernel, part_read(x, maps[1], sizes)], into, maps, iterators, multiply_add)
+
+
+def source_of(x: ir.Value) -> tuple[ir.Value, tuple[int, int]]:
+    """The planes that a tensor is a part of, and where it begins there; the tensor itself where it is a whole."""
+    made_by = maker(x)
+    if made_by is None or made_by.name != "tensor.extract_slice" or len(made_by.operands) != 1:
+        return x, (0, 0)
+    source = made_by.operands[0]
+    offsets, sizes, strides = static_slice(made_by)
+    is_plain = sizes == list(x.type.shape) and sizes[:-2] == list(source.type.shape)[:-2] and set(strides) == {1}
+    return (source, (offsets[-2], offsets[-1])) if is_plain else (x, (0, 0))
+
+
+def in_one_dimension(x: ir.Value, pitch: int) -> ir.Value:
+    """Planes, or a part of each, with rows one behind the other as they lie, and what is between them."""
+    source, (row, column) = source_of(x)
+    inner = len(x.type.shape) - 2
+    whole = flat(source, [*([d] for d in range(inner)), [inner, inner + 1]])
+    *outer, height, width = x.type.shape
+    begin, size = row * pitch + column, (height - 1) * pitch + width
+    if size == whole.type.shape[-1]:
+        return whole
+    kind = ir.RankedTensorType.get([*outer, size], x.type.element_type)
+    return tensor.extract_slice(kind, whole, [], [], [], [*[0] * inner, begin], [*outer, size], [1] * (inner + 1))
 
 
 def is_better_whole(op: ir.Operation) -> bool:
@@ -144,7 +168,7 @@ def is_better_whole(op: ir.Operation) -> bool:
     height, width = op.results[0].type.shape[-2:]
     if steps_of(op, "strides")[-2] != 1 or (bias_of(start) is None and fill_of(start) is None):
         return False
-    places = (height - 1) * x.type.shape[-1] + width
+    places = (height - 1) * source_of(x)[0].type.shape[-1] + width
     alone, whole = (ceil(size / LANES) * LANES * rows for size, rows in ((width, height), (places, 1)))
     saved = (alone - whole) * prod(kernel.type.shape[1:]) / LANES
     return bool(saved > COPIED * height * width / LANES)
