@@ -4,7 +4,7 @@ import pytest
 from tuning_support import agrees, default_steps, loaded, run
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.normalise.shapes.products import drop_one_column
+from autotune.compiler.normalise.shapes.products import drop_loops_of_one
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
@@ -35,7 +35,7 @@ def test_only_columns_that_lie_apart_are_written_otherwise_and_nothing_changes(n
     payload = loaded(tmp_path, product(READS[name], b))
     with context():
         module = parse(payload.text, "mine")
-        drop_one_column(module)
+        drop_loops_of_one(module)
         module.operation.verify()
         text = str(module)
     assert ("batch_matmul" in text) == (name == "A by rows")

@@ -15,7 +15,7 @@ from autotune.compiler.normalise.gather.scattered import read_scattered_elements
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
 from autotune.compiler.normalise.shapes.factors import multiply_smaller_operands
-from autotune.compiler.normalise.shapes.products import drop_one_column, reshape_after_elementwise, share_matrices
+from autotune.compiler.normalise.shapes.products import drop_loops_of_one, reshape_after_elementwise, share_matrices
 from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
 from autotune.compiler.normalise.shapes.slices import (
     begin_with_earlier,
@@ -55,7 +55,7 @@ SIMPLIFY = (
     write_without_kept,
     read_in_place,
     read_as_stored,
-    drop_one_column,
+    drop_loops_of_one,
     reshape_after_elementwise,
     write_inside_borders,
     write_results_in_shape,

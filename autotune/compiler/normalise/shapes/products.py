@@ -180,7 +180,7 @@ PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 Groups = list[list[int]]
 
 
-def drop_one_column(module: ir.Module) -> None:
+def drop_loops_of_one(module: ir.Module) -> None:
     """Let products of one column, or of one row in a batch, be ones with a vector, in place.
 
         C[b, m, 0] += A[b, k, m] * B[b, k, 0]   ->   c[b, m] += A[b, k, m] * v[b, k]
