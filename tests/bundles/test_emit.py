@@ -37,7 +37,7 @@ DECODE = next(Path(__file__).parents[2].glob("results/*/bundles/gpt2_functiondec
 def bundles(tmp_path_factory):
     def go_online(*about):
         config = default_config(*about)
-        return {**config, "online": 64} if "online" in config else config
+        return {**config, "online": 64, "register_n_1": 2} if "online" in config else config
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("schedules.fused.default_config", go_online)
