@@ -35,8 +35,8 @@ L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
 BEYOND_L2_BYTES_A_CYCLE = 16  # that a core sustains from what lies behind its L2
 DEEP = 256  # steps of k that make up for reading and writing C
 TALL = 640  # rows that share a copy of B which then takes a twentieth of the time: 2 x 16 FMAs a cycle, 4 bytes of B
-LEAST_TURNED_ROWS, LEAST_ROWS_ODD = 5, 16  # that read a transposed B, of even numbers of elements and of any
-SQUARE = 4  # side of the least square that is turned in registers at some speed
+LEAST_TRANSPOSED_ROWS, LEAST_ROWS_APART = 5, 16  # that share panels of a transposed B: of whole squares, and of any
+SQUARE = 4  # side of the least square that is transposed in registers at some speed
 LEAST_PACKED_ROWS, MANY_ROWS = 32, 512  # that share a copy of B: of rows that displace each other, and of any others
 ALIASED_BYTES = 4096  # rows that are multiples of it apart compete for the same few lines of L1
 
@@ -196,8 +196,9 @@ def fill_caches(
     main_k = cut(c.k, tile_k, 1)[0]
     most_n = c.n if streamed else int(machine.l2_bytes * shares.block) // BYTES // main_k.cache
     tile_n = largest(values["tile_n"], c.n, tile.columns, most_n)
-    vectors = tile.vectors if packing(c, machine) == "panels" else 0
-    ends: dict[str, Value] = {"ends": ends_of(c, vectors)} if "ends" in values else {}
+    pack_b = packing(c, machine)
+    panels = tile.vectors if pack_b == "panels" else 0
+    ends: dict[str, Value] = {"ends": ends_of(c, panels)} if "ends" in values else {}
     widths: dict[str, Value] = {"register_n": tile.vectors, "vector_width": tile.width}
     main_n, main_m = cut_columns(c, {"tile_n": tile_n, **widths, **ends})[0], cut(c.m, 0, tile.rows)[0]
     chosen: dict[str, Value] = {
@@ -209,7 +210,7 @@ def fill_caches(
         "register_m": tile.rows,
         **widths,
         "unroll_k": max((u for u in values["unroll_k"] if LEAST_STEPS * int(u) <= main_k.cache), key=int, default=1),
-        "pack_b": packing(c, machine),
+        "pack_b": pack_b,
     }
     fetches = may_fetch(c, {**chosen, **ends}) and (c.constant_b or not tall)
     return {**chosen, "prefetch": fetches, **ends}
@@ -231,13 +232,13 @@ def packing(c: Contraction, machine: Machine) -> str:
     """B in panels beforehand if it is a weight; a copy in every call if it is read often and does not stay in L1.
 
     Rows of B that lie side by side are read from L2 as fast as panels are, but where they displace each other in L1.
-    Those of a batch's products may be parts of longer rows, of which the op does not tell. A transposed B is turned
-    once for all tiles of rows; an odd number of its elements takes longer to turn.
+    Those of a batch's products may be parts of longer rows, of which the op does not tell. A transposed B is
+    transposed once for all tiles of rows, which takes longer where squares do not divide its columns.
     """
     if c.constant_b:
         return "beforehand"
     if c.transposed_b and not c.stored_b and not c.precision:
-        return "panels" if c.m >= (LEAST_TURNED_ROWS if c.k % SQUARE == 0 else LEAST_ROWS_ODD) else "none"
+        return "panels" if c.m >= (LEAST_TRANSPOSED_ROWS if c.k % SQUARE == 0 else LEAST_ROWS_APART) else "none"
     displaced = c.batched or c.transposed_b or c.n * BYTES % ALIASED_BYTES == 0
     often = c.m >= (LEAST_PACKED_ROWS if displaced else MANY_ROWS)
     return "panels" if often and not c.stored_b and c.k * c.n * BYTES > machine.l1_bytes // 2 else "none"

@@ -34,7 +34,9 @@ def run(interrupts: Interrupts | None = None) -> int:
     try:
         check_address_space()
     except MachineError as error:
-        sys.stderr.write(f"autotune: {error}\n")
+        from autotune.cli.say import complain
+
+        complain(str(error))
         return 2
     from autotune.cli import verbs
 

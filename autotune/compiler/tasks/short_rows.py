@@ -11,13 +11,13 @@ from math import prod
 from mlir import ir
 from mlir.dialects import tensor
 
-from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
+from autotune.compiler.ir.nests import indexing_maps, structured_ops
 from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.convolution.channels_last import Body, is_elementwise
 from autotune.compiler.normalise.emit import dims, flat, generic, unflat
-from autotune.compiler.normalise.shapes.products import Groups
+from autotune.compiler.normalise.shapes.dimensions import RESHAPES
+from autotune.compiler.normalise.shapes.products import Groups, collapsed
 
-RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 SHORT = 256  # elements of a row: of longer ones, what is left over by vectors is little
 VECTOR = 16  # elements that rows had better be a multiple of
 
@@ -27,15 +27,13 @@ def join_short_rows(function: ir.OpView) -> None:
 
     Loops of one step are dropped.
     """
-    found = [op.operation for op, _ in structured_ops(function.regions[0].blocks[0])]
-    for op in found:
+    for op in [op.operation for op, _ in structured_ops(function.regions[0].blocks[0])]:
         if not is_alone(op) or not is_elementwise(op, len(op.results[0].type.shape)):
             continue
-        shape = list(op.results[0].type.shape)
-        read = [dimensions(amap) for amap in indexing_maps(op)]
-        groups = joined_loops(shape, read)
-        if groups is not None and len(groups) < len(shape):
-            join(op, [joined_operand(each, groups) for each in read], [prod(shape[d] for d in g) for g in groups])
+        shape, maps = list(op.results[0].type.shape), indexing_maps(op)
+        groups = joined_loops(shape, maps)
+        if len(groups) < len(shape):
+            join(op, [read for amap in maps if (read := collapsed(amap, groups)) is not None], groups)
 
 
 def is_alone(op: ir.Operation) -> bool:
@@ -54,68 +52,44 @@ def is_given(value: ir.Value) -> bool:
     return made_by is None or made_by.name in {"bufferization.to_tensor", "arith.constant"}
 
 
-def joined_loops(shape: list[int], read: Sequence[Sequence[int | None]]) -> Groups | None:
-    """The loops of more than one step, those that become one together; `None` where operands do not allow that.
+def joined_loops(shape: Sequence[int], maps: Sequence[ir.AffineMap]) -> Groups:
+    """The loops of more than one step, those that become one together; each alone where operands do not allow that.
 
     Args:
         shape: Trip counts.
-        read: For each operand the loop that each of its dimensions follows; `None` for what follows no single one.
+        maps: How each operand is read.
     """
     groups: Groups = [[loop] for loop, size in enumerate(shape) if size > 1]
-
-    def allowed(groups: Groups) -> bool:
-        return all(None not in each and joined_operand(each, groups) is not None for each in read)
-
-    if not groups or not allowed(groups):
-        return None
+    if not groups or not allow(maps, groups):
+        return [[loop] for loop in range(len(shape))]
     short = shape[groups[-1][0]] < SHORT
     while short and len(groups) > 1 and prod(shape[d] for d in groups[-1]) % VECTOR:
         joined = [*groups[:-2], groups[-2] + groups[-1]]
-        if not allowed(joined):
+        if not allow(maps, joined):
             break
         groups = joined
     return groups
 
 
-def joined_operand(read: Sequence[int | None], groups: Groups) -> tuple[list[int], Groups] | None:
-    """Which groups of loops an operand follows, and its dimensions for each; `None` where it follows a part of one.
-
-    Dimensions that follow loops of one step, which are in no group, go with their neighbours.
-    """
-    loops: list[int] = []
-    parts: Groups = []
-    waiting: list[int] = []
-    seen: list[list[int]] = []
-    for place, loop in enumerate(read):
-        number = next((at for at, group in enumerate(groups) if loop in group), None)
-        if number is None or loop is None:
-            (parts[-1] if parts else waiting).append(place)
-        elif loops and loops[-1] == number:
-            parts[-1].append(place)
-            seen[-1].append(loop)
-        else:
-            loops.append(number)
-            parts.append([*waiting, place])
-            seen.append([loop])
-            waiting = []
-    whole = all(groups[at] == each for at, each in zip(loops, seen, strict=True))
-    return (loops, parts) if whole and len(set(loops)) == len(loops) else None
+def allow(maps: Sequence[ir.AffineMap], groups: Groups) -> bool:
+    """Tell whether every operand is read as if groups of loops were one each."""
+    return all(collapsed(amap, groups) is not None for amap in maps)
 
 
-def join(op: ir.Operation, operands: Sequence[tuple[list[int], Groups] | None], sizes: Sequence[int]) -> None:
+def join(op: ir.Operation, reads: Sequence[tuple[list[int], Groups]], groups: Groups) -> None:
     """Write an op with groups of its loops as one each; erases it.
 
     Args:
         op: The op.
-        operands: What each operand follows, as `joined_operand` gives it.
-        sizes: Trip counts of the groups.
+        reads: How each operand is read then, as `collapsed` gives it.
+        groups: The groups.
     """
-    reads = [each for each in operands if each is not None]
-    loops, into = dims(len(sizes)), op.results[0].type
-    maps = [ir.AffineMap.get(len(sizes), 0, [loops[d] for d in read]) for read, _ in reads]
+    loops, into = dims(len(groups)), op.results[0].type
+    maps = [ir.AffineMap.get(len(groups), 0, [loops[d] for d in read]) for read, _ in reads]
+    sizes = [prod(into.shape[d] for d in group) for group in groups]
     with ir.InsertionPoint(op), op.location:
         taken = [flat(value, parts) for value, (_, parts) in zip(op.operands[:-1], reads, strict=False)]
         empty = tensor.empty(sizes, into.element_type)
-        result = generic(taken, empty, maps, ["parallel"] * len(sizes), Body(op).copy)
+        result = generic(taken, empty, maps, ["parallel"] * len(groups), Body(op).copy)
         op.results[0].replace_all_uses_with(unflat(result, reads[-1][1], into.shape))
     op.erase()

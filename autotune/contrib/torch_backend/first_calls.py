@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Interpreter
 from torch.utils._pytree import tree_map
 
 from autotune.contrib.torch_backend.calls import OutOfBoundsError
-from autotune.contrib.torch_backend.regions import say_once
+from autotune.contrib.torch_backend.regions import say_replaced
 
 Tensors = Sequence[torch.Tensor]
 MOST_COMPARED = 3  # calls, where inputs are constant: a call to warm up with zeros tells little
@@ -64,7 +64,7 @@ class FirstCalls:
         if why := disagreement(self._graph, tensors, ours, theirs, self._error):
             self._is_wrong = True
             why = f"its program gives other results, {why}"
-            say_once(f"backend autotune: a region of {len(self._graph.graph.nodes)} ops runs as PyTorch runs it: {why}")
+            say_replaced(self._graph.graph, why)
             self._refused(why)
             return theirs  # type: ignore[no-any-return]
         self._left = 0 if all(varies(tensors[number]) for number in self._given) else self._left - 1

@@ -21,6 +21,7 @@ from autotune.contrib.torch_backend.regions import (
     partition,
     refused_ops,
     say_once,
+    say_replaced,
     supported,
     why_not,
 )
@@ -225,7 +226,7 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
     except AutotuneError as error:
         if ops := refused_ops(error, region.graph):
             raise RefusedError(ops) from error
-        say_once(f"backend autotune: a region of {len(region.graph.nodes)} ops runs as PyTorch runs it: {error}")
+        say_replaced(region.graph, error)
         return plain_run
     if not kept.is_checked:
         given = [number for number, held in enumerate(region.held) if not held]

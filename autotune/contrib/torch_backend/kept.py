@@ -111,7 +111,7 @@ class Kept:
     """A program as it is kept.
 
     Attributes:
-        folder: Where.
+        folder: Folder that it is kept in.
         program: How it is called.
         code: The object file.
         constants: Values of its constants, by name.

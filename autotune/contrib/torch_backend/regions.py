@@ -33,6 +33,11 @@ def say_once(sentence: str) -> None:
         warnings.warn(sentence, BackendWarning, stacklevel=2)
 
 
+def say_replaced(graph: Graph, why: object) -> None:
+    """Warn that PyTorch runs a region."""
+    say_once(f"backend autotune: a region of {len(graph.nodes)} ops runs as PyTorch runs it: {why}")
+
+
 @dataclass(frozen=True, eq=False)
 class GraphRegion:
     """A graph of aten ops that becomes one program.

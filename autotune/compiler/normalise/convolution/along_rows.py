@@ -87,7 +87,7 @@ def sums_along_rows(op: ir.Operation) -> ir.Value:
     kind, bias = op.results[0].type.element_type, bias_of(start)
     whole = is_better_whole(op)
     shape = list(op.results[0].type.shape)
-    pitch = source_of(x)[0].type.shape[-1] if whole else 0
+    pitch = pitch_of(x) if whole else 0
     made = [*shape[:-2], (shape[-2] - 1) * pitch + shape[-1]] if whole else shape
     fill = fill_of(start)
     zero = arith.constant(kind, 0.0) if fill is None else fill.operands[0]
@@ -143,6 +143,11 @@ def source_of(x: ir.Value) -> tuple[ir.Value, tuple[int, int]]:
     return (source, (offsets[-2], offsets[-1])) if is_plain else (x, (0, 0))
 
 
+def pitch_of(x: ir.Value) -> int:
+    """Elements from one row of planes, or of a part of each, to the next as they lie."""
+    return int(source_of(x)[0].type.shape[-1])
+
+
 def in_one_dimension(x: ir.Value, pitch: int) -> ir.Value:
     """Planes, or a part of each, with rows one behind the other as they lie, and what is between them."""
     source, (row, column) = source_of(x)
@@ -168,7 +173,7 @@ def is_better_whole(op: ir.Operation) -> bool:
     height, width = op.results[0].type.shape[-2:]
     if steps_of(op, "strides")[-2] != 1 or (bias_of(start) is None and fill_of(start) is None):
         return False
-    places = (height - 1) * source_of(x)[0].type.shape[-1] + width
+    places = (height - 1) * pitch_of(x) + width
     alone, whole = (ceil(size / LANES) * LANES * rows for size, rows in ((width, height), (places, 1)))
     saved = (alone - whole) * prod(kernel.type.shape[1:]) / LANES
     return bool(saved > COPIED * height * width / LANES)

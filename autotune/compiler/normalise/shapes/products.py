@@ -307,18 +307,26 @@ def follows_product(value: ir.Value) -> bool:
 def collapsed(amap: ir.AffineMap, groups: Groups) -> tuple[list[int], Groups] | None:
     """How an operand is read once groups of loops are one each, and which of its dimensions become one for that.
 
-    `None` if it is read along a part of a group, or in another order.
+    `None` if it is read along a part of a group, or in another order. What follows a loop of no group, which is of one
+    step, goes with its neighbours.
     """
-    read = dimensions(amap)
-    if None in read:
-        return None
+    number = {loop: at for at, group in enumerate(groups) for loop in group}
     loops: list[int] = []
     parts: Groups = []
-    while (start := sum(map(len, parts))) < len(read):
-        number = next(i for i, group in enumerate(groups) if read[start] in group)
-        stop = start + len(groups[number])
-        if read[start:stop] != groups[number]:
+    alone: list[int] = []
+    left: list[int] = []
+    for dimension, loop in enumerate(dimensions(amap)):
+        if loop is None:
             return None
-        loops.append(number)
-        parts.append(list(range(start, stop)))
-    return loops, parts
+        if loop not in number:
+            (parts[-1] if parts else alone).append(dimension)
+            continue
+        if not left:
+            left = list(groups[number[loop]])
+            loops.append(number[loop])
+            parts.append(alone)
+            alone = []
+        if left.pop(0) != loop:
+            return None
+        parts[-1].append(dimension)
+    return None if left else (loops, parts)
