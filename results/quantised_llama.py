@@ -25,12 +25,13 @@ from autotune.contrib.quantised.gguf_file import read_gguf
 from autotune.contrib.quantised.llama_config import read_config
 from autotune.contrib.quantised.llama_reference import LlamaReference
 from autotune.contrib.quantised.llama_weights import take_weights
+from autotune.contrib.quantised.panel_family import BLOCK_PANELS
 from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_WIDENED_TILES
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.family import Family
-from autotune.core.precision import TILE_BF16
+from autotune.core.precision import BF16, TILE_BF16
 from autotune.core.stats import ratio_interval
 from autotune.core.task import Task
 from autotune.registry import family_for, load_family
@@ -94,7 +95,7 @@ def held_to(cores: int) -> Iterator[None]:
 
 def rounded_family(task: Task, machine: Machine) -> Family | None:
     """The family that rounds: weights by many rows, and attention, to bf16, few rows to 8 bits; else as ever."""
-    rounding = (BLOCK_WIDENED_TILES, BLOCK_DOTS, load_family(TILE_BF16.name))
+    rounding = (BLOCK_WIDENED_TILES, BLOCK_PANELS, BLOCK_DOTS, *(load_family(each.name) for each in (TILE_BF16, BF16)))
     able = (each for each in rounding if not each.lacking and each.covers(task))
     return next(able, None) or family_for(task, machine)
 

@@ -71,14 +71,17 @@ class Vectorize(SingleOp):
     def values(self, task: Task, machine: Machine) -> Config:
         """One row of four vectors, or eight vectors of sums, those of several rows where they share a factor.
 
-        One vector where memory decides: stores of several come in another order than lines follow each other.
+        One vector where memory decides, or as many narrow ones as have its bytes: stores of several come in another
+        order than lines follow each other.
         """
         if sums_in_tiles(task):
             return self.values_of_tiles(task, machine)
         if task.nest.iterators[-1] == "reduction":
             wanted = SUMS_AT_ONCE
         else:
-            wanted = 1 if BYTES * len(task.root.operands) * prod(task.nest.sizes) > machine.l2_bytes else 4
+            moved = sum(each.element_bytes for each in task.root.operands) * prod(task.nest.sizes)
+            narrow = max(1, BYTES // max((each.element_bytes for each in task.root.outputs), default=BYTES))
+            wanted = narrow if moved > machine.l2_bytes else 4
         rows = max(map(int, self.knobs(task, machine)[0].values)) if shares_factor(task) and machine.threads == 1 else 1
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {

@@ -7,7 +7,7 @@ columns are computed in it. Products are summed in 32 bits, which hold all of th
 it holds every sum exactly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.onnx_integer_windows import PLANE, Image, PlaneWindow, as_rows, padded, taps, window_of
+from payload.importers.onnx_integer_windows import (
+    OWN_PLANE,
+    PLANE,
+    Image,
+    PlaneWindow,
+    as_rows,
+    padded,
+    taps,
+    window_of,
+)
 from payload.importers.onnx_integer_writer import IntegerWriter
 from payload.importers.onnx_integers import FLOAT, HIGH, INT32, LOW, Bytes, Ending, FixedWeight, Scaled, rounded
 from payload.importers.onnx_nodes import NodeWriter, of
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
 EXACT = 2**24  # f32 holds every whole number up to here
 SUMS = 2**31 - 1  # 32 bits hold every whole number up to here
 PLANES = 4  # dimensions of an image
+FEW = 64  # products of a sum that are written one by one: more are a product of matrices
 CLOSE = 1e-5  # how far the scale of a bias may be from that of the product, relative
 
 
@@ -235,8 +245,8 @@ def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
         return False
     window = window_of(node, weight.whole.shape[2:], shape[2:])
     groups = of(node, "group", 1)
-    if window is not None and len(shape) == PLANES and groups == shape[1] == count > 1 and in_bytes(columns):
-        return convolve_by_channels(held, writer, node, window, added)
+    if window is not None and len(shape) == PLANES and groups > 1 and in_bytes(columns) and len(columns) <= FEW:
+        return convolve_by_groups(held, writer, node, window, added)
     if groups > 1 or len(shape) != PLANES or window is None:
         return convolve_exactly(held, writer, node, added)
     image = padded(writer, held.image_of(writer, source.bytes, shape), window, source.zero)
@@ -253,19 +263,29 @@ def in_bytes(whole: Array) -> bool:
     return bool(whole.min(initial=0) >= LOW and whole.max(initial=0) <= HIGH)
 
 
-def convolve_by_channels(
+def convolve_by_groups(
     held: IntegerWriter, writer: NodeWriter, node: "NodeProto", window: PlaneWindow, bias: Array
 ) -> bool:
-    """A convolution of each channel by itself: the places of a window times their weights, in 32 bits."""
-    x, weight = held.scaled[node.input[0]], held.fixed[node.input[1]]
+    """A convolution of few channels of a group: the places of a window times their weights, in 32 bits.
+
+    Images keep their order where each channel is a group of its own; else every channel of a group meets all filters of
+    the group, (n, group, filter, h, w).
+    """
+    x, weight, groups = held.scaled[node.input[0]], held.fixed[node.input[1]], of(node, "group", 1)
     count, shape = weight.whole.shape[0], held.facts.shapes[node.input[0]]
-    image = padded(writer, held.any_image(writer, x.bytes, shape), window, x.zero)
-    column = (count,) if image.plane == PLANE else (count, 1, 1)
+    alone = groups == shape[1] == count
+    image = held.any_image(writer, x.bytes, shape)
+    if not alone and image.plane == PLANE:
+        image = Image(held.natural(writer, x.bytes), tuple(shape), OWN_PLANE)
+    image = padded(writer, image, window, x.zero)
+    filters = () if alone else (groups, count // groups)
+    column = (count,) if image.plane == PLANE else (*(filters or (count,)), 1, 1)
     counts, kernels = window.counts(shape[2:]), weight.whole.reshape(count, -1).T
+    places = channels_of_taps(writer, image, window, counts, 0 if alone else groups)
     total = ""
-    for number, (tap, kernel) in enumerate(zip(taps(writer, image, window, counts), kernels, strict=True)):
+    for number, (place, kernel) in enumerate(zip(places, kernels, strict=True)):
         name = held.add_weight(f"{writer.stem}_weight{number}", kernel.astype(np.int8).reshape(column))
-        one = writer.add("Mul", *(writer.add("Cast", each, to=INT32) for each in (tap, name)))
+        one = writer.add("Mul", *(writer.add("Cast", each, to=INT32) for each in (place, name)))
         total = writer.add("Add", total, one) if total else one
     fixed = bias - x.zero * kernels.sum(axis=0)
     if fixed.any():
@@ -276,8 +296,25 @@ def convolve_by_channels(
     ending = held.ending_of(node.output[0])
     found = ProductWriter(held, writer).end(total, scale, ending, None if real is None else real.reshape(column))
     result = image.with_sides("", counts)
-    ProductWriter(held, writer).give(found, ending, result.shape, result if image.plane == PLANE else None)
+    ordered = result if image.plane == PLANE else None
+    ProductWriter(held, writer).give(found, ending, (shape[0], count, *counts) if ordered is None else (), ordered)
     return True
+
+
+def channels_of_taps(
+    writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence[int], groups: int
+) -> Iterator[str]:
+    """For each weight of a kernel, what all windows have there; of groups (n, group, 1, h', w') for each channel."""
+    found = list(taps(writer, image, window, counts))
+    if not groups:
+        yield from found
+        return
+    n, channels = image.shape[0], image.shape[1]
+    apart = [writer.reshape(each, n, groups, channels // groups, *counts) for each in found]
+    for channel in range(channels // groups):
+        for each in apart:
+            bounds = (writer.numbers(number) for number in (channel, channel + 1, 2))
+            yield writer.add("Slice", each, *bounds)
 
 
 def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:

@@ -72,3 +72,23 @@ def test_a_copy_is_made_where_it_is_needed_and_nowhere_else():
             copies[name] = str(module).count("bufferization.alloc_tensor() copy(")
         assert bool(copies[name]) == needed
     assert copies == {"at the beginning": 1, "behind it": 0, "several rows": 0, "a short row": 0}
+
+
+def test_the_borders_of_a_pad_hold_nothing_that_is_kept():
+    payload = read_payload(
+        "pad.mlir",
+        """func.func @pad(%x: tensor<3x5x5xf32>) -> tensor<3x7x7xf32> {
+          %zero = arith.constant 0.0 : f32
+          %r = tensor.pad %x low[0, 1, 1] high[0, 1, 1] {
+          ^bb0(%c: index, %h: index, %w: index):
+            tensor.yield %zero : f32
+          } : tensor<3x5x5xf32> to tensor<3x7x7xf32>
+          %empty = tensor.empty() : tensor<3x7x7xf32>
+          %y = linalg.exp ins(%r : tensor<3x7x7xf32>) outs(%empty : tensor<3x7x7xf32>) -> tensor<3x7x7xf32>
+          return %y : tensor<3x7x7xf32>
+        }""",
+    )
+    with context():
+        module = parse(partition(payload).payload.text, "pad")
+        assert str(module).count("tensor.insert_slice") > 1
+        assert not replaces_parts(module)

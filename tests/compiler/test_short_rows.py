@@ -58,6 +58,12 @@ def test_short_rows_are_joined_as_far_as_operands_allow(shape, operands, sizes, 
     agrees(payload, got, run(payload, inputs, None, PLAIN))
 
 
+def test_rows_of_bytes_are_joined_until_they_are_whole_vectors_of_those(tmp_path):
+    text = elementwise((4, 16, 48), (0, 1, 2)).replace("arith.addf", "arith.addi").replace("f32", "i8")
+    (task,) = partition(loaded(tmp_path, text)).tasks
+    assert task.nest.sizes == (4, 768)
+
+
 @pytest.mark.parametrize("batch", [0, 3])
 @pytest.mark.parametrize("a", ["mk", "km"])
 @pytest.mark.parametrize("b", ["kn", "nk"])

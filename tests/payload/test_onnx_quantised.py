@@ -164,6 +164,27 @@ def test_a_convolution_of_each_channel_is_whole_numbers_in_either_order(image, s
     assert ops["Transpose"] == 2 * image
 
 
+@pytest.mark.parametrize("image", [False, True])
+@pytest.mark.parametrize(("channels", "products"), [(6, 3 * 3 * 2), (66, 0)])
+def test_a_convolution_of_few_channels_a_group_is_whole_numbers(channels, products, image, tmp_path):
+    """Of more than 64 products it is one of f32, which holds every sum exactly."""
+    size = (3, 3) if products else (1, 3)
+    conv = node("Conv", ["r", "k"], ["p"], group=channels // 2 if products else 3, pads=[1, 0, 2, 1], strides=[1, 2])
+    filters = channels * 2
+    nodes, held = kernel([conv], bytes_of(filters, 2 if products else 22, *size), axis=0)
+    before = [node("Conv", ["r", "k2"], ["p2"]), *(renamed(each) for each in END)] if image else []
+    if image:
+        _, more = kernel([], bytes_of(channels, 4, 1, 1), axis=0)
+        held |= {f"{name}2": array for name, array in more.items()}
+        before = [node("DequantizeLinear", ["w2", "ws2"], ["k2"], axis=0), *before]
+        nodes[-1].input[0] = "y2"
+    given = [2, 4 if image else channels, 6, 5]
+    model, *_ = assert_exact(write(tmp_path / "model.onnx", [*READ, *before, *nodes, *END], held, {"x": given}))
+    ops = Counter(each.op_type for each in model.graph.node)
+    assert bool(ops["Conv"]) == (not products)
+    assert ops["Mul"] >= products
+
+
 def renamed(each):
     """A node that reads and gives tensors of names with a 2."""
     other = type(each)()

@@ -265,7 +265,7 @@ REWRITES = (
     ),
     Rewrite(
         "kept-parts",
-        1,
+        2,
         lambda unit: copy_kept(unit.module),
         before=SCRIPT,
         needed=lambda unit: replaces_parts(unit.module),

@@ -13,6 +13,8 @@ from mlir.dialects import bufferization
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import is_constant, maker, static_slice
 
+EMPTY = ("bufferization.alloc_tensor", "tensor.empty")
+
 
 def replaces_parts(module: ir.Module) -> bool:
     """Tell whether a module has ops that bufferization would lose the rest of a tensor at."""
@@ -43,8 +45,13 @@ def loses_rest(op: ir.Operation) -> bool:
 
 
 def stays(value: ir.Value) -> bool:
-    """Tell whether a tensor must be as it was: something else reads it, or it is an argument or a constant."""
+    """Tell whether a tensor must be as it was: something else reads it, or it is an argument or a constant.
+
+    One that holds nothing yet, as that of a pad does, is none, whose part is also read to be written.
+    """
     made_by = maker(value)
+    if made_by is not None and made_by.name in EMPTY and not len(made_by.operands):
+        return False
     if made_by is None or is_constant(value) or len(list(value.uses)) > 1:
         return True
     return bool(made_by.name == "bufferization.to_tensor" and "writable" not in made_by.attributes)

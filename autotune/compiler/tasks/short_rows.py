@@ -17,9 +17,10 @@ from autotune.compiler.normalise.convolution.channels_last import Body, is_eleme
 from autotune.compiler.normalise.emit import dims, flat, generic, unflat
 from autotune.compiler.normalise.shapes.dimensions import RESHAPES
 from autotune.compiler.normalise.shapes.products import Groups, collapsed
+from autotune.compiler.tasks.elementwise import bits_of
 
 SHORT = 256  # elements of a row: of longer ones, what is left over by vectors is little
-VECTOR = 16  # elements that rows had better be a multiple of
+VECTOR = 64  # bytes that rows of every operand had better be a multiple of
 
 
 def join_short_rows(function: ir.OpView) -> None:
@@ -31,7 +32,7 @@ def join_short_rows(function: ir.OpView) -> None:
         if not is_alone(op) or not is_elementwise(op, len(op.results[0].type.shape)):
             continue
         shape, maps = list(op.results[0].type.shape), indexing_maps(op)
-        groups = joined_loops(shape, maps)
+        groups = joined_loops(shape, maps, VECTOR // narrowest(op))
         if len(groups) < len(shape):
             join(op, [read for amap in maps if (read := collapsed(amap, groups)) is not None], groups)
 
@@ -52,18 +53,25 @@ def is_given(value: ir.Value) -> bool:
     return made_by is None or made_by.name in {"bufferization.to_tensor", "arith.constant"}
 
 
-def joined_loops(shape: Sequence[int], maps: Sequence[ir.AffineMap]) -> Groups:
+def narrowest(op: ir.Operation) -> int:
+    """Bytes of an element of the operand that has the fewest, at least one."""
+    kinds = [ir.ShapedType(value.type).element_type for value in op.operands if isinstance(value.type, ir.ShapedType)]
+    return max(1, min(bits_of(kind) for kind in kinds) // 8)
+
+
+def joined_loops(shape: Sequence[int], maps: Sequence[ir.AffineMap], whole: int) -> Groups:
     """The loops of more than one step, those that become one together; each alone where operands do not allow that.
 
     Args:
         shape: Trip counts.
         maps: How each operand is read.
+        whole: Elements that rows had better be a multiple of.
     """
     groups: Groups = [[loop] for loop, size in enumerate(shape) if size > 1]
     if not groups or not allow(maps, groups):
         return [[loop] for loop in range(len(shape))]
     short = shape[groups[-1][0]] < SHORT
-    while short and len(groups) > 1 and prod(shape[d] for d in groups[-1]) % VECTOR:
+    while short and len(groups) > 1 and prod(shape[d] for d in groups[-1]) % whole:
         joined = [*groups[:-2], groups[-2] + groups[-1]]
         if not allow(maps, joined):
             break

@@ -41,6 +41,7 @@ FEATURES = {
     "avx512cd": (7, 0, EBX, 28),
     "avx512bw": (7, 0, EBX, 30),
     "avx512vl": (7, 0, EBX, 31),
+    "avx512vbmi": (7, 0, ECX, 1),
     "avx512vnni": (7, 0, ECX, 11),
     "avx512bf16": (7, 1, EAX, 5),
 }
@@ -91,7 +92,11 @@ LEVELS = {
     )
 }
 # what a program calls -> feature that it then needs besides its level's
-INTRINSICS = {"x86.avx512.vpdp": "avx512vnni", "x86.avx512bf16.": "avx512bf16"}
+INTRINSICS = {
+    "x86.avx512.vpdp": "avx512vnni",
+    "x86.avx512.vpermi2var.qi": "avx512vbmi",
+    "x86.avx512bf16.": "avx512bf16",
+}
 AMX = ("x86.tdp", "x86.tile", "x86.ldtile", "x86.sttile", "x86.cast.")
 
 

@@ -12,6 +12,7 @@ from autotune.compiler.passes.marked_loops import marked, parents
 from autotune.compiler.passes.words_of_b import VIEWS
 from autotune.contrib.quantised.block_marks import (
     AHEAD,
+    BYTE_PANELS,
     DOTS,
     FLOATS,
     LANES,
@@ -27,6 +28,7 @@ from autotune.contrib.quantised.block_marks import (
 from autotune.contrib.quantised.block_operands import BlockOperands, flat_blocks
 from autotune.contrib.quantised.dots_code import DotProduct
 from autotune.contrib.quantised.float_code import FloatProduct, FloatRows, floats_of_row
+from autotune.contrib.quantised.panel_product import PanelProduct, RoundedLines
 from autotune.contrib.quantised.rounded_rows import RoundedRows
 from autotune.contrib.quantised.rounded_tiles import RoundedTiles, TileLayout
 from autotune.contrib.quantised.tile_product import TileSums
@@ -89,6 +91,7 @@ def write_block_code(module: ir.Module, *, unit: bool) -> None:
         TILES: partial(write_tiles, unit=unit),
         WIDENED_TILES: partial(write_widened_tiles, unit=unit),
         PANELS: write_panels,
+        BYTE_PANELS: write_byte_panels,
     }
     for mark, write in writers.items():
         for op in marked(module.operation, mark):
@@ -142,6 +145,16 @@ def write_panels(found: MarkedProduct) -> None:
     tile = WidenedTile(*map(found.number, (ROWS, VECTORS, LANES)))
     with found.here:
         WidenedProduct(found.operands, tile, found.number(PIECE)).write()
+
+
+def write_byte_panels(found: MarkedProduct) -> None:
+    """Many rows, by panels of bytes."""
+    with found.before:
+        x = RoundedLines.allocate(found.operands.steps, found.halves, found.operands.rows)
+        x.write()
+    tile = WidenedTile(*map(found.number, (ROWS, VECTORS, LANES)))
+    with found.here:
+        PanelProduct(found.operands, x, tile, found.number(PIECE)).write()
 
 
 def hoisted(op: ir.Operation, halves: Sequence[ir.Value]) -> tuple[ir.Operation, list[ir.Value]]:

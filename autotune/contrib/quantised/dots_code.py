@@ -15,11 +15,9 @@ from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.contrib.quantised.block_steps import LANES
 from autotune.contrib.quantised.loads import load_first
-from autotune.contrib.quantised.rounded_rows import dot, word_of_bytes
+from autotune.contrib.quantised.rounded_rows import dot, words_without_sign
 from autotune.contrib.quantised.row_sums import RowSums, Sums
 from autotune.contrib.quantised.stored_bytes import StoredBytes
-
-NIBBLE = 0x0F0F0F0F
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,8 @@ class DotProduct(RowSums):
         found: dict[tuple[int, int], ir.Value] = {}
         start = arith.muli(step, index(self.steps.words))
         for column in range(self.columns):
-            weight = self.unsigned(stored.load(index(column), step, blocks))
+            words = vector.bitcast(vector_of(LANES, "i32"), stored.load(index(column), step, blocks))
+            weight = words_without_sign(words, self.steps)
             stored.fetch(index(column), step, self.ahead)
             first = arith.muli(step, index(self.steps.count))
             scale = self.scale(self.operands.scales[0].several(index(column), first, blocks, self.steps.count))
@@ -50,18 +49,6 @@ class DotProduct(RowSums):
                 scaled = arith.mulf(arith.sitofp(vector_of(LANES, "f32"), total), lanes)
                 found[row, column] = math.fma(scaled, scale, sums[row * self.columns + column])
         return [found[element] for element in self.elements(rows)]
-
-    def unsigned(self, stored: ir.Value) -> list[ir.Value]:
-        """64 bytes as vectors of whole numbers without a sign, words of four."""
-        words, steps = vector.bitcast(vector_of(LANES, "i32"), stored), self.steps
-        if steps.bits == 8:
-            parts = [words]
-        else:
-            parts = [words, arith.shrui(words, splat(4, "i32"))]
-            parts = [arith.andi(part, splat(NIBBLE, "i32")) for part in parts]
-        if not steps.shift:
-            return parts
-        return [arith.xori(part, splat(word_of_bytes(steps.shift), "i32")) for part in parts]
 
     def scale(self, stored: ir.Value) -> ir.Value:
         """The scales of a step's blocks, each in the lanes of its sums."""

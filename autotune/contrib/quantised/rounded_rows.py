@@ -9,13 +9,14 @@ from mlir.dialects import arith, math, memref, vector
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import ROUND, call_intrinsic, splat, vector_of
 from autotune.contrib.quantised.activation_rows import ActivationRows
-from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
+from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
 from autotune.contrib.quantised.loads import zeros
 from autotune.core.host.matrix_unit import cpu_flags
 
 MOST = 127  # steps of the largest activation of a block
 FLAG, DOTS = "avx512_vnni", "llvm.x86.avx512.vpdpbusd.512"
 SIGN = 2**31 - 1
+NIBBLE = 0x0F0F0F0F
 
 
 def dot(sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
@@ -37,6 +38,16 @@ def dot(sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
 def word_of_bytes(byte: int) -> int:
     """A word of four equal bytes, as a signed number."""
     return int.from_bytes(bytes([byte] * 4), "little", signed=True)
+
+
+def words_without_sign(stored: ir.Value, steps: BlockSteps) -> list[ir.Value]:
+    """Words of a weight as it is stored as words of whole numbers without a sign; those of nibbles are two each."""
+    parts = [stored]
+    if steps.bits != 8:
+        parts = [arith.andi(part, splat(NIBBLE, "i32")) for part in (stored, arith.shrui(stored, splat(4, "i32")))]
+    if not steps.shift:
+        return parts
+    return [arith.xori(part, splat(word_of_bytes(steps.shift), "i32")) for part in parts]
 
 
 def block_scale(values: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:

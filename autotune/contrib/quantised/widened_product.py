@@ -19,6 +19,8 @@ from autotune.contrib.quantised.block_steps import LANES, QUARTER
 from autotune.contrib.quantised.loops import counted
 from autotune.contrib.quantised.widen import widened_block
 
+AT_ONCE = 2  # elements of each half that a step of the inner loop multiplies: of more, registers are spilled
+
 
 @dataclass(frozen=True)
 class WidenedTile:
@@ -105,17 +107,20 @@ class WidenedProduct:
             loop = scf.ForOp(index(0), index(blocks), index(1), sums)
             with ir.InsertionPoint(loop.body):
                 block = loop.induction_variable
-                found = list(loop.inner_iter_args)
-                for half, each in product(range(self.operands.steps.halves), range(QUARTER)):
-                    k = arith.addi(arith.muli(block, index(self.block)), index(half * QUARTER + each))
-                    of_b = [vector.load(kind, panel, [k, column]) for column in columns]
-                    at = [arith.addi(first, block), index(each)]
-                    for which, line in enumerate(lines):
-                        x = vector.broadcast(kind, memref.load(self.operands.halves[half], [line, *at]))
-                        for position, b in enumerate(of_b):
-                            at_tile = which * tile.vectors + position
-                            found[at_tile] = math.fma(x, b, found[at_tile])
-                scf.yield_(found)
+                elements = scf.ForOp(index(0), index(QUARTER), index(AT_ONCE), list(loop.inner_iter_args))
+                with ir.InsertionPoint(elements.body):
+                    found = list(elements.inner_iter_args)
+                    for half, more in product(range(self.operands.steps.halves), range(AT_ONCE)):
+                        each = arith.addi(elements.induction_variable, index(more))
+                        k = arith.addi(arith.muli(block, index(self.block)), arith.addi(index(half * QUARTER), each))
+                        of_b = [vector.load(kind, panel, [k, column]) for column in columns]
+                        at = [arith.addi(first, block), each]
+                        for begin, line in zip(range(0, len(places), tile.vectors), lines, strict=True):
+                            x = vector.broadcast(kind, memref.load(self.operands.halves[half], [line, *at]))
+                            for at_tile, b in enumerate(of_b, begin):
+                                found[at_tile] = math.fma(x, b, found[at_tile])
+                    scf.yield_(found)
+                scf.yield_(list(elements.results))
             for place, total in zip(places, loop.results, strict=True):
                 vector.store(total, self.operands.result, list(place))
 

@@ -19,6 +19,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.contrib.emit.levels import find_level
 from autotune.contrib.emit.variants import compile_level
 from autotune.contrib.quantised.family import BLOCKS
+from autotune.contrib.quantised.panel_family import BLOCK_PANELS
 from autotune.contrib.quantised.rounded_family import BLOCK_DOTS, BLOCK_TILES, BLOCK_WIDENED_TILES
 from autotune.contrib.quantised.widened_family import WIDENED_BLOCKS
 from autotune.contrib.targets.target_file import find_target
@@ -33,7 +34,7 @@ from autotune.tuning.candidates import candidate_whole
 from payload.blocks import FORMATS, format_named
 
 XEON = find_target("sapphirerapids")
-ROUNDED = (BLOCK_DOTS, BLOCK_TILES)
+ROUNDED = (BLOCK_DOTS, BLOCK_TILES, BLOCK_PANELS)
 ALL = (BLOCKS, *ROUNDED, BLOCK_WIDENED_TILES, WIDENED_BLOCKS)
 FEW_ROWS = ((1, 6, 128), (1, 5, 416), (3, 4, 96), (8, 6, 32), (7, 1, 544))
 of_every_format = pytest.mark.parametrize("form", FORMATS)
@@ -121,6 +122,16 @@ def test_many_rows_are_multiplied_by_tiles_in_steps(form, m, n, k):
     check(BLOCK_TILES, product(m, n, k, form), form)
 
 
+@with_formats((16, 16, 32), (37, 48, 416), (21, 32, 1056), (16, 32, 96), first=1)
+def test_many_rows_are_multiplied_by_panels_in_steps(form, m, n, k):
+    check(BLOCK_PANELS, product(m, n, k, form), form)
+
+
+@pytest.mark.parametrize("form", ["q4_0", "q4_k", "q8_0"])
+def test_panels_of_pieces_of_a_row_add_up(form):
+    check(BLOCK_PANELS, product(19, 32, 1120, form), form, columns=32, rows=4, vectors=2, piece=2)
+
+
 @pytest.mark.parametrize(
     ("family", "config"),
     [
@@ -128,6 +139,8 @@ def test_many_rows_are_multiplied_by_tiles_in_steps(form, m, n, k):
         (BLOCK_DOTS, {"columns": 1, "unroll": 4, "rows": 4}),
         (BLOCK_TILES, {"columns": 16, "unroll": 1}),
         (BLOCK_TILES, {"columns": 64, "unroll": 4}),
+        (BLOCK_PANELS, {"columns": 16, "rows": 14, "vectors": 1, "piece": 32}),
+        (BLOCK_PANELS, {"columns": 64, "rows": 2, "vectors": 4, "piece": 2}),
     ],
     ids=str,
 )
@@ -136,12 +149,13 @@ def test_knobs_change_no_result(family, config):
 
 
 @of_every_format
-def test_the_instructions_give_the_bits_of_their_emulation(form, monkeypatch):
+@pytest.mark.parametrize("family", [BLOCK_DOTS, BLOCK_PANELS], ids=lambda family: family.name)
+def test_the_instructions_give_the_bits_of_their_emulation(family, form, monkeypatch):
     payload = product(16, 16, 160, form)
     inputs = payload.make_inputs(0)
-    (by_instruction,) = computed(BLOCK_DOTS, payload, inputs)
+    (by_instruction,) = computed(family, payload, inputs)
     monkeypatch.setattr("autotune.contrib.quantised.rounded_rows.cpu_flags", frozenset)
-    (emulated,) = computed(BLOCK_DOTS, payload, inputs)
+    (emulated,) = computed(family, payload, inputs)
     np.testing.assert_array_equal(by_instruction, emulated)
 
 

@@ -89,10 +89,13 @@ def product_of(addend: tuple[ir.Value, ir.AffineMap]) -> ByteProduct | None:
         return None
     (wide, weight), (first, second, _) = list(made_by.operands)[:2], indexing_maps(made_by)
     widening = maker(wide)
-    if widening is None or not computes(widening, WIDEN) or first != indexing_maps(widening)[-1]:
+    if widening is None or not computes(widening, WIDEN):
+        return None
+    given, made = indexing_maps(widening)
+    if made not in (given, first):
         return None
     is_known = str(widening.operands[0].type.element_type) == "i8" and is_small(weight)
-    return ByteProduct(widening.operands[0], indexing_maps(widening)[0], weight, second) if is_known else None
+    return ByteProduct(widening.operands[0], first if given == made else given, weight, second) if is_known else None
 
 
 def is_small(weight: ir.Value) -> bool:

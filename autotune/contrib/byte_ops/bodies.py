@@ -1,0 +1,43 @@
+"""The body of an element-wise op, computed of vectors."""
+
+from collections.abc import Collection
+
+from mlir import ir
+from mlir.dialects import arith
+
+from autotune.compiler.passes.rounding import vector_of
+
+
+def in_vectors(
+    body: ir.Block, known: dict[ir.Value, ir.Value], lanes: int, skipped: Collection[ir.Operation] = ()
+) -> list[ir.Value]:
+    """What a body gives, at the insertion point, one vector a result.
+
+    Args:
+        body: The body.
+        known: Vectors of its arguments and of what skipped steps give; constants are spread where they are needed.
+        lanes: Elements of a vector.
+        skipped: Steps that are computed otherwise.
+    """
+    *steps, ending = (each.operation for each in body.operations)
+
+    def value(of: ir.Value) -> ir.Value:
+        if of not in known:
+            known[of] = spread(of, lanes)
+        return known[of]
+
+    for step in steps:
+        if step.name == "arith.constant" or step in skipped:
+            continue
+        results = [vector_of(lanes, str(each.type)) for each in step.results]
+        attributes = {name: step.attributes[name] for name in step.attributes}
+        operands = [value(each) for each in step.operands]
+        made = ir.Operation.create(step.name, results=results, operands=operands, attributes=attributes)
+        known |= dict(zip(step.results, made.results, strict=True))
+    return [value(each) for each in ending.operands]
+
+
+def spread(constant: ir.Value, lanes: int) -> ir.Value:
+    """A constant in every lane, at the insertion point, which may lie outside of where it is made."""
+    kind = vector_of(lanes, str(constant.type))
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, constant.owner.attributes["value"]))

@@ -1,0 +1,21 @@
+"""The feature as the compiler knows it: a rewrite that scripts ask for by a mark."""
+
+from autotune.compiler.lowering.rewrites import Rewrite, Unit
+from autotune.contrib.byte_ops.marks import BYTE_OPS, MARKS
+from autotune.contrib.byte_ops.table_code import write_byte_tables
+from autotune.contrib.byte_ops.windows_code import write_byte_windows
+
+
+def write_byte_ops(unit: Unit) -> None:
+    """Marked ops become code of ours."""
+    write_byte_tables(unit.module)
+    write_byte_windows(unit.module)
+
+
+REWRITE = Rewrite(
+    BYTE_OPS.name,
+    BYTE_OPS.version,
+    write_byte_ops,
+    before="vector-math",
+    needed=lambda unit: any(mark in (unit.text or "") for mark in MARKS),
+)

@@ -1,0 +1,334 @@
+"""Code of ours for marked sums of products of bytes, on buffers: neighbours of a row by one instruction.
+
+    y[w] = f(sum over i, j of k[i, j] x[i, s w + j])   ->   sums[w] += dot(x[i, s w .. s w + 3], k[i, 0 .. 3])
+
+Four neighbours of each of 16 places are chosen among the bytes of a vector, and meet four weights in one ``vpdpbusd``.
+It takes one operand without a sign: 128 is added to x, and what that adds is what sums begin with.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mlir import ir
+from mlir.dialects import arith, memref, scf, vector
+
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import index, maker
+from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.rounding import call_intrinsic, splat, vector_of
+from autotune.contrib.byte_ops.bodies import in_vectors
+from autotune.contrib.byte_ops.marks import MULTIPLIES, WINDOWS
+from autotune.contrib.byte_ops.places import Place, place_of
+from autotune.core.errors import CompileError
+from autotune.core.host.matrix_unit import cpu_flags
+
+LANES, BYTES, WORD = 16, 64, 4  # words of a vector, its bytes, bytes of a word
+WIDEN, MULTIPLY, ADD = "arith.extsi", "arith.muli", "arith.addi"
+DOTS = "llvm.x86.avx512.vpdpbusd.512"
+SHIFT = 128  # is added to bytes with a sign
+Product = tuple[int, int]  # arguments of a body: bytes, and their weight
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a body sums of products of bytes.
+
+    Attributes:
+        roots: Sums, and the products that each is of.
+        steps: Steps that are needed for them alone.
+    """
+
+    roots: tuple[tuple[ir.Value, tuple[Product, ...]], ...]
+    steps: tuple[ir.Operation, ...]
+
+    @classmethod
+    def of(cls, body: ir.Block, places: Sequence[Place]) -> "Sums":
+        """Find the sums of a body, whose weights stay along the last loop.
+
+        Raises:
+            CompileError: Stage ``transform``; there are none.
+        """
+        found: dict[ir.Value, tuple[Product, ...]] = {}
+        steps = [each.operation for each in body.operations]
+        for step in steps:
+            given = [found.get(each) for each in step.operands]
+            if step.name == MULTIPLY and (product := product_of(step, places)) is not None:
+                found[step.results[0]] = (product,)
+            elif step.name in (ADD, WIDEN) and all(each is not None for each in given):
+                found[step.results[0]] = tuple(pair for each in given for pair in each or ())
+        inner = {step for step in steps for result in step.results if result in found}
+        roots = [
+            (value, products)
+            for value, products in found.items()
+            if any(use.owner.operation not in inner for use in value.uses)
+        ]
+        if not roots or any(str(value.type) != "i32" for value, _ in roots):
+            raise CompileError("transform", "a sum of products of bytes must be one of 32 bits, there is none")
+        widened = {
+            step
+            for step in steps
+            if step.name == WIDEN and all(use.owner.operation in inner for use in step.results[0].uses)
+        }
+        return cls(tuple(roots), tuple(inner | widened))
+
+    @property
+    def arguments(self) -> set[int]:
+        """Arguments that products are of."""
+        return {argument for _, products in self.roots for pair in products for argument in pair}
+
+
+def product_of(step: ir.Operation, places: Sequence[Place]) -> Product | None:
+    """Arguments of a product of bytes by a weight that stays along the last loop; `None` if it is another."""
+    arguments = []
+    for operand in step.operands:
+        widening = maker(operand)
+        source = widening.operands[0] if widening is not None and widening.name == WIDEN else operand
+        if not isinstance(source, ir.BlockArgument) or str(source.type) != "i8":
+            return None
+        arguments.append(ir.BlockArgument(source).arg_number)
+    stays = [not places[argument].strides[-1] for argument in arguments]
+    if stays == [True, False]:
+        arguments.reverse()
+    return (arguments[0], arguments[1]) if sorted(stays) == [False, True] else None
+
+
+@dataclass(frozen=True)
+class ByteWindow:
+    """Neighbours in memory that one instruction multiplies.
+
+    Attributes:
+        first: Place of the first of them.
+        weights: Argument that is the weight of each; `None` for none.
+    """
+
+    first: Place
+    weights: tuple[int | None, ...]
+
+
+def windows_of(products: Sequence[Product], places: Sequence[Place]) -> Iterator[ByteWindow]:
+    """Products in windows of four neighbours at most."""
+    left = sorted(products, key=lambda pair: places[pair[0]].constant)
+    while left:
+        first = places[left[0][0]]
+        weights: list[int | None] = [None] * WORD
+        rest = []
+        for pair in left:
+            place = places[pair[0]]
+            ahead = place.constant - first.constant
+            if place.line == first.line and ahead < WORD and weights[ahead] is None:
+                weights[ahead] = pair[1]
+            else:
+                rest.append(pair)
+        yield ByteWindow(first, tuple(weights))
+        left = rest
+
+
+@dataclass(frozen=True)
+class HeldWeights:
+    """What stays along a row.
+
+    Attributes:
+        words: Weights of each window, in every lane.
+        start: What the sum begins with.
+    """
+
+    words: tuple[ir.Value, ...]
+    start: ir.Value
+
+
+def write_byte_windows(module: ir.Module) -> None:
+    """Write the code of every marked op.
+
+    Raises:
+        CompileError: Stage ``transform``; a marked op is no sum of products of bytes.
+    """
+    for op in marked(module.operation, WINDOWS):
+        lanes = ir.IntegerAttr(op.attributes[WINDOWS]).value
+        with ir.InsertionPoint(op), op.location:
+            ByteWindowRows.of(op, lanes).write()
+        op.erase()
+
+
+@dataclass(frozen=True)
+class ByteWindowRows:
+    """An op that sums windows, row by row.
+
+    Attributes:
+        body: Arithmetic of an element.
+        sizes: Trip counts of its loops.
+        places: Places of each operand's elements.
+        flat: Arrays of those, in one dimension.
+        sums: Sums of its body.
+        windows: Those of each sum.
+        lanes: Elements of a step.
+    """
+
+    body: ir.Block
+    sizes: Sequence[int]
+    places: Sequence[Place]
+    flat: Sequence[ir.Value]
+    sums: Sums
+    windows: Sequence[Sequence[ByteWindow]]
+    lanes: int
+
+    @classmethod
+    def of(cls, op: ir.Operation, lanes: int) -> "ByteWindowRows":
+        """Read an op; at the insertion point, its arrays are brought into form.
+
+        Raises:
+            CompileError: Stage ``transform``; it is no sum of products of bytes.
+        """
+        body, maps = op.regions[0].blocks[0], indexing_maps(op)
+        if not maps[-1].is_permutation:
+            raise CompileError("transform", f"a sum of products of bytes must be written in order, got {maps[-1]}")
+        places = [place_of(value, amap) for value, amap in zip(op.operands, maps, strict=True)]
+        shape = ir.MemRefType(op.operands[len(maps) - 1].type).shape
+        sizes = dict(zip(dimensions(maps[-1]), shape, strict=True))
+        sums = Sums.of(body, places)
+        windows = [list(windows_of(products, places)) for _, products in sums.roots]
+        return cls(
+            body,
+            [sizes[loop] for loop in range(len(sizes))],
+            places,
+            [place.flat() for place in places],
+            sums,
+            windows,
+            lanes,
+        )
+
+    @property
+    def inner(self) -> int:
+        """Loops that weights depend on, from the outermost to the last of those."""
+        weights = {
+            each for windows in self.windows for window in windows for each in window.weights if each is not None
+        }
+        used = [loop + 1 for each in weights for loop, stride in enumerate(self.places[each].strides) if stride]
+        return max(used, default=0)
+
+    def write(self, loops: Sequence[ir.Value] = (), held: Sequence[HeldWeights] = ()) -> None:
+        """Loops over all but the columns of a row, inside of those that are there; weights where they are known."""
+        if not held and len(loops) == self.inner:
+            held = [self.hold(loops, windows) for windows in self.windows]
+        if len(loops) == len(self.sizes) - 1:
+            self.write_row(loops, held)
+            return
+        loop = scf.ForOp(index(0), index(self.sizes[len(loops)]), index(1))
+        with ir.InsertionPoint(loop.body):
+            self.write([*loops, loop.induction_variable], held)
+            scf.yield_([])
+
+    def hold(self, loops: Sequence[ir.Value], windows: Sequence[ByteWindow]) -> HeldWeights:
+        """Words of weights, and what their sum begins with."""
+        words, sums, ones = [], splat(0, "i32"), splat(1, "i8", BYTES)
+        none = arith.constant(ir.IntegerType.get_signless(8), 0)
+        for window in windows:
+            found = [none if each is None else self.load_one(each, loops) for each in window.weights]
+            word = vector.bitcast(vector_of(1, "i32"), vector.from_elements(vector_of(WORD, "i8"), found))
+            words.append(vector.broadcast(vector_of(LANES, "i32"), vector.extract(word, [], [0])))
+            sums = dot(sums, ones, words[-1])
+        return HeldWeights(tuple(words), arith.muli(sums, splat(-SHIFT, "i32")))
+
+    def load_one(self, argument: int, loops: Sequence[ir.Value]) -> ir.Value:
+        """The element of an operand that does not move along a row."""
+        part = vector_of(1, str(self.body.arguments[argument].type))
+        return vector.extract(vector.load(part, self.flat[argument], [self.places[argument].at(loops)]), [], [0])
+
+    def write_row(self, loops: Sequence[ir.Value], held: Sequence[HeldWeights]) -> None:
+        """All columns of a row."""
+        columns = self.sizes[-1]
+        whole = columns // self.lanes * self.lanes
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(self.lanes))
+            with ir.InsertionPoint(loop.body):
+                self.write_step([*loops, loop.induction_variable], held, self.lanes)
+                scf.yield_([])
+        if columns > whole:
+            self.write_step([*loops, index(whole)], held, columns - whole)
+
+    def write_step(self, loops: Sequence[ir.Value], held: Sequence[HeldWeights], count: int) -> None:
+        """So many columns from one on."""
+        lanes, target = -(-count // LANES) * LANES, len(self.places) - 1
+        known = {
+            value: self.sum_windows(loops, windows, each, count, lanes)
+            for (value, _), windows, each in zip(self.sums.roots, self.windows, held, strict=True)
+        }
+        for number, argument in enumerate(list(self.body.arguments)[:-1]):
+            if number not in self.sums.arguments:
+                known[argument] = self.load(number, loops, count, lanes)
+        (found,) = in_vectors(self.body, known, lanes, self.sums.steps)
+        self.store(found, self.places[target], self.flat[target], loops, count)
+
+    def load(self, argument: int, loops: Sequence[ir.Value], count: int, lanes: int) -> ir.Value:
+        """So many elements of an operand, or the one of all, in vectors of so many lanes."""
+        place, kind = self.places[argument], vector_of(lanes, str(self.body.arguments[argument].type))
+        if not place.strides[-1]:
+            return vector.broadcast(kind, self.load_one(argument, loops))
+        if place.strides[-1] == 1:
+            return self.load_side_by_side(self.flat[argument], place.at(loops), count, kind)
+        each = [min(lane, count - 1) * place.strides[-1] for lane in range(lanes)]
+        return self.load_apart(self.flat[argument], [place.at(loops, more) for more in each], kind)
+
+    def load_side_by_side(self, flat: ir.Value, at: ir.Value, count: int, kind: ir.VectorType) -> ir.Value:
+        """So many elements from one on, and zeros behind them."""
+        mask = vector.constant_mask(vector_of(kind.shape[0], "i1"), [count])
+        return vector.maskedload(kind, flat, [at], mask, zeros(kind))
+
+    def load_apart(self, flat: ir.Value, places: Sequence[ir.Value], kind: ir.VectorType) -> ir.Value:
+        """Elements, each at a place of its own."""
+        return vector.from_elements(kind, [memref.load(flat, [place]) for place in places])
+
+    def store(self, found: ir.Value, place: Place, flat: ir.Value, loops: Sequence[ir.Value], count: int) -> None:
+        """Write so many elements."""
+        if place.strides[-1] == 1:
+            mask = vector.constant_mask(vector_of(ir.VectorType(found.type).shape[0], "i1"), [count])
+            vector.maskedstore(flat, [place.at(loops)], mask, found)
+            return
+        for lane in range(count):
+            at = place.at(loops, lane * place.strides[-1])
+            memref.store(vector.extract(found, [], [lane]), flat, [at])
+
+    def sum_windows(
+        self, loops: Sequence[ir.Value], windows: Sequence[ByteWindow], held: HeldWeights, count: int, lanes: int
+    ) -> ir.Value:
+        """A sum of so many columns."""
+        found = zeros(vector_of(lanes, "i32"))
+        for start in range(0, count, LANES):
+            total = held.start
+            for window, words in zip(windows, held.words, strict=True):
+                total = dot(total, self.neighbours(window, loops, start, min(LANES, count - start)), words)
+            found = vector.insert_strided_slice(total, found, [start], [1])
+        return found
+
+    def neighbours(self, window: ByteWindow, loops: Sequence[ir.Value], start: int, count: int) -> ir.Value:
+        """Four neighbours of each of so many columns, without a sign."""
+        place, stride, kind = window.first, window.first.strides[-1], vector_of(BYTES, "i8")
+        flat = next(flat for flat, each in zip(self.flat, self.places, strict=True) if each == place)
+        reach = max(number for number, weight in enumerate(window.weights) if weight is not None)
+        offsets = [lane * stride + number for lane in range(LANES) for number in range(WORD)]
+        last = (count - 1) * stride + reach
+        if offsets[-1] < BYTES:  # what lies beyond the last is read as zero
+            found = self.load_side_by_side(flat, place.at(loops, start * stride), last + 1, kind)
+            found = vector.shuffle(found, found, offsets)
+        else:
+            places = [place.at(loops, start * stride + min(offset, last)) for offset in offsets]
+            found = self.load_apart(flat, places, kind)
+        return arith.xori(found, splat(SHIFT, "i8", BYTES))
+
+
+def zeros(kind: ir.VectorType) -> ir.Value:
+    """A vector of zeros."""
+    of = kind.element_type
+    zero = ir.FloatAttr.get(of, 0.0) if isinstance(of, ir.FloatType) else ir.IntegerAttr.get(of, 0)
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero))
+
+
+def dot(sums: ir.Value, unsigned: ir.Value, words: ir.Value) -> ir.Value:
+    """Sums with four products of bytes more in a lane; without the instruction, what multiplications say."""
+    signed = vector.bitcast(vector_of(BYTES, "i8"), words)
+    if MULTIPLIES in cpu_flags():
+        return call_intrinsic(DOTS, [sums.type], sums, unsigned, signed)[0]
+    wide = vector_of(BYTES, "i32")
+    products = arith.muli(arith.extui(wide, unsigned), arith.extsi(wide, signed))
+    for part in range(WORD):
+        sums = arith.addi(sums, vector.shuffle(products, products, [lane * WORD + part for lane in range(LANES)]))
+    return sums

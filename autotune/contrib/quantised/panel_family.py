@@ -1,0 +1,93 @@
+"""Schedules for many rows by a weight in blocks that round activations to 8 bits, by panels of bytes.
+
+A panel of columns is turned over once for all rows, so that 16 columns are the lanes of a dot product of bytes; the
+code of that is ours (`panel_product.py`).
+"""
+
+from dataclasses import dataclass
+
+from autotune.contrib.quantised.block_marks import BYTE_PANELS, LANES, PIECE, VECTORS
+from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
+from autotune.contrib.quantised.by_columns import dividing, sizes_of
+from autotune.contrib.quantised.rounded_family import BlockDots
+from autotune.contrib.quantised.widened_family import WIDENED_BLOCKS
+from autotune.core.host.machine import Machine
+from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.task import Task
+
+COLUMNS, ROWS, VECTOR_COUNTS = (16, 32, 48, 64, 96, 128, 256), (2, 3, 4, 6, 8, 12, 14), (1, 2, 3, 4)
+PIECES = (2, 4, 8, 16, 32)  # steps of k in a panel
+STEP = 128  # elements of a step, at most
+WIDTH = 16  # columns of a vector
+SPARE = 1  # registers, for numbers that are spread
+
+
+@dataclass(frozen=True)
+class BlockPanels(BlockDots):
+    """The family of sums over blocks of bytes for many rows, by dot products of bytes."""
+
+    name: str = "blocks_panel_int8"
+
+    @property
+    def specific(self) -> int:
+        """Before ``blocks_int8``."""
+        return 1
+
+    def covers(self, task: Task) -> bool:
+        """What family ``blocks_widened`` does."""
+        return WIDENED_BLOCKS.covers(task)
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Columns and steps of a panel, rows and vectors of a register tile."""
+        _, columns, _ = sizes_of(task.nest)
+        threads, wholes = self.shared(task, machine)
+        knobs = (
+            Knob("columns", dividing(COLUMNS, columns)),
+            Knob("rows", ROWS),
+            Knob("vectors", VECTOR_COUNTS),
+            Knob("piece", PIECES),
+            *threads,
+        )
+
+        def fits(config: Config) -> bool:
+            return held(config) + SPARE <= machine.vector_registers
+
+        def divides(config: Config) -> bool:
+            return int(config["columns"]) % (int(config["vectors"]) * WIDTH) == 0
+
+        constraints = (
+            Constraint("sums of a register tile, in whole numbers and in f32, fit the registers", fits),
+            Constraint("columns of a register tile divide those of a panel", divides),
+        )
+        return Space(knobs, (*constraints, *wholes))
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """The tile that loads least for its products, and the longest panel of about 64 columns in half of L2."""
+        space, shared = self.space(task, machine), self.default_pieces(task, machine)
+
+        def preference(config: Config) -> tuple[float, ...]:
+            rows, vectors, columns, piece = (int(config[name]) for name in ("rows", "vectors", "columns", "piece"))
+            asked = all(config[name] == count for name, count in shared.items())
+            small = columns * piece * STEP <= machine.l2_bytes // 2
+            return asked, small, rows * vectors / (rows + vectors), rows, -abs(columns - 64), piece
+
+        return max(space.configs(), key=preference)
+
+    def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
+        """Many rows, by panels of bytes."""
+        return {
+            BYTE_PANELS: None,
+            ROWS_MARK: int(config["rows"]),
+            VECTORS: int(config["vectors"]),
+            PIECE: int(config["piece"]),
+            LANES: WIDTH,
+        }
+
+
+def held(config: Config) -> int:
+    """Registers of sums, in whole numbers and in f32, and of the weight."""
+    rows, vectors = int(config["rows"]), int(config["vectors"])
+    return 2 * rows * vectors + vectors
+
+
+BLOCK_PANELS = BlockPanels()

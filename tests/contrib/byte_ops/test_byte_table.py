@@ -1,0 +1,113 @@
+"""Functions of one byte, read from a table: the same bytes as by the arithmetic of each element."""
+
+import numpy as np
+import pytest
+from precision_support import computed
+from tuning_support import loaded, run
+
+from autotune.compiler.codegen.openmp import find_openmp
+from autotune.compiler.passes.pipelines import tail
+from autotune.compiler.tasks.partition import partition
+from autotune.contrib.byte_ops import table_family
+from autotune.contrib.byte_ops.marks import CHOOSES
+from autotune.contrib.byte_ops.table_family import BYTE_TABLE, LEAST
+from autotune.contrib.emit.levels import FEATURES, INTRINSICS
+from autotune.core.host.machine import this_machine
+from autotune.core.host.matrix_unit import cpu_flags
+from autotune.core.scripts.assembly import assemble, write_step
+from autotune.registry import families_for
+from schedules.vectorize import VECTORIZE
+
+SIGMOID = """
+    %r = arith.sitofp %x : i8 to f32
+    %s = arith.mulf %r, %step : f32
+    %n = arith.negf %s : f32
+    %e = math.exp %n : f32
+    %d = arith.addf %e, %one : f32
+    %y = arith.divf %most, %d : f32
+    %w = math.roundeven %y : f32
+    %b = arith.fptosi %w : f32 to i8"""
+SHAPES = ((LEAST,), (LEAST + 61,), (3, 1500), (9, 7, 71))
+
+
+@pytest.fixture(autouse=True)
+def able(monkeypatch):
+    """A processor that chooses bytes, or is taken for one; what it has is asked where code is written."""
+    monkeypatch.setattr(table_family, "cpu_flags", lambda: cpu_flags() | {CHOOSES})
+
+
+def function_of_bytes(folder, shape, body=SIGMOID, given="i8", made="i8"):
+    """A payload of an element-wise op of one tensor."""
+    sizes, loops = "x".join(map(str, shape)), ", ".join(f"d{d}" for d in range(len(shape)))
+    amap, kinds = f"affine_map<({loops}) -> ({loops})>", ", ".join(['"parallel"'] * len(shape))
+    return loaded(
+        folder,
+        f"""func.func @f(%a: tensor<{sizes}x{given}>) -> tensor<{sizes}x{made}> {{
+  %step = arith.constant 0.03 : f32
+  %one = arith.constant 1.0 : f32
+  %most = arith.constant 120.0 : f32
+  %into = tensor.empty() : tensor<{sizes}x{made}>
+  %res = linalg.generic {{indexing_maps = [{amap}, {amap}], iterator_types = [{kinds}]}}
+    ins(%a : tensor<{sizes}x{given}>) outs(%into : tensor<{sizes}x{made}>) {{
+  ^bb0(%x: {given}, %o: {made}):{body}
+    linalg.yield %b : {made}
+  }} -> tensor<{sizes}x{made}>
+  return %res : tensor<{sizes}x{made}>
+}}""",
+    )
+
+
+def bytes_for(payload):
+    """Inputs in which every byte is."""
+    (name,) = (a.name for a in payload.arguments if a.role == "input")
+    shape = payload.arguments[0].shape
+    return {name: np.resize(np.arange(256).astype(np.int8), shape)}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("vectors", [1, 4])
+def test_a_table_gives_the_bits_that_arithmetic_gives(shape, vectors, tmp_path):
+    payload = function_of_bytes(tmp_path, shape)
+    inputs = bytes_for(payload)
+    (found,) = computed(BYTE_TABLE, payload, inputs, vectors=vectors)
+    (wanted,) = computed(VECTORIZE, payload, inputs)
+    np.testing.assert_array_equal(found, wanted)
+    assert len(np.unique(wanted)) > 50
+
+
+def test_without_the_instruction_the_table_is_read_one_by_one(monkeypatch, tmp_path):
+    payload = function_of_bytes(tmp_path, SHAPES[-1])
+    inputs = bytes_for(payload)
+    (found,) = computed(BYTE_TABLE, payload, inputs)
+    monkeypatch.setattr("autotune.contrib.byte_ops.table_code.cpu_flags", frozenset)
+    (emulated,) = computed(BYTE_TABLE, payload, inputs)
+    np.testing.assert_array_equal(emulated, found)
+
+
+@pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
+def test_threads_share_rows(tmp_path):
+    payload = function_of_bytes(tmp_path, (64, 257))
+    parts, inputs, machine = partition(payload), bytes_for(payload), this_machine(2)
+    (task,) = parts.tasks
+    step = write_step(task, BYTE_TABLE, BYTE_TABLE.default(task, machine), machine)
+    assert step.config["pieces_m"] == 2
+    (together,) = run(payload, inputs, assemble([step]), tail(2), text=parts.payload.text)
+    (alone,) = computed(BYTE_TABLE, payload, inputs)
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_it_comes_first_where_numbers_of_f32_are_computed_of_enough_bytes(tmp_path):
+    relu = "\n    %z = arith.constant 0 : i8\n    %b = arith.maxsi %x, %z : i8"
+    real = "\n    %b = arith.sitofp %x : i8 to f32"
+    covered = {
+        "sigmoid": function_of_bytes(tmp_path, (LEAST,)),
+        "few": function_of_bytes(tmp_path, (LEAST - 1,)),
+        "cheap": function_of_bytes(tmp_path, (LEAST,), relu),
+        "real": function_of_bytes(tmp_path, (LEAST,), real, made="f32"),
+    }
+    first = {name: families_for(partition(payload).tasks[0])[0].name for name, payload in covered.items()}
+    assert first == {"sigmoid": "byte_table", "few": "vectorize", "cheap": "vectorize", "real": "vectorize"}
+
+
+def test_a_library_asks_for_the_feature_that_its_instruction_needs():
+    assert INTRINSICS["x86.avx512.vpermi2var.qi"] in FEATURES
