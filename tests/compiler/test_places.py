@@ -5,8 +5,10 @@ import pytest
 from tuning_support import default_steps, run_steps
 
 import autotune.tensor as T
+from autotune.compiler.normalise.gather.long_rows import BLOCK, LEAST
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
+from autotune.registry import family_for
 from autotune.worker.loading.reading import open_payload
 
 TEXT = """#whole = affine_map<(i, j) -> (i, j)>
@@ -53,6 +55,54 @@ def test_the_first_place_of_an_extremum_is_found_by_vectors(kind, size, tmp_path
     got = run_steps(payload, parts, inputs, steps)
     np.testing.assert_array_equal(got[0], best(x, axis=1))
     np.testing.assert_array_equal(got[1], place(x, axis=1))
+
+
+def one_row(size, kind="max", start=None, first=0):
+    """A payload of one row."""
+    worst, extremum, compares, *_ = KINDS[kind]
+    text = TEXT.replace("9x", "1x").replace("SIZE", str(size)).replace("START", start or worst)
+    text = text.replace("arith.constant 0 : i64", f"arith.constant {first} : i64")
+    return text.replace("EXTREMUM", extremum).replace("COMPARES", compares)
+
+
+def found_in(path, text, x):
+    """What a payload gives of a row."""
+    path.write_text(text)
+    payload = open_payload(path)
+    parts = partition(payload)
+    inputs = payload.make_inputs(0) | {payload.arguments[0].name: x[None]}
+    covered = all(family_for(task) for task in parts.tasks)
+    steps = default_steps(parts, this_machine()) if covered else []
+    most, place = run_steps(payload, parts, inputs, steps)
+    return most[0], place[0], parts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [LEAST, LEAST + 1, LEAST + 700, 9 * BLOCK - 1])
+def test_places_in_one_long_row_are_found_by_blocks(kind, size, tmp_path):
+    *_, best, place = KINDS[kind]
+    rng, text = np.random.default_rng(1), one_row(size, kind)
+    path, sign = tmp_path / "mine.mlir", 1 if kind == "max" else -1
+    rows = [rng.integers(-3, 4, size).astype("f4"), np.full(size, -np.inf * sign, "f4"), np.zeros(size, "f4")]
+    for far in (0, BLOCK - 1, BLOCK, size // BLOCK * BLOCK - 1, size - BLOCK, size - 1):
+        rows.append(rng.standard_normal(size).astype("f4"))
+        rows[-1][far] = 9 * sign
+    for numbers in ([size - 1], [5, BLOCK + 5], [size - 1, size - 2]):
+        rows.append(rng.standard_normal(size).astype("f4"))
+        rows[-1][numbers] = np.nan
+    for x in rows:
+        most, at, parts = found_in(path, text, x)
+        assert at == place(x)
+        np.testing.assert_equal(most, best(x))
+    assert all(BLOCK in task.nest.sizes for task in parts.tasks if np.prod(task.nest.sizes) > size // BLOCK + BLOCK)
+
+
+@pytest.mark.parametrize(("start", "first"), [("2.0", 0), ("0xFF7FFFFF", 0), (None, 7)])
+def test_what_starts_elsewhere_is_what_is_written(start, first, tmp_path):
+    """Where no element is greater than the number that results start from, the place is the one it starts from."""
+    x = np.full(LEAST, -np.inf, "f4")
+    _, at, _ = found_in(tmp_path / "mine.mlir", one_row(LEAST, start=start, first=first), x)
+    assert at == first
 
 
 @pytest.mark.parametrize("size", [129, 960, 1000])

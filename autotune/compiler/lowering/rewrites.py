@@ -273,7 +273,7 @@ REWRITES = (
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
     Rewrite(
         "byte-rounding",
-        2,
+        3,
         lambda unit: round_bytes(unit.module),
         behind="vector-math",
         needed=lambda unit: unit.rounds,

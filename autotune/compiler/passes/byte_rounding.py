@@ -5,12 +5,12 @@
 What is held between whole numbers before it is rounded is what it would be behind; a sum that large has no room for a
 fraction, rounds it to even, and has the whole number in its lowest bits.
 
-    round(x / c)   ->   q = x * (1 / c);   q = fma(fma(-q, c, x), 1 / c, q), once or twice;   round(q)
+    round(x / c)   ->   q = x * (1 / c);   q = fma(fma(-q, c, x), 1 / c, q);   round(q)
 
 A division of 16 lanes keeps its unit for 16 cycles. A quotient that is within a unit of the last place of x / c
 becomes, by such a step, what a division rounds to (Markstein, Computation of elementary functions on the IBM RISC
-System/6000 processor, 1990); the first product is, where the reciprocal is off by no more than 2^-25, and else a first
-step makes it so. Where x is so small that a step loses bits, both round to zero. Where nothing holds x in bounds, and
+System/6000 processor, 1990); the first product is, where the reciprocal is off by no more than 2^-25, and else what the
+reciprocal lacks is multiplied, too: q = fma(x, 1 / c, x * what it lacks). Where x is so small that a step loses bits, both round to zero. Where nothing holds x in bounds, and
 it is so large that a step could overflow, or no number, the product is taken as it is: rounded, it is as large, or
 none.
 """
@@ -243,12 +243,13 @@ def constant_of(value: ir.Value) -> float | None:
 def corrected(x: ir.Value, divisor: float) -> tuple[ir.Value, ir.Value]:
     """Give x times the reciprocal, and what x / divisor is rounded to."""
     reciprocal = float(np.float32(1) / np.float32(divisor))
-    off = abs(Fraction(reciprocal) * Fraction(divisor) - 1)
+    off = 1 - Fraction(reciprocal) * Fraction(divisor)
     inverse, minus = splat(x, reciprocal), splat(x, -divisor)
-    product = quotient = arith.mulf(x, inverse)
-    for _ in range(1 if off <= CLOSE else 2):
-        quotient = math.fma(math.fma(quotient, minus, x), inverse, quotient)
-    return product, quotient
+    product = near = arith.mulf(x, inverse)
+    if abs(off) > CLOSE:
+        lacking = float(np.float32(float(off / Fraction(divisor))))
+        near = math.fma(x, inverse, arith.mulf(x, splat(x, lacking)))
+    return product, math.fma(math.fma(near, minus, x), inverse, near)
 
 
 def guarded(x: ir.Value, divisor: float) -> ir.Value:

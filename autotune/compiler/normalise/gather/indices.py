@@ -14,15 +14,19 @@ Indices that are repeated before elements are read at them are read where they l
 A gather then sees that an index is the same for a whole row, and reads the row in vectors.
 """
 
+from math import inf, prod
+
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, moves_elements
-from autotune.compiler.ir.values import fill_of, maker
-from autotune.compiler.normalise.emit import dims, filled, generic
+from autotune.compiler.ir.values import fill_of, is_constant, maker
+from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
+from autotune.compiler.normalise.gather.long_rows import LEAST, LongRow
 
 EXTREMA = {"arith.maximumf": "arith.cmpf ogt", "arith.minimumf": "arith.cmpf olt"}
+WORST = {"arith.maximumf": -inf, "arith.minimumf": inf}  # where results begin: no element is further from the extremum
 COMPARISONS = {2: "arith.cmpf ogt", 4: "arith.cmpf olt"}  # by the number of a predicate
 BODY = 6  # operations of such an op
 NARROW = 32  # bits that indices are found in: a vector holds twice as many
@@ -59,11 +63,14 @@ def place_of(op: ir.Operation) -> int | None:
 
 
 def split(op: ir.Operation, loop: int) -> None:
-    """Write two ops for one that finds places along a loop, where its results start from constants."""
+    """Write two ops for one that finds places along a loop, where its results start from the worst number and from 0.
+
+    Of one long row, places are found by blocks.
+    """
     x, start, first = op.operands
     nest, (read, written, _) = loop_nest(op), indexing_maps(op)
     extremum = maker(op.regions[0].blocks[0].operations[BODY - 1].operands[0])
-    if nest is None or extremum is None or fill_of(start) is None or fill_of(first) is None:
+    if nest is None or extremum is None or not is_filled(start, WORST[extremum.name]) or not is_filled(first, 0):
         return
     last = nest.sizes[loop] - 1
     wide = first.type.element_type
@@ -73,29 +80,44 @@ def split(op: ir.Operation, loop: int) -> None:
         named = arith.maximumf if extremum.name == "arith.maximumf" else arith.minimumf
         return named(value, there, fastmath=extremum.attributes["fastmath"])
 
-    def nearer(value: ir.Value, most: ir.Value, place: ir.Value, there: ir.Value) -> ir.Value:
+    def is_it(value: ir.Value, most: ir.Value) -> ir.Value:
         equal = arith.cmpf(arith.CmpFPredicate.OEQ, value, most)
-        same = arith.ori(equal, arith.cmpf(arith.CmpFPredicate.UNO, value, value))
-        return arith.minsi(there, arith.select(same, place, arith.constant(kind, last)))
+        return arith.ori(equal, arith.cmpf(arith.CmpFPredicate.UNO, value, value))
 
-    with ir.InsertionPoint(op), op.location:
+    def nearer(value: ir.Value, most: ir.Value, place: ir.Value, there: ir.Value) -> ir.Value:
+        return arith.minsi(there, arith.select(is_it(value, most), place, arith.constant(kind, last)))
+
+    def find_in_rows() -> tuple[ir.Value, ir.Value]:
         most = generic([x], start, [read, written], list(nest.iterators), combine)
-        op.results[0].replace_all_uses_with(most)
-        if not list(op.results[1].uses):
-            op.erase()
-            return
         far = filled(first.type.shape, kind, arith.constant(kind, last))
         line, along = tensor.empty([last + 1], kind), ir.AffineMap.get(read.n_dims, 0, [dims(read.n_dims)[loop]])
         one = [ir.AffineMap.get_identity(1)]
         places = generic([], line, one, ["parallel"], lambda _: arith.index_cast(kind, linalg.IndexOp(0).result))
         maps = [read, written, along, written]
-        found = generic([x, most, places], far, maps, list(nest.iterators), nearer)
+        return most, generic([x, most, places], far, maps, list(nest.iterators), nearer)
+
+    with ir.InsertionPoint(op), op.location:
+        if prod(nest.sizes) == last + 1 >= LEAST and prod(x.type.shape) == last + 1:
+            row = flat(x, [range(len(x.type.shape))])
+            both = LongRow(row, start.owner.operands[0], combine, is_it, kind).find()
+            most, found = (unflat(each, [], start.type.shape) for each in both)
+        else:
+            most, found = find_in_rows()
+        op.results[0].replace_all_uses_with(most)
         if kind != wide:
             rank = len(first.type.shape)
             whole, into = [ir.AffineMap.get_identity(rank)] * 2, tensor.empty(first.type.shape, wide)
             found = generic([found], into, whole, ["parallel"] * rank, lambda at, _: arith.extsi(wide, at))
     op.results[1].replace_all_uses_with(found)
     op.erase()
+
+
+def is_filled(value: ir.Value, number: float) -> bool:
+    """Tell whether a tensor is filled with a number."""
+    fill = fill_of(value)
+    if fill is None or not is_constant(fill.operands[0]):
+        return False
+    return bool(fill.operands[0].owner.attributes["value"].value == number)
 
 
 def is_index(kind: ir.Type) -> bool:
