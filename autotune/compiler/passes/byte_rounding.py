@@ -10,9 +10,9 @@ fraction, rounds it to even, and has the whole number in its lowest bits.
 A division of 16 lanes keeps its unit for 16 cycles. A quotient that is within a unit of the last place of x / c
 becomes, by such a step, what a division rounds to (Markstein, Computation of elementary functions on the IBM RISC
 System/6000 processor, 1990); the first product is, where the reciprocal is off by no more than 2^-25, and else what the
-reciprocal lacks is multiplied, too: q = fma(x, 1 / c, x * what it lacks). Where x is so small that a step loses bits, both round to zero. Where nothing holds x in bounds, and
-it is so large that a step could overflow, or no number, the product is taken as it is: rounded, it is as large, or
-none.
+reciprocal lacks is multiplied, too: q = fma(x, 1 / c, x * what it lacks). Where x is so small that a step loses bits,
+both round to zero. Where nothing holds x in bounds, and it is so large that a step could overflow, or no number, the
+product is taken as it is: rounded, it is as large, or none.
 """
 
 from collections.abc import Iterator
