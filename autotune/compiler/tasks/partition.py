@@ -17,6 +17,7 @@ from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.tasks.causal import masked_loops
 from autotune.compiler.tasks.elementwise import fuse_elementwise
 from autotune.compiler.tasks.groups import Group, find_groups
+from autotune.compiler.tasks.joined_rows import join_reduced_rows
 from autotune.compiler.tasks.outline import EXTENT, argument_names, outline
 from autotune.compiler.tasks.read_op import joined
 from autotune.compiler.tasks.short_rows import join_short_rows
@@ -53,6 +54,7 @@ def partition(payload: Payload) -> Partition:
         function = find_function(module, payload.entry)
         fuse_elementwise(module, function)
         if written_by_others:
+            join_reduced_rows(find_function(module, payload.entry))
             join_short_rows(find_function(module, payload.entry))
             write_results_in_shape(module)  # fusing moves what reshapes a result to behind the op that makes it
         function = find_function(module, payload.entry)
