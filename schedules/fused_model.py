@@ -16,7 +16,7 @@ from schedules.matmul_space import BYTES, ends_of, matmul_space, may_fetch
 from schedules.shares import pays
 
 MOST_WHOLE_K = 1024  # of a contraction whose B is packed once for all blocks of rows
-MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 48, 4, 256
+MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 48, 4, 256  # few of f32; of bytes, as many as have their bytes
 FLOPS_A_ELEMENT = 32  # of a row-wise group, with its exponentials and its passes
 ARRAYS = 4  # what is in L1 together: rows that are read, worked on and written, and the next ones
 ROWS_A_COPY = 128  # where B is packed again for every block of rows
@@ -34,7 +34,8 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
         return shared_default(shape, space, machine)
     values = {knob.name: knob.values for knob in space.knobs}
     fitting_l1 = machine.l1_bytes // ARRAYS // (BYTES * shape.width)
-    most = MANY_ROWS if shape.contractions else max(1, min(FEW_ROWS, fitting_l1))
+    few = FEW_ROWS * max(1, BYTES // shape.written)
+    most = MANY_ROWS if shape.contractions else max(1, min(few, fitting_l1))
     if shape.columns or shape.keys >= MOST_WHOLE_K:
         most = ROWS_A_COPY
     fused: dict[str, Any] = {

@@ -6,7 +6,7 @@ from autotune.core.ops.op import Contraction, rows_of
 from autotune.core.space import Config, Value
 from autotune.core.task import Task
 from schedules.blocking import DIMS, cut, nest_order
-from schedules.matmul_space import cut_columns
+from schedules.matmul_space import BYTES, cut_columns
 from schedules.shares import is_shared, pieces
 
 INHERITED = (
@@ -30,6 +30,7 @@ class Shape:
         rows: Number of loops in `sizes` that are rows.
         contractions: Contractions in program order, each whole.
         width: Elements of a row.
+        written: Bytes of an element that the root gives.
         lengths: Elements of what becomes vectors: rows, of all ops of the group.
         causal: A causal mask hides columns from rows; the last contraction sums over them.
         keys: Columns that may come block by block; 0 if there are none.
@@ -40,6 +41,7 @@ class Shape:
     rows: int
     contractions: tuple[Contraction, ...]
     width: int = 1
+    written: int = BYTES
     lengths: tuple[int, ...] = ()
     causal: bool = False
     keys: int = 0
@@ -70,6 +72,7 @@ def shape_of(task: Task) -> Shape:
         rows,
         task.contractions,
         width=root.nest.sizes[-1],
+        written=max((each.element_bytes for each in root.outputs), default=BYTES),
         lengths=tuple(member.contraction.n if member.contraction else member.nest.sizes[-1] for member in task.ops),
         causal=any(m.masked_loop is not None for m in task.ops),
         keys=max((m.nest.sizes[m.online_loop] for m in task.ops if m.online_loop is not None), default=0),
