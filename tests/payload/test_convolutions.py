@@ -25,6 +25,8 @@ SPECS = {
     "conv,channels=8,filters=8,size=7,groups=8,layout=nhwc": 2 * 8 * 49 * 9,
     "conv,channels=4,filters=6,size=7,stride=2,groups=2": 2 * 6 * 16 * 2 * 9,
     "conv,channels=4,filters=6,size=7,stride=2,groups=2,layout=nhwc": 2 * 6 * 16 * 2 * 9,
+    "conv,channels=8,filters=2,size=7,groups=2": 2 * 2 * 49 * 4 * 9,
+    "conv,channels=6,filters=2,size=8,stride=2,groups=2,layout=nhwc": 2 * 2 * 16 * 3 * 9,
     "resnet_block,channels=4,filters=4,size=6": 2 * 2 * 4 * 36 * 4 * 9,
     "resnet_block,channels=4,filters=6,size=6,stride=2,layout=nhwc": 2 * 6 * 9 * (4 * 9 + 6 * 9 + 4),
 }

@@ -49,6 +49,10 @@ class Groups:
         """Its sums, ``(n, h, w, f)``, of what it reads with channels last, each added to a number."""
         n, groups, filters, h, w = self.op.results[0].type.shape
         split = unflat(x, JOINED, [*x.type.shape[:-1], groups, x.type.shape[-1] // groups])
+        if filters == 1:
+            kernel = permuted(flat(self.kernel, [[0], [1], [2], [3, 4]]), (1, 2, 3, 0))
+            into = filled([n, h, w, groups], x.type.element_type, number)
+            return sum_channels(permuted(split, (0, 1, 2, 4, 3)), kernel, window_of(self.op), into)
         into = filled([n, h, w, groups, filters], x.type.element_type, number)
         return flat(sum_groups(split, self.kernel, window_of(self.op), into), JOINED)
 
@@ -67,6 +71,19 @@ def groups_of(op: ir.Operation) -> Groups | None:
 def is_split(op: ir.Operation | None) -> bool:
     """Tell whether an op splits a dimension of four."""
     return op is not None and op.name == SPLIT and len(op.operands[0].type.shape) == RANK
+
+
+def sum_channels(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) -> ir.Value:
+    """Sums over windows of ``(n, h, w, c, g)`` with a kernel ``(i, j, c, g)``, added to ``(n, h, w, g)``."""
+    n, h, w, g, i, j, c = dims(7)
+    down, across = window.strides
+    rows, columns = h * down + i * window.dilations[0], w * across + j * window.dilations[1]
+    places = ([n, rows, columns, c, g], [i, j, c, g], [n, h, w, g])
+    maps = [ir.AffineMap.get(7, 0, place) for place in places]
+    sizes = [*into.type.shape, *kernel.type.shape[:3]]
+    return generic(
+        [part_read(x, maps[0], sizes), kernel], into, maps, ["parallel"] * 4 + ["reduction"] * 3, multiply_add
+    )
 
 
 def sum_groups(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) -> ir.Value:
