@@ -43,18 +43,14 @@ class Sums:
 
     @classmethod
     def of(cls, body: ir.Block, places: Sequence[Place]) -> "Sums":
-        """Find the sums of a body, whose weights stay along the last loop.
-
-        Raises:
-            CompileError: Stage ``transform``; there are none.
-        """
+        """Find the sums of a body in 32 bits, whose weights stay along the last loop; others are left as they are."""
         found: dict[ir.Value, tuple[Product, ...]] = {}
         steps = [each.operation for each in body.operations]
         for step in steps:
             given = [found.get(each) for each in step.operands]
             if step.name == MULTIPLY and (product := product_of(step, places)) is not None:
                 found[step.results[0]] = (product,)
-            elif step.name in (ADD, WIDEN) and all(each is not None for each in given):
+            elif step.name in (ADD, WIDEN) and all(each is not None for each in given) and keeps_all(step):
                 found[step.results[0]] = tuple(pair for each in given for pair in each or ())
         inner = {step for step in steps for result in step.results if result in found}
         roots = [
@@ -62,8 +58,8 @@ class Sums:
             for value, products in found.items()
             if any(use.owner.operation not in inner for use in value.uses)
         ]
-        if not roots or any(str(value.type) != "i32" for value, _ in roots):
-            raise CompileError("transform", "a sum of products of bytes must be one of 32 bits, there is none")
+        if any(str(value.type) != "i32" for value, _ in roots):
+            return cls((), ())
         widened = {
             step
             for step in steps
@@ -75,6 +71,12 @@ class Sums:
     def arguments(self) -> set[int]:
         """Arguments that products are of."""
         return {argument for _, products in self.roots for pair in products for argument in pair}
+
+
+def keeps_all(step: ir.Operation) -> bool:
+    """Tell whether a sum is one of 32 bits, or says that it fits what it is of."""
+    flags = str(step.attributes["overflowFlags"]) if "overflowFlags" in step.attributes else ""
+    return str(step.results[0].type) == "i32" or "nsw" in flags
 
 
 def product_of(step: ir.Operation, places: Sequence[Place]) -> Product | None:

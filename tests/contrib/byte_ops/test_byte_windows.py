@@ -31,7 +31,7 @@ def kind(shape, element="i8"):
     return f"tensor<{'x'.join(map(str, (*shape, element)))}>"
 
 
-def convolution(folder, channels, plane, window, *, stride=1, weights=None, others=1):
+def convolution(folder, channels, plane, window, *, stride=1, weights=None, others=1, narrow=False):
     """A convolution of each channel of (channels, h, w) by itself, its places one by one, and what follows it."""
     size = [(side - places) // stride + 1 for side, places in zip(plane, window, strict=True)]
     made, taps = (channels, *size), list(product(*map(range, window)))
@@ -47,8 +47,13 @@ def convolution(folder, channels, plane, window, *, stride=1, weights=None, othe
         lines.append(f"%x{n} = tensor.extract_slice %x{place} : {kind((channels, *plane))} to {kind(made)}")
     body = [f"%s0 = arith.constant {others} : i32"]
     for n in range(len(taps)):
-        body += [f"%a{n} = arith.extsi %e{n} : i8 to i32", f"%b{n} = arith.extsi %f{n} : i8 to i32"]
-        body += [f"%p{n} = arith.muli %a{n}, %b{n} : i32"]
+        of = "i16" if narrow else "i32"
+        body += [f"%a{n} = arith.extsi %e{n} : i8 to {of}", f"%b{n} = arith.extsi %f{n} : i8 to {of}"]
+        if narrow:  # what is added in 16 bits may not fit
+            body += [f"%m{n} = arith.muli %a{n}, %b{n} : i16", f"%d{n} = arith.addi %m{n}, %m{n} : i16"]
+            body += [f"%p{n} = arith.extsi %d{n} : i16 to i32"]
+        else:
+            body += [f"%p{n} = arith.muli %a{n}, %b{n} : i32"]
         total = f"%q{n - 1}" if n else "%s0"
         body += [f"%q{n} = arith.addi {total}, %p{n} : i32"]
     body += ["%v = arith.extsi %g : i8 to i32", f"%t = arith.addi %q{len(taps) - 1}, %v : i32"]
@@ -125,6 +130,18 @@ def test_the_whole_range_of_bytes_is_summed(tmp_path):
     wanted = residual.astype(np.int64) - 7
     for (i, j), w in zip(product(range(2), range(3)), ends, strict=True):
         wanted += x[:, i : i + 5, j : j + 38].astype(np.int64) * w[:, None, None]
+    np.testing.assert_array_equal(found, (wanted >> 9).astype(np.int8))
+
+
+def test_sums_of_16_bits_that_do_not_fit_wrap_as_they_are_written(tmp_path):
+    payload, given, _ = convolution(tmp_path, 2, (6, 40), (2, 3), weights=np.full((6, 2), 127), narrow=True)
+    (x, residual) = given.values()
+    x[...] = np.resize(np.array([-128, 127, 5], np.int8), x.shape)
+    (found,) = computed(BYTE_WINDOWS, payload, given)
+    wanted = residual.astype(np.int64) + 1
+    for i, j in product(range(2), range(3)):
+        once = x[:, i : i + 5, j : j + 38].astype(np.int16) * np.int16(127)
+        wanted += once + once
     np.testing.assert_array_equal(found, (wanted >> 9).astype(np.int8))
 
 

@@ -22,6 +22,7 @@ from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.emit import generic
 
 MOST = 127  # of a weight
+FITS = "#arith.overflow<nsw>"
 ADD, MULTIPLY, WIDEN = "arith.addi", "arith.muli", "arith.extsi"
 
 
@@ -123,11 +124,16 @@ def write_sum(op: ir.Operation, products: list[ByteProduct], others: list[tuple[
     def write(*elements: ir.Value) -> ir.Value:
         pairs = zip(elements[:count], elements[count : 2 * count], strict=True)
         found = [arith.muli(*(arith.extsi(half, each) for each in pair)) for pair in pairs]
-        sums = [reduce(arith.addi, found[at : at + 2]) for at in range(0, count, 2)]
+        sums = [reduce(add_exactly, found[at : at + 2]) for at in range(0, count, 2)]
         return reduce(arith.addi, [*(arith.extsi(whole, each) for each in sums), *elements[2 * count : -1]])
 
     into = tensor.empty(kind.shape, whole)
     return generic(inputs, into, [*maps, indexing_maps(op)[-1]], ["parallel"] * len(kind.shape), write)
+
+
+def add_exactly(first: ir.Value, second: ir.Value) -> ir.Value:
+    """A sum that fits its type, which says so."""
+    return arith.addi(first, second, overflow_flags=ir.Attribute.parse(FITS))
 
 
 def as_bytes(weight: ir.Value) -> ir.Value:
