@@ -35,6 +35,11 @@ class ByteTable(SingleOp):
         """Before those for any element-wise op."""
         return 1
 
+    @property
+    def lacking(self) -> str:
+        """What this CPU lacks; empty if nothing."""
+        return "" if CHOOSES in cpu_flags() else f"{self.name} needs a CPU with {CHOOSES}, which this one lacks"
+
     def runs_on(self, machine: Machine) -> bool:
         """Vectors are of 512 bits."""
         return machine.isa == "avx512f"
@@ -42,7 +47,7 @@ class ByteTable(SingleOp):
     def covers(self, task: Task) -> bool:
         """An op alone, of an array of bytes and constants, that computes numbers of f32."""
         op, nest = task.root, task.nest
-        if task.is_group or task.grows or op.captured or CHOOSES not in cpu_flags() or len(op.operands) != 2:
+        if task.is_group or task.grows or op.captured or self.lacking or len(op.operands) != 2:
             return False
         alike = op.operands[0].loops == op.operands[1].loops == [*range(len(nest.sizes))]
         of_bytes = all(each.dtype == "i8" for each in op.operands)

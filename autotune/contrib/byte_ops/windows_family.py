@@ -37,6 +37,12 @@ class ByteWindows(SingleOp):
         """Before those for any element-wise op."""
         return 1
 
+    @property
+    def lacking(self) -> str:
+        """What this CPU lacks; empty if nothing."""
+        wanted = sorted({CHOOSES, MULTIPLIES} - cpu_flags())
+        return f"{self.name} needs a CPU with {' and '.join(wanted)}, which this one lacks" if wanted else ""
+
     def runs_on(self, machine: Machine) -> bool:
         """Vectors are of 512 bits."""
         return machine.isa == "avx512f"
@@ -44,7 +50,7 @@ class ByteWindows(SingleOp):
     def covers(self, task: Task) -> bool:
         """An op alone, with some such products, whose other operands move along rows as its result does."""
         op, nest = task.root, task.nest
-        if task.is_group or task.grows or op.captured or op.gathers or not {CHOOSES, MULTIPLIES} <= cpu_flags():
+        if task.is_group or task.grows or op.captured or op.gathers or self.lacking:
             return False
         plain = bool(nest.sizes) and set(nest.iterators) == {"parallel"} and op.results == 1
         if not plain or not all(step.name.startswith(ELEMENTWISE) for step in op.body):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from byte_support import function_of_bytes as text_of
 from precision_support import computed
 from tuning_support import loaded, run
 
@@ -18,15 +19,6 @@ from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import families_for
 from schedules.vectorize import VECTORIZE
 
-SIGMOID = """
-    %r = arith.sitofp %x : i8 to f32
-    %s = arith.mulf %r, %step : f32
-    %n = arith.negf %s : f32
-    %e = math.exp %n : f32
-    %d = arith.addf %e, %one : f32
-    %y = arith.divf %most, %d : f32
-    %w = math.roundeven %y : f32
-    %b = arith.fptosi %w : f32 to i8"""
 SHAPES = ((LEAST,), (LEAST + 61,), (3, 1500), (9, 7, 71))
 
 
@@ -36,25 +28,9 @@ def able(monkeypatch):
     monkeypatch.setattr(table_family, "cpu_flags", lambda: cpu_flags() | {CHOOSES})
 
 
-def function_of_bytes(folder, shape, body=SIGMOID, given="i8", made="i8"):
+def function_of_bytes(folder, shape, *body, **kinds):
     """A payload of an element-wise op of one tensor."""
-    sizes, loops = "x".join(map(str, shape)), ", ".join(f"d{d}" for d in range(len(shape)))
-    amap, kinds = f"affine_map<({loops}) -> ({loops})>", ", ".join(['"parallel"'] * len(shape))
-    return loaded(
-        folder,
-        f"""func.func @f(%a: tensor<{sizes}x{given}>) -> tensor<{sizes}x{made}> {{
-  %step = arith.constant 0.03 : f32
-  %one = arith.constant 1.0 : f32
-  %most = arith.constant 120.0 : f32
-  %into = tensor.empty() : tensor<{sizes}x{made}>
-  %res = linalg.generic {{indexing_maps = [{amap}, {amap}], iterator_types = [{kinds}]}}
-    ins(%a : tensor<{sizes}x{given}>) outs(%into : tensor<{sizes}x{made}>) {{
-  ^bb0(%x: {given}, %o: {made}):{body}
-    linalg.yield %b : {made}
-  }} -> tensor<{sizes}x{made}>
-  return %res : tensor<{sizes}x{made}>
-}}""",
-    )
+    return loaded(folder, text_of(shape, *body, **kinds))
 
 
 def bytes_for(payload):

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from byte_support import sums_of_windows
 from precision_support import computed
 from tuning_support import loaded, run
 
@@ -27,55 +28,12 @@ def able(monkeypatch):
     monkeypatch.setattr(windows_family, "cpu_flags", lambda: cpu_flags() | {CHOOSES, MULTIPLIES})
 
 
-def kind(shape, element="i8"):
-    return f"tensor<{'x'.join(map(str, (*shape, element)))}>"
-
-
 def convolution(folder, channels, plane, window, *, stride=1, weights=None, others=1, narrow=False):
     """A convolution of each channel of (channels, h, w) by itself, its places one by one, and what follows it."""
     size = [(side - places) // stride + 1 for side, places in zip(plane, window, strict=True)]
-    made, taps = (channels, *size), list(product(*map(range, window)))
+    taps = list(product(*map(range, window)))
     weights = RNG.integers(-127, 128, (len(taps), channels)) if weights is None else weights
-    lines = ["%into = tensor.empty() : " + kind(made, "i8")]
-    for n, (i, j) in enumerate(taps):
-        numbers = ", ".join(f"[[{w}]]" for w in weights[n])
-        lines.append(f"%w{n} = arith.constant dense<[{numbers}]> : {kind((channels, 1, 1))}")
-        lines.append(
-            f"%k{n} = tensor.collapse_shape %w{n} [[0, 1, 2]] : {kind((channels, 1, 1))} into {kind((channels,))}"
-        )
-        place = f"[0, {i}, {j}] [{channels}, {size[0]}, {size[1]}] [1, {stride}, {stride}]"
-        lines.append(f"%x{n} = tensor.extract_slice %x{place} : {kind((channels, *plane))} to {kind(made)}")
-    body = [f"%s0 = arith.constant {others} : i32"]
-    for n in range(len(taps)):
-        of = "i16" if narrow else "i32"
-        body += [f"%a{n} = arith.extsi %e{n} : i8 to {of}", f"%b{n} = arith.extsi %f{n} : i8 to {of}"]
-        if narrow:  # what is added in 16 bits may not fit
-            body += [f"%m{n} = arith.muli %a{n}, %b{n} : i16", f"%d{n} = arith.addi %m{n}, %m{n} : i16"]
-            body += [f"%p{n} = arith.extsi %d{n} : i16 to i32"]
-        else:
-            body += [f"%p{n} = arith.muli %a{n}, %b{n} : i32"]
-        total = f"%q{n - 1}" if n else "%s0"
-        body += [f"%q{n} = arith.addi {total}, %p{n} : i32"]
-    body += ["%v = arith.extsi %g : i8 to i32", f"%t = arith.addi %q{len(taps) - 1}, %v : i32"]
-    body += ["%c = arith.constant 9 : i32", "%u = arith.shrsi %t, %c : i32", "%y = arith.trunci %u : i32 to i8"]
-    full, rows = "affine_map<(c, h, w) -> (c, h, w)>", "affine_map<(c, h, w) -> (c)>"
-    count = len(taps)
-    inputs = [*(f"%x{n}" for n in range(count)), *(f"%k{n}" for n in range(count)), "%r"]
-    kinds = [*[kind(made)] * count, *[kind((channels,))] * count, kind(made)]
-    elements = [*(f"%e{n}: i8" for n in range(count)), *(f"%f{n}: i8" for n in range(count)), "%g: i8", "%o: i8"]
-    maps = [*[full] * count, *[rows] * count, full, full]
-    loops = ", ".join(['"parallel"'] * 3)
-    newline = "\n  "
-    text = f"""func.func @f(%x: {kind((channels, *plane))}, %r: {kind(made)}) -> {kind(made)} {{
-  {newline.join(lines)}
-  %y = linalg.generic {{indexing_maps = [{", ".join(maps)}], iterator_types = [{loops}]}}
-    ins({", ".join(inputs)} : {", ".join(kinds)}) outs(%into : {kind(made)}) {{
-  ^bb0({", ".join(elements)}):
-    {newline.join(body)}
-    linalg.yield %y : i8
-  }} -> {kind(made)}
-  return %y : {kind(made)}
-}}"""
+    text = sums_of_windows(plane, window, weights, stride=stride, others=others, narrow=narrow)
     payload = loaded(folder, text)
     x, residual = (RNG.integers(-128, 128, a.shape).astype(np.int8) for a in payload.arguments if a.role == "input")
     given = dict(zip([a.name for a in payload.arguments if a.role == "input"], (x, residual), strict=True))

@@ -1,0 +1,82 @@
+"""Payloads of element-wise ops of bytes, as texts."""
+
+from itertools import product
+
+SIGMOID = """
+    %r = arith.sitofp %x : i8 to f32
+    %s = arith.mulf %r, %step : f32
+    %n = arith.negf %s : f32
+    %e = math.exp %n : f32
+    %d = arith.addf %e, %one : f32
+    %y = arith.divf %most, %d : f32
+    %w = math.roundeven %y : f32
+    %b = arith.fptosi %w : f32 to i8"""
+
+
+def function_of_bytes(shape, body=SIGMOID, given="i8", made="i8"):
+    """The text of an element-wise op of one tensor."""
+    sizes, loops = "x".join(map(str, shape)), ", ".join(f"d{d}" for d in range(len(shape)))
+    amap, kinds = f"affine_map<({loops}) -> ({loops})>", ", ".join(['"parallel"'] * len(shape))
+    return f"""func.func @f(%a: tensor<{sizes}x{given}>) -> tensor<{sizes}x{made}> {{
+  %step = arith.constant 0.03 : f32
+  %one = arith.constant 1.0 : f32
+  %most = arith.constant 120.0 : f32
+  %into = tensor.empty() : tensor<{sizes}x{made}>
+  %res = linalg.generic {{indexing_maps = [{amap}, {amap}], iterator_types = [{kinds}]}}
+    ins(%a : tensor<{sizes}x{given}>) outs(%into : tensor<{sizes}x{made}>) {{
+  ^bb0(%x: {given}, %o: {made}):{body}
+    linalg.yield %b : {made}
+  }} -> tensor<{sizes}x{made}>
+  return %res : tensor<{sizes}x{made}>
+}}"""
+
+
+def kind(shape, element="i8"):
+    return f"tensor<{'x'.join(map(str, (*shape, element)))}>"
+
+
+def sums_of_windows(plane, window, weights, *, stride=1, others=1, narrow=False):
+    """A convolution of each channel of (channels, h, w) by itself, its places one by one, and what follows it."""
+    channels = len(weights[0])
+    size = [(side - places) // stride + 1 for side, places in zip(plane, window, strict=True)]
+    made, taps = (channels, *size), list(product(*map(range, window)))
+    lines = ["%into = tensor.empty() : " + kind(made, "i8")]
+    for n, (i, j) in enumerate(taps):
+        numbers = ", ".join(f"[[{w}]]" for w in weights[n])
+        lines.append(f"%w{n} = arith.constant dense<[{numbers}]> : {kind((channels, 1, 1))}")
+        lines.append(
+            f"%k{n} = tensor.collapse_shape %w{n} [[0, 1, 2]] : {kind((channels, 1, 1))} into {kind((channels,))}"
+        )
+        place = f"[0, {i}, {j}] [{channels}, {size[0]}, {size[1]}] [1, {stride}, {stride}]"
+        lines.append(f"%x{n} = tensor.extract_slice %x{place} : {kind((channels, *plane))} to {kind(made)}")
+    body = [f"%s0 = arith.constant {others} : i32"]
+    for n in range(len(taps)):
+        of = "i16" if narrow else "i32"
+        body += [f"%a{n} = arith.extsi %e{n} : i8 to {of}", f"%b{n} = arith.extsi %f{n} : i8 to {of}"]
+        if narrow:  # what is added in 16 bits may not fit
+            body += [f"%m{n} = arith.muli %a{n}, %b{n} : i16", f"%d{n} = arith.addi %m{n}, %m{n} : i16"]
+            body += [f"%p{n} = arith.extsi %d{n} : i16 to i32"]
+        else:
+            body += [f"%p{n} = arith.muli %a{n}, %b{n} : i32"]
+        total = f"%q{n - 1}" if n else "%s0"
+        body += [f"%q{n} = arith.addi {total}, %p{n} : i32"]
+    body += ["%v = arith.extsi %g : i8 to i32", f"%t = arith.addi %q{len(taps) - 1}, %v : i32"]
+    body += ["%c = arith.constant 9 : i32", "%u = arith.shrsi %t, %c : i32", "%y = arith.trunci %u : i32 to i8"]
+    full, rows = "affine_map<(c, h, w) -> (c, h, w)>", "affine_map<(c, h, w) -> (c)>"
+    count = len(taps)
+    inputs = [*(f"%x{n}" for n in range(count)), *(f"%k{n}" for n in range(count)), "%r"]
+    kinds = [*[kind(made)] * count, *[kind((channels,))] * count, kind(made)]
+    elements = [*(f"%e{n}: i8" for n in range(count)), *(f"%f{n}: i8" for n in range(count)), "%g: i8", "%o: i8"]
+    maps = [*[full] * count, *[rows] * count, full, full]
+    loops = ", ".join(['"parallel"'] * 3)
+    newline = "\n  "
+    return f"""func.func @f(%x: {kind((channels, *plane))}, %r: {kind(made)}) -> {kind(made)} {{
+  {newline.join(lines)}
+  %y = linalg.generic {{indexing_maps = [{", ".join(maps)}], iterator_types = [{loops}]}}
+    ins({", ".join(inputs)} : {", ".join(kinds)}) outs(%into : {kind(made)}) {{
+  ^bb0({", ".join(elements)}):
+    {newline.join(body)}
+    linalg.yield %y : i8
+  }} -> {kind(made)}
+  return %y : {kind(made)}
+}}"""
