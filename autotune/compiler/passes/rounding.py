@@ -7,9 +7,12 @@ from mlir.dialects import arith, math, memref, scf, vector
 
 from autotune.compiler.ir.values import index
 from autotune.core.errors import CompileError
+from autotune.core.host.matrix_unit import cpu_flags
 from autotune.core.precision import Precision
 
 LANES = 16  # words of a vector
+BYTES_OF_WORD = 4
+DOTS_FLAG, DOTS = "avx512_vnni", "llvm.x86.avx512.vpdpbusd.512"
 ROUND = 1.5 * 2.0**23  # added to a small number, the last bits of the sum are the nearest integer
 
 
@@ -84,6 +87,23 @@ def call_intrinsic(name: str, results: list[ir.Type], *operands: ir.Value) -> li
     }
     made = ir.Operation.create("llvm.call_intrinsic", results=results, operands=list(operands), attributes=attributes)
     return list(made.results)
+
+
+def dot_bytes(sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
+    """Sums with products of bytes more, four in a lane; operands are words.
+
+    Without the instruction, it is what four multiplications say.
+    """
+    count = BYTES_OF_WORD * LANES
+    pair = [vector.bitcast(vector_of(count, "i8"), each) for each in (unsigned, signed)]
+    if DOTS_FLAG in cpu_flags():
+        return call_intrinsic(DOTS, [sums.type], sums, *pair)[0]
+    wide = vector_of(count, "i32")
+    products = arith.muli(arith.extui(wide, pair[0]), arith.extsi(wide, pair[1]))
+    for part in range(BYTES_OF_WORD):
+        lanes = [lane * BYTES_OF_WORD + part for lane in range(LANES)]
+        sums = arith.addi(sums, vector.shuffle(products, products, lanes))
+    return sums
 
 
 @dataclass(frozen=True)

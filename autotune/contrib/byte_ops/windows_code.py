@@ -2,7 +2,7 @@
 
     y[w] = f(sum over i, j of k[i, j] x[i, s w + j])   ->   sums[w] += dot(x[i, s w .. s w + 3], k[i, 0 .. 3])
 
-Four neighbours of each of 16 places are chosen among the bytes of a vector, and meet four weights in one ``vpdpbusd``.
+Four neighbours of each of 16 columns are chosen among the bytes of a vector, and meet four weights in one ``vpdpbusd``.
 It takes one operand without a sign: 128 is added to x, and what that adds is what sums begin with.
 """
 
@@ -15,16 +15,14 @@ from mlir.dialects import arith, memref, scf, vector
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import index, maker
 from autotune.compiler.passes.marked_loops import marked
-from autotune.compiler.passes.rounding import call_intrinsic, splat, vector_of
+from autotune.compiler.passes.rounding import dot_bytes, splat, vector_of
+from autotune.contrib.byte_ops.addresses import Address, address_of
 from autotune.contrib.byte_ops.bodies import in_vectors
-from autotune.contrib.byte_ops.marks import MULTIPLIES, WINDOWS
-from autotune.contrib.byte_ops.places import Place, place_of
+from autotune.contrib.byte_ops.marks import WINDOWS
 from autotune.core.errors import CompileError
-from autotune.core.host.matrix_unit import cpu_flags
 
 LANES, BYTES, WORD = 16, 64, 4  # words of a vector, its bytes, bytes of a word
 WIDEN, MULTIPLY, ADD = "arith.extsi", "arith.muli", "arith.addi"
-DOTS = "llvm.x86.avx512.vpdpbusd.512"
 SHIFT = 128  # is added to bytes with a sign
 Product = tuple[int, int]  # arguments of a body: bytes, and their weight
 
@@ -42,13 +40,13 @@ class Sums:
     steps: tuple[ir.Operation, ...]
 
     @classmethod
-    def of(cls, body: ir.Block, places: Sequence[Place]) -> "Sums":
+    def of(cls, body: ir.Block, addresses: Sequence[Address]) -> "Sums":
         """Find the sums of a body in 32 bits, whose weights stay along the last loop; others are left as they are."""
         found: dict[ir.Value, tuple[Product, ...]] = {}
         steps = [each.operation for each in body.operations]
         for step in steps:
             given = [found.get(each) for each in step.operands]
-            if step.name == MULTIPLY and (product := product_of(step, places)) is not None:
+            if step.name == MULTIPLY and (product := product_of(step, addresses)) is not None:
                 found[step.results[0]] = (product,)
             elif step.name in (ADD, WIDEN) and all(each is not None for each in given) and keeps_all(step):
                 found[step.results[0]] = tuple(pair for each in given for pair in each or ())
@@ -79,7 +77,7 @@ def keeps_all(step: ir.Operation) -> bool:
     return str(step.results[0].type) == "i32" or "nsw" in flags
 
 
-def product_of(step: ir.Operation, places: Sequence[Place]) -> Product | None:
+def product_of(step: ir.Operation, addresses: Sequence[Address]) -> Product | None:
     """Arguments of a product of bytes by a weight that stays along the last loop; `None` if it is another."""
     arguments = []
     for operand in step.operands:
@@ -88,7 +86,7 @@ def product_of(step: ir.Operation, places: Sequence[Place]) -> Product | None:
         if not isinstance(source, ir.BlockArgument) or str(source.type) != "i8":
             return None
         arguments.append(ir.BlockArgument(source).arg_number)
-    stays = [not places[argument].strides[-1] for argument in arguments]
+    stays = [not addresses[argument].strides[-1] for argument in arguments]
     if stays == [True, False]:
         arguments.reverse()
     return (arguments[0], arguments[1]) if sorted(stays) == [False, True] else None
@@ -99,25 +97,25 @@ class ByteWindow:
     """Neighbours in memory that one instruction multiplies.
 
     Attributes:
-        first: Place of the first of them.
+        first: Address of the first of them.
         weights: Argument that is the weight of each; `None` for none.
     """
 
-    first: Place
+    first: Address
     weights: tuple[int | None, ...]
 
 
-def windows_of(products: Sequence[Product], places: Sequence[Place]) -> Iterator[ByteWindow]:
+def windows_of(products: Sequence[Product], addresses: Sequence[Address]) -> Iterator[ByteWindow]:
     """Products in windows of four neighbours at most."""
-    left = sorted(products, key=lambda pair: places[pair[0]].constant)
+    left = sorted(products, key=lambda pair: addresses[pair[0]].constant)
     while left:
-        first = places[left[0][0]]
+        first = addresses[left[0][0]]
         weights: list[int | None] = [None] * WORD
         rest = []
         for pair in left:
-            place = places[pair[0]]
-            ahead = place.constant - first.constant
-            if place.line == first.line and ahead < WORD and weights[ahead] is None:
+            address = addresses[pair[0]]
+            ahead = address.constant - first.constant
+            if address.line == first.line and ahead < WORD and weights[ahead] is None:
                 weights[ahead] = pair[1]
             else:
                 rest.append(pair)
@@ -158,7 +156,7 @@ class ByteWindowRows:
     Attributes:
         body: Arithmetic of an element.
         sizes: Trip counts of its loops.
-        places: Places of each operand's elements.
+        addresses: Places of each operand's elements.
         flat: Arrays of those, in one dimension.
         sums: Sums of its body.
         windows: Those of each sum.
@@ -167,7 +165,7 @@ class ByteWindowRows:
 
     body: ir.Block
     sizes: Sequence[int]
-    places: Sequence[Place]
+    addresses: Sequence[Address]
     flat: Sequence[ir.Value]
     sums: Sums
     windows: Sequence[Sequence[ByteWindow]]
@@ -183,16 +181,16 @@ class ByteWindowRows:
         body, maps = op.regions[0].blocks[0], indexing_maps(op)
         if not maps[-1].is_permutation:
             raise CompileError("transform", f"a sum of products of bytes must be written in order, got {maps[-1]}")
-        places = [place_of(value, amap) for value, amap in zip(op.operands, maps, strict=True)]
+        addresses = [address_of(value, amap) for value, amap in zip(op.operands, maps, strict=True)]
         shape = ir.MemRefType(op.operands[len(maps) - 1].type).shape
         sizes = dict(zip(dimensions(maps[-1]), shape, strict=True))
-        sums = Sums.of(body, places)
-        windows = [list(windows_of(products, places)) for _, products in sums.roots]
+        sums = Sums.of(body, addresses)
+        windows = [list(windows_of(products, addresses)) for _, products in sums.roots]
         return cls(
             body,
             [sizes[loop] for loop in range(len(sizes))],
-            places,
-            [place.flat() for place in places],
+            addresses,
+            [address.flat() for address in addresses],
             sums,
             windows,
             lanes,
@@ -204,7 +202,7 @@ class ByteWindowRows:
         weights = {
             each for windows in self.windows for window in windows for each in window.weights if each is not None
         }
-        used = [loop + 1 for each in weights for loop, stride in enumerate(self.places[each].strides) if stride]
+        used = [loop + 1 for each in weights for loop, stride in enumerate(self.addresses[each].strides) if stride]
         return max(used, default=0)
 
     def write(self, loops: Sequence[ir.Value] = (), held: Sequence[HeldWeights] = ()) -> None:
@@ -221,19 +219,19 @@ class ByteWindowRows:
 
     def hold(self, loops: Sequence[ir.Value], windows: Sequence[ByteWindow]) -> HeldWeights:
         """Words of weights, and what their sum begins with."""
-        words, sums, ones = [], splat(0, "i32"), splat(1, "i8", BYTES)
+        words, sums, ones = [], splat(0, "i32"), splat(0x01010101, "i32")
         none = arith.constant(ir.IntegerType.get_signless(8), 0)
         for window in windows:
             found = [none if each is None else self.load_one(each, loops) for each in window.weights]
             word = vector.bitcast(vector_of(1, "i32"), vector.from_elements(vector_of(WORD, "i8"), found))
             words.append(vector.broadcast(vector_of(LANES, "i32"), vector.extract(word, [], [0])))
-            sums = dot(sums, ones, words[-1])
+            sums = dot_bytes(sums, ones, words[-1])
         return HeldWeights(tuple(words), arith.muli(sums, splat(-SHIFT, "i32")))
 
     def load_one(self, argument: int, loops: Sequence[ir.Value]) -> ir.Value:
         """The element of an operand that does not move along a row."""
         part = vector_of(1, str(self.body.arguments[argument].type))
-        return vector.extract(vector.load(part, self.flat[argument], [self.places[argument].at(loops)]), [], [0])
+        return vector.extract(vector.load(part, self.flat[argument], [self.addresses[argument].at(loops)]), [], [0])
 
     def write_row(self, loops: Sequence[ir.Value], held: Sequence[HeldWeights]) -> None:
         """All columns of a row."""
@@ -249,7 +247,7 @@ class ByteWindowRows:
 
     def write_step(self, loops: Sequence[ir.Value], held: Sequence[HeldWeights], count: int) -> None:
         """So many columns from one on."""
-        lanes, target = -(-count // LANES) * LANES, len(self.places) - 1
+        lanes, target = -(-count // LANES) * LANES, len(self.addresses) - 1
         known = {
             value: self.sum_windows(loops, windows, each, count, lanes)
             for (value, _), windows, each in zip(self.sums.roots, self.windows, held, strict=True)
@@ -258,79 +256,60 @@ class ByteWindowRows:
             if number not in self.sums.arguments:
                 known[argument] = self.load(number, loops, count, lanes)
         (found,) = in_vectors(self.body, known, lanes, self.sums.steps)
-        self.store(found, self.places[target], self.flat[target], loops, count)
+        self.store(found, self.addresses[target], self.flat[target], loops, count)
 
     def load(self, argument: int, loops: Sequence[ir.Value], count: int, lanes: int) -> ir.Value:
         """So many elements of an operand, or the one of all, in vectors of so many lanes."""
-        place, kind = self.places[argument], vector_of(lanes, str(self.body.arguments[argument].type))
-        if not place.strides[-1]:
+        address, kind = self.addresses[argument], vector_of(lanes, str(self.body.arguments[argument].type))
+        if not address.strides[-1]:
             return vector.broadcast(kind, self.load_one(argument, loops))
-        if place.strides[-1] == 1:
-            return self.load_side_by_side(self.flat[argument], place.at(loops), count, kind)
-        each = [min(lane, count - 1) * place.strides[-1] for lane in range(lanes)]
-        return self.load_apart(self.flat[argument], [place.at(loops, more) for more in each], kind)
+        if address.strides[-1] == 1:
+            return self.load_side_by_side(self.flat[argument], address.at(loops), count, kind)
+        each = [min(lane, count - 1) * address.strides[-1] for lane in range(lanes)]
+        return self.load_apart(self.flat[argument], [address.at(loops, more) for more in each], kind)
 
     def load_side_by_side(self, flat: ir.Value, at: ir.Value, count: int, kind: ir.VectorType) -> ir.Value:
         """So many elements from one on, and zeros behind them."""
         mask = vector.constant_mask(vector_of(kind.shape[0], "i1"), [count])
-        return vector.maskedload(kind, flat, [at], mask, zeros(kind))
+        return vector.maskedload(kind, flat, [at], mask, splat(0, str(kind.element_type), kind.shape[0]))
 
-    def load_apart(self, flat: ir.Value, places: Sequence[ir.Value], kind: ir.VectorType) -> ir.Value:
-        """Elements, each at a place of its own."""
-        return vector.from_elements(kind, [memref.load(flat, [place]) for place in places])
+    def load_apart(self, flat: ir.Value, addresses: Sequence[ir.Value], kind: ir.VectorType) -> ir.Value:
+        """Elements, each at a address of its own."""
+        return vector.from_elements(kind, [memref.load(flat, [address]) for address in addresses])
 
-    def store(self, found: ir.Value, place: Place, flat: ir.Value, loops: Sequence[ir.Value], count: int) -> None:
+    def store(self, found: ir.Value, address: Address, flat: ir.Value, loops: Sequence[ir.Value], count: int) -> None:
         """Write so many elements."""
-        if place.strides[-1] == 1:
+        if address.strides[-1] == 1:
             mask = vector.constant_mask(vector_of(ir.VectorType(found.type).shape[0], "i1"), [count])
-            vector.maskedstore(flat, [place.at(loops)], mask, found)
+            vector.maskedstore(flat, [address.at(loops)], mask, found)
             return
         for lane in range(count):
-            at = place.at(loops, lane * place.strides[-1])
+            at = address.at(loops, lane * address.strides[-1])
             memref.store(vector.extract(found, [], [lane]), flat, [at])
 
     def sum_windows(
         self, loops: Sequence[ir.Value], windows: Sequence[ByteWindow], held: HeldWeights, count: int, lanes: int
     ) -> ir.Value:
         """A sum of so many columns."""
-        found = zeros(vector_of(lanes, "i32"))
+        found = splat(0, "i32", lanes)
         for start in range(0, count, LANES):
             total = held.start
             for window, words in zip(windows, held.words, strict=True):
-                total = dot(total, self.neighbours(window, loops, start, min(LANES, count - start)), words)
+                total = dot_bytes(total, self.neighbours(window, loops, start, min(LANES, count - start)), words)
             found = vector.insert_strided_slice(total, found, [start], [1])
         return found
 
     def neighbours(self, window: ByteWindow, loops: Sequence[ir.Value], start: int, count: int) -> ir.Value:
         """Four neighbours of each of so many columns, without a sign."""
-        place, stride, kind = window.first, window.first.strides[-1], vector_of(BYTES, "i8")
-        flat = next(flat for flat, each in zip(self.flat, self.places, strict=True) if each == place)
+        address, stride, kind = window.first, window.first.strides[-1], vector_of(BYTES, "i8")
+        flat = next(flat for flat, each in zip(self.flat, self.addresses, strict=True) if each == address)
         reach = max(number for number, weight in enumerate(window.weights) if weight is not None)
         offsets = [lane * stride + number for lane in range(LANES) for number in range(WORD)]
         last = (count - 1) * stride + reach
         if offsets[-1] < BYTES:  # what lies beyond the last is read as zero
-            found = self.load_side_by_side(flat, place.at(loops, start * stride), last + 1, kind)
+            found = self.load_side_by_side(flat, address.at(loops, start * stride), last + 1, kind)
             found = vector.shuffle(found, found, offsets)
         else:
-            places = [place.at(loops, start * stride + min(offset, last)) for offset in offsets]
-            found = self.load_apart(flat, places, kind)
-        return arith.xori(found, splat(SHIFT, "i8", BYTES))
-
-
-def zeros(kind: ir.VectorType) -> ir.Value:
-    """A vector of zeros."""
-    of = kind.element_type
-    zero = ir.FloatAttr.get(of, 0.0) if isinstance(of, ir.FloatType) else ir.IntegerAttr.get(of, 0)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero))
-
-
-def dot(sums: ir.Value, unsigned: ir.Value, words: ir.Value) -> ir.Value:
-    """Sums with four products of bytes more in a lane; without the instruction, what multiplications say."""
-    signed = vector.bitcast(vector_of(BYTES, "i8"), words)
-    if MULTIPLIES in cpu_flags():
-        return call_intrinsic(DOTS, [sums.type], sums, unsigned, signed)[0]
-    wide = vector_of(BYTES, "i32")
-    products = arith.muli(arith.extui(wide, unsigned), arith.extsi(wide, signed))
-    for part in range(WORD):
-        sums = arith.addi(sums, vector.shuffle(products, products, [lane * WORD + part for lane in range(LANES)]))
-    return sums
+            addresses = [address.at(loops, start * stride + min(offset, last)) for offset in offsets]
+            found = self.load_apart(flat, addresses, kind)
+        return vector.bitcast(vector_of(LANES, "i32"), arith.xori(found, splat(SHIFT, "i8", BYTES)))

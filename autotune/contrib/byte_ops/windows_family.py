@@ -8,52 +8,32 @@ multiplies 64 bytes at once (AVX-512 VBMI and VNNI), where vectors of whole numb
 
 from dataclasses import dataclass
 
-from autotune.contrib.byte_ops.marks import BYTE_OPS, CHOOSES, MULTIPLIES, WINDOWS
+from autotune.contrib.byte_ops.family import ByteOps
+from autotune.contrib.byte_ops.marks import CHOOSES, MULTIPLIES, WINDOWS
 from autotune.core.host.machine import Machine
-from autotune.core.host.matrix_unit import cpu_flags
 from autotune.core.ops.op import Op
-from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Knob
 from autotune.core.task import Task
 from schedules import moves
 from schedules.moves import Script
-from schedules.single_op import SingleOp
 
 LEAST = 4  # products: of fewer, an instruction's four are mostly zeros
 MOST_STRIDE = 4  # of columns: 16 of them are within a vector
 LANES = (16, 32, 64)
-ELEMENTWISE = ("arith.", "math.")
 WIDEN, MULTIPLY = "arith.extsi", "arith.muli"
 
 
 @dataclass(frozen=True)
-class ByteWindows(SingleOp):
+class ByteWindows(ByteOps):
     """The family of element-wise ops that sum products of rows of bytes by weights that stay along a row."""
 
     name: str = "byte_windows"
-
-    @property
-    def specific(self) -> int:
-        """Before those for any element-wise op."""
-        return 1
-
-    @property
-    def lacking(self) -> str:
-        """What this CPU lacks; empty if nothing."""
-        wanted = sorted({CHOOSES, MULTIPLIES} - cpu_flags())
-        return f"{self.name} needs a CPU with {' and '.join(wanted)}, which this one lacks" if wanted else ""
-
-    def runs_on(self, machine: Machine) -> bool:
-        """Vectors are of 512 bits."""
-        return machine.isa == "avx512f"
+    flags: frozenset[str] = frozenset({CHOOSES, MULTIPLIES})
 
     def covers(self, task: Task) -> bool:
         """An op alone, with some such products, whose other operands move along rows as its result does."""
-        op, nest = task.root, task.nest
-        if task.is_group or task.grows or op.captured or op.gathers or self.lacking:
-            return False
-        plain = bool(nest.sizes) and set(nest.iterators) == {"parallel"} and op.results == 1
-        if not plain or not all(step.name.startswith(ELEMENTWISE) for step in op.body):
+        op = task.root
+        if not self.takes(task):
             return False
         pairs = [pair for step in op.body if step.name == MULTIPLY and (pair := factors(op, step.operands))]
         strides = [along_rows(op, number) for number in range(len(op.operands))]
@@ -76,10 +56,6 @@ class ByteWindows(SingleOp):
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Mark the op, whose code is ours."""
         moves.annotate(script, op, WINDOWS, int(config["lanes"]))
-
-    def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Code of ours for the marked op, `windows_code.py`."""
-        return Rewrites(needed=(BYTE_OPS,))
 
 
 def factors(op: Op, operands: tuple[int, ...]) -> tuple[int, ...]:

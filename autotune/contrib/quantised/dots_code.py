@@ -12,10 +12,10 @@ from mlir import ir
 from mlir.dialects import arith, math, vector
 
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.compiler.passes.rounding import dot_bytes, splat, vector_of
 from autotune.contrib.quantised.block_steps import LANES
 from autotune.contrib.quantised.loads import load_first
-from autotune.contrib.quantised.rounded_rows import dot, words_without_sign
+from autotune.contrib.quantised.rounded_rows import words_without_sign
 from autotune.contrib.quantised.row_sums import RowSums, Sums
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 
@@ -44,7 +44,7 @@ class DotProduct(RowSums):
                 given = [self.load_words(x, start, part) for part in range(self.steps.vectors)]
                 total = self.load_words(x, start, self.steps.vectors) if self.steps.shift else splat(0, "i32")
                 for ours, theirs in zip(weight, given, strict=True):
-                    total = dot(total, ours, theirs)
+                    total = dot_bytes(total, ours, theirs)
                 lanes = arith.bitcast(vector_of(LANES, "f32"), self.load_words(x, start, self.steps.vectors + 1))
                 scaled = arith.mulf(arith.sitofp(vector_of(LANES, "f32"), total), lanes)
                 found[row, column] = math.fma(scaled, scale, sums[row * self.columns + column])

@@ -1,6 +1,6 @@
 """Schedules for many rows by a weight in blocks that round activations to 8 bits, by panels of bytes.
 
-A panel of columns is turned over once for all rows, so that 16 columns are the lanes of a dot product of bytes; the
+A panel of columns is transposed once for all rows, so that 16 columns are the lanes of a dot product of bytes; the
 code of that is ours (`panel_product.py`).
 """
 
@@ -8,17 +8,16 @@ from dataclasses import dataclass
 
 from autotune.contrib.quantised.block_marks import BYTE_PANELS, LANES, PIECE, VECTORS
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
-from autotune.contrib.quantised.by_columns import dividing, sizes_of
+from autotune.contrib.quantised.family import WIDTH
 from autotune.contrib.quantised.rounded_family import BlockDots
-from autotune.contrib.quantised.widened_family import WIDENED_BLOCKS
+from autotune.contrib.quantised.widened_family import WIDENED_BLOCKS, panel_space
 from autotune.core.host.machine import Machine
-from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.space import Config, Constraint, Space
 from autotune.core.task import Task
 
-COLUMNS, ROWS, VECTOR_COUNTS = (16, 32, 48, 64, 96, 128, 256), (2, 3, 4, 6, 8, 12, 14), (1, 2, 3, 4)
+ROWS = (2, 3, 4, 6, 8, 12, 14)
 PIECES = (2, 4, 8, 16, 32)  # steps of k in a panel
 STEP = 128  # elements of a step, at most
-WIDTH = 16  # columns of a vector
 SPARE = 1  # registers, for numbers that are spread
 
 
@@ -39,27 +38,12 @@ class BlockPanels(BlockDots):
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Columns and steps of a panel, rows and vectors of a register tile."""
-        _, columns, _ = sizes_of(task.nest)
-        threads, wholes = self.shared(task, machine)
-        knobs = (
-            Knob("columns", dividing(COLUMNS, columns)),
-            Knob("rows", ROWS),
-            Knob("vectors", VECTOR_COUNTS),
-            Knob("piece", PIECES),
-            *threads,
-        )
 
         def fits(config: Config) -> bool:
             return held(config) + SPARE <= machine.vector_registers
 
-        def divides(config: Config) -> bool:
-            return int(config["columns"]) % (int(config["vectors"]) * WIDTH) == 0
-
-        constraints = (
-            Constraint("sums of a register tile, in whole numbers and in f32, fit the registers", fits),
-            Constraint("columns of a register tile divide those of a panel", divides),
-        )
-        return Space(knobs, (*constraints, *wholes))
+        sums = Constraint("sums of a register tile, in whole numbers and in f32, fit the registers", fits)
+        return panel_space(self, task, machine, ROWS, PIECES, WIDTH, sums)
 
     def default(self, task: Task, machine: Machine) -> Config:
         """The tile that loads least for its products, and the longest panel of about 64 columns in half of L2."""

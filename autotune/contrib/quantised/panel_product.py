@@ -1,4 +1,4 @@
-"""Code for many rows by a weight in blocks, in bytes, on buffers: some columns are turned over once for all rows.
+"""Code for many rows by a weight in blocks, in bytes, on buffers: some columns are transposed once for all rows.
 
     for b:  y[m, n] += scale_x[m, b] scale_w[n, b] (start[m, b] + sum over j of u[n, b, j] x[m, b, j])      n in lanes
 
@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.compiler.passes.rounding import dot_bytes, splat, vector_of
 from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, BlockSteps
@@ -23,7 +23,6 @@ from autotune.contrib.quantised.rounded_rows import (
     RoundedRows,
     block_scale,
     block_sum,
-    dot,
     in_steps,
     words_without_sign,
 )
@@ -239,7 +238,7 @@ class RowsByPanel:
                 given = vector.broadcast(wide, memref.load(x.buffer, [line, word]))
                 for position, weight in enumerate(weights):
                     total = which * len(groups) + position
-                    totals[total] = dot(totals[total], weight, given)
+                    totals[total] = dot_bytes(totals[total], weight, given)
         return totals
 
     def scaled(

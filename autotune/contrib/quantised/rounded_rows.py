@@ -7,32 +7,14 @@ from mlir import ir
 from mlir.dialects import arith, math, memref, vector
 
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.rounding import ROUND, call_intrinsic, splat, vector_of
+from autotune.compiler.passes.rounding import ROUND, dot_bytes, splat, vector_of
 from autotune.contrib.quantised.activation_rows import ActivationRows
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
 from autotune.contrib.quantised.loads import zeros
-from autotune.core.host.matrix_unit import cpu_flags
 
 MOST = 127  # steps of the largest activation of a block
-FLAG, DOTS = "avx512_vnni", "llvm.x86.avx512.vpdpbusd.512"
 SIGN = 2**31 - 1
 NIBBLE = 0x0F0F0F0F
-
-
-def dot(sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
-    """Sums with products of bytes more, four in a lane; operands are words.
-
-    Without the instruction, it is what four multiplications say.
-    """
-    pair = [vector.bitcast(vector_of(BYTES, "i8"), each) for each in (unsigned, signed)]
-    if FLAG in cpu_flags():
-        return call_intrinsic(DOTS, [sums.type], sums, *pair)[0]
-    wide = vector_of(BYTES, "i32")
-    products = arith.muli(arith.extui(wide, pair[0]), arith.extsi(wide, pair[1]))
-    for part in range(4):
-        lanes = [lane * 4 + part for lane in range(LANES)]
-        sums = arith.addi(sums, vector.shuffle(products, products, lanes))
-    return sums
 
 
 def word_of_bytes(byte: int) -> int:
@@ -106,7 +88,7 @@ class RoundedRows(ActivationRows):
         if layout.shift:
             sums = splat(0, "i32")
             for each in vectors:
-                sums = dot(sums, splat(word_of_bytes(layout.shift), "i32"), each)
+                sums = dot_bytes(sums, splat(word_of_bytes(layout.shift), "i32"), each)
             below = arith.subi(splat(0, "i32"), sums)
             vector.store(below, self.buffer, [row, self.place(start, layout.vectors)])
         zero = arith.constant(ir.F32Type.get(), 0.0)

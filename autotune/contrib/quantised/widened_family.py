@@ -42,28 +42,13 @@ class WidenedBlocks(ByOwnCode):
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Columns and blocks of a panel, rows and vectors of a register tile."""
-        _, columns, _ = sizes_of(task.nest)
-        threads, wholes = self.shared(task, machine)
-        knobs = (
-            Knob("columns", dividing(COLUMNS, columns)),
-            Knob("rows", ROWS),
-            Knob("vectors", VECTOR_COUNTS),
-            Knob("piece", PIECES),
-            *threads,
-        )
 
         def fits(config: Config) -> bool:
             vectors = int(config["vectors"])
             return (int(config["rows"]) + 1) * vectors + 1 <= machine.vector_registers
 
-        def divides(config: Config) -> bool:
-            return int(config["columns"]) % (int(config["vectors"]) * machine.lanes) == 0
-
-        constraints = (
-            Constraint("a register tile fits the registers", fits),
-            Constraint("columns of a register tile divide those of a panel", divides),
-        )
-        return Space(knobs, (*constraints, *wholes))
+        held = Constraint("a register tile fits the registers", fits)
+        return panel_space(self, task, machine, ROWS, PIECES, machine.lanes, held)
 
     def default(self, task: Task, machine: Machine) -> Config:
         """The most sums that registers hold beside operands, and the largest panel that takes half of L2."""
@@ -87,6 +72,42 @@ class WidenedBlocks(ByOwnCode):
             PIECE: int(config["piece"]),
             LANES: machine.lanes,
         }
+
+
+def panel_space(
+    family: ByOwnCode,
+    task: Task,
+    machine: Machine,
+    rows: tuple[int, ...],
+    pieces: tuple[int, ...],
+    lanes: int,
+    held: Constraint,
+) -> Space:
+    """The space of a family that keeps panels: columns and pieces of those, rows and vectors of a register tile.
+
+    Args:
+        family: Family.
+        task: Product.
+        machine: Host.
+        rows: Rows that a register tile may have.
+        pieces: Pieces of k that a panel may have.
+        lanes: Columns of a vector.
+        held: Constraint of what registers hold.
+    """
+    threads, wholes = family.shared(task, machine)
+    knobs = (
+        Knob("columns", dividing(COLUMNS, sizes_of(task.nest)[1])),
+        Knob("rows", rows),
+        Knob("vectors", VECTOR_COUNTS),
+        Knob("piece", pieces),
+        *threads,
+    )
+
+    def divides(config: Config) -> bool:
+        return int(config["columns"]) % (int(config["vectors"]) * lanes) == 0
+
+    whole = Constraint("columns of a register tile divide those of a panel", divides)
+    return Space(knobs, (held, whole, *wholes))
 
 
 WIDENED_BLOCKS = WidenedBlocks()

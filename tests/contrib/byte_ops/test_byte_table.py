@@ -9,7 +9,6 @@ from tuning_support import loaded, run
 from autotune.compiler.codegen.openmp import find_openmp
 from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
-from autotune.contrib.byte_ops import table_family
 from autotune.contrib.byte_ops.marks import CHOOSES
 from autotune.contrib.byte_ops.table_family import BYTE_TABLE, LEAST
 from autotune.contrib.emit.levels import FEATURES, INTRINSICS
@@ -25,7 +24,7 @@ SHAPES = ((LEAST,), (LEAST + 61,), (3, 1500), (9, 7, 71))
 @pytest.fixture(autouse=True)
 def able(monkeypatch):
     """A processor that chooses bytes, or is taken for one; what it has is asked where code is written."""
-    monkeypatch.setattr(table_family, "cpu_flags", lambda: cpu_flags() | {CHOOSES})
+    monkeypatch.setattr("autotune.contrib.byte_ops.family.cpu_flags", lambda: cpu_flags() | {CHOOSES})
 
 
 def function_of_bytes(folder, shape, *body, **kinds):

@@ -11,7 +11,6 @@ from tuning_support import loaded, run
 from autotune.compiler.codegen.openmp import find_openmp
 from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
-from autotune.contrib.byte_ops import windows_family
 from autotune.contrib.byte_ops.marks import CHOOSES, MULTIPLIES
 from autotune.contrib.byte_ops.windows_family import BYTE_WINDOWS
 from autotune.core.host.machine import this_machine
@@ -25,7 +24,7 @@ RNG = np.random.default_rng(5)
 @pytest.fixture(autouse=True)
 def able(monkeypatch):
     """A processor that chooses and multiplies bytes, or is taken for one; code is written for what there is."""
-    monkeypatch.setattr(windows_family, "cpu_flags", lambda: cpu_flags() | {CHOOSES, MULTIPLIES})
+    monkeypatch.setattr("autotune.contrib.byte_ops.family.cpu_flags", lambda: cpu_flags() | {CHOOSES, MULTIPLIES})
 
 
 def convolution(folder, channels, plane, window, *, stride=1, weights=None, others=1, narrow=False):
@@ -74,7 +73,7 @@ def test_steps_of_every_length_give_them(lanes, tmp_path):
 
 def test_without_the_instruction_they_are_multiplications(monkeypatch, tmp_path):
     payload, given, wanted = convolution(tmp_path, 2, (4, 40), (3, 3))
-    monkeypatch.setattr("autotune.contrib.byte_ops.windows_code.cpu_flags", frozenset)
+    monkeypatch.setattr("autotune.compiler.passes.rounding.cpu_flags", frozenset)
     (found,) = computed(BYTE_WINDOWS, payload, given)
     np.testing.assert_array_equal(found, wanted)
 

@@ -154,7 +154,7 @@ def test_the_instructions_give_the_bits_of_their_emulation(family, form, monkeyp
     payload = product(16, 16, 160, form)
     inputs = payload.make_inputs(0)
     (by_instruction,) = computed(family, payload, inputs)
-    monkeypatch.setattr("autotune.contrib.quantised.rounded_rows.cpu_flags", frozenset)
+    monkeypatch.setattr("autotune.compiler.passes.rounding.cpu_flags", frozenset)
     (emulated,) = computed(family, payload, inputs)
     np.testing.assert_array_equal(by_instruction, emulated)
 

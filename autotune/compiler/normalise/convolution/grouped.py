@@ -6,6 +6,7 @@
 Importers and payloads write one between an op that splits channels into groups and one that joins them again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -76,24 +77,39 @@ def is_split(op: ir.Operation | None) -> bool:
 def sum_channels(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) -> ir.Value:
     """Sums over windows of ``(n, h, w, c, g)`` with a kernel ``(i, j, c, g)``, added to ``(n, h, w, g)``."""
     n, h, w, g, i, j, c = dims(7)
-    down, across = window.strides
-    rows, columns = h * down + i * window.dilations[0], w * across + j * window.dilations[1]
-    places = ([n, rows, columns, c, g], [i, j, c, g], [n, h, w, g])
-    maps = [ir.AffineMap.get(7, 0, place) for place in places]
-    sizes = [*into.type.shape, *kernel.type.shape[:3]]
-    return generic(
-        [part_read(x, maps[0], sizes), kernel], into, maps, ["parallel"] * 4 + ["reduction"] * 3, multiply_add
-    )
+    rows, columns = read_at(window, (h, w), (i, j))
+    indices = ([n, rows, columns, c, g], [i, j, c, g], [n, h, w, g])
+    return sum_products(x, kernel, into, indices, kernel.type.shape[:3])
 
 
 def sum_groups(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) -> ir.Value:
     """Sums over windows of ``(n, h, w, g, c)`` with a kernel ``(g, i, j, c, f)``, added to ``(n, h, w, g, f)``."""
     n, h, w, g, f, i, j, c = dims(8)
-    down, across = window.strides
-    rows, columns = h * down + i * window.dilations[0], w * across + j * window.dilations[1]
-    places = ([n, rows, columns, g, c], [g, i, j, c, f], [n, h, w, g, f])
-    maps = [ir.AffineMap.get(8, 0, place) for place in places]
-    sizes = [*into.type.shape, *kernel.type.shape[1:4]]
-    return generic(
-        [part_read(x, maps[0], sizes), kernel], into, maps, ["parallel"] * 5 + ["reduction"] * 3, multiply_add
-    )
+    rows, columns = read_at(window, (h, w), (i, j))
+    indices = ([n, rows, columns, g, c], [g, i, j, c, f], [n, h, w, g, f])
+    return sum_products(x, kernel, into, indices, kernel.type.shape[1:4])
+
+
+def read_at(window: Window, outputs: Sequence[ir.AffineExpr], inside: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+    """Rows and columns that a window reads, for those of the result and those inside of the window."""
+    sides = zip(outputs, inside, window.strides, window.dilations, strict=True)
+    return [out * stride + at * dilation for out, at, stride, dilation in sides]
+
+
+def sum_products(
+    x: ir.Value, kernel: ir.Value, into: ir.Value, indices: Sequence[Sequence[ir.AffineExpr]], summed: Sequence[int]
+) -> ir.Value:
+    """Products of two tensors, summed over loops of some sizes, the last ones, and added to a third.
+
+    Args:
+        x: First factor; what is read of it is a part.
+        kernel: Second factor.
+        into: Tensor that is added to, whose dimensions are the other loops.
+        indices: Indices of each of the three.
+        summed: Sizes of the loops that are summed.
+    """
+    kept = len(into.type.shape)
+    maps = [ir.AffineMap.get(kept + len(summed), 0, list(each)) for each in indices]
+    iterators = ["parallel"] * kept + ["reduction"] * len(summed)
+    sizes = [*into.type.shape, *summed]
+    return generic([part_read(x, maps[0], sizes), kernel], into, maps, iterators, multiply_add)

@@ -1,4 +1,4 @@
-"""Where the elements lie that an op on buffers reads and writes, as sums of what its loops count."""
+"""Addresses of the elements that an op on buffers reads and writes, as sums of what its loops count."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from mlir import ir
 from mlir.dialects import arith, memref
 
+from autotune.compiler.ir.nests import read_index
 from autotune.compiler.ir.values import index, maker
 from autotune.core.errors import CompileError
 
@@ -14,7 +15,7 @@ DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 @dataclass(frozen=True)
-class Place:
+class Address:
     """An element of an array, counted from its first one.
 
     Attributes:
@@ -31,11 +32,11 @@ class Place:
 
     @property
     def line(self) -> tuple[object, ...]:
-        """What two places have in common that are always as far apart."""
+        """What two addresses have in common that are always as far apart."""
         return (self.array, self.moved, self.strides)
 
     def at(self, loops: Sequence[ir.Value], more: int = 0) -> ir.Value:
-        """The place's number for what loops count, at the insertion point."""
+        """The element's index for what loops count, at the insertion point."""
         found = index(self.constant + more)
         for value, stride in (*self.moved, *zip(loops, self.strides, strict=False)):
             if stride:
@@ -58,23 +59,26 @@ def flat_kind(kind: ir.MemRefType) -> ir.MemRefType:
     return ir.MemRefType.get([count], kind.element_type)
 
 
-def place_of(value: ir.Value, amap: ir.AffineMap) -> Place:
-    """Where an operand's element lies, for what the loops of its op count.
+def address_of(value: ir.Value, amap: ir.AffineMap) -> Address:
+    """The address of an operand's element, for what the loops of its op count.
 
     Raises:
-        CompileError: Stage ``transform``; sizes or steps are known at run time only.
+        CompileError: Stage ``transform``; sizes or strides are known at run time only, or an index is no sum of loops.
     """
     first, strides = first_of(value), strides_of(value)
     of_loops = [0] * amap.n_dims
     for expression, stride in zip(amap.results, strides, strict=True):
-        factors, constant = linear(expression, amap.n_dims)
-        first = replace(first, constant=first.constant + constant * stride)
-        of_loops = [total + factor * stride for total, factor in zip(of_loops, factors, strict=True)]
+        index_of = read_index(expression)
+        if index_of.parts:
+            raise CompileError("transform", f"an op of bytes must read sums of its loops, got {amap}")
+        first = replace(first, constant=first.constant + index_of.constant * stride)
+        for loop, factor in index_of.terms:
+            of_loops[loop] += factor * stride
     return replace(first, strides=tuple(of_loops))
 
 
-def first_of(value: ir.Value) -> Place:
-    """Where a buffer's first element lies."""
+def first_of(value: ir.Value) -> Address:
+    """The address of a buffer's first element."""
     made_by = maker(value)
     if made_by is not None and made_by.name in SAME_ELEMENTS:
         return first_of(made_by.operands[0])
@@ -82,11 +86,11 @@ def first_of(value: ir.Value) -> Place:
         return first_of_part(made_by)
     if not is_plain(ir.MemRefType(value.type)):
         raise CompileError("transform", f"an op of bytes must have arrays of known sizes, got {value.type}")
-    return Place(value, 0)
+    return Address(value, 0)
 
 
-def first_of_part(part: ir.Operation) -> Place:
-    """Where a subview's first element lies."""
+def first_of_part(part: ir.Operation) -> Address:
+    """The address of a subview's first element."""
     source, *given = list(part.operands)
     found, moving = first_of(source), iter(given)
     for offset, stride in zip(ir.DenseI64ArrayAttr(part.attributes["static_offsets"]), strides_of(source), strict=True):
@@ -108,27 +112,3 @@ def strides_of(value: ir.Value) -> list[int]:
     if DYNAMIC in strides:
         raise CompileError("transform", f"an op of bytes must have buffers of known strides, got {value.type}")
     return list(strides)
-
-
-def linear(expression: ir.AffineExpr, loops: int) -> tuple[list[int], int]:
-    """A sum of loops, each by a factor, and of a constant.
-
-    Raises:
-        CompileError: Stage ``transform``; it is another expression.
-    """
-    whole = ir.AffineMap.get(loops, 0, [expression])
-    if isinstance(expression, ir.AffineConstantExpr):
-        return [0] * loops, ir.AffineConstantExpr(expression).value
-    if isinstance(expression, ir.AffineDimExpr):
-        position = ir.AffineDimExpr(expression).position
-        return [int(loop == position) for loop in range(loops)], 0
-    if isinstance(expression, ir.AffineAddExpr):
-        added = ir.AffineAddExpr(expression)
-        (first, one), (second, two) = linear(added.lhs, loops), linear(added.rhs, loops)
-        return [a + b for a, b in zip(first, second, strict=True)], one + two
-    if isinstance(expression, ir.AffineMulExpr):
-        product = ir.AffineMulExpr(expression)
-        (factors, constant), (others, by) = linear(product.lhs, loops), linear(product.rhs, loops)
-        if not any(others):
-            return [factor * by for factor in factors], constant * by
-    raise CompileError("transform", f"an op of bytes must read sums of its loops, got {whole}")
