@@ -146,8 +146,15 @@ class Terminal:
         os.write(self.ours, f"{command}\n".encode())
         return self.read(PROMPT)
 
+    def wait_until_idle(self):
+        """Until it waits for a key: what CPython's `input` is sent between prompt and wait, it sees at the next key."""
+        stat, deadline = Path(f"/proc/{self.process.pid}/stat"), time.monotonic() + 120
+        while stat.read_text().rsplit(") ", 1)[1][0] != "S" and time.monotonic() < deadline:
+            time.sleep(0.01)
+
     def end(self, keys):
         """Exit code after some keys, and what is printed then."""
+        self.wait_until_idle()
         os.write(self.ours, keys)
         text = self.read(None)
         code = self.process.wait(60)
