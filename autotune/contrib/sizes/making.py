@@ -6,7 +6,6 @@ model --Prover--> what may be padded --import at few sizes, measure--> costs --c
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -18,10 +17,11 @@ from autotune.contrib.sizes.bounds import Bounds, Sizes, name_of
 from autotune.contrib.sizes.calls import AnySize, candidate_of, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.grains import OpenProgram, grain_of
-from autotune.contrib.sizes.narrow_steps import MOST_SLOWER, Narrow, find_narrow, narrow_candidate, write_narrow
+from autotune.contrib.sizes.narrow_steps import Narrow, find_narrow, narrow_candidate, read_narrow, write_narrow
 from autotune.contrib.sizes.open_model import OpenModel, open_model
 from autotune.contrib.sizes.place import SIZES, is_sized, size_folder
 from autotune.contrib.sizes.plan import (
+    ChosenSizes,
     SizeCosts,
     choose,
     grid_of,
@@ -111,18 +111,12 @@ def make_sized(
     dims = tuple(replace(dim, masks=tuple(named[name] for name in dim.masks)) for dim in proved)
     needed(dims, most)
     names = {named[each.name]: dict(each.axes) for each in model.inputs if each.axes}
-    grid = grid_of(dims, most)
+    grid = grid_of(dims)
     seconds = measured(path, folder, points_of(grid), listener)
     costs = SizeCosts(grid, [seconds[name_of(point)] for point in points_of(grid)])
-    whole = [size for size in needed(dims, most) if name_of(size) in seconds]
-    for size in whole:
-        seconds[name_of(size)] = take_narrow_steps(path, folder, dims, names, size, seconds[name_of(size)], listener)
-    listener.stage("choosing sizes")
-    free = [
-        shorter for size in whole for shorter in shorter_sizes(dims, size, grains_of(folder, dims, names, [size])[0])
-    ]
-    chosen = choose(dims, costs, most, free)
-    seconds |= measured(path, folder, [size for size in chosen if name_of(size) not in seconds], listener)
+    chosen = choose_sizes(folder, dims, names, costs, most, listener)
+    unknown = [size for size in chosen if name_of(size) not in seconds or read_narrow(size_folder(folder, size))]
+    seconds |= measured(path, folder, unknown, listener)
     for place in (folder / SIZES).iterdir():
         if place.name not in map(name_of, chosen):
             shutil.rmtree(place)
@@ -189,31 +183,79 @@ def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listene
     return found
 
 
-def take_narrow_steps(
-    path: Path,
+@dataclass(frozen=True)
+class Steps:
+    """Steps of a size's loops along the open dimension.
+
+    Attributes:
+        narrow: Knobs by which they are narrower than by default.
+        grain: What smaller sizes are multiples of that the program serves as well; 0 where it serves none.
+        slower: Seconds of a call over those by default.
+    """
+
+    narrow: Narrow
+    grain: int
+    slower: float = 1.0
+
+
+def choose_sizes(
     folder: Path,
     dims: Sequence[Dim],
     axes: Mapping[str, Mapping[str, int]],
-    size: Sizes,
-    seconds: float,
+    costs: SizeCosts,
+    most: int,
     listener: Listener,
-) -> float:
-    """Let a size's loops end at more sizes, where that is hardly slower; gives seconds of a call as it is then.
+) -> list[dict[str, int]]:
+    """Sizes to compile; those that all requests need take narrow steps where requests are cheaper by it.
 
     Args:
-        path: The model.
+        folder: Folder of the model, with those sizes imported.
+        dims: The open dimensions.
+        axes: Axis of each open dimension in each input that has it.
+        costs: Seconds at any size.
+        most: Most sizes.
+        listener: Notified of stages.
+    """
+    whole = [size for size in needed(dims, most) if size_folder(folder, size).is_dir()]
+    ways = [possible_steps(folder, dims, axes, size, listener) for size in whole]
+    listener.stage("choosing sizes")
+
+    def chosen_by(steps: Sequence[Steps]) -> ChosenSizes:
+        served = [
+            (each, way.slower * costs.of(each))
+            for size, way in zip(whole, steps, strict=True)
+            for each in (*shorter_sizes(dims, size, way.grain), size)
+        ]
+        return choose(dims, costs, most, served)
+
+    steps = [plain for plain, *_ in ways]
+    best = chosen_by(steps)
+    for number, (_, *others) in enumerate(ways):
+        for way in others:
+            tried = [*steps[:number], way, *steps[number + 1 :]]
+            if (found := chosen_by(tried)).cost < best.cost:
+                steps, best = tried, found
+                write_narrow(size_folder(folder, whole[number]), way.narrow)
+    return list(best.sizes)
+
+
+def possible_steps(
+    folder: Path, dims: Sequence[Dim], axes: Mapping[str, Mapping[str, int]], size: Sizes, listener: Listener
+) -> list[Steps]:
+    """Steps that a size's loops may take: those of default schedules, then narrow ones, where there are any.
+
+    Args:
         folder: Folder of the model.
         dims: The open dimensions.
         axes: Axis of each open dimension in each input that has it.
         size: The size.
-        seconds: Seconds of a call by default schedules.
         listener: Notified of stages.
     """
-    dim, place, machine = open_dim(dims), size_folder(folder, size), this_machine()
+    dim, machine = open_dim(dims), this_machine()
     if dim is None:
-        return seconds
+        return [Steps({}, 0)]
     listener.stage(f"looking for narrow steps of {name_of(size)}")
-    payload = open_payload(place)
+    payload = open_payload(size_folder(folder, size))
     parts = partition(payload)
     with Worker(MODEL_SECONDS) as worker:
 
@@ -222,16 +264,16 @@ def take_narrow_steps(
             found = worker.call(grain_of, OpenProgram.of(payload, candidate, dim, axes, size[dim.name]))
             return found if isinstance(found, int) else 0
 
-        narrow, _ = find_narrow(parts, machine, grain_with)
-    if not narrow:
-        return seconds
-    write_narrow(place, narrow)
-    with suppress(PayloadError):  # then it keeps its default schedules
-        (taken,) = measured(path, folder, [size], listener).values()
-        if taken <= MOST_SLOWER * seconds:
-            return taken
-    write_narrow(place, {})
-    return seconds
+        plain = Steps({}, grain_with({}))
+        narrow, grain = find_narrow(parts, machine, plain.grain, grain_with)
+        if not narrow:
+            return [plain]
+        candidates = tuple(narrow_candidate(parts, machine, knobs) for knobs in ({}, narrow))
+        results = [each.samples for each in worker.evaluate(Job(payload, candidates, machine))]
+    if None in results:  # one is wrong, or takes too long
+        return [plain]
+    default, narrower = (float(np.median(each.seconds)) for each in results if each is not None)
+    return [plain, Steps(narrow, grain, narrower / default)]
 
 
 def grains_of(

@@ -2,7 +2,8 @@
 
 A step over four vectors of keys computes 64 tokens at once; a program of such serves multiples of 64. One vector is
 hardly slower there, and serves multiples of 16. Which products need it is found by trying: those of two activations
-take narrow steps, then each takes its own back as long as the program's loops still end at as many sizes.
+take narrow steps, then each takes its own back as long as the program's loops still end at as many sizes. Whether that
+is worth it is decided with the sizes, by what requests then cost.
 """
 
 import json
@@ -25,7 +26,6 @@ from autotune.tuning.candidates import default_candidate
 FILE = "narrow.json"  # in the folder of a size
 MOST_BYTES = 1 << 20
 ACROSS = ("register_n", "vectors")  # knobs of products: vectors that a step goes over
-MOST_SLOWER = 1.1  # times the program of wide steps, which padding would cost
 
 Narrow = Mapping[str, Mapping[str, int]]  # values of knobs by name, by tag of the task
 
@@ -52,15 +52,17 @@ def fits(space: Space, config: Config) -> bool:
     return known and space.broken_constraint(config) is None
 
 
-def find_narrow(parts: Partition, machine: Machine, grain_with: Callable[[Narrow], int]) -> tuple[Narrow, int]:
+def find_narrow(
+    parts: Partition, machine: Machine, plain: int, grain_with: Callable[[Narrow], int]
+) -> tuple[Narrow, int]:
     """The fewest knobs that let a program serve as many sizes as all of them do; and the grain that it then has.
 
     Args:
         parts: The payload.
         machine: Machine that it is compiled for.
-        grain_with: What sizes of shorter requests are multiples of, given such knobs; 0 where there are none.
+        plain: What sizes of shorter requests are multiples of by default; 0 where there are none.
+        grain_with: The same, given such knobs.
     """
-    plain = grain_with({})
     found = {task.tag: knobs for task in parts.tasks if (knobs := narrowest(task, machine))}
     least = grain_with(found) if found else 0
     if not least or (plain and least >= plain):

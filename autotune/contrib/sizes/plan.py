@@ -18,6 +18,7 @@ from autotune.core.payload import Array
 
 MOST_REQUESTS = 256  # that a choice is judged by
 CALL_SECONDS = 1e-5  # what a call from Python costs beyond its program
+MEASURED, MOST_MEASURED = 6, 16  # sizes of the widest dimension whose calls are measured; and of all of them
 POINTS = 12  # sizes of a dimension that are looked at, by factors and by steps
 VECTOR = 8
 SHOWN = 4  # sizes of a dimension of which expected times are shown
@@ -158,15 +159,15 @@ class SizeCosts:
         return float(np.exp(values))
 
 
-def grid_of(dims: Sequence[Dim], most: int) -> dict[str, list[int]]:
-    """Sizes of each dimension to be measured: borders, and two between them of the widest.
+def grid_of(dims: Sequence[Dim]) -> dict[str, list[int]]:
+    """Sizes of each dimension to be measured: borders, and some between them of the widest.
 
-    Where that is more than `most` points, of the narrowest dimensions the largest size alone.
+    Where that is more than `MOST_MEASURED` points, of the narrowest dimensions the largest size alone.
     """
     widest = max(dims, key=lambda dim: dim.high / dim.low)
-    counts = {dim.name: 4 if dim is widest else 2 for dim in dims}
+    counts = {dim.name: MEASURED if dim is widest else 2 for dim in dims}
     for dim in sorted(dims, key=lambda dim: dim.high / dim.low):
-        if prod(counts.values()) > most:
+        if prod(counts.values()) > MOST_MEASURED:
             counts[dim.name] = 1
     return {dim.name: spaced(dim.low, dim.high, counts[dim.name]) for dim in dims}
 
@@ -192,7 +193,20 @@ def shorter_sizes(dims: Sequence[Dim], size: Sizes, grain: int) -> list[dict[str
     return [{**size, dim.name: extent} for extent in range(grain, size[dim.name], grain)]
 
 
-def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, free: Sequence[Sizes] = ()) -> list[dict[str, int]]:
+@dataclass(frozen=True)
+class ChosenSizes:
+    """Sizes to compile, and what requests are expected to cost by them.
+
+    Attributes:
+        sizes: The sizes, in order.
+        cost: Mean logarithm of what a request takes, over a size of its own.
+    """
+
+    sizes: tuple[dict[str, int], ...]
+    cost: float
+
+
+def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, served: Sequence[tuple[Sizes, float]] = ()) -> ChosenSizes:
     """Sizes to compile: at the least mean factor of what requests cost, over sizes of their own.
 
     Those that all requests need come first, then whichever lowers the factor most; then each is exchanged for
@@ -202,7 +216,7 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, free: Sequence[Size
         dims: The open dimensions.
         costs: Seconds at any size.
         most: Most sizes.
-        free: Sizes that those which all requests need serve as well.
+        served: Sizes that programs of those which all requests need serve, themselves among them, and the seconds.
 
     Raises:
         PayloadError: Requests need more sizes.
@@ -210,12 +224,17 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, free: Sequence[Size
     chosen = needed(dims, most)
     requests = some_requests(dims)
     own = np.array([costs.of(request) + CALL_SECONDS for request in requests])
+    known = {tuple(size.items()): seconds for size, seconds in served}
 
-    times = cache(lambda point: SizeTimes.of(dims, dict(point), costs.of(dict(point)), requests))
+    @cache
+    def times(point: tuple[tuple[str, int], ...]) -> SizeTimes:
+        size = dict(point)
+        return SizeTimes.of(dims, size, known.get(point) or costs.of(size), requests)
 
     def best_of(others: Sequence[Sizes], trials: Sequence[dict[str, int]]) -> tuple[float, dict[str, int]]:
         """Which size, if it joins others, gives the least mean factor; and that."""
-        held, joining = ([times(tuple(each.items())) for each in some] for some in ((*others, *free), trials))
+        held, joining = [[times(tuple(each.items())) for each in some] for some in (others, trials)]
+        held += [times(point) for point in known]
         factors = np.log(costs_with(dims, held, joining, requests) / own).mean(axis=1)
         number = int(np.argmin(factors))
         return float(factors[number]), trials[number]
@@ -235,7 +254,7 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, free: Sequence[Size
             chosen = [*chosen[:place], best, *chosen[place + 1 :]]
         if before - now < LEAST_EXCHANGE:
             break
-    return sorted(chosen, key=lambda size: tuple(size.values()))
+    return ChosenSizes(tuple(sorted(chosen, key=lambda size: tuple(size.values()))), now)
 
 
 def neighbours(dims: Sequence[Dim], size: Sizes) -> list[dict[str, int]]:

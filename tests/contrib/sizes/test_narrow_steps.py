@@ -1,16 +1,15 @@
 """Narrow steps: a program's loops end at more sizes, what it computes stays, and slow ones are not taken."""
 
-from math import inf
-
 import numpy as np
 import pytest
 from sizes_support import CLOSE, LONGEST, WIDTH, in_numpy, shortened_heads
 
 from autotune.contrib.sizes.calls import AnySize, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel
-from autotune.contrib.sizes.making import grains_of, take_narrow_steps
-from autotune.contrib.sizes.narrow_steps import ACROSS, FILE, find_narrow, read_narrow
+from autotune.contrib.sizes.making import Steps, choose_sizes, grains_of, possible_steps
+from autotune.contrib.sizes.narrow_steps import ACROSS, FILE, find_narrow, read_narrow, write_narrow
 from autotune.contrib.sizes.place import size_folder
+from autotune.contrib.sizes.plan import SizeCosts
 from autotune.contrib.sizes.proof import Dim
 from autotune.contrib.sizes.tuning import mean_cost
 from autotune.core.errors import PayloadError
@@ -25,9 +24,10 @@ def narrowed(tmp_path_factory, warm_converters):
     folder = tmp_path_factory.mktemp("narrow")
     model = shortened_heads(folder)
     (size,) = model.sizes
-    taken = take_narrow_steps(folder / "heads.onnx", folder, model.dims, model.axes, size.sizes, inf, SILENT)
+    _, narrow = possible_steps(folder, model.dims, model.axes, size.sizes, SILENT)
+    write_narrow(size_folder(folder, size.sizes), narrow.narrow)
     (grain,) = grains_of(folder, model.dims, model.axes, [size.sizes])
-    return folder, model, model.with_size(size.name, taken, grain)
+    return folder, model, model.with_size(size.name, size.seconds * narrow.slower, grain)
 
 
 def test_loops_end_at_more_sizes_and_results_are_the_same(narrowed):
@@ -44,13 +44,21 @@ def test_loops_end_at_more_sizes_and_results_are_the_same(narrowed):
         np.testing.assert_allclose(function(x=x, mask=mask), in_numpy(x, mask), **CLOSE)
 
 
-def test_narrow_steps_that_are_slow_are_not_taken(tmp_path, warm_converters):
-    model = shortened_heads(tmp_path)
+@pytest.mark.parametrize(("slower", "is_taken"), [(1.01, True), (10.0, False)])
+def test_narrow_steps_are_taken_where_requests_cost_less(narrowed, monkeypatch, slower, is_taken):
+    folder, before, model = narrowed
     (size,) = model.sizes
-    given = tmp_path / "heads.onnx", tmp_path, model.dims, model.axes, size.sizes
-    assert take_narrow_steps(*given, 1e-12, SILENT) == 1e-12
-    assert not (size_folder(tmp_path, size.sizes) / FILE).exists()
-    assert grains_of(tmp_path, model.dims, model.axes, [size.sizes]) == [size.grain]
+    place = size_folder(folder, size.sizes)
+    held = read_narrow(place)
+    ways = [Steps({}, before.sizes[0].grain), Steps(held, size.grain, slower)]
+    monkeypatch.setattr("autotune.contrib.sizes.making.possible_steps", lambda *_: ways)
+    write_narrow(place, {})
+    costs = SizeCosts({"batch": [1], "tokens": [1, LONGEST]}, [1e-3, LONGEST * 1e-3])
+    chosen = choose_sizes(folder, model.dims, model.axes, costs, 1, SILENT)
+    found = read_narrow(place)
+    write_narrow(place, held)
+    assert chosen == [dict(size.sizes)]
+    assert found == (held if is_taken else {})
 
 
 def test_knobs_that_change_nothing_keep_their_defaults(narrowed):
@@ -61,10 +69,10 @@ def test_knobs_that_change_nothing_keep_their_defaults(narrowed):
         asked.append(narrow)
         return 16 if any("vectors" in knobs for knobs in narrow.values()) else 64
 
-    found, grain = find_narrow(parts, this_machine(), grain_with)
+    found, grain = find_narrow(parts, this_machine(), 64, grain_with)
     assert grain == 16
     assert [list(knobs) for knobs in found.values()] == [["vectors"]]
-    assert find_narrow(parts, this_machine(), lambda _: 64) == ({}, 64)
+    assert find_narrow(parts, this_machine(), 64, lambda _: 64) == ({}, 64)
 
 
 def test_damaged_knobs_are_refused(tmp_path):

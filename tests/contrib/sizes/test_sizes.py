@@ -114,9 +114,10 @@ def test_chosen_sizes_serve_all_requests_and_are_worth_it():
     worst = []
     for most in (1, 2, 4, 8):
         chosen = choose((SPLIT, PAD), costs, most)
-        assert len(chosen) <= most
-        paid = costs_of((SPLIT, PAD), chosen, [costs.of(size) for size in chosen], requests)
+        assert len(chosen.sizes) <= most
+        paid = costs_of((SPLIT, PAD), chosen.sizes, [costs.of(size) for size in chosen.sizes], requests)
         worst.append(np.mean(np.log(paid / [costs.of(each) for each in requests])))
+        assert chosen.cost == pytest.approx(worst[-1], abs=0.01)
     assert worst == sorted(worst, reverse=True)
     assert worst[-1] < 0.2 < worst[0]
 
