@@ -7,6 +7,7 @@ is worth it is decided with the sizes, by what requests then cost.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -25,7 +26,8 @@ from autotune.tuning.candidates import default_candidate
 
 FILE = "narrow.json"  # in the folder of a size
 MOST_BYTES = 1 << 20
-ACROSS = ("register_n", "vectors")  # knobs of products: vectors that a step goes over
+# knobs of products: vectors that a step goes over; with a number of the product where a task has several
+ACROSS = re.compile(r"(register_n|vectors)(_\d+)?")
 
 Narrow = Mapping[str, Mapping[str, int]]  # values of knobs by name, by tag of the task
 
@@ -84,7 +86,7 @@ def narrowest(task: Task, machine: Machine) -> dict[str, int]:
     found = {}
     for knob in family.space(task, machine).knobs:
         values = [value for value in knob.values if isinstance(value, int)]
-        if knob.name in ACROSS and (least := min(values)) != default[knob.name]:
+        if ACROSS.fullmatch(knob.name) and (least := min(values)) != default[knob.name]:
             found[knob.name] = least
     return found
 

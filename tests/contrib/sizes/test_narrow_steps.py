@@ -7,7 +7,7 @@ from sizes_support import CLOSE, LONGEST, WIDTH, in_numpy, shortened_heads
 from autotune.contrib.sizes.calls import AnySize, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel
 from autotune.contrib.sizes.making import Steps, choose_sizes, grains_of, possible_steps
-from autotune.contrib.sizes.narrow_steps import ACROSS, FILE, find_narrow, read_narrow, write_narrow
+from autotune.contrib.sizes.narrow_steps import ACROSS, FILE, find_narrow, narrowest, read_narrow, write_narrow
 from autotune.contrib.sizes.place import size_folder
 from autotune.contrib.sizes.plan import SizeCosts
 from autotune.contrib.sizes.proof import Dim
@@ -15,6 +15,7 @@ from autotune.contrib.sizes.tuning import mean_cost
 from autotune.core.errors import PayloadError
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
+from autotune.registry import load_payload
 from autotune.worker.loading.reading import open_payload, partition
 
 
@@ -34,7 +35,7 @@ def test_loops_end_at_more_sizes_and_results_are_the_same(narrowed):
     folder, before, model = narrowed
     grain, held = model.sizes[0].grain, read_narrow(size_folder(folder, model.sizes[0].sizes))
     assert 0 < grain < before.sizes[0].grain
-    assert {name for knobs in held.values() for name in knobs} <= set(ACROSS)
+    assert all(ACROSS.fullmatch(name) for knobs in held.values() for name in knobs)
     function, rng = AnySize(model, lambda number: prepare(folder, model, number)), np.random.default_rng(0)
     assert function.plan(batch=1, tokens=1) == [(f"batch=1,tokens={grain}", 1)]
     spoilt = np.full((1, LONGEST, WIDTH), np.nan, np.float32)
@@ -88,3 +89,8 @@ def test_a_program_of_more_sizes_is_expected_to_cost_less():
         for seconds, grain in ((1.0, 32), (1.05, 8))
     )
     assert mean_cost(fine) < mean_cost(coarse) < mean_cost(coarse.with_size("tokens=64", 1.0, 0))
+
+
+def test_products_of_a_group_take_narrow_steps_each():
+    (task,) = partition(load_payload("attention,heads=2,seq=128,d=64")).tasks
+    assert {"vectors", "register_n_1", "register_n_2"} <= set(narrowest(task, this_machine()))
