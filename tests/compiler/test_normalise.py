@@ -14,9 +14,9 @@ from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
+from autotune.compiler.normalise.shapes.parts import begin_with_earlier, write_inside_borders
 from autotune.compiler.normalise.shapes.products import share_matrices
 from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
-from autotune.compiler.normalise.shapes.slices import begin_with_earlier, write_inside_borders
 from autotune.compiler.normalise.simplify import SIMPLIFY
 from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.narrow import narrow_floats

@@ -5,6 +5,7 @@ from mlir import ir
 from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
+from autotune.compiler.normalise.convolution.phases import mark_phases
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.shared_pads import share_pads
@@ -15,14 +16,10 @@ from autotune.compiler.normalise.gather.scattered import read_scattered_elements
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
 from autotune.compiler.normalise.shapes.factors import multiply_smaller_operands
+from autotune.compiler.normalise.shapes.parts import begin_with_earlier, write_inside_borders, write_side_by_side
 from autotune.compiler.normalise.shapes.products import drop_loops_of_one, reshape_after_elementwise, share_matrices
 from autotune.compiler.normalise.shapes.reductions import join_reductions, write_without_kept
-from autotune.compiler.normalise.shapes.slices import (
-    begin_with_earlier,
-    read_elements_of_wholes,
-    read_in_steps,
-    write_inside_borders,
-)
+from autotune.compiler.normalise.shapes.slices import read_elements_of_wholes, read_in_steps
 from autotune.compiler.normalise.starts import start_from_constants
 from autotune.compiler.normalise.types.byte_products import sum_pairs_of_products
 from autotune.compiler.normalise.types.narrow import narrow_floats, read_as_stored
@@ -43,6 +40,7 @@ SIMPLIFY = (
     read_scattered_elements,
     make_lines_planes,
     begin_with_earlier,
+    mark_phases,
     share_pads,
     turn_channels_last,
     write_volumes_as_products,
@@ -57,6 +55,7 @@ SIMPLIFY = (
     read_as_stored,
     drop_loops_of_one,
     reshape_after_elementwise,
+    write_side_by_side,
     write_inside_borders,
     write_results_in_shape,
 )

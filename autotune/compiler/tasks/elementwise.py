@@ -32,7 +32,7 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
         read_places_by_position(op.operation)
         kept = [*op.operation.operands, *op.operation.results] if is_kept(op.operation) else []
         kept += op.operation.operands if writes_inside(op.operation) else []
-        kept += [value for value in op.operation.operands if is_reduced_flat(op.operation, value)]
+        kept += [v for v in op.operation.operands if is_reduced_flat(op.operation, v) or is_apart(v)]
         kept += [v for v in op.operation.results if is_repeated(v) or any(use.owner.name in RESHAPES for use in v.uses)]
         with ir.InsertionPoint.after(op.operation), op.operation.location:
             for value in dict.fromkeys(kept):
@@ -120,6 +120,20 @@ def is_reduced_flat(op: ir.Operation, value: ir.Value) -> bool:
     if source is not None and source.name.startswith("linalg."):
         return False
     return reduces(op) or (widens_alone(op) and any(reduces(use.owner.operation) for use in op.results[0].uses))
+
+
+def is_apart(value: ir.Value) -> bool:
+    """Tell whether upstream would give an element-wise op shorter rows for a reshape, and spare nothing by it.
+
+    So it is without dimensions of size 1, as a bias that comes as channels x 1 x 1: a vector would go along the last of
+    those. And behind a transpose, which stays an op of its own, as the phases of a transposed convolution are spread.
+    """
+    made_by = maker(value)
+    if made_by is None or made_by.name != "tensor.collapse_shape":
+        return False
+    source = maker(made_by.operands[0])
+    sizes = [[size for size in kind.shape if size != 1] for kind in (made_by.operands[0].type, value.type)]
+    return sizes[0] == sizes[1] or (source is not None and source.name == "linalg.transpose")
 
 
 def reduces(op: ir.Operation) -> bool:

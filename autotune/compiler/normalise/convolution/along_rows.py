@@ -22,6 +22,7 @@ LANES = 16  # of a vector: where there are fewer, more rows are whole vectors
 MOVED = 4.0  # multiply-adds of vectors in the time in which an element is transposed: `docs/decisions/schedules.md`
 COPIED = 24.0  # multiply-adds of a vector in the time in which one is written and read once more, beyond L1
 ALONG_ROWS = 1.5  # of the time of a multiply-add of channels: there, a kernel is in panels
+TOGETHER = "autotune.together"  # marks convolutions that have channels last together
 PASSING = ("tensor.pad", "tensor.concat", "tensor.cast")
 WINDOWS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_")
 
@@ -44,7 +45,7 @@ def write_along_rows(op: ir.Operation) -> ir.Value | None:
 
 def goes_along_rows(op: ir.Operation) -> bool:
     """Tell whether an op is a convolution over planes that had better not be transposed, if what it reads is not."""
-    if op.name != PLANES or not is_along_rows(op):
+    if op.name != PLANES or TOGETHER in op.attributes or not is_along_rows(op):
         return False
     return is_cheaper_along_rows(op) and not is_read_by_windows(op.results[0])
 
@@ -56,13 +57,19 @@ def is_along_rows(op: ir.Operation) -> bool:
 
 def is_cheaper_along_rows(op: ir.Operation) -> bool:
     """Estimate whether vectors along rows take less time than those of channels and what they have transposed."""
-    x, kernel, _ = op.operands
-    filters, *summed = kernel.type.shape
+    x, written = op.operands[0], op.results[0]
+    along_rows, of_channels = times_of(op)
+    moved = prod(written.type.shape) + (0 if is_constant(x) else prod(x.type.shape))
+    return bool(along_rows < of_channels + MOVED * moved)
+
+
+def times_of(op: ir.Operation) -> tuple[float, float]:
+    """What a convolution takes by vectors along rows and by those of channels, in multiply-adds of vectors."""
+    filters, *summed = op.operands[1].type.shape
     written = op.results[0].type.shape
-    products = prod(summed) / LANES
-    moved = 1.0 if is_constant(x) else 1.0 + prod(x.type.shape) / prod(written)
+    products = prod(written) * prod(summed) / LANES
     of_rows, of_channels = (ceil(size / LANES) * LANES / size for size in (written[-1], filters))
-    return bool(ALONG_ROWS * products * of_rows < products * of_channels + MOVED * moved)
+    return ALONG_ROWS * products * of_rows, products * of_channels
 
 
 def is_read_by_windows(value: ir.Value) -> bool:

@@ -10,16 +10,18 @@ wants it otherwise.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import TypeVar
 
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps
-from autotune.compiler.ir.values import fill_of
-from autotune.compiler.normalise.convolution.along_rows import goes_along_rows, write_along_rows
+from autotune.compiler.ir.values import fill_of, static_slice
+from autotune.compiler.normalise.convolution.along_rows import TOGETHER, goes_along_rows, write_along_rows
 from autotune.compiler.normalise.convolution.channels_first import planes_of, write_planes
 from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT, Groups, groups_of
+from autotune.compiler.normalise.convolution.phases import interleave_phases, spread_phases
 from autotune.compiler.normalise.convolution.pointwise import product_of
 from autotune.compiler.normalise.convolution.windows import bias_of, convolve, window_of, with_bias
 from autotune.compiler.normalise.emit import Element, dims, filled, generic, permuted
@@ -28,6 +30,9 @@ LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
 NEW_PLACE = (0, 3, 1, 2)  # of loops over (n, c, h, w) among those over (n, h, w, c)
 PLAIN = ("arith.", "math.", "linalg.yield")
 POOLS = {"linalg.pooling_nchw_max": linalg.pooling_nhwc_max, "linalg.pooling_nchw_sum": linalg.pooling_nhwc_sum}
+PART = "tensor.extract_slice"
+MOVES = (PART, "tensor.concat", "tensor.collapse_shape")
+T = TypeVar("T")
 CONV, DEPTHWISE = "linalg.conv_2d_nchw_fchw", "linalg.depthwise_conv_2d_nchw_chw"
 
 
@@ -61,8 +66,8 @@ class Turned:
     def take(self, op: ir.Operation) -> None:
         """Turn an op, if it is one that can be and that should."""
         with ir.InsertionPoint(op), op.location:
-            back = write_planes(op) if self.stays(op) else None
-            if back is None and op.name == CONV and op.operands[0] not in self.last:
+            back = write_planes(op) if self.stays(op) else spread_phases(op, self.last)
+            if back is None and op.name == CONV and TOGETHER not in op.attributes and op.operands[0] not in self.last:
                 back = product_of(op) or write_along_rows(op)
             if back is None and (result := self.turn(op)) is not None:
                 back = permuted(result, BACK)
@@ -74,7 +79,7 @@ class Turned:
 
     def stays(self, op: ir.Operation) -> bool:
         """Tell whether an op reads windows of planes that nobody has turned."""
-        planes = planes_of(op)
+        planes = planes_of(op) if TOGETHER not in op.attributes else None
         return planes is not None and planes.x not in self.last and op.operands[0] not in self.last
 
     def turn(self, op: ir.Operation) -> ir.Value | None:
@@ -85,8 +90,8 @@ class Turned:
             return self.turn_groups(groups)
         if op.name == "tensor.pad" and (op.operands[0] in self.last or is_for_windows(op)):
             return self.turn_pad(op)
-        if op.name == "tensor.concat":
-            return self.turn_concatenation(op)
+        if op.name in MOVES:
+            return self.turn_moved(op)
         if is_elementwise(op) and any(value in self.last for value in op.operands):
             return self.turn_elementwise(op)
         return None
@@ -135,6 +140,12 @@ class Turned:
         """A pad with one constant number, by constant amounts."""
         return write_pad(op, self.of, turned) if len(op.results[0].type.shape) == len(LAST) else None
 
+    def turn_moved(self, op: ir.Operation) -> ir.Value | None:
+        """A part of a tensor, several in one, or phases that are spread."""
+        if op.name == PART:
+            return self.turn_slice(op)
+        return self.turn_concatenation(op) if op.name == "tensor.concat" else interleave_phases(op, self.last)
+
     def turn_concatenation(self, op: ir.Operation) -> ir.Value | None:
         """A concatenation of which no more has to be turned for it than was turned before it."""
         whole = op.results[0].type
@@ -144,6 +155,15 @@ class Turned:
             return None
         kind = ir.RankedTensorType.get(turned(whole.shape), whole.element_type)
         return tensor.concat(kind, LAST.index(op.attributes["dim"].value), [self.of(value) for value in op.operands])
+
+    def turn_slice(self, op: ir.Operation) -> ir.Value | None:
+        """A part of known size of a tensor, in as many dimensions."""
+        kind, places = op.results[0].type, static_slice(op)
+        whole = self.last.get(op.operands[0])
+        if whole is None or len(op.operands) > 1 or len(kind.shape) != len(LAST):
+            return None
+        part = ir.RankedTensorType.get(turned(kind.shape), kind.element_type)
+        return tensor.extract_slice(part, whole, [], [], [], *map(turned, places))
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
         """An element-wise op, where each operand is read along its loops or always at its first position."""
@@ -158,8 +178,8 @@ class Turned:
         return elementwise(inputs, [layout for layout in layouts if layout], kind, Body(op).copy)
 
 
-def turned(sizes: Sequence[int]) -> list[int]:
-    """Numbers of the dimensions (n, c, h, w) as those of (n, h, w, c)."""
+def turned(sizes: Sequence[T]) -> list[T]:
+    """What there is of the dimensions (n, c, h, w), of (n, h, w, c)."""
     return [sizes[d] for d in LAST]
 
 
@@ -228,9 +248,12 @@ def is_for_windows(pad: ir.Operation) -> bool:
     """Tell whether all that reads a padded tensor turns it."""
     users = [use.owner.operation for use in pad.results[0].uses]
     split = [use.owner.operation for op in users if op.name == SPLIT for use in op.results[0].uses]
-    readers = [*(op for op in users if op.name != SPLIT), *split]
+    parts = [use.owner.operation for op in users if op.name == PART for use in op.results[0].uses]
+    readers = [*(op for op in users if op.name not in (SPLIT, PART)), *split, *parts]
     return all(
-        op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) and planes_of(op) is None and not goes_along_rows(op)
+        op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS)
+        and (TOGETHER in op.attributes or planes_of(op) is None)
+        and not goes_along_rows(op)
         for op in readers
     )
 

@@ -34,9 +34,13 @@ def pads_of_one(module: ir.Module) -> list[list[ir.Operation]]:
     alike: dict[tuple[ir.Value, str, ir.Block], list[ir.Operation]] = {}
     for op in every_op(module):
         if op.name == "tensor.pad" and is_plain_pad(op) and is_along_rows(op):
-            constant = op.regions[0].blocks[0].operations[0].operation.operands[0].owner
-            alike.setdefault((op.operands[0], str(constant.attributes["value"]), op.block), []).append(op)
+            alike.setdefault((op.operands[0], constant_of(op), op.block), []).append(op)
     return list(alike.values())
+
+
+def constant_of(pad: ir.Operation) -> str:
+    """The constant of a plain pad, as text."""
+    return str(pad.regions[0].blocks[0].operations[0].operation.operands[0].owner.attributes["value"])
 
 
 def is_along_rows(pad: ir.Operation) -> bool:

@@ -116,8 +116,10 @@ def before_transpose(value: ir.Value, order: Sequence[int]) -> ir.Value | None:
 
 
 def bias_of(value: ir.Value) -> ir.Value | None:
-    """The vector by channel that a tensor repeats everywhere; `None` if it is none."""
+    """The vector by channel that a tensor, or what it is a copy of, repeats everywhere; `None` if it is none."""
     made_by = maker(value)
+    if made_by is not None and made_by.name == "bufferization.alloc_tensor" and len(made_by.operands) == 1:
+        made_by = maker(made_by.operands[0])  # of one that several convolutions start from
     if made_by is None or made_by.name not in ("linalg.broadcast", "linalg.generic") or not moves_elements(made_by):
         return None
     read, written = map(dimensions, indexing_maps(made_by))

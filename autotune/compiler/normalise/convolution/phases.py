@@ -1,0 +1,149 @@
+"""Phases of a transposed convolution: dense ones of one tensor, concatenated and spread, all have channels last.
+
+    p = pad x by 1, 1;  q = pad x by 0, 1;  c = concat (conv p), (conv q)
+      ->   p = pad x by 1, 1;  q = p[.., 1 :];  c = concat (conv p), (conv q)
+
+One by one they would lie as is best for each, and what they read be padded and turned for each. Together what they read
+is turned once, and each is written to every other row and column of a whole with channels last. Where one convolution
+gives all phases, they are spread from there: neither is turned back to be spread.
+"""
+
+from collections.abc import Mapping
+from itertools import accumulate
+from math import prod
+
+from mlir import ir
+from mlir.dialects import linalg, tensor
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.convolution.along_rows import MOVED, TOGETHER, times_of
+from autotune.compiler.normalise.convolution.pointwise import PLANES
+from autotune.compiler.normalise.convolution.shared_pads import constant_of, is_part
+from autotune.compiler.normalise.emit import unflat
+from autotune.compiler.normalise.shapes.dimensions import RESHAPES
+from autotune.compiler.normalise.shapes.slices import amounts, is_plain_pad
+
+CHANNELS = 1  # dimension of (n, c, h, w)
+SPLIT, JOINED = [[0], [1, 2, 3], [4], [5]], [[0], [1], [2, 3], [4, 5]]  # channels, and positions with phases
+APART = [0, 3, 4, 1, 5, 2]  # of (n, down, across, c, h, w), phases behind their positions
+
+
+def mark_phases(module: ir.Module) -> None:
+    """Mark such convolutions, and let them read parts of one pad, in place."""
+    for op in every_op(module):
+        if op.name == "tensor.concat" and op.attributes["dim"].value == CHANNELS:
+            phases = [maker(value) for value in op.operands]
+            if all(is_phase(each) for each in phases) and len(phases) > 1:
+                take_together([each for each in phases if each is not None])
+
+
+def is_phase(op: ir.Operation | None) -> bool:
+    """Tell whether an op is a convolution over planes whose result nothing but one op reads."""
+    return op is not None and op.name == PLANES and len(list(op.results[0].uses)) == 1
+
+
+def take_together(phases: list[ir.Operation]) -> None:
+    """Mark convolutions, if they read one tensor in pads of which one holds all, and are fastest with channels last."""
+    pads = [maker(op.operands[0]) for op in phases]
+    plain = [pad for pad in pads if pad is not None and pad.name == "tensor.pad" and is_plain_pad(pad)]
+    sources = {pad.operands[0] for pad in plain} | {
+        op.operands[0] for op, pad in zip(phases, pads, strict=True) if pad not in plain
+    }
+    if not plain or len(sources) > 1:
+        return
+    widest = max(plain, key=lambda pad: sum(pad.results[0].type.shape))
+    if any(constant_of(pad) != constant_of(widest) or not is_part(pad, widest) for pad in plain):
+        return
+    if any(op.is_before_in_block(widest) for op in phases):
+        return
+    if not is_faster_together(phases, widest.results[0]):
+        return
+    for op, pad in zip(phases, pads, strict=True):
+        op.attributes[TOGETHER] = ir.UnitAttr.get(op.context)
+        if pad != widest:
+            before = amounts(pad)[0] if pad in plain else [0] * op.operands[0].type.rank
+            offsets = [most - mine for most, mine in zip(amounts(widest)[0], before, strict=True)]
+            kind = op.operands[0].type
+            with ir.InsertionPoint(op), op.location:
+                op.operands[0] = tensor.extract_slice(
+                    kind, widest.results[0], [], [], [], offsets, list(kind.shape), [1] * kind.rank
+                )
+
+
+def is_faster_together(phases: list[ir.Operation], x: ir.Value) -> bool:
+    """Estimate whether convolutions take less time with channels last, what all read turned once, than along rows."""
+    along_rows, of_channels = map(sum, zip(*map(times_of, phases), strict=True))
+    return bool(of_channels + MOVED * prod(x.type.shape) < along_rows)
+
+
+def interleave_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Value | None:
+    """Phases that are concatenated, then spread over rows and columns, with channels last; `None` of another op.
+
+    Args:
+        op: The last of those ops, which makes positions and phases one dimension each.
+        last: Values with channels last, by value.
+    """
+    split = split_before(op)
+    parts = phases_before(split, last) if split is not None else []
+    if split is None or not parts:
+        return None
+    n, down, across, channels, rows, columns = split.results[0].type.shape
+    into = tensor.empty([n, rows * down, columns * across, channels], op.results[0].type.element_type)
+    for number, part in enumerate(parts):
+        begin, sizes = [0, *divmod(number, across), 0], [n, rows, columns, channels]
+        into = tensor.insert_slice(part, into, [], [], [], begin, sizes, [1, down, across, 1])
+    return into
+
+
+def split_before(op: ir.Operation) -> ir.Operation | None:
+    """The op that splits channels into phases, where an op is the last of those that spread them; else `None`."""
+    spread = maker(op.operands[0]) if groups_of(op) == JOINED else None
+    split = maker(spread.operands[0]) if spread is not None and order_of(spread) == APART else None
+    return split if split is not None and groups_of(split) == SPLIT else None
+
+
+def phases_before(split: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
+    """Convolutions with channels last, one for each phase, that are concatenated before they are split; else none."""
+    whole = maker(last[split.operands[0]]) if split.operands[0] in last else None
+    if whole is None or whole.name != "tensor.concat":
+        return []
+    n, down, across, channels, rows, columns = split.results[0].type.shape
+    parts = list(whole.operands)
+    alike = all(list(part.type.shape) == [n, rows, columns, channels] for part in parts)
+    return parts if alike and len(parts) == down * across else []
+
+
+def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Value | None:
+    """A transpose of what has its channels split into phases, read with channels last; `None` of another op.
+
+    Args:
+        op: The transpose.
+        last: Values with channels last, by value.
+    """
+    order, split = order_of(op), maker(op.operands[0]) if op.name == "linalg.transpose" else None
+    if split is None or split.name != "tensor.expand_shape" or split.operands[0] not in last:
+        return None
+    if phases_before(split, last) and all(split_before(use.owner.operation) for use in op.results[0].uses):
+        return None  # they are interleaved
+    n, channels, rows, columns = groups_of(split)
+    lies = [*n, *rows, *columns, *channels]
+    shape, sizes = split.results[0].type.shape, [len(group) for group in (n, rows, columns, channels)]
+    ends = list(accumulate(sizes))
+    groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    apart = unflat(last[split.operands[0]], groups, [shape[d] for d in lies])
+    kind = op.results[0].type
+    into = tensor.empty(kind.shape, kind.element_type)
+    return linalg.transpose(apart, outs=[into], permutation=[lies.index(d) for d in order]).results[0]
+
+
+def groups_of(op: ir.Operation) -> list[list[int]]:
+    """Groups of dimensions that a reshape makes one each, or that it makes of one; none of another op."""
+    if op.name not in RESHAPES:
+        return []
+    return [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(op.attributes["reassociation"])]
+
+
+def order_of(op: ir.Operation) -> list[int]:
+    """The order that a transpose brings dimensions into; empty of another op."""
+    return list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) if op.name == "linalg.transpose" else []
