@@ -1,5 +1,7 @@
 """Element-wise neighbours become one op before tasks are looked for; what is written to is made for each op alone."""
 
+from math import prod
+
 from mlir import ir
 from mlir.dialects import bufferization, tensor
 
@@ -17,6 +19,8 @@ SECOND_USE = "autotune.second_use"
 COSTLY = ("math.", "arith.divf")
 WIDENS = ("arith.extsi", "arith.extui", "arith.extf", "arith.sitofp", "arith.uitofp")
 MOST_WIDENING = 3  # operations of an element that are done again for each reader: a cast, a zero point, a scale
+SHIFTS = ("arith.addf", "arith.subf", "arith.mulf")
+LONG_ROW = 8192  # elements
 COUNTS = ["linalg.index", "arith.index_cast", "linalg.yield"]  # the body of an op that gives 0, 1, 2, ...
 MADE = ("linalg.fill", "tensor.empty")
 
@@ -39,7 +43,7 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
                 if isinstance(value.type, ir.RankedTensorType):
                     bufferization.DeallocTensorOp(value).operation.attributes[SECOND_USE] = ir.UnitAttr.get()
     run_passes(module, FUSE_ELEMENTWISE)
-    if widen_for_each_reader(find_function(module, str(symbol(function)))):
+    if compute_for_each_reader(find_function(module, str(symbol(function)))):
         run_passes(module, FUSE_ELEMENTWISE)
 
     def erase(op: ir.Operation) -> ir.WalkResult:
@@ -57,14 +61,16 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     bound_empties(find_function(module, str(symbol(function))))
 
 
-def widen_for_each_reader(function: ir.OpView) -> bool:
-    """Let every reader widen narrow numbers for itself, in place; tells whether there are such.
+def compute_for_each_reader(function: ir.OpView) -> bool:
+    """Let every reader widen narrow numbers, and shift long rows, for itself, in place; tells whether there are such.
 
-        w = f32(x);  s = sum(w);  y = w - s   ->   s = sum(f32(x));  y = f32(x) - s
+        w = f32(x);  s = sum(w);  y = w - s       ->   s = sum(f32(x));  y = f32(x) - s
+        d = x - m;   v = sum(d d);  y = d / v     ->   v = sum((x - m) (x - m));  y = (x - m) / v
 
-    What is read again is narrower than what would be written for all.
+    What is read again is narrower than what would be written for all, or is read from where that would be, too.
     """
-    found = [op.operation for op, _ in structured_ops(function.regions[0].blocks[0]) if widens_alone(op.operation)]
+    ops = [op.operation for op, _ in structured_ops(function.regions[0].blocks[0])]
+    found = [op for op in ops if widens_alone(op) or shifts_long_rows(op)]
     changed = False
     for op in found:
         uses = [use for use in op.results[0].uses if use.owner.operation.name.startswith("linalg.")]
@@ -89,6 +95,28 @@ def widens_alone(op: ir.Operation) -> bool:
     names = [step.name for step in body if step.name != "arith.constant"]
     cheap = len(names) <= MOST_WIDENING and not any(name.startswith(COSTLY) for name in names)
     return cheap and any(name in WIDENS for name in names) and bits_of(kinds[0]) < bits_of(kinds[1])
+
+
+def shifts_long_rows(op: ir.Operation) -> bool:
+    """Tell whether an op gives the elements of long rows by one operation each, with numbers that are the row's.
+
+    Rows of fewer elements stay in the innermost cache with what is computed of them, and what computes them may be
+    fused with the first that reads them.
+    """
+    maps = indexing_maps(op)
+    if op.name != "linalg.generic" or len(op.results) != 1 or len(maps) < 2:
+        return False
+    shape, block = op.results[0].type.shape, op.regions[0].blocks[0]
+    whole = [number for number, amap in enumerate(maps[:-1]) if amap == maps[-1]]
+    lead = max((d for amap in maps[:-1] if amap != maps[-1] for d in dimensions(amap) if d is not None), default=-1)
+    if len(whole) != 1 or maps[-1] != ir.AffineMap.get_identity(len(shape)) or prod(shape[lead + 1 :]) < LONG_ROW:
+        return False
+    moving, steps = {block.arguments[whole[0]]}, list[str]()
+    for step in (inner.operation for inner in block.operations):
+        if step.name != "linalg.yield" and any(value in moving for value in step.operands):
+            moving.update(step.results)
+            steps.append(step.name)
+    return len(steps) == 1 and steps[0] in SHIFTS
 
 
 def bits_of(kind: ir.Type) -> int:
