@@ -4,12 +4,13 @@
       ->   y[n, c, h, w] = max(x[n, c, 2 h, 2 w], x[n, c, 2 h, 2 w + 1], ...)
 
 A pad is not made: rows of y whose windows leave x are ops of their own, and what lies beside a row is read from the
-other end of it, and not taken. A large window goes down first, then across.
+other end of it, and not taken: of long rows, in pieces at both ends. A large window goes down first, then across.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import product
 
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
@@ -24,9 +25,11 @@ DEPTHWISE = "linalg.depthwise_conv_2d_nchw_chw"
 MAXIMUM, SUM = "linalg.pooling_nchw_max", "linalg.pooling_nchw_sum"
 POOLS = (MAXIMUM, SUM)
 LEAST_COLUMNS = 8  # of a result: rows of fewer are no vectors
-MOST_COLUMNS = 256  # of a result that is padded: its rows are written in one piece
+MOST_COLUMNS = 256  # of a piece of a result whose windows leave what is read: its rows are written at once
+LANES = 16  # of the first piece of a row a multiple: what follows is written by whole vectors of the result
 MOST_PLACES = 12  # of a window that is read at once
 MOST_SIDE = 25
+MOST_PIECES = 9
 MOST_ROWS = 5  # kinds of rows, by which of their windows' positions lie inside
 
 
@@ -56,16 +59,18 @@ class Planes:
         """Write it; gives the result."""
         lead = list(self.x.type.shape[:2])
         whole = tensor.empty([*lead, self.down.windows, self.across.windows], self.x.type.element_type)
-        kinds = list(self.down.kinds())
-        for first, count, places in kinds:
-            offsets, sizes = [0, 0, first, 0], [*lead, count, self.across.windows]
-            part = cut(whole, offsets, sizes) if len(kinds) > 1 else whole
-            part = self.write_rows(first, places, part)
-            whole = part if len(kinds) == 1 else tensor.insert_slice(part, whole, [], [], [], offsets, sizes, [1] * 4)
+        pieces = list(product(self.down.kinds(), self.across.strips(MOST_COLUMNS, LANES)))
+        for (first, count, places), (begin, columns) in pieces:
+            offsets, sizes = [0, 0, first, begin], [*lead, count, columns]
+            part = cut(whole, offsets, sizes) if len(pieces) > 1 else whole
+            strip = replace(self, across=self.across.part(begin, columns))
+            part = strip.write_rows(offsets, places, part)
+            whole = part if len(pieces) == 1 else tensor.insert_slice(part, whole, [], [], [], offsets, sizes, [1] * 4)
         return whole
 
-    def write_rows(self, first: int, indices: tuple[int, ...], into: ir.Value) -> ir.Value:
-        """Rows of the result from `first` on, of whose windows these `places` lie inside."""
+    def write_rows(self, offsets: Sequence[int], indices: tuple[int, ...], into: ir.Value) -> ir.Value:
+        """A piece of the result that begins there, of whose windows these positions down lie inside."""
+        first = offsets[2]
         window = [(i, j) for i in range(self.down.side) for j in range(self.across.side)]
         reads = [(i, j) for i, j in window if i in indices and self.across.reaches(j)]
         fill, bias = fill_of(self.start), bias_of(self.start)
@@ -80,7 +85,7 @@ class Planes:
             maps.append(ir.AffineMap.get(4, 0, dims(2)[1:]))
         elif fill is None:
             _, _, h, w = into.type.shape
-            inputs.append(cut(self.start, [0, 0, first, 0], [*into.type.shape[:2], h, w]))
+            inputs.append(cut(self.start, offsets, [*into.type.shape[:2], h, w]))
             maps.append(ir.AffineMap.get_identity(4))
 
         def write(*elements: ir.Value) -> ir.Value:
@@ -105,7 +110,9 @@ class Planes:
         row = h * self.down.stride + (self.down.stride * first + self.down.first(i))
         column = w * self.across.stride + self.across.first(j)
         if self.leaves(j):
-            column = ir.AffineExpr.get_mod(column + self.across.size * (1 + self.across.before), self.across.size)
+            column = ir.AffineExpr.get_mod(
+                column + self.across.size * (1 + max(self.across.before, 0)), self.across.size
+            )
         return ir.AffineMap.get(4, 0, [n, c, row, column])
 
     def leaves(self, j: int) -> bool:
@@ -167,8 +174,10 @@ def is_cheaper_inside(pad: ir.Operation) -> bool:
 
 
 def is_cut_well(down: WindowAxis, across: WindowAxis) -> bool:
-    """Tell whether there are few kinds of rows, and none that leaves what is read is too long."""
-    return len(list(down.kinds())) <= MOST_ROWS and (across.windows <= MOST_COLUMNS or not across.leaves)
+    """Tell whether there are few kinds of rows and pieces, and none that leaves what is read is too long."""
+    rows, strips = len(list(down.kinds())), across.strips(MOST_COLUMNS, LANES)
+    short = all(count <= MOST_COLUMNS or not across.part(begin, count).leaves for begin, count in strips)
+    return rows <= MOST_ROWS and rows * len(strips) <= MOST_PIECES and short
 
 
 def write_planes(op: ir.Operation) -> ir.Value | None:

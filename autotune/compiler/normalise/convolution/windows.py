@@ -1,8 +1,8 @@
 """Windows of convolutions and pools, and convolutions with channels last."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
@@ -43,7 +43,7 @@ class WindowAxis:
         side: Positions of a window.
         stride: Positions between one window and the next.
         dilation: Positions between neighbours in a window.
-        before: Positions that are added in front of the first, by a pad.
+        before: Positions that are added in front of what is read, by a pad; less than 0 where windows begin later.
     """
 
     size: int
@@ -75,6 +75,28 @@ class WindowAxis:
         for places, found in groupby(range(self.windows), self.inside):
             windows = list(found)
             yield windows[0], len(windows), places
+
+    def strips(self, most: int, lanes: int) -> list[tuple[int, int]]:
+        """Neighbouring windows as pieces, the first and how many, of which those that leave what is read are short.
+
+        Args:
+            most: Windows of a piece that may leave it; fewer are one piece.
+            lanes: What the first piece is a multiple of.
+        """
+        if self.windows <= most or not self.leaves:
+            return [(0, self.windows)]
+        inside = [window for window in range(self.windows) if len(self.inside(window)) == self.side]
+        if not inside:
+            return [(0, self.windows)]
+        begin, end = -(-inside[0] // lanes) * lanes, inside[-1] + 1
+        if begin >= end:
+            return [(0, self.windows)]
+        ends = [0, begin, end, self.windows]
+        return [(a, b - a) for a, b in pairwise(ends) if b > a]
+
+    def part(self, begin: int, windows: int) -> "WindowAxis":
+        """Some of the windows."""
+        return replace(self, windows=windows, before=self.before - self.stride * begin)
 
     def whole(self) -> "WindowAxis":
         """Windows of one position, which this one's do not go along: all that is read, as it is."""
