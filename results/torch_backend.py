@@ -1,9 +1,9 @@
 """`torch.compile(model, backend="autotune")` beside Inductor and eager, in docs/results.md: `measure`, then `render`.
 
 Models of timm and transformers with random weights (`foreign_zoo`), none of them all zeros; on one thread, with default
-schedules, without a search. Each runs in a process of its own, twice: the first compiles and keeps the programs, the
-second starts from them, checks results against float64 and lets the three ways take turns. Needs the extras
-`foreign-models` and `torch`.
+schedules, without a search. Each runs in processes of its own: the first compiles and keeps the programs, the second
+starts from them, checks results against float64 and lets the three ways take turns, the third has PyTorch trace the
+model and run it itself. Needs the extras `foreign-models` and `torch`.
 """
 
 import copy
@@ -89,6 +89,19 @@ def run_model(name: str, target: Path, *, timed: bool) -> None:
     target.write_text(json.dumps(found))
 
 
+def trace_model(name: str, target: Path) -> None:
+    """Trace a model in this process, for PyTorch itself to run; write what its first call takes."""
+    import torch
+
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    model, inputs = make(name)
+    with torch.inference_mode():
+        begun = time.perf_counter()
+        torch.compile(model, backend="eager")(*inputs)
+    target.write_text(json.dumps({"traced_seconds": time.perf_counter() - begun}))
+
+
 def check(model: Any, inputs: tuple[Any, ...], result: Any) -> dict[str, Any]:  # noqa: ANN401 - of torch
     """Largest errors of ours and of PyTorch's float32, relative to the largest value of float64."""
     exact = copy.deepcopy(model).double()(*(x.double() if x.is_floating_point() else x for x in inputs))
@@ -118,7 +131,8 @@ def seconds_of(way: Callable[[], Any], calls: int) -> float:
     return (time.perf_counter() - begun) / calls
 
 
-First = Annotated[bool, typer.Option(help="Only the first call, with programs that are kept, of what is recorded.")]
+First = Annotated[bool, typer.Option(help="Only first calls, with programs that are kept, of what is recorded.")]
+HOW = ("cold", "timed", "traced")  # a process is for: the first call, the first with kept programs, PyTorch's tracing
 
 
 def measure(only: Only = "", first: First = False) -> None:
@@ -130,12 +144,12 @@ def measure(only: Only = "", first: First = False) -> None:
         if first and not found:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            for timed in (False,) if first else (False, True):
+            for how in HOW[::2] if first else HOW:
                 target = Path(folder) / "found.json"
-                command = [sys.executable, __file__, "one", name, str(target), *(["timed"] if timed else [])]
+                command = [sys.executable, __file__, "one", name, str(target), how]
                 subprocess.run(command, check=True, env=with_bytecode())
                 took = json.loads(target.read_text())
-                found |= {"warm_seconds": took["cold_seconds"]} if first else took
+                found |= {"warm_seconds": took["cold_seconds"]} if first and how == "cold" else took
         keep("torch_backend", name.replace(" ", "_"), {"model": name, **found})
 
 
@@ -156,7 +170,7 @@ def part(path: Path) -> str:
     rows = [
         f"| `{each['model']}` | {each['seconds']['ours'] * 1e3:.3g} ms | "
         + " | ".join(f"{each['seconds'][way] / each['seconds']['ours']:.2f} x" for way in ratios)
-        + f" | {each['error']:.1g} | {each['warm_seconds']:.1f} s | {each['inductor_seconds']:.1f} s |"
+        + f" | {each['error']:.1g} | {each['warm_seconds']:.1f} s | {traced(each)} | {each['inductor_seconds']:.1f} s |"
         for each in models
     ]
     lines = [
@@ -170,8 +184,22 @@ def part(path: Path) -> str:
             lines.append(
                 f"A call of {TINY} takes {took['ours']}, Inductor's {took['inductor']}, eager's {took['eager']}."
             )
-    head = ("model", "a call", "Inductor / ours", "eager / ours", "error", "first call, kept", "first call, Inductor")
+    head = (
+        "model",
+        "a call",
+        "Inductor / ours",
+        "eager / ours",
+        "error",
+        "first call, kept",
+        "traced alone",
+        "Inductor's",
+    )
     return "\n".join(lines) + "\n\n" + table(head, rows)
+
+
+def traced(found: dict[str, Any]) -> str:
+    """Seconds of a first call that only traces, in a table; a dash where it was not measured."""
+    return f"{found['traced_seconds']:.1f} s" if "traced_seconds" in found else "-"
 
 
 BLOCK = Block("torch_backend", part, measure)
@@ -179,6 +207,10 @@ BLOCK = Block("torch_backend", part, measure)
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["one"]:
-        run_model(sys.argv[2], Path(sys.argv[3]), timed=sys.argv[4:] == ["timed"])
+        _, _, wanted, place, way = sys.argv
+        if way == "traced":
+            trace_model(wanted, Path(place))
+        else:
+            run_model(wanted, Path(place), timed=way == "timed")
     else:
         BLOCK.serve()

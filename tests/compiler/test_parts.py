@@ -5,6 +5,7 @@ import pytest
 from tuning_support import agrees, loaded, run_tuned
 
 from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.normalise.shapes.parts import Place
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.tuning.candidates import default_candidate
@@ -33,6 +34,12 @@ IN_STEPS = f"""  {doubled("p", "x", 32)}
   %a = tensor.insert_slice %p into %e[1, 0] [6, 32] [2, 1] : tensor<6x32xf32> into tensor<12x32xf32>
   %r = tensor.insert_slice %q into %a[0, 0] [6, 32] [2, 1] : tensor<6x32xf32> into tensor<12x32xf32>
   return %r : tensor<12x32xf32>"""
+OVERLAPPING = f"""  {doubled("p", "x", 32)}
+  {doubled("q", "x", 32).replace("arith.addf", "arith.mulf")}
+  %e = tensor.empty() : tensor<9x32xf32>
+  %a = tensor.insert_slice %q into %e[3, 0] [6, 32] [1, 1] : tensor<6x32xf32> into tensor<9x32xf32>
+  %r = tensor.insert_slice %p into %a[0, 0] [6, 32] [1, 1] : tensor<6x32xf32> into tensor<9x32xf32>
+  return %r : tensor<9x32xf32>"""
 READ_AGAIN = f"""  {doubled("p", "x", 32)}
   {doubled("q", "p", 32)}
   %r = tensor.concat dim(0) %p, %q : (tensor<6x32xf32>, tensor<6x32xf32>) -> tensor<12x32xf32>
@@ -43,9 +50,20 @@ TWICE = f"""  {doubled("p", "x", 32)}
 CASES = {
     "side by side": (CONCATENATED, "6x112", 1, lambda x, y: np.hstack([2 * y, y, 2 * x])),
     "every other row": (IN_STEPS, "12x32", 0, lambda x, y: np.stack([x * x, 2 * x], 1).reshape(12, 32)),
+    "parts that overlap": (OVERLAPPING, "9x32", 4, lambda x, y: np.vstack([2 * x, x[3:] * x[3:]])),
     "a part that is read again": (READ_AGAIN, "12x32", 1, lambda x, y: np.vstack([2 * x, 4 * x])),
     "a part that stands there twice": (TWICE, "12x32", 2, lambda x, y: np.vstack([2 * x, 2 * x])),
 }
+
+
+def test_parts_take_turns_or_overlap():
+    rows = Place.dense([0, 0], [4, 8])
+    assert rows.is_apart(Place.dense([4, 0], [4, 8]))
+    assert rows.is_apart(Place.dense([0, 8], [4, 8]))
+    assert not rows.is_apart(Place.dense([3, 7], [4, 8]))
+    even, odd = (Place([begin, 0], [4, 8], [2, 1]) for begin in (0, 1))
+    assert even.is_apart(odd)
+    assert not even.is_apart(Place([1, 0], [4, 8], [3, 1]))
 
 
 @pytest.mark.parametrize("name", CASES)

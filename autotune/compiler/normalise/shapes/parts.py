@@ -11,6 +11,7 @@ of every part of it again.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
+from itertools import combinations
 
 from mlir import ir
 from mlir.dialects import bufferization, linalg, tensor
@@ -20,6 +21,7 @@ from autotune.compiler.ir.values import fill_of, maker, static_slice
 from autotune.compiler.normalise.shapes.slices import is_plain_pad
 
 NAME, PUT = "tensor.concat", "tensor.insert_slice"
+MOST_PARTS = 64  # of a tensor, each of which is compared with each other
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,16 @@ class Place:
         """The part of a tensor."""
         kind = ir.RankedTensorType.get(self.sizes, whole.type.element_type)
         return tensor.extract_slice(kind, whole, [], [], [], self.offsets, self.sizes, self.steps)
+
+    def is_apart(self, other: "Place") -> bool:
+        """Tell whether another part has no element of this one: they begin behind each other, or take turns."""
+        mine, theirs = (zip(each.offsets, each.sizes, each.steps, strict=True) for each in (self, other))
+        for (first, size, step), (second, count, pace) in zip(mine, theirs, strict=True):
+            if first + (size - 1) * step < second or second + (count - 1) * pace < first:
+                return True
+            if step == pace and (first - second) % step:
+                return True
+        return False
 
     def put(self, part: ir.Value, whole: ir.Value) -> ir.Value:
         """A tensor with that part of it replaced."""
@@ -112,7 +124,7 @@ def concatenated(op: ir.Operation) -> list[tuple[ir.Value, Place]]:
 
 
 def put_into_empty(op: ir.Operation) -> list[tuple[ir.Value, Place]]:
-    """The parts of an empty tensor, at the op that puts the last of several there; nothing of any other."""
+    """The parts of an empty tensor, each apart from the others, at the op that puts the last there; else nothing."""
     if any(use.owner.operation.name == PUT and use.operand_number == 1 for use in op.results[0].uses):
         return []
     found: list[tuple[ir.Value, Place]] = []
@@ -123,7 +135,10 @@ def put_into_empty(op: ir.Operation) -> list[tuple[ir.Value, Place]]:
             return []
         found.append((part, Place(*static_slice(last))))
         last = maker(whole)
-    return found[::-1] if last is not None and last.name == "tensor.empty" and len(found) > 1 else []
+    is_whole = last is not None and last.name == "tensor.empty" and 1 < len(found) <= MOST_PARTS
+    if not is_whole or not all(a.is_apart(b) for (_, a), (_, b) in combinations(found, 2)):
+        return []  # of two that overlap, the later one stays
+    return found[::-1]
 
 
 def write_parts(op: ir.Operation, parts: Sequence[tuple[ir.Value, Place]]) -> bool:
