@@ -184,7 +184,7 @@ def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listene
 
 
 @dataclass(frozen=True)
-class Steps:
+class LoopSteps:
     """Steps of a size's loops along the open dimension.
 
     Attributes:
@@ -220,7 +220,7 @@ def choose_sizes(
     ways = [possible_steps(folder, dims, axes, size, listener) for size in whole]
     listener.stage("choosing sizes")
 
-    def chosen_by(steps: Sequence[Steps]) -> ChosenSizes:
+    def chosen_by(steps: Sequence[LoopSteps]) -> ChosenSizes:
         served = [
             (each, way.slower * costs.of(each))
             for size, way in zip(whole, steps, strict=True)
@@ -241,7 +241,7 @@ def choose_sizes(
 
 def possible_steps(
     folder: Path, dims: Sequence[Dim], axes: Mapping[str, Mapping[str, int]], size: Sizes, listener: Listener
-) -> list[Steps]:
+) -> list[LoopSteps]:
     """Steps that a size's loops may take: those of default schedules, then narrow ones, where there are any.
 
     Args:
@@ -253,7 +253,7 @@ def possible_steps(
     """
     dim, machine = open_dim(dims), this_machine()
     if dim is None:
-        return [Steps({}, 0)]
+        return [LoopSteps({}, 0)]
     listener.stage(f"looking for narrow steps of {name_of(size)}")
     payload = open_payload(size_folder(folder, size))
     parts = partition(payload)
@@ -264,7 +264,7 @@ def possible_steps(
             found = worker.call(grain_of, OpenProgram.of(payload, candidate, dim, axes, size[dim.name]))
             return found if isinstance(found, int) else 0
 
-        plain = Steps({}, grain_with({}))
+        plain = LoopSteps({}, grain_with({}))
         narrow, grain = find_narrow(parts, machine, plain.grain, grain_with)
         if not narrow:
             return [plain]
@@ -273,7 +273,7 @@ def possible_steps(
     if None in results:  # one is wrong, or takes too long
         return [plain]
     default, narrower = (float(np.median(each.seconds)) for each in results if each is not None)
-    return [plain, Steps(narrow, grain, narrower / default)]
+    return [plain, LoopSteps(narrow, grain, narrower / default)]
 
 
 def grains_of(

@@ -6,7 +6,7 @@ from sizes_support import CLOSE, LONGEST, WIDTH, in_numpy, shortened_heads
 
 from autotune.contrib.sizes.calls import AnySize, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel
-from autotune.contrib.sizes.making import Steps, choose_sizes, grains_of, possible_steps
+from autotune.contrib.sizes.making import LoopSteps, choose_sizes, grains_of, possible_steps
 from autotune.contrib.sizes.narrow_steps import ACROSS, FILE, find_narrow, narrowest, read_narrow, write_narrow
 from autotune.contrib.sizes.place import size_folder
 from autotune.contrib.sizes.plan import SizeCosts
@@ -51,7 +51,7 @@ def test_narrow_steps_are_taken_where_requests_cost_less(narrowed, monkeypatch, 
     (size,) = model.sizes
     place = size_folder(folder, size.sizes)
     held = read_narrow(place)
-    ways = [Steps({}, before.sizes[0].grain), Steps(held, size.grain, slower)]
+    ways = [LoopSteps({}, before.sizes[0].grain), LoopSteps(held, size.grain, slower)]
     monkeypatch.setattr("autotune.contrib.sizes.making.possible_steps", lambda *_: ways)
     write_narrow(place, {})
     costs = SizeCosts({"batch": [1], "tokens": [1, LONGEST]}, [1e-3, LONGEST * 1e-3])
