@@ -5,7 +5,7 @@ import pytest
 from tuning_support import agrees, loaded, run_tuned
 
 from autotune.compiler.lowering.stages import compile_to
-from autotune.compiler.normalise.shapes.parts import Place
+from autotune.compiler.normalise.shapes.parts import Slice
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.tuning.candidates import default_candidate
@@ -57,13 +57,13 @@ CASES = {
 
 
 def test_parts_take_turns_or_overlap():
-    rows = Place.dense([0, 0], [4, 8])
-    assert rows.is_apart(Place.dense([4, 0], [4, 8]))
-    assert rows.is_apart(Place.dense([0, 8], [4, 8]))
-    assert not rows.is_apart(Place.dense([3, 7], [4, 8]))
-    even, odd = (Place([begin, 0], [4, 8], [2, 1]) for begin in (0, 1))
+    rows = Slice.dense([0, 0], [4, 8])
+    assert rows.is_apart(Slice.dense([4, 0], [4, 8]))
+    assert rows.is_apart(Slice.dense([0, 8], [4, 8]))
+    assert not rows.is_apart(Slice.dense([3, 7], [4, 8]))
+    even, odd = (Slice([begin, 0], [4, 8], [2, 1]) for begin in (0, 1))
     assert even.is_apart(odd)
-    assert not even.is_apart(Place([1, 0], [4, 8], [3, 1]))
+    assert not even.is_apart(Slice([1, 0], [4, 8], [3, 1]))
 
 
 @pytest.mark.parametrize("name", CASES)

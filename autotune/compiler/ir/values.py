@@ -30,6 +30,11 @@ def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
     return offsets, sizes, strides
 
 
+def reassociation(reshape: ir.Operation) -> list[list[int]]:
+    """Groups of dimensions that an expand_shape or collapse_shape has as one each, on its shorter side."""
+    return [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(reshape.attributes["reassociation"])]
+
+
 def index(value: int) -> ir.Value:
     """A constant of type index, at the insertion point."""
     return arith.constant(ir.IndexType.get(), value)

@@ -274,7 +274,7 @@ class ByteWindowRows:
         return vector.maskedload(kind, flat, [at], mask, splat(0, str(kind.element_type), kind.shape[0]))
 
     def load_apart(self, flat: ir.Value, addresses: Sequence[ir.Value], kind: ir.VectorType) -> ir.Value:
-        """Elements, each at a address of its own."""
+        """Elements, each at an address of its own."""
         return vector.from_elements(kind, [memref.load(flat, [address]) for address in addresses])
 
     def store(self, found: ir.Value, address: Address, flat: ir.Value, loops: Sequence[ir.Value], count: int) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from mlir import ir
 
-from autotune.compiler.ir.values import constant, is_constant, maker
+from autotune.compiler.ir.values import constant, is_constant, maker, reassociation
 from autotune.compiler.ir.views import DYNAMIC, numbers_of
 
 READS = {"memref.load": 0, "vector.load": 0, "vector.transfer_read": 0}  # which operand is the array
@@ -214,10 +214,8 @@ def indices_behind(view: ir.Operation, indices: Sequence[Position | None]) -> li
         _, sizes, strides = numbers_of(view)
         kept = iter(kept_indices(sizes, after, indices))
         return [summed((start, next(kept))) if step == 1 else None for start, step in zip(starts, strides, strict=True)]
-    said = ir.ArrayAttr(view.attributes["reassociation"])
-    groups = [[int(ir.IntegerAttr(each).value) for each in ir.ArrayAttr(group)] for group in said]
     found: list[Position | None] = []
-    for place, group in enumerate(groups):
+    for place, group in enumerate(reassociation(view)):
         if view.name == "memref.collapse_shape":
             wide = [dim for dim in group if before[dim] != 1]
             found += [(indices[place] if len(wide) == 1 else None) if dim in wide else Position() for dim in group]

@@ -17,6 +17,7 @@ from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.nests import dimensions
 from autotune.compiler.ir.values import fill_of, is_constant, maker
+from autotune.compiler.normalise.convolution.along_rows import LANES
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
 from autotune.compiler.normalise.convolution.windows import WindowAxis, bias_of, window_of
 from autotune.compiler.normalise.emit import dims, generic
@@ -26,7 +27,6 @@ MAXIMUM, SUM = "linalg.pooling_nchw_max", "linalg.pooling_nchw_sum"
 POOLS = (MAXIMUM, SUM)
 LEAST_COLUMNS = 8  # of a result: rows of fewer are no vectors
 MOST_COLUMNS = 256  # of a piece of a result whose windows leave what is read: its rows are written at once
-LANES = 16  # of the first piece of a row a multiple: what follows is written by whole vectors of the result
 MOST_PLACES = 12  # of a window that is read at once
 MOST_SIDE = 25
 MOST_PIECES = 9

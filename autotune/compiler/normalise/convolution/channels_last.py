@@ -79,7 +79,7 @@ class Turned:
 
     def stays(self, op: ir.Operation) -> bool:
         """Tell whether an op reads windows of planes that nobody has turned."""
-        planes = planes_of(op) if TOGETHER not in op.attributes else None
+        planes = planes_of(op)
         return planes is not None and planes.x not in self.last and op.operands[0] not in self.last
 
     def turn(self, op: ir.Operation) -> ir.Value | None:
@@ -251,9 +251,7 @@ def is_for_windows(pad: ir.Operation) -> bool:
     parts = [use.owner.operation for op in users if op.name == PART for use in op.results[0].uses]
     readers = [*(op for op in users if op.name not in (SPLIT, PART)), *split, *parts]
     return all(
-        op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS)
-        and (TOGETHER in op.attributes or planes_of(op) is None)
-        and not goes_along_rows(op)
+        op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) and planes_of(op) is None and not goes_along_rows(op)
         for op in readers
     )
 

@@ -16,10 +16,10 @@ from mlir import ir
 from mlir.dialects import linalg, tensor
 
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import maker, reassociation
 from autotune.compiler.normalise.convolution.along_rows import MOVED, TOGETHER, times_of
 from autotune.compiler.normalise.convolution.pointwise import PLANES
-from autotune.compiler.normalise.convolution.shared_pads import constant_of, is_part
+from autotune.compiler.normalise.convolution.shared_pads import constant_of, is_part, part_of_pad
 from autotune.compiler.normalise.emit import unflat
 from autotune.compiler.normalise.shapes.dimensions import RESHAPES
 from autotune.compiler.normalise.shapes.slices import amounts, is_plain_pad
@@ -63,12 +63,8 @@ def take_together(phases: list[ir.Operation]) -> None:
         op.attributes[TOGETHER] = ir.UnitAttr.get(op.context)
         if pad != widest:
             before = amounts(pad)[0] if pad in plain else [0] * op.operands[0].type.rank
-            offsets = [most - mine for most, mine in zip(amounts(widest)[0], before, strict=True)]
-            kind = op.operands[0].type
             with ir.InsertionPoint(op), op.location:
-                op.operands[0] = tensor.extract_slice(
-                    kind, widest.results[0], [], [], [], offsets, list(kind.shape), [1] * kind.rank
-                )
+                op.operands[0] = part_of_pad(widest, op.operands[0].type, before)
 
 
 def is_faster_together(phases: list[ir.Operation], x: ir.Value) -> bool:
@@ -139,9 +135,7 @@ def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Val
 
 def groups_of(op: ir.Operation) -> list[list[int]]:
     """Groups of dimensions that a reshape makes one each, or that it makes of one; none of another op."""
-    if op.name not in RESHAPES:
-        return []
-    return [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(op.attributes["reassociation"])]
+    return reassociation(op) if op.name in RESHAPES else []
 
 
 def order_of(op: ir.Operation) -> list[int]:

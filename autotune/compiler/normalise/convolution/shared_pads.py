@@ -5,6 +5,8 @@
 A part is read where it lies. The phases of a transposed convolution read what they multiply in several widths.
 """
 
+from collections.abc import Sequence
+
 from mlir import ir
 from mlir.dialects import tensor
 
@@ -19,14 +21,22 @@ def share_pads(module: ir.Module) -> None:
         widest = max(pads, key=lambda pad: sum(pad.results[0].type.shape))
         for pad in pads:
             if pad != widest and widest.is_before_in_block(pad) and is_part(pad, widest):
-                offsets = [most - mine for most, mine in zip(amounts(widest)[0], amounts(pad)[0], strict=True)]
-                kind = pad.results[0].type
                 with ir.InsertionPoint(pad), pad.location:
-                    part = tensor.extract_slice(
-                        kind, widest.results[0], [], [], [], offsets, list(kind.shape), [1] * kind.rank
-                    )
+                    part = part_of_pad(widest, pad.results[0].type, amounts(pad)[0])
                 pad.results[0].replace_all_uses_with(part)
                 pad.erase()
+
+
+def part_of_pad(widest: ir.Operation, kind: ir.RankedTensorType, before: Sequence[int]) -> ir.Value:
+    """The part of a pad's result that another pad of the same tensor is.
+
+    Args:
+        widest: The pad.
+        kind: Type of the other one.
+        before: By how much that makes each dimension longer in front.
+    """
+    offsets = [most - mine for most, mine in zip(amounts(widest)[0], before, strict=True)]
+    return tensor.extract_slice(kind, widest.results[0], [], [], [], offsets, list(kind.shape), [1] * kind.rank)
 
 
 def pads_of_one(module: ir.Module) -> list[list[ir.Operation]]:

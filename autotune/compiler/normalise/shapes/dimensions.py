@@ -17,7 +17,7 @@ from mlir.dialects import bufferization, linalg, memref, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, moves_elements, read_index
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import maker, reassociation
 from autotune.compiler.normalise.emit import part_read
 
 PASSES = "builtin.module(func.func(linalg-fold-unit-extent-dims),canonicalize,cse)"
@@ -202,10 +202,7 @@ def write_results_in_shape(module: ir.Module) -> None:
 def view_of(out: ir.Value, reshape: ir.Operation, like: ir.RankedTensorType) -> ir.Value:
     """A memref in the shape that a tensor has before it is reshaped."""
     kind = ir.MemRefType.get(like.shape, like.element_type)
-    groups = [
-        [ir.IntegerAttr(place).value for place in ir.ArrayAttr(group)]
-        for group in ir.ArrayAttr(reshape.attributes["reassociation"])
-    ]
+    groups = reassociation(reshape)
     if reshape.name == "tensor.expand_shape":
         return memref.collapse_shape(kind, out, groups)
     return memref.expand_shape(kind, out, groups, [], list(like.shape))

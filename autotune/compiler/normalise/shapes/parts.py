@@ -25,26 +25,26 @@ MOST_PARTS = 64  # of a tensor, each of which is compared with each other
 
 
 @dataclass(frozen=True)
-class Place:
+class Slice:
     """A part of a tensor: its first element, its elements, and how far they are apart, along each dimension."""
 
     offsets: list[int]
     sizes: list[int]
-    steps: list[int]
+    strides: list[int]
 
     @classmethod
-    def dense(cls, offsets: list[int], sizes: list[int]) -> "Place":
+    def dense(cls, offsets: list[int], sizes: list[int]) -> "Slice":
         """A part of neighbours."""
         return cls(offsets, sizes, [1] * len(sizes))
 
     def of(self, whole: ir.Value) -> ir.Value:
         """The part of a tensor."""
         kind = ir.RankedTensorType.get(self.sizes, whole.type.element_type)
-        return tensor.extract_slice(kind, whole, [], [], [], self.offsets, self.sizes, self.steps)
+        return tensor.extract_slice(kind, whole, [], [], [], self.offsets, self.sizes, self.strides)
 
-    def is_apart(self, other: "Place") -> bool:
+    def is_apart(self, other: "Slice") -> bool:
         """Tell whether another part has no element of this one: they begin behind each other, or take turns."""
-        mine, theirs = (zip(each.offsets, each.sizes, each.steps, strict=True) for each in (self, other))
+        mine, theirs = (zip(each.offsets, each.sizes, each.strides, strict=True) for each in (self, other))
         for (first, size, step), (second, count, pace) in zip(mine, theirs, strict=True):
             if first + (size - 1) * step < second or second + (count - 1) * pace < first:
                 return True
@@ -54,7 +54,7 @@ class Place:
 
     def put(self, part: ir.Value, whole: ir.Value) -> ir.Value:
         """A tensor with that part of it replaced."""
-        return tensor.insert_slice(part, whole, [], [], [], self.offsets, self.sizes, self.steps)
+        return tensor.insert_slice(part, whole, [], [], [], self.offsets, self.sizes, self.strides)
 
 
 def begin_with_earlier(module: ir.Module) -> None:
@@ -106,34 +106,34 @@ def write_side_by_side(module: ir.Module) -> None:
         run_passes(module, "builtin.module(canonicalize,cse)")
 
 
-def parts_of(op: ir.Operation) -> list[tuple[ir.Value, Place]]:
+def parts_of(op: ir.Operation) -> list[tuple[ir.Value, Slice]]:
     """What a static tensor is put together of, in the order in which it is put there; nothing of another op."""
     if op.name not in (NAME, PUT) or not op.results[0].type.has_static_shape:
         return []
     return concatenated(op) if op.name == NAME else put_into_empty(op)
 
 
-def concatenated(op: ir.Operation) -> list[tuple[ir.Value, Place]]:
+def concatenated(op: ir.Operation) -> list[tuple[ir.Value, Slice]]:
     """The parts of a concatenation."""
     along, begin, found = op.attributes["dim"].value, 0, []
     for value in op.operands:
         shape = list(value.type.shape)
-        found.append((value, Place.dense([begin if d == along else 0 for d in range(len(shape))], shape)))
+        found.append((value, Slice.dense([begin if d == along else 0 for d in range(len(shape))], shape)))
         begin += shape[along]
     return found
 
 
-def put_into_empty(op: ir.Operation) -> list[tuple[ir.Value, Place]]:
+def put_into_empty(op: ir.Operation) -> list[tuple[ir.Value, Slice]]:
     """The parts of an empty tensor, each apart from the others, at the op that puts the last there; else nothing."""
     if any(use.owner.operation.name == PUT and use.operand_number == 1 for use in op.results[0].uses):
         return []
-    found: list[tuple[ir.Value, Place]] = []
+    found: list[tuple[ir.Value, Slice]] = []
     last: ir.Operation | None = op
     while last is not None and last.name == PUT:
         part, whole, *others = last.operands
         if others or part.type.rank != whole.type.rank or (found and not has_one_use(last.results[0])):
             return []
-        found.append((part, Place(*static_slice(last))))
+        found.append((part, Slice(*static_slice(last))))
         last = maker(whole)
     is_whole = last is not None and last.name == "tensor.empty" and 1 < len(found) <= MOST_PARTS
     if not is_whole or not all(a.is_apart(b) for (_, a), (_, b) in combinations(found, 2)):
@@ -141,33 +141,33 @@ def put_into_empty(op: ir.Operation) -> list[tuple[ir.Value, Place]]:
     return found[::-1]
 
 
-def write_parts(op: ir.Operation, parts: Sequence[tuple[ir.Value, Place]]) -> bool:
+def write_parts(op: ir.Operation, parts: Sequence[tuple[ir.Value, Slice]]) -> bool:
     """Let a tensor be written part by part; tells whether it, or some part, can be written where it is to be."""
-    fresh, others = list[tuple[ir.Operation, Place]](), list[tuple[ir.Value, Place]]()
-    for value, place in parts:
+    fresh, others = list[tuple[ir.Operation, Slice]](), list[tuple[ir.Value, Slice]]()
+    for value, cut in parts:
         writer = maker(value)
         if writer is not None and writer.block == op.block and has_one_use(value) and writes_to_empty(writer):
-            fresh.append((writer, place))
+            fresh.append((writer, cut))
         else:
-            others.append((value, place))
+            others.append((value, cut))
     if not fresh and result_buffer(op) is None:
         return False
     fresh.sort(key=cmp_to_key(in_program_order))
     with ir.InsertionPoint(fresh[0][0] if fresh else op), op.location:
         whole = empty_whole(op)
-    for writer, place in fresh:
+    for writer, cut in fresh:
         with ir.InsertionPoint(writer), writer.location:
-            write_to(writer, place.of(whole))
+            write_to(writer, cut.of(whole))
         with ir.InsertionPoint.after(writer), op.location:
-            whole = place.put(writer.results[0], whole)
+            whole = cut.put(writer.results[0], whole)
     with ir.InsertionPoint(op), op.location:
-        for value, place in others:
-            whole = place.put(value, whole)
+        for value, cut in others:
+            whole = cut.put(value, whole)
     op.results[0].replace_all_uses_with(whole)
     return True
 
 
-def in_program_order(part: tuple[ir.Operation, Place], other: tuple[ir.Operation, Place]) -> int:
+def in_program_order(part: tuple[ir.Operation, Slice], other: tuple[ir.Operation, Slice]) -> int:
     """Below zero where the op of a part comes before that of another in their block, as `cmp_to_key` takes it."""
     return -1 if part[0].is_before_in_block(other[0]) else 1
 
@@ -198,14 +198,14 @@ def write_inside_border(pad: ir.Operation) -> None:
     """Replace one pad."""
     source, kind = pad.operands[0], pad.results[0].type
     value = pad.regions[0].blocks[0].operations[0].operation.operands[0]
-    inside = Place.dense(list(ir.DenseI64ArrayAttr(pad.attributes["static_low"])), list(source.type.shape))
+    inside = Slice.dense(list(ir.DenseI64ArrayAttr(pad.attributes["static_low"])), list(source.type.shape))
     writer = maker(source)
     fresh = writer is not None and writes_to_empty(writer)
     with ir.InsertionPoint(writer if fresh else pad), pad.location:
         whole = empty_whole(pad)
         constant = value.owner.clone().operation.results[0]
-        for place in sides(inside, kind.shape):
-            whole = place.put(linalg.fill(constant, outs=[place.of(whole)]), whole)
+        for cut in sides(inside, kind.shape):
+            whole = cut.put(linalg.fill(constant, outs=[cut.of(whole)]), whole)
         if writer is not None and fresh:
             write_to(writer, inside.of(whole))
     later = [use for use in source.uses if use.owner.operation != pad and comes_later(use.owner.operation, pad)]
@@ -237,13 +237,13 @@ def writes_to_empty(op: ir.Operation) -> bool:
     return into is not None and into.name == "tensor.empty"
 
 
-def write_to(op: ir.Operation, place: ir.Value) -> None:
-    """Let an op, and what fills its destination with a constant first, write to a place instead."""
+def write_to(op: ir.Operation, into: ir.Value) -> None:
+    """Let an op, and what fills its destination with a constant first, write there instead."""
     fill = fill_of(op.operands[-1])
     if fill is not None:
         fill = fill.clone().operation
-        fill.operands[-1] = place
-    op.operands[len(op.operands) - 1] = fill.results[0] if fill is not None else place
+        fill.operands[-1] = into
+    op.operands[len(op.operands) - 1] = fill.results[0] if fill is not None else into
 
 
 def comes_later(op: ir.Operation, pad: ir.Operation) -> bool:
@@ -251,12 +251,12 @@ def comes_later(op: ir.Operation, pad: ir.Operation) -> bool:
     return bool(op.block == pad.block and pad.is_before_in_block(op))
 
 
-def sides(inside: Place, shape: Sequence[int]) -> Iterator[Place]:
+def sides(inside: Slice, shape: Sequence[int]) -> Iterator[Slice]:
     """Parts of a tensor that are not inside, none in another: below and above along each dimension in turn."""
     offsets, sizes = [0] * len(shape), list(shape)
     for dim, (start, size) in enumerate(zip(inside.offsets, inside.sizes, strict=True)):
         for at, length in ((0, start), (start + size, shape[dim] - start - size)):
             if length:
                 part = [*offsets[:dim], at, *offsets[dim + 1 :]], [*sizes[:dim], length, *sizes[dim + 1 :]]
-                yield Place.dense(*part)
+                yield Slice.dense(*part)
         offsets[dim], sizes[dim] = start, size

@@ -14,7 +14,7 @@ from mlir.dialects import linalg, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import maker, reassociation
 from autotune.compiler.normalise.convolution.channels_last import Body, is_elementwise
 from autotune.compiler.normalise.convolution.window_sums import multiply_add
 from autotune.compiler.normalise.emit import dims, flat, generic, unflat
@@ -130,7 +130,7 @@ def view_before(view: OperandView) -> OperandView | None:
 def before_reshape(view: OperandView, reshape: ir.Operation) -> OperandView | None:
     """A view of what a reshape reads: dimensions that are split must be read whole."""
     before = reshape.operands[0]
-    groups = [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(reshape.attributes["reassociation"])]
+    groups = reassociation(reshape)
     if reshape.name == "tensor.collapse_shape":
         shape = before.type.shape
         parts = [tuple(d for d in group if shape[d] != 1) for group in groups]
@@ -290,7 +290,7 @@ def groups_behind_product(value: ir.Value, moved: set[ir.Value]) -> Groups | Non
     source = made_by.operands[0]
     if source not in moved and not follows_product(source):
         return None
-    return [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(made_by.attributes["reassociation"])]
+    return reassociation(made_by)
 
 
 def follows_product(value: ir.Value) -> bool:
