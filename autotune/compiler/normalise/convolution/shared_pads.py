@@ -33,7 +33,7 @@ def part_of_pad(widest: ir.Operation, kind: ir.RankedTensorType, before: Sequenc
     Args:
         widest: The pad.
         kind: Type of the other one.
-        before: By how much that makes each dimension longer in front.
+        before: Elements that the other one has in front, by dimension.
     """
     offsets = [most - mine for most, mine in zip(amounts(widest)[0], before, strict=True)]
     return tensor.extract_slice(kind, widest.results[0], [], [], [], offsets, list(kind.shape), [1] * kind.rank)
