@@ -32,6 +32,7 @@ from schedules.sliding_window_writer import SlidingWindowWriter
 ORDERS = ("places", "lanes", "rows")
 BYTES = 4
 NEAR = 1.05  # times the cycles of the fastest tile, within which one with fewer loads is taken
+MOST_ROWS = 28  # of a register tile that has all rows; with one vector of each, accumulators fill 32 registers
 UNEVEN = 3 / 4  # of the score of a tile that does not divide its positions: what follows is done in larger blocks
 
 
@@ -116,14 +117,14 @@ class SlidingWindow(Family):
 
 
 def row_tiles(size: int) -> tuple[int, ...]:
-    """Rows that a register tile may have: also such as cut all rows in tiles that are as large as each other.
+    """Rows that a register tile may have: also such as cut all rows in tiles as large as each other, and all of them.
 
     Example:
         >>> row_tiles(17)
-        (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14)
+        (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17)
     """
     even = {-(-size // parts) for parts in range(-(-size // REGISTER_M[-1]), size + 1)}
-    return tuple(sorted({*below(REGISTER_M, size + 1), *even}))
+    return tuple(sorted({*below(REGISTER_M, size + 1), *even, *([size] if size <= MOST_ROWS else [])}))
 
 
 def fits(tile: RegisterTile, machine: Machine) -> bool:

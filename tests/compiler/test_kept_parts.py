@@ -5,10 +5,12 @@ import pytest
 from tuning_support import run_tuned
 
 from autotune.compiler.ir.module import context, parse
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.kept_parts import copy_kept, replaces_parts
 from autotune.compiler.tasks.partition import partition
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.host.machine import this_machine
+from autotune.tuning.candidates import default_candidate
 
 PARTS = (
     ((4, 4), (1, 4)),
@@ -92,3 +94,24 @@ def test_the_borders_of_a_pad_hold_nothing_that_is_kept():
         module = parse(partition(payload).payload.text, "pad")
         assert str(module).count("tensor.insert_slice") > 1
         assert not replaces_parts(module)
+
+
+@pytest.mark.parametrize("shape", [(40,), (6, 9)])
+def test_a_pad_is_written_to_its_result_and_copied_once(shape):
+    kind, more = (f"tensor<{'x'.join(str(size + 2 * extra) for size in shape)}xf32>" for extra in (0, 1))
+    ones, places = [1] * len(shape), ", ".join(f"%i{axis}: index" for axis in range(len(shape)))
+    text = f"""func.func @pads(%x: {kind}) -> {more} {{
+      %zero = arith.constant 0.0 : f32
+      %p = tensor.pad %x low{ones} high{ones} {{
+      ^bb0({places}):
+        tensor.yield %zero : f32
+      }} : {kind} to {more}
+      return %p : {more}
+    }}"""
+    payload = read_payload("pads.mlir", text)
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    (given,), parts = run_tuned(payload, {payload.arguments[0].name: x}, this_machine())
+    np.testing.assert_array_equal(given, np.pad(x, 1))
+    text = compile_to("bufferized", payload, default_candidate(parts, this_machine())).text
+    assert "memref.alloc" not in text
+    assert text.count("linalg.copy") + text.count("memref.copy") == 1

@@ -57,6 +57,31 @@ def test_the_first_place_of_an_extremum_is_found_by_vectors(kind, size, tmp_path
     np.testing.assert_array_equal(got[1], place(x, axis=1))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_extremum_over_two_axes_whose_places_nobody_reads_is_one_op(kind, tmp_path):
+    """PyTorch's importer finds the places along each axis besides."""
+    start, extremum, compares, best, _ = KINDS[kind]
+    again = """%z0 = linalg.fill ins(%zero : i64) outs(%e0 : tensor<i64>) -> tensor<i64>
+  %f0 = tensor.empty() : tensor<f32>
+  %l0 = linalg.fill ins(%low : f32) outs(%f0 : tensor<f32>) -> tensor<f32>
+  %q:2 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>, affine_map<(i) -> ()>],
+    iterator_types = ["reduction"]} ins(%r#0 : tensor<9xf32>) outs(%l0, %z0 : tensor<f32>, tensor<i64>) {"""
+    body = TEXT[TEXT.index("  ^bb0") : TEXT.index("  } ->")].replace("index 1", "index 0")
+    given = f"{body}  }} -> (tensor<f32>, tensor<i64>)\n  return %q#0 : tensor<f32>\n}}"
+    text = f"{TEXT[: TEXT.index('  return')]}  %e0 = tensor.empty() : tensor<i64>\n  {again}\n{given}"
+    text = text.replace("-> (tensor<9xf32>, tensor<9xi64>) {\n  %zero", "-> tensor<f32> {\n  %zero")
+    path = tmp_path / "mine.mlir"
+    path.write_text(
+        text.replace("SIZE", "77").replace("START", start).replace("EXTREMUM", extremum).replace("COMPARES", compares)
+    )
+    payload = open_payload(path)
+    parts = partition(payload)
+    assert len(parts.tasks) == 1
+    inputs = payload.make_inputs(0)
+    (got,) = run_steps(payload, parts, inputs, default_steps(parts, this_machine()))
+    assert got == best(inputs[payload.arguments[0].name])
+
+
 def one_row(size, kind="max", start=None, first=0):
     """A payload of one row."""
     worst, extremum, compares, *_ = KINDS[kind]

@@ -30,6 +30,7 @@ from autotune.compiler.passes.prefetch_rows import prefetch_rows
 from autotune.compiler.passes.regions import share_regions
 from autotune.compiler.passes.repeated import repeats_tasks, share_nests
 from autotune.compiler.passes.skip_masked import skip_masked
+from autotune.compiler.passes.skip_pads import pads_sums, skip_pads
 from autotune.compiler.passes.stencil import write_stencils
 from autotune.compiler.passes.vector_math import approximate
 from autotune.compiler.passes.zeros import start_from_zero
@@ -71,6 +72,7 @@ class Unit:
         plans_arena: Whether the pass pipeline begins with the arena.
         matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
         repeated: Whether several ops of one task follow each other, so that their nests can be one function.
+        pads: Whether parts of tensors are filled, as pads are.
         rounds: Whether numbers are rounded to even, as quantising does.
         apart: Groups that stand in functions of their own while schedules are applied.
     """
@@ -91,6 +93,7 @@ class Unit:
     plans_arena: bool = False
     matrix_unit: bool = False
     repeated: bool = False
+    pads: bool = False
     rounds: bool = False
     apart: list[Apart] = field(default_factory=list)
 
@@ -116,6 +119,7 @@ class Unit:
             alone = plans_arena(candidate.pipeline) and threads_of(candidate.pipeline) == 1  # threads share regions
             unit.repeated = alone and repeats_tasks(unit.function)
             unit.rounds = rounds(module)
+            unit.pads = pads_sums(unit.function)
         return unit
 
     @property
@@ -265,12 +269,13 @@ REWRITES = (
     ),
     Rewrite(
         "kept-parts",
-        2,
+        3,
         lambda unit: copy_kept(unit.module),
         before=SCRIPT,
         needed=lambda unit: replaces_parts(unit.module),
     ),
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
+    Rewrite("skip-pads", 1, lambda unit: skip_pads(unit.module), behind="zeros", needed=lambda unit: unit.pads),
     Rewrite(
         "byte-rounding",
         3,

@@ -9,6 +9,7 @@ from autotune.compiler.normalise.convolution.phases import mark_phases
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.shared_pads import share_pads
+from autotune.compiler.normalise.convolution.volumes_last import turn_volumes
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
 from autotune.compiler.normalise.gather.indices import find_places_apart, read_places_before_repeating
@@ -44,6 +45,7 @@ SIMPLIFY = (
     share_pads,
     turn_channels_last,
     write_volumes_as_products,
+    turn_volumes,
     write_volumes_along_rows,
     write_pools,
     write_windows_out,

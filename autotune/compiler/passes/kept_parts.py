@@ -10,9 +10,11 @@ smaller it takes the whole for overwritten: what is copied to a new buffer is th
 from mlir import ir
 from mlir.dialects import bufferization
 
+from autotune.compiler.ir.arguments import ROLE, said_of
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import is_constant, maker, static_slice
 
+RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 EMPTY = ("bufferization.alloc_tensor", "tensor.empty")
 
 
@@ -50,8 +52,19 @@ def stays(value: ir.Value) -> bool:
     One that holds nothing yet, as that of a pad does, is none, whose part is also read to be written.
     """
     made_by = maker(value)
-    if made_by is not None and made_by.name in EMPTY and not len(made_by.operands):
+    if made_by is not None and (is_result(made_by) or (made_by.name in EMPTY and not len(made_by.operands))):
         return False
     if made_by is None or is_constant(value) or len(list(value.uses)) > 1:
         return True
     return bool(made_by.name == "bufferization.to_tensor" and "writable" not in made_by.attributes)
+
+
+def is_result(op: ir.Operation) -> bool:
+    """Tell whether an op gives the memory of a result, of which a call reads nothing before it is written."""
+    memory = op.operands[0] if op.name == "bufferization.to_tensor" else None
+    while memory is not None and (made_by := maker(memory)) is not None:
+        memory = made_by.operands[0] if made_by.name in RESHAPES else None
+    if not isinstance(memory, ir.BlockArgument) or memory.owner.owner.operation.name != "func.func":
+        return False
+    role = said_of(memory.owner.owner, memory.arg_number).get(ROLE)
+    return role is not None and str(ir.StringAttr(role).value) == "output"

@@ -65,7 +65,7 @@ def place_of(op: ir.Operation) -> int | None:
 def split(op: ir.Operation, loop: int) -> None:
     """Write two ops for one that finds places along a loop, where its results start from the worst number and from 0.
 
-    Of one long row, places are found by blocks.
+    Of one long row, places are found by blocks; where nobody reads the places, one op is enough.
     """
     x, start, first = op.operands
     nest, (read, written, _) = loop_nest(op), indexing_maps(op)
@@ -97,6 +97,10 @@ def split(op: ir.Operation, loop: int) -> None:
         return most, generic([x, most, places], far, maps, list(nest.iterators), nearer)
 
     with ir.InsertionPoint(op), op.location:
+        if not any(True for _ in op.results[1].uses):
+            op.results[0].replace_all_uses_with(generic([x], start, [read, written], list(nest.iterators), combine))
+            op.erase()
+            return
         if prod(nest.sizes) == last + 1 >= LEAST and prod(x.type.shape) == last + 1:
             row = flat(x, [range(len(x.type.shape))])
             both = LongRow(row, start.owner.operands[0], combine, is_it, kind).find()

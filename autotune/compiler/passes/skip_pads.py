@@ -1,0 +1,237 @@
+"""Products with the zeros of a pad, skipped: a window sums what lies inside of the tensor that was padded.
+
+    for i in 0 to 3: y += p[h + i] * k[i]   ->   for i in max(0, 1 - h) to min(3, 15 - h): y += p[h + i] * k[i]
+
+where `p` has 16 rows and zeros in the first and the last. Along the positions of a register tile, each of which begins
+at another element, a loop over the window becomes one after the other instead, and each leaves out what it would
+multiply by zeros:
+
+    for j in 0 to 3: a += p[j] * k[j]; b += p[1 + j] * k[j]   ->   b += p[1] * k[0]; a += p[1] * k[1]; ...
+
+A loop is taken as it is found, on buffers: that a pad holds zeros is shown by what writes it, nowhere assumed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, groupby
+from math import prod
+
+from mlir import ir
+from mlir.dialects import affine
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import constant, index, is_constant, maker, static_slice
+from autotune.compiler.passes.loads import LOADS, VIEW, ViewOfBuffer, LoopIndex, is_read, views_of
+from autotune.compiler.passes.marked_loops import counter, parents
+from autotune.compiler.passes.zeros import fills_zeros
+from autotune.core.scripts.marks import SUMS
+
+BOUNDS = 3  # operands of a loop before what it carries
+LEAST = 0.02  # share of the products of a window that is worth other bounds
+Box = tuple[range, ...]
+
+
+def pads_sums(function: ir.OpView) -> bool:
+    """Tell whether a function, on tensors, fills parts of tensors: the only pads that are skipped are made so."""
+    return any(op.name == "linalg.fill" and is_part(op.operands[-1]) for op in every_op(function.operation))
+
+
+def is_part(value: ir.Value) -> bool:
+    """Tell whether a tensor is a part of another."""
+    made_by = maker(value)
+    return made_by is not None and made_by.name == "tensor.extract_slice"
+
+
+def skip_pads(module: ir.Module) -> None:
+    """Let the marked loops of a bufferized module leave out products with what pads hold, in place."""
+    allocations = [op for op in every_op(module) if op.name == "memref.alloc" and not op.operands]
+    for pad in filter(None, map(Pad.of, allocations)):
+        for loop in pad.sums():
+            pad.skip(loop)
+
+
+@dataclass(frozen=True)
+class Pad:
+    """A buffer that holds zeros around what is padded.
+
+    Attributes:
+        buffer: The buffer.
+        views: The buffer, and parts of it that are only read.
+        inside: Positions along each dimension outside of which all elements are zeros.
+        last: The last op, in the block of the buffer, that writes zeros.
+    """
+
+    buffer: ir.Value
+    views: Mapping[ir.Value, ViewOfBuffer]
+    inside: Box
+    last: ir.Operation
+
+    @classmethod
+    def of(cls, allocation: ir.Operation) -> "Pad | None":
+        """LoopIndex what writes a buffer; `None` where that is not zeros around one part."""
+        buffer = allocation.results[0]
+        views = {buffer: ViewOfBuffer.whole(len(buffer.type.shape))}
+        fills: dict[Box, ir.Operation] = {}
+        written: list[Box] = []
+        for use in buffer.uses:
+            user = use.owner.operation
+            if user.name in LOADS:
+                continue
+            if is_read(user):
+                views |= views_of(user, views[buffer])
+                continue
+            if (box := box_of(user)) is None:
+                return None
+            if (fill := zeros_of(user, allocation.block)) is not None:
+                fills[box] = fill
+            else:
+                written.append(box)
+        if not fills or not written:
+            return None
+        inside = tuple(
+            range(min(d.start for d in dims), max(d.stop for d in dims)) for dims in zip(*written, strict=True)
+        )
+        boxes = [inside, *fills]
+        apart = not any(overlap(*pair) for pair in combinations(boxes, 2))
+        if not apart or sum(prod(map(len, box)) for box in boxes) != prod(buffer.type.shape):
+            return None
+        last = max(fills.values(), key=list(allocation.block.operations).index)
+        return cls(buffer, views, inside, last)
+
+    def sums(self) -> list[ir.Operation]:
+        """Marked loops behind the pad, innermost first, that read it."""
+        found: dict[ir.Operation, int] = {}
+        for use in (use for view in self.views for use in view.uses):
+            around = list(parents(use.owner.operation)) if use.owner.operation.name in LOADS else []
+            outermost = next((op for op in around if op.block == self.last.block), None)
+            if outermost is not None and self.last.is_before_in_block(outermost):
+                found |= {op: len(around) - depth for depth, op in enumerate(around) if SUMS in op.attributes}
+        return sorted(found, key=found.__getitem__, reverse=True)
+
+    def skip(self, loop: ir.Operation) -> None:
+        """Give a loop other bounds, or one loop for each way its positions meet the pad."""
+        if not counts_up(loop) or not all(self.sums_up(loop, number) for number in range(len(loop.results))):
+            return
+        loads = self.loads_in(loop)
+        for dim, (inside, size) in enumerate(zip(self.inside, self.buffer.type.shape, strict=True)):
+            found = [self.views[load.operands[0]].read(load, dim, counter(loop)) for load in loads]
+            reads = [read for read in found if read is not None and read.step > 0]
+            if len(inside) == size or len(reads) < len(loads):
+                continue
+            if all(read == reads[0] for read in reads):
+                if (size - len(inside)) / (2 * size) >= LEAST:
+                    shorten(loop, reads[0], inside)
+                return
+            if not any(read.others for read in reads):
+                self.peel(loop, dim, reads, inside)
+                return
+
+    def loads_in(self, loop: ir.Operation) -> list[ir.Operation]:
+        """Loads of the buffer in a loop."""
+        return [op for op in every_op(loop) if op.name in LOADS and op.operands[0] in self.views]
+
+    def sums_up(self, loop: ir.Operation, number: int) -> bool:
+        """Tell whether all that a loop does to one of the values it carries is to add products with the buffer."""
+        block = loop.regions[0].blocks[0]
+        end = list(block.operations)[-1].operation
+        return self.adds_to(end.operands[number], block.arguments[1 + number])
+
+    def adds_to(self, value: ir.Value, start: ir.Value) -> bool:
+        """Tell whether a value is another one, to which products with the buffer were added."""
+        while value != start:
+            made_by = maker(value)
+            if made_by is None:
+                return False
+            if made_by.name == "scf.for":
+                number = list(made_by.results).index(value)
+                if not self.sums_up(made_by, number):
+                    return False
+                value = made_by.operands[BOUNDS + number]
+            elif made_by.name == "arith.addf" and self.load_of(made_by.operands[1]) is not None:
+                value = made_by.operands[0]
+            else:
+                return False
+        return True
+
+    def load_of(self, value: ir.Value) -> ir.Operation | None:
+        """The load of the buffer that is a factor of a product; `None` of another value, or where both factors are."""
+        product = maker(value)
+        if product is None or product.name != "arith.mulf":
+            return None
+        found = [load for load in map(self.loaded, product.operands) if load is not None]
+        return found[0] if len(found) == 1 else None
+
+    def loaded(self, value: ir.Value) -> ir.Operation | None:
+        """The load of the buffer that a value is, or is an element of over and over."""
+        made_by = maker(value)
+        if made_by is not None and made_by.name == "vector.broadcast":
+            made_by = maker(made_by.operands[0])
+        is_load = made_by is not None and made_by.name in LOADS and made_by.operands[0] in self.views
+        return made_by if is_load else None
+
+    def peel(self, loop: ir.Operation, dim: int, reads: Sequence[LoopIndex], inside: range) -> None:
+        """Put loops over parts of the window one behind the other, each without its products with zeros."""
+        taps = range(constant(loop.operands[0]), constant(loop.operands[1]))
+        skipped = {tap: tuple(read.step * tap + read.offset not in inside for read in reads) for tap in taps}
+        if sum(map(sum, skipped.values())) < LEAST * len(taps) * len(reads):
+            return
+        carried = list(loop.operands)[BOUNDS:]
+        for which, group in groupby(taps, key=skipped.__getitem__):
+            part = list(group)
+            with ir.InsertionPoint(loop), loop.location:
+                bounds = index(part[0]), index(part[-1] + 1)
+                peeled = loop.clone().operation
+            for number, value in enumerate((*bounds, loop.operands[2], *carried)):
+                peeled.operands[number] = value
+            outside = {load for load, skips in zip(self.loads_in(peeled), which, strict=True) if skips}
+            for op in every_op(peeled):
+                load = self.load_of(op.operands[1]) if op.name == "arith.addf" else None
+                if load is not None and load in outside:
+                    op.results[0].replace_all_uses_with(op.operands[0])
+            carried = list(peeled.results)
+        for result, value in zip(loop.results, carried, strict=True):
+            result.replace_all_uses_with(value)
+        loop.erase()
+
+
+def box_of(view: ir.Operation) -> Box | None:
+    """What a view of a buffer holds of it; `None` where that is not known, or not one box."""
+    if view.name != VIEW or len(view.operands) > 1:
+        return None
+    offsets, sizes, strides = static_slice(view)
+    if set(strides) != {1}:
+        return None
+    return tuple(range(offset, offset + size) for offset, size in zip(offsets, sizes, strict=True))
+
+
+def zeros_of(view: ir.Operation, block: ir.Block) -> ir.Operation | None:
+    """The op of a block that fills a view with zeros, and is all that uses it; `None` where there is none."""
+    users = [use.owner.operation for use in view.results[0].uses]
+    is_filled = len(users) == 1 and users[0].name == "linalg.fill" and fills_zeros(users[0])
+    return users[0] if is_filled and users[0].block == block else None
+
+
+def overlap(one: Box, other: Box) -> bool:
+    """Tell whether two boxes share an element."""
+    return all(a.start < b.stop and b.start < a.stop for a, b in zip(one, other, strict=True))
+
+
+def counts_up(loop: ir.Operation) -> bool:
+    """Tell whether a loop goes from one number to another in steps of one, and writes nothing."""
+    names = {op.name for op in every_op(loop) if not op.results}
+    bounds = list(loop.operands)[:BOUNDS]
+    return names <= {"scf.yield"} and all(map(is_constant, bounds)) and constant(bounds[2]) == 1
+
+
+def shorten(loop: ir.Operation, read: LoopIndex, inside: range) -> None:
+    """Let a loop begin and end where what it reads is inside of a pad."""
+    values = [value for value, _ in read.others]
+    place = ir.AffineExpr.get_constant(read.offset)
+    for number, (_, times) in enumerate(read.others):
+        place = place + ir.AffineExpr.get_dim(number) * times
+    kinds = (affine.AffineMaxOp, affine.AffineMinOp)
+    with ir.InsertionPoint(loop), loop.location:
+        for number, (kind, edge) in enumerate(zip(kinds, (inside.start, inside.stop), strict=True)):
+            reached = ir.AffineExpr.get_ceil_div(edge - place, read.step)
+            bound = ir.AffineExpr.get_constant(constant(loop.operands[number]))
+            loop.operands[number] = kind(ir.AffineMap.get(len(values), 0, [reached, bound]), values).result
