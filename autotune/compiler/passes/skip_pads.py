@@ -21,7 +21,7 @@ from mlir.dialects import affine
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import constant, index, is_constant, maker, static_slice
-from autotune.compiler.passes.loads import LOADS, VIEW, ViewOfBuffer, LoopIndex, is_read, views_of
+from autotune.compiler.passes.loads import LOADS, VIEW, LoopIndex, ViewOfBuffer, is_read, views_of
 from autotune.compiler.passes.marked_loops import counter, parents
 from autotune.compiler.passes.zeros import fills_zeros
 from autotune.core.scripts.marks import SUMS
