@@ -13,6 +13,7 @@ from mlir import ir
 from autotune.compiler.ir.module import find_function, parse, run_passes
 from autotune.compiler.passes.apart import Apart, set_apart
 from autotune.compiler.passes.arena import plan_arena
+from autotune.compiler.passes.block_copies import copy_blocks
 from autotune.compiler.passes.byte_rounding import round_bytes, rounds
 from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
@@ -275,6 +276,7 @@ REWRITES = (
         needed=lambda unit: replaces_parts(unit.module),
     ),
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
+    Rewrite("block-copies", 1, lambda unit: copy_blocks(unit.module), behind="panel-loads"),
     Rewrite("skip-pads", 1, lambda unit: skip_pads(unit.module), behind="zeros", needed=lambda unit: unit.pads),
     Rewrite(
         "byte-rounding",

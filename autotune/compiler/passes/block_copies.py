@@ -1,0 +1,106 @@
+"""Copies of rows that are long, or of few vectors, left to ``memcpy``.
+
+    for i in 0 to 4096 step 16: y[r, i : i + 16] = x[s, i : i + 16]   ->   memcpy(&y[r, 0], &x[s, 0], 16384)
+
+That of the C library knows its processor: where rows leave the caches near the core, it writes lines that were not read
+first, as loops of vectors must. Of a few vectors, LLVM writes the copy out.
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from mlir import ir
+from mlir.dialects import memref, scf
+
+from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import constant, index, is_constant
+from autotune.compiler.ir.views import DYNAMIC, layout_of
+from autotune.compiler.passes.loads import around
+from autotune.compiler.passes.marked_loops import counter
+
+LEAST_BYTES = 4096  # of a row: loops copy a shorter one in less time than a call and its choices take
+INLINE_BYTES = range(64, 257)  # of a row that LLVM copies in a few instructions, without a call and without a loop
+BITS_OF_BYTE = 8
+BODY = ["vector.load", "vector.store", "scf.yield"]
+
+
+def copy_blocks(module: ir.Module) -> None:
+    """Replace copies of long rows in a bufferized module, in place."""
+    for op in every_op(module):
+        if op.name == "linalg.copy":
+            copy_rows(op)
+        elif op.name == "scf.for" and [each.operation.name for each in op.regions[0].blocks[0].operations] == BODY:
+            copy_row(op)
+
+
+def copy_rows(copy: ir.Operation) -> None:
+    """Replace a copy of an array, if its last dimensions lie in both arrays as one row, long or of few vectors."""
+    source, target = copy.operands
+    shape = list(source.type.shape)
+    lead = max(rows_apart(source.type), rows_apart(target.type))
+    size = bytes_of_row(prod(shape[lead:]), source.type)
+    if DYNAMIC in shape or not (size in INLINE_BYTES or size >= LEAST_BYTES):
+        return
+    with ir.InsertionPoint(copy), copy.location:
+        write_rows((source, target), shape, [], lead)
+    copy.erase()
+
+
+def copy_row(loop: ir.Operation) -> None:
+    """Replace a loop that copies one long row by vectors."""
+    load, store = (each.operation for each in list(loop.regions[0].blocks[0].operations)[:2])
+    source, target = load.operands[0], store.operands[1]
+    ends = list(loop.operands)[:3]
+    if store.operands[0] != load.results[0] or not all(map(is_constant, ends)):
+        return
+    first, last, step = map(constant, ends)
+    places = [list(load.operands)[1:], list(store.operands)[2:]]
+    outside = [value for place in places for value in place[:-1]]
+    if (last - first) % step or step != prod(load.results[0].type.shape) or any(loop in around(v) for v in outside):
+        return
+    if any(place[-1] != counter(loop) for place in places) or bytes_of_row(last - first, source.type) < LEAST_BYTES:
+        return
+    with ir.InsertionPoint(loop), loop.location:
+        rows = (
+            row(each, [*place[:-1], ends[0]], [last - first])
+            for each, place in zip((source, target), places, strict=True)
+        )
+        memref.copy(*rows)
+    loop.erase()
+
+
+def bytes_of_row(elements: int, kind: ir.MemRefType) -> int:
+    """Bytes that so many elements of an array take; 0 of elements that are no whole bytes."""
+    element = kind.element_type
+    width = element.width if isinstance(element, ir.FloatType | ir.IntegerType) else 0
+    return 0 if width % BITS_OF_BYTE else elements * width // BITS_OF_BYTE
+
+
+def rows_apart(kind: ir.MemRefType) -> int:
+    """How many dimensions an array has before those that lie as one row."""
+    layout, dim, step = layout_of(kind), len(kind.shape), 1
+    while layout is not None and dim and layout[0][dim - 1] == step:
+        dim -= 1
+        step *= kind.shape[dim]
+    return dim
+
+
+def write_rows(arrays: Sequence[ir.Value], shape: Sequence[int], places: list[ir.Value], lead: int) -> None:
+    """Write loops over the first dimensions of arrays that are not gone over yet, and in them a copy of a row."""
+    if len(places) < lead:
+        loop = scf.ForOp(index(0), index(shape[len(places)]), index(1))
+        with ir.InsertionPoint(loop.body):
+            write_rows(arrays, shape, [*places, loop.induction_variable], lead)
+            scf.yield_([])
+        return
+    first = [index(0) for _ in shape[lead:]]
+    memref.copy(*(row(each, [*places, *first], shape[lead:]) for each in arrays))
+
+
+def row(array: ir.Value, places: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
+    """A part of an array that lies as one row, from an element on; of the array's last dimensions."""
+    steps = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
+    kind = ir.MemRefType.get(sizes, array.type.element_type, ir.StridedLayoutAttr.get(DYNAMIC, steps))
+    rank = len(places)
+    whole = [*[1] * (rank - len(sizes)), *sizes]
+    return memref.SubViewOp(kind, array, places, [], [], [DYNAMIC] * rank, whole, [1] * rank).result

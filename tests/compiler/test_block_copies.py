@@ -1,0 +1,104 @@
+"""Rows that are copied as they are: in one call where they are long, and never others than the program says."""
+
+import numpy as np
+import pytest
+from tuning_support import run_tuned
+
+from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.tasks.partition import partition
+from autotune.compiler.tasks.payload_file import read_payload
+from autotune.core.host.machine import this_machine
+from autotune.tuning.candidates import default_candidate
+
+
+def kind(shape, element="f32"):
+    return f"tensor<{'x'.join(map(str, shape))}x{element}>"
+
+
+def sliced(shape, offsets, sizes, element="f32"):
+    """A payload that gives a part of a tensor."""
+    x, y = kind(shape, element), kind(sizes, element)
+    text = f"""func.func @part(%x: {x}) -> {y} {{
+      %y = tensor.extract_slice %x{list(offsets)} {list(sizes)} {[1] * len(shape)} : {x} to {y}
+      return %y : {y}
+    }}"""
+    return read_payload("part.mlir", text)
+
+
+def repeated(times, shape):
+    """A payload that gives a tensor so many times over."""
+    x, y = kind(shape), kind((times, *shape))
+    loops = ", ".join(f"d{axis}" for axis in range(len(shape) + 1))
+    inner = loops.partition(", ")[2]
+    iterators = ", ".join(['"parallel"'] * (len(shape) + 1))
+    text = f"""func.func @again(%x: {x}) -> {y} {{
+      %e = tensor.empty() : {y}
+      %y = linalg.generic {{indexing_maps = [affine_map<({loops}) -> ({inner})>, affine_map<({loops}) -> ({loops})>],
+        iterator_types = [{iterators}]}} ins(%x : {x}) outs(%e : {y}) {{
+      ^bb0(%a: f32, %b: f32):
+        linalg.yield %a : f32
+      }} -> {y}
+      return %y : {y}
+    }}"""
+    return read_payload("again.mlir", text)
+
+
+def joined(left, right, dim):
+    """A payload that gives two tensors, one behind the other along a dimension."""
+    shape = [a + b if axis == dim else a for axis, (a, b) in enumerate(zip(left, right, strict=True))]
+    a, b, y = kind(left), kind(right), kind(shape)
+    text = f"""func.func @joined(%a: {a}, %b: {b}) -> {y} {{
+      %y = tensor.concat dim({dim}) %a, %b : ({a}, {b}) -> {y}
+      return %y : {y}
+    }}"""
+    return read_payload("joined.mlir", text)
+
+
+def copies(payload):
+    text = compile_to("bufferized", payload, default_candidate(partition(payload), this_machine())).text
+    return text.count("memref.copy")
+
+
+@pytest.mark.parametrize(
+    ("shape", "offsets", "sizes", "element", "calls"),
+    [
+        ((3000,), (1,), (2990,), "f32", 1),
+        ((3000,), (1,), (700,), "f32", 0),
+        ((5, 40, 50), (1, 0, 0), (3, 40, 50), "f32", 1),
+        ((5, 40, 50), (0, 3, 0), (5, 30, 50), "f32", 1),
+        ((5, 40, 50), (0, 3, 2), (5, 30, 40), "f32", 1),
+        ((5, 40, 50), (0, 3, 2), (5, 30, 7), "f32", 0),
+        ((2, 9000), (1, 0), (1, 9000), "i8", 1),
+        ((2, 900), (0, 5), (2, 300), "f64", 0),
+    ],
+)
+def test_a_part_is_copied_by_rows(shape, offsets, sizes, element, calls):
+    payload = sliced(shape, offsets, sizes, element)
+    assert copies(payload) == calls
+    ((name, x),) = payload.make_inputs(0).items()
+    (given,), _ = run_tuned(payload, {name: x}, this_machine())
+    wanted = x[tuple(slice(a, a + n) for a, n in zip(offsets, sizes, strict=True))]
+    np.testing.assert_array_equal(given, wanted)
+
+
+@pytest.mark.parametrize(
+    ("times", "shape", "calls"), [(3, (2048,), 1), (3, (40, 50), 1), (4, (1000,), 0), (2, (2051,), 1)]
+)
+def test_what_is_repeated_is_copied_a_row_at_a_time(times, shape, calls):
+    payload = repeated(times, shape)
+    assert copies(payload) == calls
+    ((name, x),) = payload.make_inputs(0).items()
+    (given,), _ = run_tuned(payload, {name: x}, this_machine())
+    np.testing.assert_array_equal(given, np.broadcast_to(x, (times, *shape)))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "dim", "calls"),
+    [((7, 12, 4), (7, 10, 4), 1, 2), ((7, 480), (7, 300), 1, 0), ((3, 50, 50), (4, 50, 50), 0, 2)],
+)
+def test_tensors_side_by_side_are_copied_by_rows(left, right, dim, calls):
+    payload = joined(left, right, dim)
+    assert copies(payload) == calls
+    inputs = payload.make_inputs(0)
+    (given,), _ = run_tuned(payload, inputs, this_machine())
+    np.testing.assert_array_equal(given, np.concatenate(list(inputs.values()), dim))
