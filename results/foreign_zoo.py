@@ -136,7 +136,15 @@ PICTURE = ("pixel_values", 1, 3, 64, 64)
 FULL: dict[str, Callable[[], Exhibit]] = {
     "convnext-tiny": picture_model("convnext_tiny", 224, num_classes=1000),
     "regnety-008": picture_model("regnety_008", 224, num_classes=1000),
+    "resnet-18": picture_model("resnet18", 224, num_classes=1000),
+    "resnet-50": picture_model("resnet50", 224, num_classes=1000),
+    "mobilenetv2": picture_model("mobilenetv2_100", 224, num_classes=1000),
+    "mobilenetv3-large": picture_model("mobilenetv3_large_100", 224, num_classes=1000),
+    "efficientnet-b0": picture_model("efficientnet_b0", 224, num_classes=1000),
+    "densenet-121": picture_model("densenet121", 224, num_classes=1000),
+    "deit-small": picture_model("deit_small_patch16_224", 224, num_classes=1000),
     "swin-tiny": picture_model("swin_tiny_patch4_window7_224", 224, num_classes=1000),
+    "distilbert-base": text_model("DistilBertModel", tokens=128, words=30522),
     "t5-small encoder": text_model("T5EncoderModel", "T5Config", tokens=128, words=32128, d_model=512, num_layers=6),
     "clip text": text_model("CLIPTextModel", tokens=77, words=49408),
     "pythia-70m": text_model(
