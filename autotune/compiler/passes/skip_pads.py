@@ -8,7 +8,8 @@ multiply by zeros:
 
     for j in 0 to 3: a += p[j] * k[j]; b += p[1 + j] * k[j]   ->   b += p[1] * k[0]; a += p[1] * k[1]; ...
 
-A loop is taken as it is found, on buffers: that a pad holds zeros is shown by what writes it, nowhere assumed.
+A loop is taken as it is found, on buffers: that a pad holds zeros is shown by what writes it, nowhere assumed. Zeros that
+nobody reads then are not written either.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from autotune.compiler.passes.marked_loops import counter, parents
 from autotune.compiler.passes.zeros import fills_zeros
 from autotune.core.scripts.marks import SUMS
 
+INSIDE = "autotune.inside_"  # and a dimension: marks loads that a loop keeps inside of what is padded
 BOUNDS = 3  # operands of a loop before what it carries
 LEAST = 0.02  # share of the products of a window that is worth other bounds
 Box = tuple[range, ...]
@@ -48,6 +50,7 @@ def skip_pads(module: ir.Module) -> None:
     for pad in filter(None, map(Pad.of, allocations)):
         for loop in pad.sums():
             pad.skip(loop)
+        pad.erase_unread()
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,13 @@ class Pad:
         buffer: The buffer.
         views: The buffer, and parts of it that are only read.
         inside: Positions along each dimension outside of which all elements are zeros.
-        last: The last op, in the block of the buffer, that writes zeros.
+        fills: Ops that write the zeros, in the block of the buffer.
     """
 
     buffer: ir.Value
     views: Mapping[ir.Value, ViewOfBuffer]
     inside: Box
-    last: ir.Operation
+    fills: tuple[ir.Operation, ...]
 
     @classmethod
     def of(cls, allocation: ir.Operation) -> "Pad | None":
@@ -95,16 +98,15 @@ class Pad:
         apart = not any(overlap(*pair) for pair in combinations(boxes, 2))
         if not apart or sum(prod(map(len, box)) for box in boxes) != prod(buffer.type.shape):
             return None
-        last = max(fills.values(), key=list(allocation.block.operations).index)
-        return cls(buffer, views, inside, last)
+        return cls(buffer, views, inside, tuple(fills.values()))
 
     def sums(self) -> list[ir.Operation]:
         """Marked loops behind the pad, innermost first, that read it."""
         found: dict[ir.Operation, int] = {}
         for use in (use for view in self.views for use in view.uses):
             around = list(parents(use.owner.operation)) if use.owner.operation.name in LOADS else []
-            outermost = next((op for op in around if op.block == self.last.block), None)
-            if outermost is not None and self.last.is_before_in_block(outermost):
+            outermost = next((op for op in around if op.block == self.fills[0].block), None)
+            if outermost is not None and all(fill.is_before_in_block(outermost) for fill in self.fills):
                 found |= {op: len(around) - depth for depth, op in enumerate(around) if SUMS in op.attributes}
         return sorted(found, key=found.__getitem__, reverse=True)
 
@@ -121,10 +123,20 @@ class Pad:
             if all(read == reads[0] for read in reads):
                 if (size - len(inside)) / (2 * size) >= LEAST:
                     shorten(loop, reads[0], inside)
+                    mark(loads, dim)
                 return
             if not any(read.others for read in reads):
                 self.peel(loop, dim, reads, inside)
                 return
+
+    def erase_unread(self) -> None:
+        """Erase what writes zeros that no load reads any more."""
+        padded = [dim for dim, size in enumerate(self.buffer.type.shape) if len(self.inside[dim]) < size]
+        users = (use.owner.operation for view in self.views for use in view.uses)
+        loads = [op for op in users if op.name in LOADS]
+        if all(f"{INSIDE}{dim}" in load.attributes for load in loads for dim in padded):
+            for fill in self.fills:
+                fill.erase()
 
     def loads_in(self, loop: ir.Operation) -> list[ir.Operation]:
         """Loads of the buffer in a loop."""
@@ -183,7 +195,9 @@ class Pad:
                 peeled = loop.clone().operation
             for number, value in enumerate((*bounds, loop.operands[2], *carried)):
                 peeled.operands[number] = value
-            outside = {load for load, skips in zip(self.loads_in(peeled), which, strict=True) if skips}
+            loads = self.loads_in(peeled)
+            mark(loads, dim)
+            outside = {load for load, skips in zip(loads, which, strict=True) if skips}
             for op in every_op(peeled):
                 load = self.load_of(op.operands[1]) if op.name == "arith.addf" else None
                 if load is not None and load in outside:
@@ -192,6 +206,12 @@ class Pad:
         for result, value in zip(loop.results, carried, strict=True):
             result.replace_all_uses_with(value)
         loop.erase()
+
+
+def mark(loads: Sequence[ir.Operation], dim: int) -> None:
+    """Note that loads read nothing of a pad along a dimension, or what nobody uses."""
+    for load in loads:
+        load.attributes[f"{INSIDE}{dim}"] = ir.UnitAttr.get()
 
 
 def box_of(view: ir.Operation) -> Box | None:
