@@ -45,7 +45,7 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
     """Knobs whose values make sense for these sizes, and the constraints between them."""
     ends = end_knobs(c, machine)
     widths = (machine.lanes, machine.lanes // 2) if machine.lanes >= 8 else (machine.lanes,)
-    rows = tuple(r for r in below(REGISTER_M, c.m + 1) if not c.transposed_a or r & (r - 1) == 0)
+    rows = tuple(r for r in rows_of_tiles(c) if not c.transposed_a or r & (r - 1) == 0)
     vectors = below(REGISTER_N, max(2, c.n // widths[-1] + 1))
     if by_tiles(c):
         widths = (ROWS,)
@@ -66,6 +66,17 @@ def matmul_space(c: Contraction, machine: Machine) -> Space:
         *contraction_knobs(c, machine),
     )
     return Space(knobs, constraints(c, machine) if machine.threads == 1 else shared_constraints(c, machine))
+
+
+def rows_of_tiles(c: Contraction) -> tuple[int, ...]:
+    """Rows that a register tile may have; of few rows, also such as cut all in tiles as large as each other.
+
+    Eight of nine rows leave one over, whose sums wait for themselves.
+    """
+    most = REGISTER_M[-1]
+    few = c.m <= 2 * most and not c.precision
+    even = {-(-c.m // parts) for parts in range(-(-c.m // most), c.m + 1)} if few else set()
+    return tuple(sorted({*below(REGISTER_M, c.m + 1), *even}))
 
 
 def end_knobs(c: Contraction, machine: Machine) -> tuple[Knob, ...]:
