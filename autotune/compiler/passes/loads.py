@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from mlir import ir
 
 from autotune.compiler.ir.nests import read_index
-from autotune.compiler.ir.values import constant, is_constant, maker, reassociation, static_slice
+from autotune.compiler.ir.values import constant, is_constant, maker, reassociation, static_slice, trip_count
 from autotune.compiler.passes.marked_loops import parents
 
 LOADS = ("memref.load", "vector.load")
@@ -94,6 +94,16 @@ def views_of(op: ir.Operation, source: ViewOfBuffer) -> dict[ir.Value, ViewOfBuf
     return found
 
 
+def loads_of(value: ir.Value) -> Iterator[ir.Operation]:
+    """All loads of a buffer, through views of any kind."""
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name in LOADS:
+            yield op
+        elif op.name in (VIEW, *RESHAPES):
+            yield from loads_of(op.results[0])
+
+
 @dataclass(frozen=True)
 class LoopIndex:
     """An index as a function of a loop: `step` x its counter + the sum of `others` + `offset`.
@@ -128,11 +138,22 @@ def around(value: ir.Value) -> Iterator[ir.Operation]:
         yield from parents(owner.operation)
 
 
+def only_step(value: ir.Value) -> int | None:
+    """What the counter of a loop of one step is; `None` of any other value."""
+    loop = value.owner.owner.operation if isinstance(value.owner, ir.Block) else None
+    if loop is None or loop.name != "scf.for" or value != loop.regions[0].blocks[0].arguments[0]:
+        return None
+    bounds = list(loop.operands)[:3]
+    return constant(bounds[0]) if all(map(is_constant, bounds)) and trip_count(loop) == 1 else None
+
+
 def linear(value: ir.Value) -> tuple[dict[ir.Value, int], int]:
     """An index as a sum: of values, each so many times, and of a number."""
     made_by = maker(value)
     if is_constant(value):
         return {}, constant(value)
+    if (only := only_step(value)) is not None:
+        return {}, only
     if made_by is None or made_by.name != "affine.apply":
         return {value: 1}, 0
     return sum_of(ir.AffineMapAttr(made_by.attributes["map"]).value, list(made_by.operands)) or ({value: 1}, 0)

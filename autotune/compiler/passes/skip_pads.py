@@ -8,11 +8,11 @@ multiply by zeros:
 
     for j in 0 to 3: a += p[j] * k[j]; b += p[1 + j] * k[j]   ->   b += p[1] * k[0]; a += p[1] * k[1]; ...
 
-A loop is taken as it is found, on buffers: that a pad holds zeros is shown by what writes it, nowhere assumed. Zeros that
-nobody reads then are not written either.
+Where a row is a few such tiles, each has loops of its own. A loop is taken as it is found, on buffers: that a pad holds
+zeros is shown by what writes it, nowhere assumed. Zeros that nobody reads then are not written either.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby
 from math import prod
@@ -21,8 +21,8 @@ from mlir import ir
 from mlir.dialects import affine
 
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.values import constant, index, is_constant, maker, static_slice
-from autotune.compiler.passes.loads import LOADS, VIEW, LoopIndex, ViewOfBuffer, is_read, views_of
+from autotune.compiler.ir.values import constant, index, is_constant, maker, static_slice, trip_count
+from autotune.compiler.passes.loads import LOADS, VIEW, LoopIndex, ViewOfBuffer, is_read, loads_of, views_of
 from autotune.compiler.passes.marked_loops import counter, parents
 from autotune.compiler.passes.zeros import fills_zeros
 from autotune.core.scripts.marks import SUMS
@@ -30,6 +30,7 @@ from autotune.core.scripts.marks import SUMS
 INSIDE = "autotune.inside_"  # and a dimension: marks loads that a loop keeps inside of what is padded
 BOUNDS = 3  # operands of a loop before what it carries
 LEAST = 0.02  # share of the products of a window that is worth other bounds
+LEAST_OF_TILES, MOST_TILES = 0.05, 4  # that is worth the code of each tile of a row apart; tiles of such a row
 Box = tuple[range, ...]
 
 
@@ -47,10 +48,18 @@ def is_part(value: ir.Value) -> bool:
 def skip_pads(module: ir.Module) -> None:
     """Let the marked loops of a bufferized module leave out products with what pads hold, in place."""
     allocations = [op for op in every_op(module) if op.name == "memref.alloc" and not op.operands]
-    for pad in filter(None, map(Pad.of, allocations)):
+    innermost = sorted(allocations, key=depth, reverse=True)  # what stands in a loop is done before that is copied
+    for pad in filter(None, map(Pad.of, innermost)):
+        while (tiles := next(filter(None, map(pad.positions, pad.sums())), None)) is not None:
+            part_positions(tiles)
         for loop in pad.sums():
             pad.skip(loop)
         pad.erase_unread()
+
+
+def depth(op: ir.Operation) -> int:
+    """How many ops are around an op."""
+    return sum(1 for _ in parents(op))
 
 
 @dataclass(frozen=True)
@@ -114,27 +123,45 @@ class Pad:
         """Give a loop other bounds, or one loop for each way its positions meet the pad."""
         if not counts_up(loop) or not all(self.sums_up(loop, number) for number in range(len(loop.results))):
             return
+        for dim, reads in self.reads(loop):
+            if all(read == reads[0] for read in reads):
+                if self.share(dim) >= LEAST:
+                    shorten(loop, reads[0], self.inside[dim])
+                    mark(self.loads_in(loop), dim)
+                return
+            if not any(read.others for read in reads):
+                self.peel(loop, dim, reads, self.inside[dim])
+                return
+
+    def positions(self, loop: ir.Operation) -> ir.Operation | None:
+        """The loop over a few register tiles, each of which meets the pad otherwise; `None` where there is none."""
+        for dim, reads in self.reads(loop):
+            (others, *more) = {read.others for read in reads}
+            if self.share(dim) < LEAST_OF_TILES or more or len(others) != 1 or len(set(reads)) == 1:
+                continue
+            tiles = counted_by(others[0][0])
+            if tiles is not None and SUMS not in tiles.attributes and not tiles.results:
+                return tiles if 1 < trip_count(tiles) <= MOST_TILES else None
+        return None
+
+    def share(self, dim: int) -> float:
+        """Estimate the share of products that are with zeros in front of, or behind, a dimension."""
+        size = int(self.buffer.type.shape[dim])
+        return (size - len(self.inside[dim])) / (2 * size)
+
+    def reads(self, loop: ir.Operation) -> Iterator[tuple[int, list[LoopIndex]]]:
+        """Padded dimensions along which all loads of the buffer in a loop move with it, and how."""
         loads = self.loads_in(loop)
         for dim, (inside, size) in enumerate(zip(self.inside, self.buffer.type.shape, strict=True)):
             found = [self.views[load.operands[0]].read(load, dim, counter(loop)) for load in loads]
             reads = [read for read in found if read is not None and read.step > 0]
-            if len(inside) == size or len(reads) < len(loads):
-                continue
-            if all(read == reads[0] for read in reads):
-                if (size - len(inside)) / (2 * size) >= LEAST:
-                    shorten(loop, reads[0], inside)
-                    mark(loads, dim)
-                return
-            if not any(read.others for read in reads):
-                self.peel(loop, dim, reads, inside)
-                return
+            if len(inside) < size and len(reads) == len(loads):
+                yield dim, reads
 
     def erase_unread(self) -> None:
         """Erase what writes zeros that no load reads any more."""
         padded = [dim for dim, size in enumerate(self.buffer.type.shape) if len(self.inside[dim]) < size]
-        users = (use.owner.operation for view in self.views for use in view.uses)
-        loads = [op for op in users if op.name in LOADS]
-        if all(f"{INSIDE}{dim}" in load.attributes for load in loads for dim in padded):
+        if all(f"{INSIDE}{dim}" in load.attributes for load in loads_of(self.buffer) for dim in padded):
             for fill in self.fills:
                 fill.erase()
 
@@ -185,7 +212,9 @@ class Pad:
         """Put loops over parts of the window one behind the other, each without its products with zeros."""
         taps = range(constant(loop.operands[0]), constant(loop.operands[1]))
         skipped = {tap: tuple(read.step * tap + read.offset not in inside for read in reads) for tap in taps}
-        if sum(map(sum, skipped.values())) < LEAST * len(taps) * len(reads):
+        count = sum(map(sum, skipped.values()))
+        if count < LEAST * len(taps) * len(reads):
+            mark(self.loads_in(loop) if not count else (), dim)
             return
         carried = list(loop.operands)[BOUNDS:]
         for which, group in groupby(taps, key=skipped.__getitem__):
@@ -241,6 +270,25 @@ def counts_up(loop: ir.Operation) -> bool:
     names = {op.name for op in every_op(loop) if not op.results}
     bounds = list(loop.operands)[:BOUNDS]
     return names <= {"scf.yield"} and all(map(is_constant, bounds)) and constant(bounds[2]) == 1
+
+
+def counted_by(value: ir.Value) -> ir.Operation | None:
+    """The loop with constant bounds whose counter a value is; `None` of any other value."""
+    loop = value.owner.owner.operation if isinstance(value.owner, ir.Block) else None
+    if loop is None or loop.name != "scf.for" or value != counter(loop):
+        return None
+    return loop if all(map(is_constant, list(loop.operands)[:BOUNDS])) else None
+
+
+def part_positions(loop: ir.Operation) -> None:
+    """Put loops of one step each in the place of a loop."""
+    lower, upper, step = (constant(value) for value in list(loop.operands)[:BOUNDS])
+    for start in range(lower, upper, step):
+        with ir.InsertionPoint(loop), loop.location:
+            bounds = index(start), index(start + step)
+            one = loop.clone().operation
+        one.operands[0], one.operands[1] = bounds
+    loop.erase()
 
 
 def shorten(loop: ir.Operation, read: LoopIndex, inside: range) -> None:
