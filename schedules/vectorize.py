@@ -113,11 +113,11 @@ class Vectorize(SingleOp):
             op, sizes = in_rows(script, op, sizes, rows, knob="rows")
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
-        multiplies = task.contraction is not None  # whose products of a single tile would be added up one by one
+        multiplies = task.root.multiplies  # its products of a single tile would be added up one by one
         partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.root.counts
         for piece, part in zip(found, parts, strict=True):
             here = (*sizes[:last], piece.size)
-            if partial and (piece.register < piece.size or (multiplies and piece.size >= lanes)):
+            if partial and (piece.register < piece.size or (multiplies and piece.size > 1)):
                 reduce_and_vectorize(script, part, here, piece.register, rows=rows)
             else:
                 tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
