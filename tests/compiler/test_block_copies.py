@@ -55,7 +55,7 @@ def joined(left, right, dim):
 
 
 def copies(payload):
-    text = compile_to("bufferized", payload, default_candidate(partition(payload), this_machine())).text
+    text = compile_to("arena", payload, default_candidate(partition(payload), this_machine())).text
     return text.count("memref.copy")
 
 

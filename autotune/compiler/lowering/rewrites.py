@@ -276,7 +276,9 @@ REWRITES = (
         needed=lambda unit: replaces_parts(unit.module),
     ),
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
-    Rewrite("block-copies", 1, lambda unit: copy_blocks(unit.module), behind="panel-loads"),
+    Rewrite(
+        "block-copies", 1, lambda unit: copy_blocks(unit.module), before="arena", needed=lambda unit: unit.plans_arena
+    ),
     Rewrite("skip-pads", 1, lambda unit: skip_pads(unit.module), behind="zeros", needed=lambda unit: unit.pads),
     Rewrite(
         "byte-rounding",
