@@ -73,10 +73,13 @@ def rows_of_tiles(c: Contraction) -> tuple[int, ...]:
 
     Eight of nine rows leave one over, whose sums wait for themselves.
     """
-    most = REGISTER_M[-1]
-    few = c.m <= 2 * most and not c.precision
-    even = {-(-c.m // parts) for parts in range(-(-c.m // most), c.m + 1)} if few else set()
-    return tuple(sorted({*below(REGISTER_M, c.m + 1), *even}))
+    few = c.m <= 2 * REGISTER_M[-1] and not c.precision
+    return tuple(sorted({*below(REGISTER_M, c.m + 1), *(even_tiles(c.m) if few else ())}))
+
+
+def even_tiles(rows: int) -> set[int]:
+    """Rows of register tiles that cut so many rows in tiles as large as each other, but for the last one."""
+    return {-(-rows // parts) for parts in range(-(-rows // REGISTER_M[-1]), rows + 1)}
 
 
 def end_knobs(c: Contraction, machine: Machine) -> tuple[Knob, ...]:

@@ -22,7 +22,7 @@ from schedules.blocking import cut, fitting_vectors, masked_length
 from schedules.ends import MASKED, knobs_of_ends, mark_ends, needed_for
 from schedules.functions import function_defaults, function_knobs
 from schedules.matmul_model import FMAS_IN_FLIGHT, L2_BYTES_A_CYCLE, RegisterTile, score
-from schedules.matmul_space import PACKINGS, REGISTER_M, below
+from schedules.matmul_space import PACKINGS, REGISTER_M, below, even_tiles
 from schedules.moves import Script
 from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop
 from schedules.sliding_window_writer import SlidingWindowWriter
@@ -123,8 +123,8 @@ def row_tiles(size: int) -> tuple[int, ...]:
         >>> row_tiles(17)
         (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17)
     """
-    even = {-(-size // parts) for parts in range(-(-size // REGISTER_M[-1]), size + 1)}
-    return tuple(sorted({*below(REGISTER_M, size + 1), *even, *([size] if size <= MOST_ROWS else [])}))
+    whole = [size] if size <= MOST_ROWS else []
+    return tuple(sorted({*below(REGISTER_M, size + 1), *even_tiles(size), *whole}))
 
 
 def fits(tile: RegisterTile, machine: Machine) -> bool:

@@ -17,6 +17,7 @@ from autotune.compiler.ir.values import constant, index, is_constant
 from autotune.compiler.ir.views import DYNAMIC, layout_of
 from autotune.compiler.passes.loads import around
 from autotune.compiler.passes.marked_loops import counter
+from autotune.compiler.passes.zeros import BOUNDS
 
 LEAST_BYTES = 4096  # of a row: loops copy a shorter one in less time than a call and its choices take
 INLINE_BYTES = range(64, 257)  # of a row that LLVM copies in a few instructions, without a call and without a loop
@@ -26,11 +27,17 @@ BODY = ["vector.load", "vector.store", "scf.yield"]
 
 def copy_blocks(module: ir.Module) -> None:
     """Replace copies of long rows in a bufferized module, in place."""
-    for op in every_op(module):
-        if op.name == "linalg.copy":
-            copy_rows(op)
-        elif op.name == "scf.for" and [each.operation.name for each in op.regions[0].blocks[0].operations] == BODY:
-            copy_row(op)
+    ops = every_op(module)
+    copies, loops = [op for op in ops if op.name == "linalg.copy"], [op for op in ops if is_copy_of_row(op)]
+    for copy in copies:  # with one go the ops inside of it, which must not be looked at any more
+        copy_rows(copy)
+    for loop in loops:
+        copy_row(loop)
+
+
+def is_copy_of_row(op: ir.Operation) -> bool:
+    """Tell whether an op is a loop that loads vectors, stores them, and nothing else."""
+    return op.name == "scf.for" and [each.operation.name for each in op.regions[0].blocks[0].operations] == BODY
 
 
 def copy_rows(copy: ir.Operation) -> None:
@@ -50,7 +57,7 @@ def copy_row(loop: ir.Operation) -> None:
     """Replace a loop that copies one long row by vectors."""
     load, store = (each.operation for each in list(loop.regions[0].blocks[0].operations)[:2])
     source, target = load.operands[0], store.operands[1]
-    ends = list(loop.operands)[:3]
+    ends = list(loop.operands)[:BOUNDS]
     if store.operands[0] != load.results[0] or not all(map(is_constant, ends)):
         return
     first, last, step = map(constant, ends)

@@ -12,7 +12,8 @@ from mlir import ir
 
 from autotune.compiler.ir.nests import read_index
 from autotune.compiler.ir.values import constant, is_constant, maker, reassociation, static_slice, trip_count
-from autotune.compiler.passes.marked_loops import parents
+from autotune.compiler.passes.marked_loops import counter, parents
+from autotune.compiler.passes.zeros import BOUNDS
 
 LOADS = ("memref.load", "vector.load")
 VIEW, RESHAPES = "memref.subview", ("memref.collapse_shape", "memref.expand_shape")
@@ -138,13 +139,12 @@ def around(value: ir.Value) -> Iterator[ir.Operation]:
         yield from parents(owner.operation)
 
 
-def only_step(value: ir.Value) -> int | None:
-    """What the counter of a loop of one step is; `None` of any other value."""
+def counted_by(value: ir.Value) -> ir.Operation | None:
+    """The loop with constant bounds whose counter a value is; `None` of any other value."""
     loop = value.owner.owner.operation if isinstance(value.owner, ir.Block) else None
-    if loop is None or loop.name != "scf.for" or value != loop.regions[0].blocks[0].arguments[0]:
+    if loop is None or loop.name != "scf.for" or value != counter(loop):
         return None
-    bounds = list(loop.operands)[:3]
-    return constant(bounds[0]) if all(map(is_constant, bounds)) and trip_count(loop) == 1 else None
+    return loop if all(map(is_constant, list(loop.operands)[:BOUNDS])) else None
 
 
 def linear(value: ir.Value) -> tuple[dict[ir.Value, int], int]:
@@ -152,8 +152,9 @@ def linear(value: ir.Value) -> tuple[dict[ir.Value, int], int]:
     made_by = maker(value)
     if is_constant(value):
         return {}, constant(value)
-    if (only := only_step(value)) is not None:
-        return {}, only
+    loop = counted_by(value)
+    if loop is not None and trip_count(loop) == 1:
+        return {}, constant(loop.operands[0])
     if made_by is None or made_by.name != "affine.apply":
         return {value: 1}, 0
     return sum_of(ir.AffineMapAttr(made_by.attributes["map"]).value, list(made_by.operands)) or ({value: 1}, 0)

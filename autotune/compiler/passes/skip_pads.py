@@ -22,13 +22,12 @@ from mlir.dialects import affine
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import constant, index, is_constant, maker, static_slice, trip_count
-from autotune.compiler.passes.loads import LOADS, VIEW, LoopIndex, ViewOfBuffer, is_read, loads_of, views_of
+from autotune.compiler.passes.loads import LOADS, VIEW, LoopIndex, ViewOfBuffer, counted_by, is_read, loads_of, views_of
 from autotune.compiler.passes.marked_loops import counter, parents
-from autotune.compiler.passes.zeros import fills_zeros
+from autotune.compiler.passes.zeros import BOUNDS, fills_zeros
 from autotune.core.scripts.marks import SUMS
 
 INSIDE = "autotune.inside_"  # and a dimension: marks loads that a loop keeps inside of what is padded
-BOUNDS = 3  # operands of a loop before what it carries
 LEAST = 0.02  # share of the products of a window that is worth other bounds
 LEAST_OF_TILES, MOST_TILES = 0.05, 4  # that is worth the code of each tile of a row apart; tiles of such a row
 Box = tuple[range, ...]
@@ -219,10 +218,8 @@ class Pad:
         carried = list(loop.operands)[BOUNDS:]
         for which, group in groupby(taps, key=skipped.__getitem__):
             part = list(group)
-            with ir.InsertionPoint(loop), loop.location:
-                bounds = index(part[0]), index(part[-1] + 1)
-                peeled = loop.clone().operation
-            for number, value in enumerate((*bounds, loop.operands[2], *carried)):
+            peeled = clone_between(loop, part[0], part[-1] + 1)
+            for number, value in enumerate(carried, BOUNDS):
                 peeled.operands[number] = value
             loads = self.loads_in(peeled)
             mark(loads, dim)
@@ -272,23 +269,21 @@ def counts_up(loop: ir.Operation) -> bool:
     return names <= {"scf.yield"} and all(map(is_constant, bounds)) and constant(bounds[2]) == 1
 
 
-def counted_by(value: ir.Value) -> ir.Operation | None:
-    """The loop with constant bounds whose counter a value is; `None` of any other value."""
-    loop = value.owner.owner.operation if isinstance(value.owner, ir.Block) else None
-    if loop is None or loop.name != "scf.for" or value != counter(loop):
-        return None
-    return loop if all(map(is_constant, list(loop.operands)[:BOUNDS])) else None
-
-
 def part_positions(loop: ir.Operation) -> None:
     """Put loops of one step each in the place of a loop."""
     lower, upper, step = (constant(value) for value in list(loop.operands)[:BOUNDS])
     for start in range(lower, upper, step):
-        with ir.InsertionPoint(loop), loop.location:
-            bounds = index(start), index(start + step)
-            one = loop.clone().operation
-        one.operands[0], one.operands[1] = bounds
+        clone_between(loop, start, start + step)
     loop.erase()
+
+
+def clone_between(loop: ir.Operation, lower: int, upper: int) -> ir.Operation:
+    """A copy of a loop, before it, from one number to another."""
+    with ir.InsertionPoint(loop), loop.location:
+        bounds = index(lower), index(upper)
+        clone = loop.clone().operation
+    clone.operands[0], clone.operands[1] = bounds
+    return clone
 
 
 def shorten(loop: ir.Operation, read: LoopIndex, inside: range) -> None:

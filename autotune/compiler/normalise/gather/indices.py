@@ -34,8 +34,8 @@ NARROW = 32  # bits that indices are found in: a vector holds twice as many
 
 def find_places_apart(module: ir.Module) -> None:
     """Split ops that give an extremum and its place, in place."""
-    for op in every_op(module):
-        loop = place_of(op) if op.name == "linalg.generic" else None
+    for op in [op for op in every_op(module) if op.name == "linalg.generic"]:  # ops inside go with one that is split
+        loop = place_of(op)
         if loop is not None:
             split(op, loop)
 

@@ -63,8 +63,8 @@ def write_without_kept(module: ir.Module) -> None:
     Upstream's `tile_reduction_using_for` aborts the process over any other.
     """
     changed = False
-    for op in every_op(module):
-        nest = loop_nest(op) if op.name == "linalg.generic" else None
+    for op in [op for op in every_op(module) if op.name == "linalg.generic"]:  # ops inside go with one that is erased
+        nest = loop_nest(op)
         if nest is None or not keeps_reduced(op, nest):
             continue
         changed = True
