@@ -10,6 +10,9 @@ from autotune.core.errors import PayloadError
 from autotune.core.payload import Argument, Array, Payload
 from autotune.core.stats import tolerance
 
+MOVES = 4.0  # two right programs of attention differ by 1.0 to 1.9 times what one unit in the last place moves one
+MOST_SUMS = 16.0  # where rounding turns a comparison, it moves a program by any distance: that explains no error
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -34,7 +37,11 @@ def poison(array: Array) -> None:
 
 
 def verify(
-    payload: Payload, got: Sequence[Array], expected: Sequence[Array], arguments: Sequence[Argument] | None = None
+    payload: Payload,
+    got: Sequence[Array],
+    expected: Sequence[Array],
+    arguments: Sequence[Argument] | None = None,
+    moved: Sequence[float] = (),
 ) -> Verdict:
     """Compare what was written to the oracle's, element by element.
 
@@ -46,6 +53,7 @@ def verify(
         got: Arrays that the candidate wrote, in the order of `arguments`.
         expected: Arrays of the oracle, same shapes; usually float64.
         arguments: Arguments to compare; everything the payload writes, states included, by default.
+        moved: How far rounding moves each; what sums explain is all that is allowed without.
 
     Raises:
         PayloadError: There are more or fewer arrays than are compared.
@@ -54,27 +62,29 @@ def verify(
     if not len(got) == len(expected) == len(compared):
         names = ", ".join(argument.name for argument in compared)
         raise PayloadError(f"there must be an array each of {names}, in a list; got {len(got)} and {len(expected)}")
-    for argument, mine, theirs in zip(compared, got, expected, strict=True):
-        verdict = verify_output(argument, mine, theirs, payload)
+    for argument, mine, theirs, far in zip(compared, got, expected, moved or [0.0] * len(compared), strict=True):
+        verdict = verify_output(argument, mine, theirs, payload, far)
         if verdict.outcome != "ok":
             return verdict
         worst = max(worst, verdict.max_error)
     return Verdict("ok", worst)
 
 
-def allowed_error(payload: Payload, dtype: str, magnitude: float) -> float:
+def allowed_error(payload: Payload, dtype: str, magnitude: float, moved: float = 0.0) -> float:
     """What an element of an output may be off: what rounding explains, and the payload's own budget.
 
     Args:
         payload: Gives the length of the longest sum, and the budget; whole numbers have none.
         dtype: Element type of the output.
         magnitude: Largest absolute value of the oracle's array.
+        moved: How far rounding moves the plain program's array.
     """
     budget = 0.0 if dtype.startswith("i") else payload.error
-    return tolerance(dtype, payload.reduction, magnitude) + budget * magnitude
+    of_sums = tolerance(dtype, payload.reduction, magnitude)
+    return max(of_sums, min(MOVES * moved, MOST_SUMS * of_sums)) + budget * magnitude
 
 
-def verify_output(argument: Argument, got: Array, expected: Array, payload: Payload) -> Verdict:
+def verify_output(argument: Argument, got: Array, expected: Array, payload: Payload, moved: float = 0.0) -> Verdict:
     """Compare one output."""
     expected = np.asarray(expected)
     if got.shape != expected.shape:
@@ -86,7 +96,7 @@ def verify_output(argument: Argument, got: Array, expected: Array, payload: Payl
         return Verdict(
             "non-finite", np.inf, f"{argument.name}{list(where)} is {got[where]}, should be {expected[where]}"
         )
-    allowed = allowed_error(payload, argument.dtype, float(np.max(np.abs(expected), initial=0.0)))
+    allowed = allowed_error(payload, argument.dtype, float(np.max(np.abs(expected), initial=0.0)), moved)
     worst = float(np.max(error, initial=0.0))
     if worst > allowed:
         where = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
