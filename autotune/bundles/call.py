@@ -3,15 +3,20 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from autotune.bundles.candidates import recorded_candidate, recorded_machine
+from autotune.bundles.candidates import default_alone, recorded_candidate, recorded_machine
 from autotune.bundles.contexts import Caller, CallPlan
+from autotune.bundles.recorded import check_recorded
 from autotune.compiler.lowering.program import CompiledProgram, compile_program
 from autotune.compiler.passes.pipelines import PLAIN
 from autotune.core.candidate import Candidate
-from autotune.core.errors import PayloadError
+from autotune.core.errors import CompileError, PayloadError
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener, tell_stage, telling
+from autotune.core.partition import Partition
 from autotune.core.payload import Array, Payload
+from autotune.core.plugs.family import Family
+from autotune.core.task import Task
+from autotune.registry import family_for
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.candidates import default_candidate
 from autotune.tuning.tunable import payload as payload_of
@@ -112,7 +117,7 @@ def compile_payload(
 
     Raises:
         PayloadError: There is no such payload.
-        CompileError: The payload does not compile.
+        CompileError: The payload does not compile, or does not give what its import recorded.
     """
     with telling(listener):
         tell_stage(f"reading {source.name if isinstance(source, Payload) else source}")
@@ -124,4 +129,29 @@ def compile_payload(
             tell_stage(f"scheduling {len(parts.tasks)} tasks by default configs")
             candidate = default_candidate(parts, machine)
         tell_stage("compiling the whole")
-        return PayloadFunction(payload, candidate, machine)
+        try:
+            function = PayloadFunction(payload, candidate, machine)
+        except CompileError:
+            if not scheduled:
+                raise
+            tell_stage("compiling each task alone, as the whole does not compile")
+            function = PayloadFunction(payload, default_where_it_compiles(parts, machine, listener), machine)
+        check_recorded(payload, function)
+        return function
+
+
+def default_where_it_compiles(parts: Partition, machine: Machine, listener: Listener) -> Candidate:
+    """Default configs of the tasks that compile alone; the others become plain loops, and `listener` gets which."""
+
+    def family_that_compiles(task: Task, machine: Machine) -> Family | None:
+        candidate = default_alone(task, machine)
+        if candidate is None:
+            return None
+        try:
+            compile_candidate(task.payload, candidate)
+        except CompileError as error:
+            listener.note(f"{task.name}: its default config does not compile ({error}); plain lowering instead")
+            return None
+        return family_for(task)
+
+    return default_candidate(parts, machine, family_that_compiles)

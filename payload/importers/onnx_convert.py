@@ -37,7 +37,8 @@ from payload.importers.onnx_files import external_files, lying_in_files
 from payload.importers.onnx_nodes import facts_of, of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_phases import write_phases
-from payload.importers.onnx_plain import define, name_shapes, write_plainly
+from payload.importers.onnx_plain import FIRST, define, name_shapes, rewrite_nodes, write_plainly
+from payload.importers.onnx_pools import end_next_pool
 from payload.importers.onnx_quantised import is_quantised, write_in_integers
 from payload.importers.onnx_quantised_checks import OF_BLOCKS, check_numbers, check_scales
 from payload.importers.onnx_runtime import ask_runtime
@@ -103,6 +104,9 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_steps(model, weights)
     weights |= take_weights(graph)
     fix_sizes(model, {}, weights)
+    rewrite_nodes(graph, FIRST)
+    while end_next_pool(model):
+        fix_sizes(model, {}, weights)
     known = facts_of(graph)
     places = places_of(graph, known.shapes, known.kinds)
     asked = [tensor for tensor in graph.input if tensor.name not in weights]

@@ -1,6 +1,6 @@
 """Nodes of an ONNX graph in the place of others."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,13 +60,13 @@ class NodeWriter:
     stem: str
     nodes: "list[NodeProto]" = field(default_factory=list)
 
-    def add(self, op: str, *inputs: str, into: str = "", **attributes: Any) -> str:  # noqa: ANN401 - of any kind
-        """Add a node; give the name of what it gives."""
+    def add(self, op: str, *inputs: str, into: str | Sequence[str] = "", **attributes: Any) -> str:  # noqa: ANN401
+        """Add a node that gives `into`, or what it names itself; give the name of the first."""
         from onnx import helper  # noqa: PLC0415 - comes with an extra
 
-        name = into or f"{self.stem}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
-        return name
+        names = [into or f"{self.stem}_{len(self.nodes)}"] if isinstance(into, str) else into
+        self.nodes.append(helper.make_node(op, inputs, names, **attributes))
+        return names[0]
 
     def constant(self, array: Array) -> str:
         """Add a constant; give its name."""
@@ -86,13 +86,19 @@ class NodeWriter:
 
     def number(self, value: float, kind: int) -> str:
         """Add a constant number of a type, by ONNX's number of it; give its name."""
-        from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
-
-        return self.constant(np.array(value).astype(tensor_dtype_to_np_dtype(kind)))
+        return self.constant(np.array(value).astype(dtype_of(kind)))
 
     def reshape(self, x: str, *shape: int, into: str = "") -> str:
         """The same elements in another shape."""
         return self.add("Reshape", x, self.numbers(*shape), into=into)
+
+
+def dtype_of(kind: int) -> "np.dtype[Any]":
+    """NumPy's type by ONNX's number."""
+    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415 - comes with an extra
+
+    found: np.dtype[Any] = tensor_dtype_to_np_dtype(kind)
+    return found
 
 
 Rewrite = Callable[[NodeWriter, "NodeProto", KnownTensors], bool]  # writes a node as others; returns whether it did

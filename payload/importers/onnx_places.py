@@ -6,13 +6,15 @@
 That is work for each pair, in long vectors: little for what models sort and scatter, and refused for much.
 """
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.core.payload import Array
 from payload.importers.folder import order_back
-from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtype_of, of
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -52,28 +54,50 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
     return True
 
 
+def read_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """GatherElements of fewer along the other axes: ONNX's reference and torch-mlir read others."""
+    x, places = node.input
+    shape, given = facts.shapes[x], facts.shapes.get(places, [])
+    axis = of(node, "axis", 0) % max(1, len(shape))
+    shorter = [d for d, size in enumerate(given) if d != axis and size < shape[d]]
+    if len(given) != len(shape) or not shorter:
+        return False
+    bounds = ([0] * len(shorter), [given[d] for d in shorter], shorter)
+    part = writer.add("Slice", x, *(writer.numbers(*each) for each in bounds))
+    writer.add("GatherElements", part, places, axis=axis, into=node.output[0])
+    return True
+
+
 def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Elements put at indices along an axis, or added there."""
+    """Elements put at indices along an axis, or combined with what is there."""
     x, places, values = node.input[:3]
     shape, given, how = facts.shapes[x], facts.shapes.get(places, []), of(node, "reduction", "none")
-    axis = of(node, "axis", 0) % len(shape)
-    same = [a == b or d == axis for d, (a, b) in enumerate(zip(shape, given, strict=False))]
-    if how not in ("none", "add") or len(same) != len(shape) or not all(same) or prod(shape) * given[axis] > MOST_PAIRS:
+    axis = of(node, "axis", 0) % max(1, len(shape))
+    if len(given) != len(shape) or how not in COMBINED or prod(shape) * given[axis] > MOST_PAIRS:
         return False
+    part, rests = x, []
+    for d, (size, count) in enumerate(zip(shape, given, strict=True)):
+        if d != axis and count < size:  # indices are of the first ones along the other axes
+            bounds = [[writer.numbers(at) for at in (*pair, d)] for pair in ((count, size), (0, count))]
+            rests.append((d, writer.add("Slice", part, *bounds[0])))
+            part = writer.add("Slice", part, *bounds[1])
     order = [*(d for d in range(len(shape)) if d != axis), axis]
-    rows, at, put = (writer.add("Transpose", name, perm=order) for name in (x, places, values))
-    found = put_rows(writer, (rows, at, put), shape[axis], facts.kinds[x], adds=how == "add")
-    writer.add("Transpose", found, perm=order_back(order), into=node.output[0])
+    rows, at, put = (writer.add("Transpose", name, perm=order) for name in (part, places, values))
+    found = put_rows(writer, (rows, at, put), shape[axis], facts.kinds[x], how)
+    last = writer.add("Transpose", found, perm=order_back(order))
+    for d, rest in reversed(rests):
+        last = writer.add("Concat", last, rest, axis=d)
+    writer.add("Identity", last, into=node.output[0])
     return True
 
 
 def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Parts put at indices in the first dimensions, or added there."""
+    """Parts put at indices in the first dimensions, or combined with what is there."""
     x, places, values = node.input[:3]
     shape, given, how = facts.shapes[x], facts.shapes.get(places, [0]), of(node, "reduction", "none")
     lead, size = shape[: given[-1]], prod(shape[given[-1] :])
     count = prod(given[:-1])
-    if how not in ("none", "add") or not lead or prod(shape) * count > MOST_PAIRS:
+    if how not in COMBINED or not lead or prod(shape) * count > MOST_PAIRS:
         return False
     steps = [prod(lead[d + 1 :]) for d in range(len(lead))]
     flat = writer.reshape(writer.add("Cast", places, to=REAL), count, len(lead))
@@ -82,25 +106,44 @@ def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> boo
     at = writer.add("ReduceSum", weighted, writer.numbers(1), keepdims=0)
     rows = writer.add("Transpose", writer.reshape(x, prod(lead), size), perm=[1, 0])
     put = writer.add("Transpose", writer.reshape(values, count, size), perm=[1, 0])
-    found = put_rows(writer, (rows, at, put), prod(lead), facts.kinds[x], adds=how == "add")
+    found = put_rows(writer, (rows, at, put), prod(lead), facts.kinds[x], how)
     writer.reshape(writer.add("Transpose", found, perm=[1, 0]), *shape, into=node.output[0])
     return True
 
 
-def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: int, *, adds: bool) -> str:
-    """Rows of so many, with values put at indices of them, or added there."""
+def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: int, how: str) -> str:
+    """Rows of so many, with values put at indices of them, or combined with what is there."""
     rows, places, values = given
     real = writer.add("Cast", places, to=REAL)
     behind = writer.add("Where", writer.add("Less", real, writer.real(0)), writer.real(size), writer.real(0))
     at = writer.add("Unsqueeze", writer.add("Add", real, behind), writer.numbers(-2))
     hit = writer.add("Equal", at, writer.real([[index] for index in range(size)]))
-    zero = writer.add("Cast", writer.real(0), to=kind)
-    chosen = writer.add("Where", hit, writer.add("Unsqueeze", values, writer.numbers(-2)), zero)
-    total = writer.add("ReduceSum", chosen, writer.numbers(-1), keepdims=0)
-    if adds:
-        return writer.add("Add", rows, total)
+    combine, reduce, neutral = COMBINED[how]
+    nothing = writer.constant(np.asarray(neutral(dtype_of(kind))))
+    chosen = writer.add("Where", hit, writer.add("Unsqueeze", values, writer.numbers(-2)), nothing)
+    total = writer.add(reduce, chosen, writer.numbers(-1), keepdims=0)
+    if combine:
+        return writer.add(combine, rows, total)
     hits = writer.add("ReduceSum", writer.add("Cast", hit, to=REAL), writer.numbers(-1), keepdims=0)
     return writer.add("Where", writer.add("Greater", hits, writer.real(0)), total, rows)
 
 
+def least(dtype: "np.dtype[Any]") -> Array:
+    """What no number is less than."""
+    return np.array(np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf, dtype)
+
+
+def largest(dtype: "np.dtype[Any]") -> Array:
+    """What no number is larger than."""
+    return np.array(np.iinfo(dtype).max if dtype.kind in "iu" else np.inf, dtype)
+
+
+# By reduction: how rows and what is put are combined, how all that is put at one index is, and what changes nothing.
+COMBINED: dict[str, tuple[str, str, Callable[["np.dtype[Any]"], Array]]] = {
+    "none": ("", "ReduceSum", lambda dtype: np.zeros((), dtype)),
+    "add": ("Add", "ReduceSum", lambda dtype: np.zeros((), dtype)),
+    "mul": ("Mul", "ReduceProd", lambda dtype: np.ones((), dtype)),
+    "max": ("Max", "ReduceMax", least),
+    "min": ("Min", "ReduceMin", largest),
+}
 PLACES: dict[str, Rewrite] = {"TopK": rank_all, "ScatterElements": put_by_axis, "ScatterND": put_parts}

@@ -1,6 +1,6 @@
 """Ops that torch-mlir reads otherwise than ONNX says, or never comes to an end with: written as others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from math import prod
 from typing import TYPE_CHECKING
@@ -10,8 +10,13 @@ import numpy as np
 from payload.importers.onnx_einsum import multiply_in_pairs
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, facts_of, of
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
-from payload.importers.onnx_places import PLACES
-from payload.importers.onnx_strange import equal_to_itself, remainder_towards_zero
+from payload.importers.onnx_places import PLACES, read_by_axis
+from payload.importers.onnx_strange import (
+    choose_of_equals,
+    compare_with_itself,
+    equal_to_itself,
+    remainder_towards_zero,
+)
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
@@ -23,24 +28,28 @@ AXES = 3  # position of a pad's axes among its inputs
 PADDED: dict[str, Callable[[int, int, int], tuple[Sequence[int], Sequence[int]]]] = {
     "reflect": lambda size, low, high: (range(low, 0, -1), range(size - 2, size - 2 - high, -1)),
     "edge": lambda size, low, high: ([0] * low, [size - 1] * high),
-    "wrap": lambda size, low, high: (range(size - low, size), range(high)),
+    "wrap": lambda size, low, high: ([i % size for i in range(-low, 0)], [i % size for i in range(high)]),
 }  # by mode: the elements that are put in front of so many, and behind
 
 
 def write_plainly(model: "ModelProto") -> None:
     """Rewrite such ops of a model, in place, and say what is left to defaults; all shapes are inferred."""
-    graph = model.graph
-    facts = facts_of(graph)
-    nodes: list[NodeProto] = []
-    for number, node in enumerate(graph.node):
+    for node in model.graph.node:
         say_defaults(model, node)
-        writer, rewrite = NodeWriter(graph, f"{node.op_type.lower()}_{number}"), REWRITES.get(node.op_type)
+    rewrite_nodes(model.graph, REWRITES)
+    for output in model.graph.output:
+        copy_given(model.graph, output)
+
+
+def rewrite_nodes(graph: "GraphProto", rewrites: Mapping[str, Rewrite]) -> None:
+    """Write nodes of a graph as others, by their ops, in place; all shapes are inferred."""
+    facts, nodes = facts_of(graph), list["NodeProto"]()
+    for number, node in enumerate(graph.node):
+        writer, rewrite = NodeWriter(graph, f"{node.op_type.lower()}_{number}"), rewrites.get(node.op_type)
         known = rewrite is not None and not node.domain and node.input[0] in facts.shapes
         written = known and rewrite is not None and rewrite(writer, node, facts)
         nodes += take_origin(writer.nodes, node) if written else [node]
     replace_all(graph.node, nodes)
-    for output in graph.output:
-        copy_given(graph, output)
 
 
 def copy_given(graph: "GraphProto", output: "ValueInfoProto") -> None:
@@ -120,16 +129,39 @@ def pad_by_copies(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
     shape, inputs, mode = facts.shapes[node.input[0]], dict(enumerate(node.input)), of(node, "mode", "constant")
     given = of(node, "pads", facts.constants.get(inputs.get(1, "")))
     axes = facts.constants.get(inputs[AXES]) if inputs.get(AXES) else range(len(shape))
-    if mode not in PADDED or given is None or axes is None:
+    if given is None or axes is None:
         return False
     last, pairs = node.input[0], zip(axes, given[: len(axes)], given[len(axes) :], strict=True)
     amounts = [(int(axis) % len(shape), int(low), int(high)) for axis, low, high in pairs if low or high]
-    if any(not 0 <= amount < shape[axis] for axis, *pair in amounts for amount in pair):
+    if mode == "constant":
+        return pad_what_is_cut(writer, node, amounts, shape)
+    if mode not in PADDED:
+        return False
+    if any(amount < 0 or (mode == "reflect" and amount >= shape[axis]) for axis, *pair in amounts for amount in pair):
         return False
     for axis, low, high in amounts:
         before, behind = (copies(writer, last, axis, places) for places in PADDED[mode](shape[axis], low, high))
         last = writer.add("Concat", *before, last, *behind, axis=axis)
     writer.add("Identity", last, into=node.output[0])
+    return True
+
+
+def pad_what_is_cut(
+    writer: NodeWriter, node: "NodeProto", amounts: Sequence[tuple[int, int, int]], shape: Sequence[int]
+) -> bool:
+    """A pad of fewer than no elements: a slice, then a pad. torch-mlir takes one that keeps the shape for nothing."""
+    cut = [each for each in amounts if min(each[1:]) < 0]
+    if not cut:
+        return False
+    axes = [axis for axis, *_ in cut]
+    begins = [max(0, -low) for _, low, _ in cut]
+    ends = [shape[axis] + min(0, high) for axis, _, high in cut]
+    part = writer.add("Slice", node.input[0], *(writer.numbers(*each) for each in (begins, ends, axes)))
+    pads = np.zeros((2, len(shape)), np.int64)
+    for axis, low, high in amounts:
+        pads[:, axis] = max(0, low), max(0, high)
+    value = node.input[2:3] if len(node.input) > 2 else []
+    writer.add("Pad", part, writer.constant(pads.reshape(-1)), *value, into=node.output[0])
     return True
 
 
@@ -210,6 +242,33 @@ def multiply_vector(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
     return True
 
 
+def scale_product(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Gemm of two matrices alone, whose product torch-mlir does not scale."""
+    scale = of(node, "alpha", 1.0)
+    if scale == 1 or any(node.input[2:]):
+        return False
+    turned = {name: of(node, name, 0) for name in ("transA", "transB")}
+    product = writer.add("Gemm", *node.input[:2], **turned)
+    writer.add("Mul", product, writer.number(scale, facts.kinds[node.input[0]]), into=node.output[0])
+    return True
+
+
+def cut_transposed(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """ConvTranspose of other pads in front than behind, which torch-mlir does not know: cut from one without any."""
+    spatial = facts.shapes[node.input[0]][2:]
+    pads, result = list(of(node, "pads", [])), facts.shapes.get(node.output[0])
+    rank = len(spatial)
+    is_plain = of(node, "auto_pad", "NOTSET") == "NOTSET" and not of(node, "output_shape", [])
+    if pads[:rank] == pads[rank:] or result is None or not is_plain:
+        return False
+    attributes = {each.name: of(node, each.name, None) for each in node.attribute if each.name != "pads"}
+    whole = writer.add("ConvTranspose", *node.input, **attributes)
+    ends = [low + size for low, size in zip(pads, result[2:], strict=False)]
+    bounds = (writer.numbers(*each) for each in (pads[:rank], ends, range(2, 2 + rank)))
+    writer.add("Slice", whole, *bounds, into=node.output[0])
+    return True
+
+
 def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """BitShift by amounts that may be negative, or of all bits: those leave the sign alone, or zeros."""
     from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415 - comes with an extra
@@ -262,19 +321,36 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
     return True
 
 
+def norm_of_one(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Norms and logarithms of sums along axes of one element, on which torch-mlir crashes."""
+    x, result = node.input[0], facts.shapes.get(node.output[0])
+    if result is None or prod(result) != prod(facts.shapes[x]):
+        return False
+    given = {"ReduceL2": "Abs", "ReduceLogSum": "Log", "ReduceLogSumExp": "Identity"}[node.op_type]
+    writer.reshape(writer.add(given, x), *result, into=node.output[0])
+    return True
+
+
+# What ONNX's own reference reads otherwise, too: written as others before that is asked.
+FIRST: dict[str, Rewrite] = {"GatherElements": read_by_axis}
 REWRITES: dict[str, Rewrite] = {
+    **dict.fromkeys(("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), norm_of_one),
     "BitShift": shift_inside,
     "MatMul": multiply_vector,
+    "ConvTranspose": cut_transposed,
     "CumProd": scan_by_steps,
     "CumSum": scan_by_steps,
     "Einsum": multiply_in_pairs,
+    "Gemm": scale_product,
     "Gelu": gelu_by_tanh,
     "LpNormalization": normalize,
     "LRN": norm_by_neighbours,
     "DepthToSpace": spread_channels,
     "Pad": pad_by_copies,
     "Equal": equal_to_itself,
+    **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), compare_with_itself),
     "Mod": remainder_towards_zero,
     "MaxPool": count_places_in_all,
+    "Where": choose_of_equals,
     **PLACES,
 }

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autotune.core.mismatch import LOOSE, TOLERANCE, mismatches
 from autotune.core.payload import Array
-from payload.importers.differences import LOOSE, TOLERANCE, differences
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_domains import every_node
 from payload.importers.onnx_oracle import open_session
@@ -94,7 +94,7 @@ def ask_runtime(
         return theirs, NAME
     tolerance = LOOSE if is_rounded(model, [*weights.values(), *inputs[0].values(), *theirs[0]]) else TOLERANCE
     for output, ours, other in zip(model.graph.output, results[0], theirs[0], strict=True):
-        for difference in differences(ours, other, tolerance):
+        for difference in mismatches(ours, other, tolerance):
             raise UnsupportedError(
                 f"output {output.name} must be what ONNX Runtime computes of the file, it differs: {difference}; "
                 "export the model by other ops"

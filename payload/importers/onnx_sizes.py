@@ -1,15 +1,16 @@
 """Sizes of the tensors of an ONNX model: all of them fixed, and inferred from those of its inputs."""
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
 from payload.importers.linalg import UnsupportedError
+from payload.importers.onnx_nodes import of
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, TensorShapeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
 MOST = 1 << 40  # numbers of an input: more than any memory holds
 
@@ -39,12 +40,56 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
         tensor.type.tensor_type.ClearField("shape")
     del graph.value_info[:]
     inferred = shape_inference.infer_shapes(model, data_prop=True)
+    while fill_gaps(inferred.graph):
+        inferred = shape_inference.infer_shapes(inferred, data_prop=True)
     graph.CopyFrom(inferred.graph)
     known = {tensor.name for tensor in graph.value_info}  # what cannot be inferred is as the file has it
     graph.value_info.extend(v for name, v in before.items() if name not in known | {v.name for v in graph.output})
     for tensor in graph.output:
         if tensor.name in before and not tensor.type.tensor_type.HasField("shape"):
             tensor.CopyFrom(before[tensor.name])
+
+
+def fill_gaps(graph: "GraphProto") -> bool:
+    """Say the shapes of results that ONNX's inference leaves open, in place; returns whether there was one."""
+    from onnx import helper  # noqa: PLC0415
+
+    typed = {v.name: v for v in [*graph.input, *graph.value_info, *graph.output] if has_fixed_shape(v)}
+    kinds = {name: v.type.tensor_type.elem_type for name, v in typed.items()}
+    shapes = {name: [dim.dim_value for dim in v.type.tensor_type.shape.dim] for name, v in typed.items()}
+    kinds |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    results, found = {v.name: v for v in graph.output}, False
+    for node in graph.node:
+        rule = GAPS.get(node.op_type) if not node.domain and node.output[0] not in shapes else None
+        if rule is None or any(name not in shapes for name in node.input if name):
+            continue
+        shape = rule(node, [shapes[name] for name in node.input if name])
+        told = helper.make_tensor_value_info(node.output[0], kinds[node.input[0]], shape)
+        if node.output[0] in results:
+            results[node.output[0]].CopyFrom(told)
+        else:
+            replace_all(graph.value_info, [*(v for v in graph.value_info if v.name != told.name), told])
+        found = True
+    return found
+
+
+def gathered(node: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:
+    """Shape of what GatherND gives; that of one element is left open."""
+    data, places = shapes
+    return [*places[:-1], *data[of(node, "batch_dims", 0) + places[-1] :]]
+
+
+def as_given(_: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:
+    """Shape of what has that of its first input."""
+    return shapes[0]
+
+
+GAPS: dict[str, Callable[["NodeProto", Sequence[list[int]]], list[int]]] = {
+    "GatherND": gathered,
+    "GroupNormalization": as_given,
+    "MeanVarianceNormalization": as_given,
+}  # ops that ONNX's inference does not know, or not always
 
 
 def has_fixed_shape(tensor: "ValueInfoProto") -> bool:

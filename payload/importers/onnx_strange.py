@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
 
 if TYPE_CHECKING:
@@ -13,9 +15,34 @@ REAL = (1, 10, 11, 16)  # ONNX's numbers of f32, f16, f64 and bf16
 def equal_to_itself(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Equal of real numbers, of which NaN is none: torch-mlir folds what is compared with itself to true."""
     a, b = node.input
+    if a == b:
+        return compare_with_itself(writer, node, facts)
     if facts.kinds.get(a) not in REAL:
         return False
     writer.add("And", writer.add("LessOrEqual", a, b), writer.add("GreaterOrEqual", a, b), into=node.output[0])
+    return True
+
+
+def compare_with_itself(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """What is compared with itself: NaN is neither less nor greater nor equal, and torch-mlir folds it to true."""
+    a, b = node.input
+    if a != b:
+        return False
+    is_equal = node.op_type.endswith("Equal")
+    if facts.kinds.get(a) in REAL and is_equal:
+        writer.add("LessOrEqual", a, writer.number(np.inf, facts.kinds[a]), into=node.output[0])
+    else:
+        writer.add("Identity", writer.constant(np.full(facts.shapes[a], is_equal)), into=node.output[0])
+    return True
+
+
+def choose_of_equals(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """One of two that are the same, which torch-mlir gives in its own shape, not in that of the choice."""
+    _, x, y = node.input
+    shape = facts.shapes.get(node.output[0])
+    if x != y or shape is None:
+        return False
+    writer.add("Expand", x, writer.numbers(*shape), into=node.output[0])
     return True
 
 

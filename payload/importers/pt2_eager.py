@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.core.mismatch import LOOSE, TOLERANCE, mismatches
 from autotune.core.payload import Array
-from payload.importers.differences import LOOSE, TOLERANCE, differences
 from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_values import to_numpy, to_torch
 from payload.programs import call_arguments
@@ -81,9 +81,9 @@ def check_program(
     rounded = any(array.dtype.name in NARROW for array in (*inputs, *weights.values(), *theirs))
     for number, (ours, other) in enumerate(zip(results, theirs, strict=True)):
         tolerance = LOOSE if rounded else TOLERANCE
-        if not any(differences(ours, other, tolerance)):
+        if not any(mismatches(ours, other, tolerance)):
             continue
-        for difference in differences(ours, other, tolerance, AS_ROUNDED * rounding(program, inputs, number, other)):
+        for difference in mismatches(ours, other, tolerance, AS_ROUNDED * rounding(program, inputs, number, other)):
             raise UnsupportedError(
                 f"result{number} must be what PyTorch computes of the program as it is, it differs: {difference}; "
                 "export the model by other ops"

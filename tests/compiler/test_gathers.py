@@ -6,7 +6,7 @@ import pytest
 from tuning_support import MACHINES, agrees, default_steps, random_configs, run, tensor_payload
 
 from autotune.compiler.lowering.stages import compile_to
-from autotune.compiler.passes.pipelines import TAIL
+from autotune.compiler.passes.pipelines import PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
@@ -154,3 +154,35 @@ def test_bf16_rows_are_widened_in_vectors():
     text = compile_to("scheduled", payload, scheduled(payload, MACHINES["avx2"], parts)).text
     assert "vector.transfer_read" in text
     assert "vector.gather" not in text
+
+
+BOUNDED = """%empty = tensor.empty() : tensor<5x8x3xf32>
+    %result = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, 1)>, affine_map<(i, j, k) -> (i, j, k)>],
+                              iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%bounds : tensor<5x2xf32>) outs(%empty : tensor<5x8x3xf32>) {
+    ^bb0(%bound: f32, %out: f32):
+      %i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %zero = arith.constant 0 : index
+      %first = tensor.extract %table[%i, %j, %zero] : tensor<5x8x6xf32>
+      %y = arith.minimumf %first, %bound : f32
+      linalg.yield %y : f32
+    } -> tensor<5x8x3xf32>"""
+
+
+def test_what_a_gather_reads_at_a_constant_index_is_read_of_a_slice():
+    arguments = [
+        Argument("bounds", "input", (5, 2)),
+        Argument("table", "input", (5, 8, 6)),
+        Argument("y", "output", (5, 8, 3)),
+    ]
+    payload, machine = tensor_payload("bounded", arguments, BOUNDED), this_machine()
+    parts = partition(payload)
+    (task,) = parts.tasks
+    assert family_for(task).name == "gather"
+    assert "(d0, 0)" in task.payload.text
+    inputs = payload.make_inputs(0)
+    expected = run(payload, inputs, None, PLAIN)
+    agrees(
+        payload, run(payload, inputs, assemble(default_steps(parts, machine)), TAIL, text=parts.payload.text), expected
+    )

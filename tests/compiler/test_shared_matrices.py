@@ -164,3 +164,45 @@ def test_a_product_may_read_what_was_a_product_of_a_batch(tmp_path):
     simple = rewritten(payload.text, share_matrices)
     assert "batch_matmul" not in simple
     check_result(payload, simple)
+
+
+def test_a_matrix_of_one_element_is_shared(tmp_path):
+    text = """func.func @f(%x: tensor<3x5x1xf32>, %w: tensor<1x1xf32>) -> tensor<3x5x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c = tensor.empty() : tensor<3x1x1xf32>
+  %r = linalg.broadcast ins(%w : tensor<1x1xf32>) outs(%c : tensor<3x1x1xf32>) dimensions = [0]
+  %e = tensor.empty() : tensor<3x5x1xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<3x5x1xf32>) -> tensor<3x5x1xf32>
+  %y = linalg.batch_matmul ins(%x, %r : tensor<3x5x1xf32>, tensor<3x1x1xf32>) outs(%z : tensor<3x5x1xf32>)
+    -> tensor<3x5x1xf32>
+  return %y : tensor<3x5x1xf32>
+}"""
+    payload = loaded(tmp_path, text)
+    simple = rewritten(payload.text, share_matrices)
+    assert "batch_matmul" not in simple
+    check_result(payload, simple)
+
+
+def test_rows_of_a_product_compared_with_each_other_keep_their_reshape(tmp_path):
+    pairs = "(a, b, i, j)"
+    text = f"""func.func @f(%x: tensor<6x8xf32>, %w: tensor<8x4xf32>) -> tensor<2x3x4x4xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<6x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %p = linalg.matmul ins(%x, %w : tensor<6x8xf32>, tensor<8x4xf32>) outs(%z : tensor<6x4xf32>) -> tensor<6x4xf32>
+  %r = tensor.expand_shape %p [[0, 1], [2]] output_shape [2, 3, 4] : tensor<6x4xf32> into tensor<2x3x4xf32>
+  %i = tensor.empty() : tensor<2x3x4x4xf32>
+  %y = linalg.generic {{indexing_maps = [affine_map<{pairs} -> (a, b, i)>, affine_map<{pairs} -> (a, b, j)>,
+                                        affine_map<{pairs} -> {pairs}>],
+                       iterator_types = ["parallel", "parallel", "parallel", "parallel"]}}
+    ins(%r, %r : tensor<2x3x4xf32>, tensor<2x3x4xf32>) outs(%i : tensor<2x3x4x4xf32>) {{
+  ^bb0(%one: f32, %other: f32, %o: f32):
+    %d = arith.subf %one, %other : f32
+    linalg.yield %d : f32
+  }} -> tensor<2x3x4x4xf32>
+  return %y : tensor<2x3x4x4xf32>
+}}"""
+    payload = loaded(tmp_path, text)
+    simple = rewritten(payload.text, reshape_after_elementwise)
+    assert "tensor<2x3x4xf32>" in simple
+    check_result(payload, simple)

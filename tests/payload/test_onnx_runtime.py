@@ -13,7 +13,7 @@ from payload.importers import onnx_runtime
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_convert import convert, read_model
 from payload.importers.onnx_oracle import ask_reference
-from payload.importers.onnx_runtime import ask_runtime, differences, run_file
+from payload.importers.onnx_runtime import ask_runtime, mismatches, run_file
 
 pytestmark = pytest.mark.usefixtures("warm_converters")
 X = np.random.default_rng(0).uniform(-2, 2, (2, 3)).astype(np.float32)
@@ -125,4 +125,4 @@ def test_results_agree_up_to_rounding(far):
         (np.zeros(3 if far else 2), np.zeros(2, np.float32)),
         (np.zeros((0, 1)), np.zeros((1, 0) if far else (0, 1), np.float32)),
     ]
-    assert [bool(list(differences(*pair, 5e-3))) for pair in pairs] == [far] * len(pairs)
+    assert [bool(list(mismatches(*pair, 5e-3))) for pair in pairs] == [far] * len(pairs)

@@ -169,6 +169,115 @@ MODELS |= {
 }
 
 
+def behind_a_group_norm(path, shape, node, result):
+    """An op behind one of which ONNX infers no shape."""
+    held = [numpy_helper.from_array(np.ones(8, np.float32), name) for name in ("scale", "bias")]
+    first = helper.make_node("GroupNormalization", ["x", "scale", "bias"], ["n"], num_groups=2)
+    return save_newest(path, [first, node], [("x", shape)], result, [*held, numbers("k", 3)])
+
+
+def save_newest(path, nodes, given, result, held=()):
+    inputs = [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in given]
+    output = helper.make_tensor_value_info("y", FLOAT, result)
+    graph = helper.make_graph(nodes, "model", inputs, [output], held)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+def compared(path, op):
+    """A tensor compared with itself, as a choice between it and that in another shape."""
+    nodes = [
+        helper.make_node(op, ["x", "x"], ["same"]),
+        helper.make_node("Where", ["same", "row", "row"], ["chosen"]),
+        helper.make_node("Cast", ["same"], ["number"], to=FLOAT),
+        helper.make_node("Add", ["number", "chosen"], ["y"]),
+    ]
+    return save_newest(path, nodes, [("x", [3, 7]), ("row", [7])], [3, 7])
+
+
+def element_of(path):
+    """An element that is read at a place: of no dimension, which ONNX does not infer."""
+    nodes = [
+        helper.make_node("GatherND", ["v", "k"], ["one"]),
+        helper.make_node("LessOrEqual", ["x", "one"], ["less"]),
+        helper.make_node("Where", ["less", "one", "x"], ["y"]),
+    ]
+    return save_newest(path, nodes, [("v", [9]), ("x", [4, 6])], [4, 6], [numbers("k", 3)])
+
+
+def fewer_places(path, op, **attributes):
+    """Places of the first ones along another axis than theirs."""
+    at = numpy_helper.from_array(np.random.default_rng(1).permuted(np.tile(np.arange(-6, 0), (3, 1)), axis=1), "at")
+    if op == "GatherElements":
+        node = helper.make_node(op, ["x", "at"], ["y"], axis=1)
+        return save_newest(path, [node], [("x", [5, 6])], [3, 6], [at])
+    node = helper.make_node(op, ["x", "at", "u"], ["y"], axis=1, **attributes)
+    return save_newest(path, [node], [("x", [5, 6]), ("u", [3, 6])], [5, 6], [at])
+
+
+def pool(path, op, shape, result, **attributes):
+    """Windows of which the last end behind the pad."""
+    node = helper.make_node(op, ["x"], ["y"], ceil_mode=1, **attributes)
+    return save_newest(path, [node], [("x", shape)], result)
+
+
+def padded(path, mode, pads, result, *value):
+    """A pad of some mode."""
+    node = helper.make_node("Pad", ["x", "pads", *("scalar" for _ in value)], ["y"], mode=mode)
+    held = [numbers("pads", *pads), *(numpy_helper.from_array(np.float32(each), "scalar") for each in value)]
+    return save_newest(path, [node], [("x", [1, 5, 7])], result, held)
+
+
+MODELS |= {
+    "Gemm of two, scaled": lambda p: newest(
+        p, "Gemm", ("x", [5, 7]), ("w", [9, 7]), result=[5, 9], transB=1, alpha=0.5
+    ),
+    "TopK behind a GroupNormalization": lambda p: behind_a_group_norm(
+        p, [2, 8, 6], helper.make_node("TopK", ["n", "k"], ["y", "i"]), [2, 8, 3]
+    ),
+    **{
+        f"{op} of the same": lambda p, op=op: compared(p, op)
+        for op in ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
+    },
+    "GatherND of an element": element_of,
+    "GatherElements of fewer": lambda p: fewer_places(p, "GatherElements"),
+    **{
+        f"ScatterElements of fewer, {how}": lambda p, how=how: fewer_places(p, "ScatterElements", reduction=how)
+        for how in ("none", "add", "mul", "max", "min")
+    },
+    "ScatterND, multiplied": lambda p: scatter(p, "ScatterND", [3, 1], [3, 6, 7], reduction="mul"),
+    "MaxPool of windows behind the end": lambda p: pool(
+        p, "MaxPool", [2, 3, 7, 6], [2, 3, 3, 3], kernel_shape=[3, 1], strides=[3, 2]
+    ),
+    "MaxPool up to the pad": lambda p: pool(p, "MaxPool", [2, 3, 16], [2, 3, 17], kernel_shape=[2], pads=[1, 1]),
+    "AveragePool of windows behind the end": lambda p: pool(
+        p, "AveragePool", [2, 3, 9, 6], [2, 3, 5, 3], kernel_shape=[2, 1], strides=[2, 2]
+    ),
+    "AveragePool behind its pad": lambda p: pool(
+        p, "AveragePool", [2, 3, 6], [2, 3, 4], kernel_shape=[3], strides=[2], pads=[1, 1], count_include_pad=1
+    ),
+    "Pad by its edge": lambda p: padded(p, "edge", [2, 0, 0, 3, 0, 9], [6, 5, 16]),
+    "Pad around": lambda p: padded(p, "wrap", [1, 5, 0, 0, 0, 9], [2, 10, 16]),
+    "Pad that keeps the shape": lambda p: padded(p, "constant", [0, 1, 2, 0, -1, -2], [1, 5, 7], 1.5),
+    "ConvTranspose with unequal pads": lambda p: newest(
+        p,
+        "ConvTranspose",
+        ("x", [1, 3, 6, 5]),
+        ("w", [3, 4, 3, 2]),
+        result=[1, 4, 11, 9],
+        strides=[2, 2],
+        pads=[2, 0, 1, 1],
+        output_padding=[1, 0],
+    ),
+    **{
+        f"{op} along an axis of one": lambda p, op=op: newest(
+            p, op, ("x", [3, 4, 1]), opset=21, held=[numbers("axes", 2)], result=[3, 4, 1]
+        )
+        for op in ("ReduceL2", "ReduceLogSumExp")
+    },
+}
+
+
 @pytest.mark.parametrize(("number", "name"), list(enumerate(MODELS)))
 def test_an_op_computes_what_onnx_says(number, name, tmp_path, worker):
     import_model(str(MODELS[name](tmp_path / "model.onnx")), tmp_path / "model")

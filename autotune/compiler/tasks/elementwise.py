@@ -9,7 +9,7 @@ from autotune.compiler.ir.extents import bound_empties
 from autotune.compiler.ir.module import find_function, run_passes, symbol
 from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
 from autotune.compiler.ir.values import maker
-from autotune.compiler.tasks.gathers import read_places_by_position
+from autotune.compiler.tasks.gathers import cut_at_constants, read_places_by_position
 from autotune.compiler.tasks.read_op import read_op
 
 # Element-wise neighbours become one op before units are counted.
@@ -58,7 +58,10 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     run_passes(module, "builtin.module(eliminate-empty-tensors)")
     module.operation.walk(skip_settled_copy)
     own_destinations(find_function(module, str(symbol(function))))
-    bound_empties(find_function(module, str(symbol(function))))
+    fused = find_function(module, str(symbol(function)))
+    for op, _ in list(structured_ops(fused.regions[0].blocks[0])):
+        cut_at_constants(op.operation)
+    bound_empties(fused)
 
 
 def compute_for_each_reader(function: ir.OpView) -> bool:

@@ -7,7 +7,9 @@ from mlir.dialects import linalg, tensor
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import is_constant, maker
+from autotune.compiler.normalise.convolution.channels_first import cut
 
+READ = "tensor.extract"
 CASTS = ("arith.index_cast", "arith.index_castui")
 
 
@@ -29,6 +31,32 @@ def read_places_by_position(op: ir.Operation) -> None:
             argument.replace_all_uses_with(place)
 
 
+def cut_at_constants(op: ir.Operation) -> None:
+    """Let an op that gathers read what it reads at a constant index, other than 0, of a slice there; in place.
+
+    Upstream vectorizes no op that has such an index, and of other families each writes its vectors itself.
+    """
+    if op.name != "linalg.generic" or not any(inner.operation.name == READ for inner in op.regions[0].blocks[0]):
+        return
+    maps = indexing_maps(op)
+    for number, amap in enumerate(maps[:-1]):
+        fixed = {d: place for d, each in enumerate(amap.results) if (place := constant_of(each))}
+        if fixed:
+            whole = op.operands[number]
+            sizes = [1 if d in fixed else size for d, size in enumerate(whole.type.shape)]
+            with ir.InsertionPoint(op), op.location:
+                op.operands[number] = cut(whole, [fixed.get(d, 0) for d in range(len(sizes))], sizes)
+            zero = ir.AffineExpr.get_constant(0)
+            places = [zero if d in fixed else each for d, each in enumerate(amap.results)]
+            maps[number] = ir.AffineMap.get(amap.n_dims, 0, places)
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
+
+
+def constant_of(expr: ir.AffineExpr) -> int:
+    """The constant that an index is; 0 of any other."""
+    return int(expr.value) if isinstance(expr, ir.AffineConstantExpr) else 0
+
+
 def is_place(value: ir.Value) -> bool:
     """Tell whether a value is where elements are read."""
     return any(True for _ in places_of(value))
@@ -38,7 +66,7 @@ def places_of(value: ir.Value) -> Iterator[int]:
     """For every element that is read at a value, cast to an index: how many there are in that dimension."""
     casts = (use.owner.operation for use in value.uses if use.owner.operation.name in CASTS)
     for use in (use for cast in casts for use in cast.results[0].uses):
-        if use.owner.operation.name == "tensor.extract":
+        if use.owner.operation.name == READ:
             yield ir.RankedTensorType(use.owner.operation.operands[0].type).shape[use.operand_number - 1]
 
 
@@ -52,7 +80,7 @@ def gathered(op: ir.Operation) -> dict[ir.Value, int] | None:
     found: dict[ir.Value, int] = {}
     for inner in op.regions[0].blocks[0].operations if op.regions else ():
         read = inner.operation
-        if read.name != "tensor.extract" or is_constant(read.operands[0]):
+        if read.name != READ or is_constant(read.operands[0]):
             continue
         source = read.operands[0]
         if not all(is_known_place(value) for value in list(read.operands)[1:]):
@@ -67,5 +95,5 @@ def is_known_place(value: ir.Value) -> bool:
     made_by = maker(value)
     if made_by is not None and made_by.name in CASTS:
         made_by = maker(made_by.operands[0])
-        return made_by is not None and made_by.name == "tensor.extract"
+        return made_by is not None and made_by.name == READ
     return is_constant(value) or (made_by is not None and made_by.name == "linalg.index")

@@ -83,7 +83,7 @@ class SizedModel:
             return "dimensions must be distinct and have a range"
         if any("/" in name or not name.isprintable() or name.startswith(".") for name in names):
             return "names of dimensions must be printable and no paths"
-        if any(not each.seconds > 0 or min(*each.sizes.values(), each.grain + 1) < 1 for each in self.sizes):
+        if any(not each.seconds > 0 or min([*each.sizes.values(), each.grain + 1]) < 1 for each in self.sizes):
             return "compiled sizes must be at least 1 and take time"
         return None
 

@@ -100,7 +100,7 @@ def shared_matrix(op: ir.Operation) -> Matrix | None:
     k, n = view.read[b.index(K)], view.read[b.index(N)]
     if len(k) > 1 or len(n) > 1:
         return None
-    cut = max(*k, *n, 1)
+    cut = max([*k, *n, 1])
     return Matrix(view.source, cut, k[0] >= cut if k else bool(n) and n[0] < cut)
 
 
@@ -259,7 +259,9 @@ def reshape_after_elementwise(module: ir.Module) -> None:
     for op in every_op(module):
         if op.name != "linalg.generic" or len(op.results) != 1 or not is_elementwise(op, len(op.results[0].type.shape)):
             continue
-        groups = next((g for value in op.operands if (g := groups_behind_product(value, moved)) is not None), None)
+        whole = indexing_maps(op)[-1]
+        wholes = [value for value, amap in zip(op.operands, indexing_maps(op), strict=True) if amap == whole]
+        groups = next((g for value in wholes if (g := groups_behind_product(value, moved)) is not None), None)
         reads = [collapsed(amap, groups) for amap in indexing_maps(op)] if groups is not None else []
         plain = [read for read in reads if read is not None]
         if groups is None or len(plain) < len(reads):

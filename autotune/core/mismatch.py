@@ -1,4 +1,4 @@
-"""How far an oracle is from a framework that ran the user's own file: two oracles of one import must agree."""
+"""How far results are from those of another program that computes the same: in words, where they are too far."""
 
 from collections.abc import Iterator
 
@@ -8,20 +8,21 @@ from autotune.core.payload import Array
 
 TOLERANCE = 5e-3  # of the largest value: sums of f32 in another order, against f64
 LOOSE = 5e-2  # the same where values are rounded on the way, to f16 or to 8 bits
+LEAST = float(np.finfo(np.float32).tiny)  # below, f32 gives zeros where f64 does not
 FEW = 1e-3  # part of the integers and booleans that may differ, as rounding decides comparisons
 
 
-def differences(ours: Array, theirs: Array, tolerance: float, slack: float = 0.0) -> Iterator[str]:
-    """In words, how far results are from those of a framework that ran the user's file; nothing if they agree.
+def mismatches(ours: Array, theirs: Array, tolerance: float, slack: float = 0.0) -> Iterator[str]:
+    """In words, how far results are from those of another program; nothing if they agree.
 
     Args:
-        ours: Results of the oracle, which computes what was read of the file.
-        theirs: Results of the framework. What is not finite here is not compared: f32 ends before f64 does.
+        ours: Results that are judged.
+        theirs: What they must be. What is not finite here is not compared: f32 ends before f64 does.
         tolerance: How far floats may be, as part of the largest.
         slack: How far they may be besides, absolute.
     """
     if ours.shape != theirs.shape:
-        yield f"its shape is {theirs.shape} there, {ours.shape} by the oracle"
+        yield f"its shape must be {theirs.shape}, it is {ours.shape}"
         return
     if not theirs.size:
         return
@@ -35,5 +36,5 @@ def differences(ours: Array, theirs: Array, tolerance: float, slack: float = 0.0
     exact = theirs[finite].astype(np.float64)
     apart, largest = np.abs(ours[finite].astype(np.float64) - exact), float(np.max(np.abs(exact), initial=0.0))
     worst = float(np.max(apart, initial=0.0))
-    if not worst <= tolerance * largest + slack:
+    if not worst <= tolerance * max(largest, LEAST) + slack:
         yield f"by up to {worst:.3g} where values are at most {largest:.3g}, {tolerance:g} of which is allowed"
