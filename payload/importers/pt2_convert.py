@@ -13,6 +13,7 @@ import numpy as np
 
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
+from payload.importers import pt2_places
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     kernel_argument,
@@ -164,6 +165,16 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.fmod.Tensor: remainder_towards_zero,
         torch.ops.aten.fmod.Scalar: remainder_towards_zero,
         torch.ops.aten.eq.Tensor: is_equal,
+        torch.ops.aten.hypot.default: pt2_places.hypot,
+        torch.ops.aten.topk.default: pt2_places.topk,
+        torch.ops.aten.sort.default: pt2_places.sort,
+        torch.ops.aten.sort.stable: pt2_places.sort_stably,
+        torch.ops.aten.scatter_add.default: pt2_places.scatter_add,
+        torch.ops.aten.scatter.src: pt2_places.scatter,
+        torch.ops.aten.scatter.value: pt2_places.scatter_value,
+        torch.ops.aten.scatter_reduce.two: pt2_places.scatter_reduce,
+        torch.ops.aten.index_add.default: pt2_places.index_add,
+        torch.ops.aten.index_put.default: pt2_places.index_put,
     }
     table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)

@@ -47,7 +47,14 @@ READ_AGAIN = f"""  {doubled("p", "x", 32)}
 TWICE = f"""  {doubled("p", "x", 32)}
   %r = tensor.concat dim(0) %p, %p : (tensor<6x32xf32>, tensor<6x32xf32>) -> tensor<12x32xf32>
   return %r : tensor<12x32xf32>"""
+WITH_NOTHING = f"""  {doubled("p", "x", 32)}
+  %none = tensor.extract_slice %x[0, 0] [0, 32] [1, 1] : tensor<6x32xf32> to tensor<0x32xf32>
+  %c = tensor.cast %none : tensor<0x32xf32> to tensor<?x32xf32>
+  %d = tensor.cast %p : tensor<6x32xf32> to tensor<?x32xf32>
+  %r = tensor.concat dim(0) %c, %d : (tensor<?x32xf32>, tensor<?x32xf32>) -> tensor<6x32xf32>
+  return %r : tensor<6x32xf32>"""
 CASES = {
+    "beside nothing": (WITH_NOTHING, "6x32", 0, lambda x, y: 2 * x),
     "side by side": (CONCATENATED, "6x112", 1, lambda x, y: np.hstack([2 * y, y, 2 * x])),
     "every other row": (IN_STEPS, "12x32", 0, lambda x, y: np.stack([x * x, 2 * x], 1).reshape(12, 32)),
     "parts that overlap": (OVERLAPPING, "9x32", 4, lambda x, y: np.vstack([2 * x, x[3:] * x[3:]])),

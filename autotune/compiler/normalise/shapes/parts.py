@@ -114,11 +114,16 @@ def parts_of(op: ir.Operation) -> list[tuple[ir.Value, Slice]]:
 
 
 def concatenated(op: ir.Operation) -> list[tuple[ir.Value, Slice]]:
-    """The parts of a concatenation."""
+    """The parts of a concatenation that have elements; nothing where a size is not known."""
     along, begin, found = op.attributes["dim"].value, 0, []
-    for value in op.operands:
+    for operand in op.operands:
+        made_by = maker(operand)
+        value = made_by.operands[0] if made_by is not None and made_by.name == "tensor.cast" else operand
+        if not value.type.has_static_shape:
+            return []
         shape = list(value.type.shape)
-        found.append((value, Slice.dense([begin if d == along else 0 for d in range(len(shape))], shape)))
+        if 0 not in shape:
+            found.append((value, Slice.dense([begin if d == along else 0 for d in range(len(shape))], shape)))
         begin += shape[along]
     return found
 

@@ -1,0 +1,171 @@
+"""Sorting and scattering of PyTorch's programs, which our MLIR has no ops for: indices are compared, all with all.
+
+    rank of x[i] = how many x[j] are before it;  y[k] = sum of x[i] where rank i is k
+    y[r] = sum of u[m] where index m is r, or x[r] where there is none
+
+As `payload.importers.onnx_places` has it: work for each pair, little for what models sort and scatter; what is much is
+left to the converter, which refuses it.
+"""
+
+from collections.abc import Sequence
+from math import inf, prod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MOST_PAIRS = 1 << 26
+Result = Any  # a tensor, several, or `NotImplemented`: the op is left to the converter
+
+
+def topk(x: "Tensor", k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Result:
+    """What ``aten.topk`` gives: the first elements along a dimension in order, and their indices."""
+    return first_ranks(x, k, dim, largest=largest)
+
+
+def sort(x: "Tensor", dim: int = -1, descending: bool = False) -> Result:
+    """What ``aten.sort`` gives, of equal elements the earlier one first."""
+    return first_ranks(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
+
+
+def sort_stably(x: "Tensor", *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Result:
+    """What ``aten.sort.stable`` gives."""
+    return sort(x, dim, descending)
+
+
+def first_ranks(x: "Tensor", count: int, dim: int, *, largest: bool) -> Result:
+    """So many elements along a dimension in order, and their indices; NaN is larger than all numbers."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    if not x.dim() or not x.numel() or x.numel() * x.shape[dim] > MOST_PAIRS:
+        return NotImplemented
+    rows = x.movedim(dim, -1)
+    size = rows.shape[-1]
+    one, other = rows.unsqueeze(-1), rows.unsqueeze(-2)
+    before, same = (other > one if largest else other < one), other == one
+    if x.is_floating_point():
+        is_number = rows <= inf
+        mine, theirs = is_number.unsqueeze(-1), is_number.unsqueeze(-2)
+        before = before | (mine & ~theirs if largest else theirs & ~mine)
+        same = same | ~(mine | theirs)
+    places = torch.arange(size, dtype=torch.float32)
+    earlier = places < places.unsqueeze(-1)
+    rank = (before | (same & earlier)).to(torch.float32).sum(-1)
+    hit = rank.unsqueeze(-2) == torch.arange(count, dtype=torch.float32).unsqueeze(-1)
+    values = torch.where(hit, other, 0).sum(-1).to(x.dtype)
+    indices = torch.where(hit, places, 0.0).sum(-1).to(torch.int64)
+    return values.movedim(-1, dim), indices.movedim(-1, dim)
+
+
+def scatter_add(x: "Tensor", dim: int, index: "Tensor", src: "Tensor") -> Result:
+    """What ``aten.scatter_add`` gives."""
+    return put(x, dim, index, src, "sum")
+
+
+def scatter(x: "Tensor", dim: int, index: "Tensor", src: "Tensor") -> Result:
+    """What ``aten.scatter.src`` gives; of several at one index any may stay, which PyTorch leaves open."""
+    return put(x, dim, index, src, "")
+
+
+def scatter_value(x: "Tensor", dim: int, index: "Tensor", value: float) -> Result:
+    """What ``aten.scatter.value`` gives."""
+    import torch  # noqa: PLC0415
+
+    return put(x, dim, index, torch.full(tuple(index.shape), value, dtype=x.dtype), "one")
+
+
+def scatter_reduce(
+    x: "Tensor", dim: int, index: "Tensor", src: "Tensor", reduce: str, *, include_self: bool = True
+) -> Result:
+    """What ``aten.scatter_reduce`` gives where it includes what is there, means aside."""
+    if not include_self or reduce not in ("sum", "amax", "amin"):
+        return NotImplemented
+    return put(x, dim, index, src, reduce)
+
+
+def index_add(x: "Tensor", dim: int, index: "Tensor", source: "Tensor", *, alpha: float = 1) -> Result:
+    """What ``aten.index_add`` gives."""
+    if not x.dim():
+        return NotImplemented
+    return put(x, dim, along(index, dim, source), source if alpha == 1 else source * alpha, "sum")
+
+
+def index_put(
+    x: "Tensor",
+    indices: Sequence["Tensor | None"],
+    values: "Tensor",
+    accumulate: bool = False,
+) -> Result:
+    """What ``aten.index_put`` gives of one list of indices, of one dimension."""
+    given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    dim, index = given[0]
+    if len(given) != 1 or index.dim() != 1 or index.dtype.is_floating_point or index.element_size() == 1:
+        return NotImplemented
+    shape = [index.shape[0] if d == dim else size for d, size in enumerate(x.shape)]
+    whole = values.expand(shape)
+    return put(x, dim, along(index, dim, whole), whole, "sum" if accumulate else "")
+
+
+def along(index: "Tensor", dim: int, values: "Tensor") -> "Tensor":
+    """Indices along a dimension, the same for all others."""
+    shape = [1] * values.dim()
+    shape[dim] = index.numel()
+    return index.reshape(shape).expand(tuple(values.shape))
+
+
+def put(x: "Tensor", dim: int, index: "Tensor", src: "Tensor", how: str) -> Result:
+    """Elements put at indices along a dimension, or combined with what is there.
+
+    Args:
+        x: What is there.
+        dim: The dimension.
+        index: An index for each element; along other dimensions it may have fewer than `x`, then of the first ones.
+        src: The elements, as many at least.
+        how: ``sum``, ``amax`` and ``amin`` combine, ``one`` puts the same number everywhere, empty puts.
+    """
+    import torch  # noqa: PLC0415
+
+    if not x.dim() or not index.numel() or prod(index.shape) * x.shape[dim] > MOST_PAIRS:
+        return NotImplemented
+    dim %= x.dim()
+    part, rests = x, []
+    for d in range(x.dim()):
+        src = src.narrow(d, 0, index.shape[d])
+        if d != dim and index.shape[d] < x.shape[d]:
+            rests.append((d, part.narrow(d, index.shape[d], x.shape[d] - index.shape[d])))
+            part = part.narrow(d, 0, index.shape[d])
+    rows, places, values = (each.movedim(dim, -1) for each in (part, index, src))
+    wanted = torch.arange(rows.shape[-1], dtype=torch.float32).unsqueeze(-1)
+    hit = places.to(torch.float32).unsqueeze(-2) == wanted
+    found = combined(rows, hit, values.to(x.dtype).unsqueeze(-2), how).movedim(-1, dim)
+    for d, rest in reversed(rests):
+        found = torch.cat([found, rest], d)
+    return found
+
+
+def combined(rows: "Tensor", hit: "Tensor", values: "Tensor", how: str) -> "Tensor":
+    """Rows with those of some values that hit each element."""
+    import torch  # noqa: PLC0415
+
+    if how == "sum":
+        return rows + torch.where(hit, values, 0).sum(-1).to(rows.dtype)
+    if how in ("amax", "amin"):
+        limits = torch.finfo(rows.dtype) if rows.is_floating_point() else torch.iinfo(rows.dtype)
+        ends = (-inf, inf) if rows.is_floating_point() else (limits.min, limits.max)
+        if how == "amax":
+            return torch.maximum(rows, torch.where(hit, values, ends[0]).amax(-1))
+        return torch.minimum(rows, torch.where(hit, values, ends[1]).amin(-1))
+    total = torch.where(hit, values, 0)
+    total = total.sum(-1).to(rows.dtype) if how != "one" else values[..., 0]
+    return torch.where(hit.to(torch.float32).sum(-1) > 0, total, rows)
+
+
+def hypot(a: "Tensor", b: "Tensor") -> "Tensor":
+    """What ``aten.hypot`` gives: the root of a sum of squares, none of which overflows."""
+    import torch  # noqa: PLC0415
+
+    kind = torch.result_type(a, b)
+    a, b = a.to(kind).abs(), b.to(kind).abs()
+    most, least = torch.maximum(a, b), torch.minimum(a, b)
+    share = least / torch.where(most > 0, most, 1)
+    return torch.where(most < inf, most * torch.sqrt(1 + share * share), most)
