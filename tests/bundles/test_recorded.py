@@ -24,6 +24,21 @@ def test_a_model_that_computes_something_else_is_not_called(tmp_path):
         at.compile(str(model))
 
 
+def test_it_is_called_where_that_is_asked_for(tmp_path):
+    model, apart = import_product(tmp_path), import_product(tmp_path, "apart")
+    for folder, elements in ((model, slice(None)), (apart, slice(1))):
+        with np.load(folder / ORACLE) as file:
+            recorded = dict(file)
+        recorded["result/0/0"][0, elements] *= 1.2
+        np.savez(folder / ORACLE, **recorded)
+    x = np.ones((4, 8), np.float32)
+    with pytest.raises(CompileError, match="verify=False"):
+        at.compile(str(model))
+    with pytest.raises(CompileError):
+        at.compile(str(apart))  # one of 64 elements is more than rounding decides
+    assert np.array_equal(at.compile(str(model), verify=False)(x), at.compile(str(apart), verify=False)(x))
+
+
 def test_a_result_of_another_shape_is_not_given(tmp_path):
     model = import_product(tmp_path)
     with np.load(model / ORACLE) as file:
