@@ -343,3 +343,11 @@ def test_stages_of_a_task_are_those_of_its_candidate(task):
 def test_a_script_that_is_no_text_is_refused():
     with pytest.raises(OptionError, match="text of a script must be a str, got bytes; decode it"):
         at.script(b"transform.yield")
+
+
+def test_the_command_is_found_where_no_folder_of_programs_is(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "autotune", "list", "nothing"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("autotune: Invalid value: NAME must be a kind")

@@ -156,6 +156,31 @@ class SizeFunction:
             return context.call(self._plan, [inputs[name] for name in self._names], extent)
 
 
+def check_described(model: SizedModel, number: int, prepared: SizeProgram) -> SizeProgram:
+    """A compiled size whose arguments are what the folder says of their dimensions.
+
+    Raises:
+        PayloadError: One is not.
+    """
+    sizes, payload = model.sizes[number].sizes, prepared.payload
+    given = [argument for argument in payload.arguments if argument.role == "input"]
+    said = [(a.shape, axis, name) for a in given for name, axis in model.axes.get(a.name, {}).items()]
+    for dim in model.dims:
+        if len(dim.results) != len(payload.outputs) or dim.name not in {name for *_, name in said}:
+            raise undescribed(model, dim.name)
+        results = zip(payload.outputs, dim.results, strict=True)
+        said += [(output.shape, axis, dim.name) for output, axis in results if axis is not None]
+    for shape, axis, name in said:
+        if not 0 <= axis < len(shape) or shape[axis] != sizes.get(name):
+            raise undescribed(model, name)
+    return prepared
+
+
+def undescribed(model: SizedModel, name: str) -> PayloadError:
+    """The error of a folder that says another axis of a dimension than its compiled sizes have."""
+    return PayloadError(f"{model.source} must have {name[:80]} where its folder says, a size has not; import it again")
+
+
 class AnySize:
     """A model of any size within its bounds; any number of threads may call it.
 
@@ -168,7 +193,7 @@ class AnySize:
         self.model = model
         self._dims, self._served = model.dims, model.served
         self._sizes = [each.sizes for each in self._served]
-        self._prepare = cache(prepare)
+        self._prepare = cache(lambda number: check_described(model, number, prepare(number)))
         self._shared = SharedWeights()
         self._functions: dict[int, SizeFunction] = {}
         self._making = threading.Lock()
@@ -270,7 +295,7 @@ class AnySize:
     def _compute(self, given: Mapping[str, Array], request: Sizes, part: PlannedCall) -> list[Array]:
         """Results of a part of a request, cut to its size."""
         served, mine = self._served[part.size], dict(request)
-        whole = self.model.sizes[served.number].sizes
+        whole, function = self.model.sizes[served.number].sizes, self._function(served.number)
         if self._apart is not None:
             mine[self._apart.name] = part.count
         arrays = {}
@@ -280,7 +305,7 @@ class AnySize:
                 array = cut(array, axes.get(self._apart.name), part.start, part.start + part.count)
             self._check_masks(argument.name, array, mine, served.sizes)
             arrays[argument.name] = self._padded(argument.name, array, mine, whole)
-        results = self._function(served.number)(arrays, served.extent)
+        results = function(arrays, served.extent)
         for dim in self._dims:
             if mine[dim.name] != whole[dim.name]:
                 results = [

@@ -1,6 +1,7 @@
 """Models of any size within bounds: what may be padded is proved, few sizes serve all, one copy of the weights."""
 
 import json
+import shutil
 from dataclasses import replace
 from math import inf
 
@@ -283,6 +284,37 @@ def test_descriptions_that_cannot_be_are_refused(folder, tmp_path, changes, word
     (tmp_path / DESCRIPTION).write_text(json.dumps({**text, **changes}))
     with pytest.raises(PayloadError, match=words):
         read_sized(tmp_path)
+
+
+def forget_axes(text):
+    for axes in text["axes"].values():
+        del axes["tokens"]
+
+
+def turn_axes(text):
+    for axes in text["axes"].values():
+        axes["tokens"], axes["batch"] = axes["batch"], axes["tokens"]
+
+
+def add_results(text):
+    for dim in text["dims"]:
+        dim["results"] += [0]
+
+
+def make_huge(text):
+    for size in text["sizes"]:
+        size["sizes"]["tokens"] = 1 << 63
+
+
+@pytest.mark.parametrize("change", [forget_axes, turn_axes, add_results, make_huge])
+def test_a_folder_that_says_other_axes_than_its_sizes_have_is_refused(change, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "any")
+    text = json.loads((folder / DESCRIPTION).read_text())
+    change(text)
+    (tmp_path / "any" / DESCRIPTION).write_text(json.dumps(text))
+    with pytest.raises(PayloadError) as error:
+        at.sizes.open(tmp_path / "any")(**request(np.random.default_rng(0), 2, 5))
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
