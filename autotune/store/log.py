@@ -79,6 +79,9 @@ class StudyLog:
         stored = self._study.get_trials(deepcopy=False)
         fresh = stored[self._read :]
         self._read = len(stored)
+        strange = next((record.number for record in fresh if not hasattr(record.user_attrs, "get")), None)
+        if strange is not None:
+            raise ValueError(f"attributes of trial {strange} must be an object")
         return [LogEntry(record.number, record.user_attrs.get(self._key)) for record in fresh]
 
     def add(self, record: FrozenTrial, is_known: Callable[[Sequence[LogEntry]], bool]) -> None:

@@ -22,7 +22,7 @@ def plain_errors(where: str) -> Iterator[None]:
         raise StoreError(
             f"store must be readable and writable; {where}: {error.strerror}; fix that or pass --store PATH"
         ) from error
-    except (OptunaError, SQLAlchemyError, ImportError, RuntimeError) as error:
+    except (OptunaError, SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
         found = database_error(error)
         lines = [said(found)] if found is not None else str(error).splitlines() or [type(error).__name__]
         way = "start or mend it, or pass --store PATH" if is_postgres(where) else WAY_OUT

@@ -162,6 +162,22 @@ def encode(trial: Trial) -> dict[str, Any]:
     return data
 
 
+WORDS = ("task", "key", "outcome", "family", "diagnostic", "scheduled", "compiled", "twin")
+
+
+def check_kinds(trial: Trial) -> None:
+    """Refuse a trial whose parts are of other types than they are written in.
+
+    Raises:
+        TypeError: One is.
+    """
+    words = all(isinstance(getattr(trial, name), str) for name in WORDS)
+    held = isinstance(trial.config, dict) and isinstance(trial.phases, dict) and isinstance(trial.number, int)
+    numbers = (trial.max_error, trial.seconds, trial.joules)  # the second of all that is measured
+    if not (words and held and all(each is None or isinstance(each, int | float) for each in numbers)):
+        raise TypeError("a trial must have parts of the types that are written")
+
+
 def decode(recorded: dict[str, Any], number: int, where: str) -> Trial:
     """The trial in a record.
 
@@ -177,6 +193,8 @@ def decode(recorded: dict[str, Any], number: int, where: str) -> Trial:
         data = dict(recorded)
         if isinstance(data["max_error"], str):
             data["max_error"] = float(data["max_error"])
-        return Trial.from_json({**data, "schedule": current_name(data["schedule"])})
+        trial = Trial.from_json({**data, "schedule": current_name(data["schedule"])})
+        check_kinds(trial)
+        return trial
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"trials of a store must be complete; {where}: {number} is not; {WAY_OUT}") from error

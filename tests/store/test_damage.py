@@ -1,6 +1,7 @@
 """A damaged store: the error names the line, and the file is left alone."""
 
 import os
+import re
 
 import pytest
 from store_support import SPACE, fill, make, one_line, sweep_of
@@ -68,6 +69,27 @@ def test_trial_of_a_time_that_is_none_is_named(path):
     path.write_bytes(path.read_bytes().replace(b"[0.002,", b"[5e-324,"))
     with pytest.raises(StoreError, match="must be complete"):
         trials(path)
+
+
+OF_OTHER_TYPES = {
+    "a key that is an object": (rb'"key":"[^"]*"', b'"key":{}'),
+    "times that are words": (rb'"seconds":\[[^]]*\]', b'"seconds":["0.1","0.2"]'),
+    "an error that is a list": (rb'"max_error":[^,]*', b'"max_error":[]'),
+    "attributes that are a number": (rb'"user_attrs":\{"trial":.*\},"system_attrs"', b'"user_attrs":3,"system_attrs"'),
+    "a study without a name": (rb'"study_name":"[^"]*/[^"f]*"', b'"study_name":""'),
+}
+
+
+@pytest.mark.parametrize("name", OF_OTHER_TYPES)
+def test_what_is_of_another_type_is_one_line(path, name):
+    fill(path, 2)
+    pattern, other = OF_OTHER_TYPES[name]
+    changed, count = re.subn(pattern, other, path.read_bytes())
+    assert count
+    path.write_bytes(changed)
+    with pytest.raises(StoreError) as error:
+        trials(path)
+    assert str(path) in one_line(error)
 
 
 DEEP = b"[" * 100_000
