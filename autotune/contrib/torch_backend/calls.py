@@ -133,7 +133,6 @@ class RegionProgram:
         self._bounded = [(a.number, *bounds) for a in arguments if (bounds := bounds_of(a)) is not None]
         self._results = [(tuple(like.shape), like.dtype) for like in likes]
         self._strided = {n: like.stride() for n, like in enumerate(likes) if not like.is_contiguous()}
-        self._sizes = [tuple(like.shape) for like in likes]
         self._fixed = [self._constants[a.name].ctypes.data if a.source == "constant" else 0 for a in arguments]
         self._in_place = [(n, a.number) for n, a in enumerate(arguments) if a.source == "weight" and not a.order]
         self._seen = [0] * len(arguments)
@@ -180,9 +179,7 @@ class RegionProgram:
         finally:
             self._contexts.put(context)
         for number, strides in self._strided.items():
-            plain = results[number]
-            results[number] = torch.empty_strided(self._sizes[number], strides, dtype=plain.dtype, device="cpu")
-            results[number].copy_(plain)
+            results[number] = in_strides(results[number], strides)
         del made, copies  # which the program has read by now
         return results
 
@@ -208,6 +205,20 @@ class RegionProgram:
         source = self._kept.program.arguments[known.source]
         packed = PanelWeight(**asdict(known)).pack(arranged(source, values[source.number]))
         return aligned(packed, Argument("panels", "weight", argument.shape, argument.dtype))
+
+
+def in_strides(plain: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """The same elements in other strides; as it is where dimensions overlap that are not repeated, as windows do."""
+    part = plain
+    for d, stride in enumerate(strides):
+        part = part if stride else part.narrow(d, 0, 1)
+    extent = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, part.shape, strict=True) if size > 1):
+        if stride < extent:
+            return plain
+        extent = stride * (size - 1) + extent
+    made = torch.empty_strided(tuple(part.shape), tuple(strides), dtype=plain.dtype, device="cpu")
+    return made.copy_(part).expand(plain.shape)
 
 
 def bounds_of(argument: KeptArgument) -> tuple[int, int] | None:

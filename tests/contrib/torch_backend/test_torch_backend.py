@@ -136,6 +136,18 @@ def test_a_graph_in_two():
     assert_right(function, torch.randn(8, 8))
 
 
+def test_results_whose_elements_lie_at_one_place():
+    def function(x):
+        y = nn.functional.rms_norm(x, x.shape[-1:])
+        return y.expand(3, 1, 8), (2 * y).t().expand(8, 5), (y + 1).unfold(1, 3, 1)
+
+    x = torch.randn(1, 8)
+    ours, theirs = compiled(function)(x), function(x)
+    for one, other in zip(ours, theirs, strict=True):
+        assert_close(one, other)
+    assert [one.stride() for one in ours[:2]] == [other.stride() for other in theirs[:2]]
+
+
 def test_inputs_that_are_changed_and_views_that_are_returned():
     def function(x, y):
         x.add_(1)
