@@ -11,6 +11,7 @@ from payload.importers.onnx_einsum import multiply_in_pairs
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, facts_of, of
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
 from payload.importers.onnx_places import PLACES, read_by_axis
+from payload.importers.onnx_resize import resize
 from payload.importers.onnx_strange import (
     choose_of_equals,
     compare_with_itself,
@@ -347,6 +348,7 @@ REWRITES: dict[str, Rewrite] = {
     "LRN": norm_by_neighbours,
     "DepthToSpace": spread_channels,
     "Pad": pad_by_copies,
+    "Resize": resize,
     "Equal": equal_to_itself,
     **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), compare_with_itself),
     "Mod": remainder_towards_zero,

@@ -228,7 +228,27 @@ def padded(path, mode, pads, result, *value):
     return save_newest(path, [node], [("x", [1, 5, 7])], result, held)
 
 
+def resized(path, shape, factors, **attributes):
+    """A resize by factors along the last dimensions."""
+    scales = numpy_helper.from_array(np.array([1, 1, *factors], np.float32), "scales")
+    result = [*shape[:2], *(int(size * factor) for size, factor in zip(shape[2:], factors, strict=True))]
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], **attributes)
+    return save_newest(path, [node], [("x", shape)], result, [scales])
+
+
 MODELS |= {
+    **{
+        f"Resize to the nearest, {how}": lambda p, how=how: resized(
+            p, [1, 2, 7, 6], [2, 3], coordinate_transformation_mode=how, nearest_mode="ceil"
+        )
+        for how in ("pytorch_half_pixel", "align_corners", "half_pixel_symmetric")
+    },
+    **{
+        f"Resize of {rank} dimensions, {how}": lambda p, rank=rank, how=how: resized(
+            p, [1, 2, 5, 4, 6][:rank], [2, 3, 0.5][: rank - 2], mode="linear", coordinate_transformation_mode=how
+        )
+        for rank, how in ((3, "half_pixel"), (5, "align_corners"), (5, "asymmetric"))
+    },
     "Gemm of two, scaled": lambda p: newest(
         p, "Gemm", ("x", [5, 7]), ("w", [9, 7]), result=[5, 9], transB=1, alpha=0.5
     ),

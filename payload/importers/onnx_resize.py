@@ -1,0 +1,80 @@
+"""Resizing that torch-mlir does not lower: elements taken along one axis after the other, and weighted.
+
+    nearest: y[i] = x[n(i)];   linear: y[i] = (1 - w(i)) x[f(i)] + w(i) x[f(i) + 1]
+
+All indices and weights are known, as sizes are. Where an output position lies in the input is as ONNX says it of each
+`coordinate_transformation_mode`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, dtype_of, of
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+SCALES = 2  # position among the inputs
+PLANES = 4  # dimensions of images, whose linear resizing torch-mlir lowers
+# By name: positions in the input of positions, of a scale, for lengths of the output and of the input.
+POSITIONS: dict[str, Callable[[Array, float, int, int], Array]] = {
+    "half_pixel": lambda i, scale, out, into: (i + 0.5) / scale - 0.5,
+    "half_pixel_symmetric": lambda i, scale, out, into: into / 2 * (1 - out / (scale * into)) + (i + 0.5) / scale - 0.5,
+    "pytorch_half_pixel": lambda i, scale, out, into: (i + 0.5) / scale - 0.5 if out > 1 else 0 * i,
+    "align_corners": lambda i, scale, out, into: i * (into - 1) / (out - 1) if out > 1 else 0 * i,
+    "asymmetric": lambda i, scale, out, into: i / scale,
+}
+ROUNDED: dict[str, Callable[[Array], Array]] = {
+    "round_prefer_floor": lambda place: np.ceil(place - 0.5),
+    "round_prefer_ceil": lambda place: np.floor(place + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+LOWERED = ("half_pixel", "asymmetric")  # what torch-mlir lowers of `nearest`
+
+
+def resize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Resize by the nearest element, or linearly, in any number of dimensions."""
+    shape, wanted = facts.shapes[node.input[0]], facts.shapes.get(node.output[0], [])
+    how, mode = of(node, "coordinate_transformation_mode", "half_pixel"), of(node, "mode", "nearest")
+    is_lowered = how in LOWERED if mode == "nearest" else len(shape) == PLANES
+    is_plain = of(node, "keep_aspect_ratio_policy", "stretch") == "stretch" and not of(node, "antialias", 0)
+    if is_lowered or mode == "cubic" or how not in POSITIONS or not is_plain or len(wanted) != len(shape):
+        return False
+    axes = list(of(node, "axes", range(len(shape))))
+    scales = facts.constants.get(node.input[SCALES]) if len(node.input) > SCALES else None
+    by_axis = dict(zip(axes, scales if scales is not None and scales.size else (), strict=False))
+    last = node.input[0]
+    for axis, (into, out) in enumerate(zip(shape, wanted, strict=True)):
+        scale = float(by_axis.get(axis, out / into))
+        if (into, scale) == (out, 1.0):
+            continue
+        places = POSITIONS[how](np.arange(out, dtype=np.float64), scale, out, into)
+        if mode == "nearest":
+            indices = ROUNDED[of(node, "nearest_mode", "round_prefer_floor")](places)
+            last = take(writer, last, axis, np.clip(indices, 0, into - 1))
+        else:
+            last = weigh(writer, (last, axis, facts.kinds[node.input[0]]), np.clip(places, 0, into - 1), len(shape))
+    writer.add("Identity", last, into=node.output[0])
+    return True
+
+
+def take(writer: NodeWriter, x: str, axis: int, indices: Array) -> str:
+    """Elements along an axis."""
+    return writer.add("Gather", x, writer.constant(indices.astype(np.int64)), axis=axis)
+
+
+def weigh(writer: NodeWriter, given: tuple[str, int, int], places: Array, rank: int) -> str:
+    """Means of neighbours along an axis of a tensor of a type, at places between them."""
+    x, axis, kind = given
+    first = np.floor(places)
+    share = (places - first).reshape([-1 if d == axis else 1 for d in range(rank)])
+    parts = [(first, 1 - share), (np.ceil(places), share)]
+    weighted = [
+        writer.add("Mul", take(writer, x, axis, indices), writer.constant(weights.astype(dtype_of(kind))))
+        for indices, weights in parts
+    ]
+    return writer.add("Add", *weighted)
