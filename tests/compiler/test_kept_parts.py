@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from tuning_support import run_tuned
+from tuning_support import agrees, run, run_tuned
 
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.kept_parts import copy_kept, replaces_parts
+from autotune.compiler.passes.pipelines import PLAIN
 from autotune.compiler.tasks.partition import partition
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.host.machine import this_machine
@@ -115,3 +116,36 @@ def test_a_pad_is_written_to_its_result_and_copied_once(shape):
     text = compile_to("bufferized", payload, default_candidate(parts, this_machine())).text
     assert "memref.alloc" not in text
     assert text.count("linalg.copy") + text.count("memref.copy") == 1
+
+
+ADDED = {
+    "minima of windows": (
+        "linalg.pooling_nwc_min {strides = dense<2> : tensor<1xi64>, dilations = dense<1> : tensor<1xi64>}",
+        ("1x11x17xi64", "1xi64"),
+        "1x6x17xi64",
+    ),
+    "sums of windows": (
+        "linalg.pooling_nwc_sum {strides = dense<1> : tensor<1xi64>, dilations = dense<1> : tensor<1xi64>}",
+        ("1x7x17xf64", "2xf64"),
+        "1x6x17xf64",
+    ),
+    "a product": ("linalg.matmul", ("5x16xf32", "16x17xf32"), "5x17xf32"),
+    "products of a batch": ("linalg.batch_matmul", ("2x3x4xf32", "2x4x8xf32"), "2x3x8xf32"),
+    "a convolution": ("linalg.conv_1d_nwc_wcf", ("1x7x3xf32", "2x3x16xf32"), "1x6x16xf32"),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_what_is_added_to_an_argument_begins_with_all_of_it(name):
+    op, (a, b), c = ADDED[name]
+    text = f"""func.func @added(%a: tensor<{a}>, %b: tensor<{b}>, %c: tensor<{c}>) -> tensor<{c}> {{
+      %r = {op} ins(%a, %b : tensor<{a}>, tensor<{b}>) outs(%c : tensor<{c}>) -> tensor<{c}>
+      return %r : tensor<{c}>
+    }}"""
+    payload, machine = read_payload("added.mlir", text), this_machine()
+    with context():
+        assert replaces_parts(parse(payload.text, "added"))
+    inputs = payload.make_inputs(0)
+    expected = run(payload, inputs, None, PLAIN)
+    for seed in (None, 0, 1, 2):
+        agrees(payload, run_tuned(payload, inputs, machine, seed)[0], expected)

@@ -270,7 +270,7 @@ REWRITES = (
     ),
     Rewrite(
         "kept-parts",
-        3,
+        4,
         lambda unit: copy_kept(unit.module),
         before=SCRIPT,
         needed=lambda unit: replaces_parts(unit.module),
