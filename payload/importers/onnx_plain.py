@@ -122,6 +122,18 @@ def spread_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
     return True
 
 
+def gather_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """SpaceToDepth whose channels come first, which torch-mlir takes for the other: reshaped, transposed, reshaped."""
+    side, shape = of(node, "blocksize", 1), facts.shapes[node.input[0]]
+    if of(node, "mode", "DCR") != "CRD" or len(shape) != PLANES:
+        return False
+    n, c, h, w = shape
+    split = writer.reshape(node.input[0], n, c, h // side, side, w // side, side)
+    turned = writer.add("Transpose", split, perm=[0, 1, 3, 5, 2, 4])
+    writer.reshape(turned, n, c * side**2, h // side, w // side, into=node.output[0])
+    return True
+
+
 def pad_by_copies(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """A pad by what is padded: slices of that in a row, an axis at a time.
 
@@ -347,6 +359,7 @@ REWRITES: dict[str, Rewrite] = {
     "LpNormalization": normalize,
     "LRN": norm_by_neighbours,
     "DepthToSpace": spread_channels,
+    "SpaceToDepth": gather_channels,
     "Pad": pad_by_copies,
     "Resize": resize,
     "Equal": equal_to_itself,

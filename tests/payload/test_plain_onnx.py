@@ -249,6 +249,9 @@ MODELS |= {
         )
         for rank, how in ((3, "half_pixel"), (5, "align_corners"), (5, "asymmetric"))
     },
+    "SpaceToDepth by columns": lambda p: newest(
+        p, "SpaceToDepth", ("x", [1, 2, 4, 6]), opset=28, result=[1, 8, 2, 3], blocksize=2, mode="CRD"
+    ),
     "Gemm of two, scaled": lambda p: newest(
         p, "Gemm", ("x", [5, 7]), ("w", [9, 7]), result=[5, 9], transB=1, alpha=0.5
     ),
