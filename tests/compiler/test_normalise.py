@@ -561,3 +561,22 @@ def test_windows_of_one_place_leave_a_rest(read, kernel, steps, written):
         module = parse(text, "windows")
         drop_unit_dimensions(module)
         assert module.operation.verify()
+
+
+def test_groups_on_a_column_whose_result_is_reshaped_otherwise_stay(tmp_path):
+    text = """func.func @f(%line: tensor<2x6x9xf32>, %k: tensor<2x4x3x2x1xf32>) -> tensor<2x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %column = tensor.expand_shape %line [[0], [1], [2, 3]] output_shape [2, 6, 9, 1]
+    : tensor<2x6x9xf32> into tensor<2x6x9x1xf32>
+  %x = tensor.expand_shape %column [[0], [1, 2], [3], [4]] output_shape [2, 2, 3, 9, 1]
+    : tensor<2x6x9x1xf32> into tensor<2x2x3x9x1xf32>
+  %e = tensor.empty() : tensor<2x2x4x8x1xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x2x4x8x1xf32>) -> tensor<2x2x4x8x1xf32>
+  %c = linalg.conv_2d_ngchw_gfchw {strides = dense<1> : tensor<2xi64>, dilations = dense<1> : tensor<2xi64>}
+    ins(%x, %k : tensor<2x2x3x9x1xf32>, tensor<2x4x3x2x1xf32>) outs(%z : tensor<2x2x4x8x1xf32>) -> tensor<2x2x4x8x1xf32>
+  %r = tensor.collapse_shape %c [[0], [1, 2, 3, 4]] : tensor<2x2x4x8x1xf32> into tensor<2x64xf32>
+  return %r : tensor<2x64xf32>
+}"""
+    payload = loaded(tmp_path, text)
+    inputs = payload.make_inputs(0)
+    agrees(payload, run_tuned(payload, inputs, this_machine())[0], run(payload, inputs, None, PLAIN))

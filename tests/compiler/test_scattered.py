@@ -75,3 +75,40 @@ def test_elements_of_slices_are_gathered(case):
     (wanted,) = run(payload, inputs, None, PLAIN)
     (given,), _ = run_tuned(payload, inputs, this_machine())
     np.testing.assert_array_equal(given, wanted)
+
+
+PADDED = """func.func @f(%x: tensor<4x24xf32>, %i: tensor<3x24xi32>) -> (tensor<7x29xf32>, tensor<3x24xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x24xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (a, b)>],
+                       iterator_types = ["parallel", "parallel"]}
+    ins(%x : tensor<4x24xf32>) outs(%e : tensor<4x24xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %w = arith.addf %v, %v : f32
+    linalg.yield %w : f32
+  } -> tensor<4x24xf32>
+  %p = tensor.pad %y low[1, 2] high[2, 3] {
+  ^bb0(%a: index, %b: index):
+    tensor.yield %zero : f32
+  } : tensor<4x24xf32> to tensor<7x29xf32>
+  %into = tensor.empty() : tensor<3x24xf32>
+  %g = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>, affine_map<(a, b) -> (a, b)>],
+                       iterator_types = ["parallel", "parallel"]}
+    ins(%i : tensor<3x24xi32>) outs(%into : tensor<3x24xf32>) {
+  ^bb0(%n: i32, %o: f32):
+    %at = arith.index_cast %n : i32 to index
+    %column = linalg.index 1 : index
+    %v = tensor.extract %y[%at, %column] : tensor<4x24xf32>
+    linalg.yield %v : f32
+  } -> tensor<3x24xf32>
+  return %p, %g : tensor<7x29xf32>, tensor<3x24xf32>
+}"""
+
+
+def test_elements_are_gathered_of_what_is_padded_too():
+    payload = read_payload("padded.mlir", PADDED)
+    inputs = payload.make_inputs(0)
+    expected = run(payload, inputs, None, PLAIN)
+    got, _ = run_tuned(payload, inputs, this_machine())
+    for mine, theirs in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)

@@ -84,7 +84,7 @@ class Rows:
             start = self.of(op.operands[2])
             return linalg.depthwise_conv_2d_nchw_chw(self.of(op.operands[0]), kernel, outs=[start], **steps(op))
         if op.name == "tensor.collapse_shape" and (conv := maker(op.operands[0])) is not None and is_on_column(conv):
-            return self.turn_groups(conv) if conv.name in KERNELS else None
+            return self.turn_groups(conv) if conv.name in KERNELS and is_line_of_groups(op) else None
         if op.name == "tensor.pad" and (self.holds(op.operands[0]) or any(map(reads_line, users(op)))):
             return write_pad(op, self.of, partial(with_row, one=0)) if is_line(op.results[0]) else None
         if is_elementwise(op, RANK) and any(value in self.planes for value in op.operands):
@@ -156,6 +156,13 @@ class Rows:
         into = tensor.empty(shape, op.results[0].type.element_type)
         layouts.append(ir.AffineMap.get_identity(COLUMN))
         return generic(inputs, into, layouts, ["parallel"] * COLUMN, Body(op).copy)
+
+
+def is_line_of_groups(collapse: ir.Operation) -> bool:
+    """Tell whether a reshape gives the channels of all groups in one dimension, and leaves the others as they are."""
+    n, groups, filters, w, _ = collapse.operands[0].type.shape
+    line = [n, groups * filters, w]
+    return list(collapse.results[0].type.shape) in (line, [*line, 1])
 
 
 def with_row(sizes: Sequence[int], one: int = 1) -> list[int]:

@@ -20,6 +20,8 @@ from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.values import fill_of, maker, static_slice
 from autotune.compiler.normalise.shapes.slices import is_plain_pad
 
+GATHER = "tensor.extract"
+SEEN = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape")
 NAME, PUT = "tensor.concat", "tensor.insert_slice"
 MOST_PARTS = 64  # of a tensor, each of which is compared with each other
 
@@ -193,10 +195,17 @@ def empty_whole(op: ir.Operation) -> ir.Value:
 def write_inside_borders(module: ir.Module) -> None:
     """Replace pads by amounts known beforehand, in place."""
     pads = [op for op in every_op(module) if op.name == "tensor.pad" and is_plain_pad(op)]
+    pads = [op for op in pads if not is_gathered(op.operands[0])]
     for op in pads:
         write_inside_border(op)
     if pads:
         run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def is_gathered(value: ir.Value) -> bool:
+    """Tell whether an op reads elements of a tensor, or of a view of it, at indices: it must lie in one piece then."""
+    users = [use.owner.operation for use in value.uses]
+    return any(op.name == GATHER or (op.name in SEEN and is_gathered(op.results[0])) for op in users)
 
 
 def write_inside_border(pad: ir.Operation) -> None:
