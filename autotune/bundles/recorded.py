@@ -6,7 +6,6 @@ program that is compiled anyway, tells of both.
 
 from collections.abc import Callable, Mapping
 from re import search
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ def check_recorded(payload: Payload, function: Callable[..., Array | Mapping[str
     inputs = payload.make_inputs(0)
     expected = payload.reference(**inputs)
     given = {argument.name: inputs[argument.name] for argument in payload.arguments if argument.role == "input"}
-    found = as_arrays(function(**given))
+    found = results_of(function(**given))
     tolerance = LOOSE if search(ROUNDS, payload.text) else TOLERANCE
     for argument, ours, theirs in zip(payload.written, found, expected, strict=True):
         for difference in mismatches(ours, np.asarray(theirs), tolerance, part=FEW):
@@ -48,6 +47,6 @@ def check_recorded(payload: Payload, function: Callable[..., Array | Mapping[str
             )
 
 
-def as_arrays(result: Any) -> list[Array]:  # noqa: ANN401 - an array, or several by name
-    """Results in order."""
-    return list(result.values()) if isinstance(result, Mapping) else [result]
+def results_of(found: Array | Mapping[str, Array]) -> list[Array]:
+    """Results of a call, in order."""
+    return list(found.values()) if isinstance(found, Mapping) else [found]

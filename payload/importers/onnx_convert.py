@@ -34,7 +34,7 @@ from payload.importers.onnx_blocks import HeldWeight, multiply_rows
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import use_standard_ops
 from payload.importers.onnx_files import external_files, lying_in_files
-from payload.importers.onnx_nodes import facts_of, of
+from payload.importers.onnx_nodes import dtype_of, facts_of, of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_phases import write_phases
 from payload.importers.onnx_plain import FIRST, define, name_shapes, rewrite_nodes, write_plainly
@@ -251,12 +251,11 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
         UnsupportedError: The input is no tensor, or one of a type that programs do not read.
     """
     from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
-    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
 
     kind = tensor.type.tensor_type
     if not kind.elem_type:
         raise UnsupportedError(f"input {tensor.name} must be a tensor, it is none; export the model without it")
-    dtype = np.dtype(tensor_dtype_to_np_dtype(kind.elem_type))
+    dtype = dtype_of(kind.elem_type)
     if dtype.name in SHORT:
         raise UnsupportedError(f"input {tensor.name} must not hold integers of 16 bits, it does; cast it in the model")
     if dtype.name not in READ:

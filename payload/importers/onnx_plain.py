@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from payload.importers.onnx_einsum import multiply_in_pairs
-from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, facts_of, of
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtype_of, facts_of, of
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
 from payload.importers.onnx_places import PLACES, read_by_axis
 from payload.importers.onnx_resize import resize
@@ -284,11 +284,9 @@ def cut_transposed(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -
 
 def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """BitShift by amounts that may be negative, or of all bits: those leave the sign alone, or zeros."""
-    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415 - comes with an extra
-
     x, amount = node.input
     kind = facts.kinds[x]
-    bits = 8 * tensor_dtype_to_np_dtype(kind).itemsize
+    bits = 8 * dtype_of(kind).itemsize
     known = facts.constants.get(amount)
     if known is not None and np.all((known >= 0) & (known < bits)):
         return False
@@ -308,8 +306,6 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
 
     Partial sums of integers likewise; those of f32 are small products.
     """
-    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415 - comes with an extra
-
     x, place = node.input
     if place not in facts.constants or (node.op_type, facts.kinds[x]) == ("CumSum", FLOAT):
         return False
@@ -320,7 +316,7 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
 
     def shifted(y: str, step: int) -> str:
         wide = [step if d == axis else size for d, size in enumerate(shape)]
-        ones = writer.constant(np.full(wide, neutral, tensor_dtype_to_np_dtype(kind)))
+        ones = writer.constant(np.full(wide, neutral, dtype_of(kind)))
         low, high = (step, shape[axis]) if backward else (0, shape[axis] - step)
         if low >= high:
             return ones

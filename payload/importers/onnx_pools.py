@@ -68,10 +68,11 @@ def end_next_pool(model: "ModelProto") -> bool:
     Shapes must be inferred: what was inferred of results behind the pool may have been wrong.
     """
     graph = model.graph
-    facts = facts_of(graph)
-    for number, node in enumerate(graph.node):
-        is_pool = node.op_type in POOLS and not node.domain and of(node, "ceil_mode", 0)
-        if is_pool and node.input[0] in facts.shapes and of(node, "auto_pad", "NOTSET") == "NOTSET":
+    pools = [(number, node) for number, node in enumerate(graph.node) if node.op_type in POOLS and not node.domain]
+    pools = [each for each in pools if of(each[1], "ceil_mode", 0) and of(each[1], "auto_pad", "NOTSET") == "NOTSET"]
+    facts = facts_of(graph) if pools else KnownTensors({}, {}, {})
+    for number, node in pools:
+        if node.input[0] in facts.shapes:
             writer = NodeWriter(graph, f"pool_{number}")
             write_ended(writer, node, facts)
             nodes = list(graph.node)

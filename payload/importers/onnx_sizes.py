@@ -61,10 +61,12 @@ def fill_gaps(graph: "GraphProto") -> bool:
     shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
     results, found = {v.name: v for v in graph.output}, False
     for node in graph.node:
-        rule = GAPS.get(node.op_type) if not node.domain and node.output[0] not in shapes else None
-        if rule is None or any(name not in shapes for name in node.input if name):
+        rule = GAPS.get(node.op_type) if not node.domain else None
+        if rule is None or node.output[0] in shapes or any(name not in shapes for name in node.input if name):
             continue
         shape = rule(node, [shapes[name] for name in node.input if name])
+        if 0 in shape:  # which would be open again at the next look
+            continue
         told = helper.make_tensor_value_info(node.output[0], kinds[node.input[0]], shape)
         if node.output[0] in results:
             results[node.output[0]].CopyFrom(told)

@@ -16,7 +16,7 @@ import numpy as np
 from autotune.core.payload import Array
 from payload.importers.linalg import cannot_lower
 from payload.importers.onnx_domains import every_node, graphs_of
-from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of, of
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, dtype_of, facts_of, of
 from payload.importers.onnx_oracle import to_array
 from payload.importers.onnx_origins import take_origin
 from payload.importers.onnx_plain import define
@@ -169,11 +169,10 @@ def reads_unsigned_inside(node: "NodeProto") -> bool:
 def widened(tensor: "TensorProto") -> "TensorProto":
     """A constant in its wider type."""
     from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
-    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
 
     if tensor.data_type not in WIDER:
         return tensor
-    dtype = tensor_dtype_to_np_dtype(WIDER[tensor.data_type])
+    dtype = dtype_of(WIDER[tensor.data_type])
     return numpy_helper.from_array(to_array(tensor).astype(dtype), tensor.name)
 
 
@@ -281,11 +280,9 @@ def quantize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
 
 def saturate(writer: NodeWriter, x: str, zero: str, kind: int, into: str) -> None:
     """Real numbers rounded, beside a zero point, and held in the range of an integer type, unsigned or of 8 bits."""
-    from onnx.helper import tensor_dtype_to_np_dtype  # noqa: PLC0415
-
     rounded = writer.add("Round", x)
     moved = writer.add("Add", rounded, real(writer, zero)) if zero else rounded
-    ends = np.iinfo(tensor_dtype_to_np_dtype(kind))
+    ends = np.iinfo(dtype_of(kind))
     held = writer.add("Clip", moved, writer.real(ends.min), writer.real(ends.max))
     writer.add("Cast", held, into=into, to=WIDER.get(kind, kind))
 

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
+from payload.importers.onnx_places import MOST_PAIRS
+
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_PAIRS = 1 << 26
 Result = Any  # a tensor, several, or `NotImplemented`: the op is left to the converter
 
 
@@ -98,8 +99,10 @@ def index_put(
 ) -> Result:
     """What ``aten.index_put`` gives of one list of indices, of one dimension."""
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    dim, index = given[0]
-    if len(given) != 1 or index.dim() != 1 or index.dtype.is_floating_point or index.element_size() == 1:
+    if len(given) != 1:
+        return NotImplemented
+    ((dim, index),) = given
+    if index.dim() != 1 or index.dtype.is_floating_point or index.element_size() == 1:
         return NotImplemented
     shape = [index.shape[0] if d == dim else size for d, size in enumerate(x.shape)]
     whole = values.expand(shape)
@@ -150,11 +153,11 @@ def combined(rows: "Tensor", hit: "Tensor", values: "Tensor", how: str) -> "Tens
     if how == "sum":
         return rows + torch.where(hit, values, 0).sum(-1).to(rows.dtype)
     if how in ("amax", "amin"):
-        limits = torch.finfo(rows.dtype) if rows.is_floating_point() else torch.iinfo(rows.dtype)
-        ends = (-inf, inf) if rows.is_floating_point() else (limits.min, limits.max)
+        whole = None if rows.is_floating_point() else torch.iinfo(rows.dtype)
+        low, high = (whole.min, whole.max) if whole else (-inf, inf)
         if how == "amax":
-            return torch.maximum(rows, torch.where(hit, values, ends[0]).amax(-1))
-        return torch.minimum(rows, torch.where(hit, values, ends[1]).amin(-1))
+            return torch.maximum(rows, torch.where(hit, values, low).amax(-1))
+        return torch.minimum(rows, torch.where(hit, values, high).amin(-1))
     total = torch.where(hit, values, 0)
     total = total.sum(-1).to(rows.dtype) if how != "one" else values[..., 0]
     return torch.where(hit.to(torch.float32).sum(-1) > 0, total, rows)

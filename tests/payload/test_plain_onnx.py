@@ -331,3 +331,11 @@ def test_a_size_of_zero_is_said_to_be_one(tmp_path):
     path = newest(tmp_path / "model.onnx", "Concat", ("x", [3, 4]), ("e", [0, 4]), axis=0)
     with pytest.raises(PayloadError, match="input e must have sizes of at least 1, that of dimension 0 is 0"):
         import_model(str(path), tmp_path / "model")
+
+
+def test_elements_at_no_indices_are_refused(tmp_path):
+    none = numpy_helper.from_array(np.zeros((0, 1), np.int64), "at")
+    nodes = [helper.make_node("GatherND", ["x", "at"], ["e"]), helper.make_node("Concat", ["e", "x"], ["y"], axis=0)]
+    path = save_newest(tmp_path / "model.onnx", nodes, [("x", [4, 3])], [4, 3], [none])
+    with pytest.raises(PayloadError, match="cannot be imported"):
+        import_model(str(path), tmp_path / "model")

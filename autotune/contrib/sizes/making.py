@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autotune.bundles.recorded import results_of
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Bounds, Sizes, name_of
 from autotune.contrib.sizes.calls import AnySize, candidate_of, prepare
@@ -391,11 +392,6 @@ def differences(trial: SizeTrial) -> list[float]:
         max(map(difference, results_of(function(**given)), wanted))
         for given, wanted in zip(trial.given, trial.wanted, strict=True)
     ]
-
-
-def results_of(found: Array | dict[str, Array]) -> list[Array]:
-    """Results of a call, in order."""
-    return list(found.values()) if isinstance(found, dict) else [found]
 
 
 def difference(found: Array, want: Array) -> float:

@@ -178,13 +178,14 @@ def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]
         got, expected = bench.written[number], bench.expected[last][number]
         difference = got.astype(np.float64) - expected
         magnitude = float(np.max(np.abs(expected), initial=0.0))
+        worst = float(np.max(np.abs(difference), initial=0.0))
         allowed = allowed_error(payload, argument.dtype, magnitude)
-        if np.max(np.abs(difference), initial=0.0) > allowed:
+        if worst > allowed:
             allowed = allowed_error(payload, argument.dtype, magnitude, bench.moved(last)[number])
         errors.append(
             OutputError(
                 name=argument.name,
-                max_error=float(np.max(np.abs(difference), initial=0.0)),
+                max_error=worst,
                 rms_error=float(np.sqrt(np.mean(difference**2))),
                 tolerance=allowed,
                 magnitude=magnitude,

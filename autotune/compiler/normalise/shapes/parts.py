@@ -18,10 +18,11 @@ from mlir.dialects import bufferization, linalg, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.values import fill_of, maker, static_slice
+from autotune.compiler.normalise.shapes.dimensions import VIEWS
 from autotune.compiler.normalise.shapes.slices import is_plain_pad
 
 GATHER = "tensor.extract"
-SEEN = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape")
+SEEN = ("tensor.extract_slice", *VIEWS)
 NAME, PUT = "tensor.concat", "tensor.insert_slice"
 MOST_PARTS = 64  # of a tensor, each of which is compared with each other
 
