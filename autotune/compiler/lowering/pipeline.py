@@ -5,6 +5,7 @@ from autotune.compiler.ir.packs import lower_packs
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import ARENA, REGIONS, rewrites_on, take_step
 from autotune.compiler.passes.pipelines import FREE, HOIST, REGIONS_PASS, WITH_ARENA, plans_arena, tail, threads_of
+from autotune.compiler.passes.rolled_loops import tell_llvm
 from autotune.core.arena_plan import BufferPlan
 
 
@@ -38,6 +39,7 @@ def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
     if ours:
         take_step(unit, REGIONS)
         run_passes(unit.module, f"builtin.module({after}")
+    tell_llvm(unit.module)
     return unit.buffers
 
 

@@ -15,8 +15,9 @@ from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import dot_bytes, splat, vector_of
 from autotune.contrib.quantised.block_steps import LANES
 from autotune.contrib.quantised.loads import load_first
+from autotune.contrib.quantised.loops import RowStep
 from autotune.contrib.quantised.rounded_rows import words_without_sign
-from autotune.contrib.quantised.row_sums import RowSums, Sums
+from autotune.contrib.quantised.row_sums import RowSums, StepPart, Sums
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 
 
@@ -30,18 +31,17 @@ class DotProduct(RowSums):
 
     words: ir.Value
 
-    def step(self, stored: StoredBytes, rows: list[ir.Value], step: ir.Value, sums: Sums, blocks: int) -> Sums:
-        """Sums with a step more, of so many blocks."""
+    def step(self, stored: StoredBytes, rows: list[ir.Value], step: RowStep, sums: Sums, part: StepPart) -> Sums:
+        """Sums with a step more."""
         found: dict[tuple[int, int], ir.Value] = {}
-        start = arith.muli(step, index(self.steps.words))
+        start = step.times(self.steps.words)
         for column in range(self.columns):
-            words = vector.bitcast(vector_of(LANES, "i32"), stored.load(index(column), step, blocks))
+            words = vector.bitcast(vector_of(LANES, "i32"), stored.load(index(column), step, part.blocks))
             weight = words_without_sign(words, self.steps)
             stored.fetch(index(column), step, self.ahead)
-            first = arith.muli(step, index(self.steps.count))
-            scale = self.scale(self.operands.scales[0].several(index(column), first, blocks, self.steps.count))
+            scale = part.scales[column]
             for row, x in enumerate(rows):
-                given = [self.load_words(x, start, part) for part in range(self.steps.vectors)]
+                given = [self.load_words(x, start, number) for number in range(self.steps.vectors)]
                 total = self.load_words(x, start, self.steps.vectors) if self.steps.shift else splat(0, "i32")
                 for ours, theirs in zip(weight, given, strict=True):
                     total = dot_bytes(total, ours, theirs)
@@ -49,11 +49,6 @@ class DotProduct(RowSums):
                 scaled = arith.mulf(arith.sitofp(vector_of(LANES, "f32"), total), lanes)
                 found[row, column] = math.fma(scaled, scale, sums[row * self.columns + column])
         return [found[element] for element in self.elements(rows)]
-
-    def scale(self, stored: ir.Value) -> ir.Value:
-        """The scales of a step's blocks, each in the lanes of its sums."""
-        lanes = self.steps.lane_blocks
-        return vector.shuffle(stored, stored, lanes)
 
     def load_words(self, row: ir.Value, start: ir.Value, part: int) -> ir.Value:
         """A vector of words of a step."""

@@ -18,8 +18,9 @@ from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 
 COLUMNS, ROWS, UNROLLS = (1, 2, 3, 4, 6, 8), (1, 2, 3, 4, 6, 8), (1, 2, 4)
-AHEADS = (0, 1024, 4096)  # bytes
+AHEADS = (0, 1024, 4096, 8192)  # bytes
 WIDTH = 16  # elements of a block that lie side by side in one operand
+SHIFTS = {"arith.shrsi", "arith.shrui"}  # of nibbles
 SPARE = 4  # vectors of 16: words, a part of them, a table, a scale
 MOST_PARALLEL, SUMMED = 2, (2, 3)  # loops: rows and columns; groups of blocks, blocks and elements
 
@@ -64,9 +65,10 @@ class BlockSums(ByOwnCode):
         return Space(tuple(knobs), (Constraint("sums of a register tile fit the registers", fits), *wholes))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Two columns by one row or four."""
+        """One column of bytes with two sums, or two of nibbles, which share what they are multiplied by; four rows."""
         several = sizes_of(task.nest)[0] > 1
-        wanted = {"columns": 2, "unroll": 1, "ahead": 4096, "rows": 4}
+        alone = not several and not SHIFTS & {step.name for step in task.root.body}
+        wanted = {"columns": 1 if alone else 2, "unroll": 2 if alone else 1, "ahead": 8192, "rows": 4}
         space = self.space(task, machine)
         knobs = [knob for knob in space.knobs if knob.name in wanted]
         chosen = {k.name: max(int(v) for v in k.values if int(v) <= wanted[k.name]) for k in knobs}

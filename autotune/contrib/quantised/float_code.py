@@ -18,8 +18,9 @@ from autotune.compiler.passes.rounding import call_intrinsic, splat, vector_of
 from autotune.contrib.quantised.activation_rows import ActivationRows
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
 from autotune.contrib.quantised.loads import load_first
+from autotune.contrib.quantised.loops import RowStep
 from autotune.contrib.quantised.rounded_rows import block_sum
-from autotune.contrib.quantised.row_sums import RowSums, Sums
+from autotune.contrib.quantised.row_sums import RowSums, StepPart, Sums
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 
 LOOKUP = "llvm.x86.avx512.permvar.sf.512"
@@ -80,25 +81,21 @@ class FloatProduct(RowSums):
     x: ir.Value
     lookup: bool
 
-    def step(self, stored: StoredBytes, rows: list[ir.Value], step: ir.Value, sums: Sums, blocks: int) -> Sums:
-        """Sums with a step more, of so many blocks."""
+    def step(self, stored: StoredBytes, rows: list[ir.Value], step: RowStep, sums: Sums, part: StepPart) -> Sums:
+        """Sums with a step more."""
         found: dict[tuple[int, int], ir.Value] = {}
-        start = arith.muli(step, index(floats_of_step(self.steps)))
-        first = arith.muli(step, index(self.steps.count))
-        lanes = self.steps.lane_blocks
+        start = step.times(floats_of_step(self.steps))
         for column in range(self.columns):
-            words = vector.bitcast(vector_of(LANES, "i32"), stored.load(index(column), step, blocks))
+            words = vector.bitcast(vector_of(LANES, "i32"), stored.load(index(column), step, part.blocks))
             stored.fetch(index(column), step, self.ahead)
-            scale = self.operands.scales[0].several(index(column), first, blocks, self.steps.count)
             totals: list[ir.Value | None] = [None] * len(rows)
             for number in range(WORD * self.steps.vectors):
-                part, place = self.widened(words, number), arith.addi(start, index(number * LANES))
+                numbers, place = self.widened(words, number), arith.addi(start, index(number * LANES))
                 for row, x in enumerate(rows):
                     given, before = vector.load(vector_of(LANES, "f32"), self.x, [x, place]), totals[row]
-                    totals[row] = arith.mulf(part, given) if before is None else math.fma(part, given, before)
-            spread = vector.shuffle(scale, scale, lanes)
+                    totals[row] = arith.mulf(numbers, given) if before is None else math.fma(numbers, given, before)
             for row, total in enumerate(totals):
-                found[row, column] = math.fma(total, spread, sums[row * self.columns + column])
+                found[row, column] = math.fma(total, part.scales[column], sums[row * self.columns + column])
         return [found[element] for element in self.elements(rows)]
 
     def widened(self, words: ir.Value, number: int) -> ir.Value:

@@ -18,7 +18,7 @@ from autotune.compiler.passes.rounding import dot_bytes, splat, vector_of
 from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, BlockSteps
-from autotune.contrib.quantised.loops import counted
+from autotune.contrib.quantised.loops import RowStep, counted
 from autotune.contrib.quantised.rounded_rows import (
     RoundedRows,
     block_scale,
@@ -107,7 +107,7 @@ class BytePanels:
 
         def write(group: ir.Value) -> None:
             columns = [arith.addi(arith.muli(group, index(LANES)), index(each)) for each in range(LANES)]
-            rows = [vector.bitcast(wide, stored.load(column, step, blocks)) for column in columns]
+            rows = [vector.bitcast(wide, stored.load(column, RowStep(step), blocks)) for column in columns]
             for lane, words in enumerate(transposed(rows)):
                 for number, part in enumerate(words_without_sign(words, layout)):
                     vector.store(part, self.words, [group, self.word(at, number, lane), index(0)])

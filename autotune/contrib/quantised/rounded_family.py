@@ -24,7 +24,7 @@ from schedules.moves import Script
 
 FLAG = "avx512_vnni"
 COLUMNS, ROWS, UNROLLS = (1, 2, 4, 8), (1, 2, 4), (1, 2, 4)
-AHEADS = (0, 1024, 4096)  # bytes
+AHEADS = (0, 1024, 4096, 8192)  # bytes
 MOST_SUMS = 16  # vectors of sums; others hold bytes, scales and masks
 PANELS = (16, 32, 64, 128)  # columns
 DEPTHS = (256, 512, 1024, 2048, 4096)  # elements of a row
@@ -74,9 +74,9 @@ class BlockDots(RoundedBlocks):
         return Space(tuple(knobs), (Constraint("sums of a register tile fit the registers", fits), *wholes))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """One column with two sums, fetched ahead; four rows by two columns where there are several."""
+        """One column with four sums, fetched ahead; four rows by two columns where there are several."""
         several = sizes_of(task.nest)[0] > 1
-        wanted = {"columns": 2 if several else 1, "unroll": 1 if several else 2, "ahead": 4096, "rows": 4}
+        wanted = {"columns": 2 if several else 1, "unroll": 1 if several else 4, "ahead": 8192, "rows": 4}
         knobs = [knob for knob in self.space(task, machine).knobs if knob.name in wanted]
         chosen = {knob.name: max(int(v) for v in knob.values if int(v) <= wanted[knob.name]) for knob in knobs}
         return {**chosen, **self.default_pieces(task, machine)}

@@ -9,17 +9,33 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
 from autotune.compiler.ir.values import index
+from autotune.compiler.passes.rolled_loops import keep_rolled
 from autotune.compiler.passes.rounding import splat
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, BlockSteps
+from autotune.contrib.quantised.loops import RowStep
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 
 Sums = list[ir.Value]
+
+
+@dataclass(frozen=True)
+class StepPart:
+    """What is there of a step.
+
+    Attributes:
+        blocks: Number of its blocks.
+        scales: Scales of the blocks, in the lanes of their sums; a vector a column.
+    """
+
+    blocks: int
+    scales: list[ir.Value]
 
 
 @dataclass(frozen=True)
@@ -39,8 +55,8 @@ class RowSums(ABC):
     ahead: int
 
     @abstractmethod
-    def step(self, stored: StoredBytes, rows: list[ir.Value], step: ir.Value, sums: Sums, blocks: int) -> Sums:
-        """Sums with a step more, of so many blocks."""
+    def step(self, stored: StoredBytes, rows: list[ir.Value], step: RowStep, sums: Sums, part: StepPart) -> Sums:
+        """Sums with a step more."""
 
     @abstractmethod
     def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
@@ -55,6 +71,11 @@ class RowSums(ABC):
     def columns(self) -> int:
         """Columns of the tile."""
         return self.operands.columns
+
+    @property
+    def blocks_ahead(self) -> int:
+        """Blocks from what is read to what is fetched."""
+        return self.ahead // self.steps.block_bytes
 
     def write(self) -> None:
         """All of it, at the insertion point."""
@@ -79,20 +100,41 @@ class RowSums(ABC):
         found = [splat(0, "f32")] * (count * strands)
         if looped:
             loop = scf.ForOp(index(0), index(looped), index(strands), found)
+            keep_rolled(loop.operation)  # so that what it fetches is spread over its steps
             with ir.InsertionPoint(loop.body):
                 inside = list(loop.inner_iter_args)
+                scales = self.scales(RowStep(loop.induction_variable), strands, strands * steps.count)
                 for strand in range(strands):
-                    step = arith.addi(loop.induction_variable, index(strand))
                     part = slice(strand * count, (strand + 1) * count)
-                    inside[part] = self.step(stored, rows, step, inside[part], steps.count)
+                    step = RowStep(loop.induction_variable, strand)
+                    inside[part] = self.step(stored, rows, step, inside[part], StepPart(steps.count, scales[strand]))
                 scf.yield_(inside)
             found = list(loop.results)
-        for step in range(looped, steps.steps):
-            part = slice((step - looped) % strands * count, ((step - looped) % strands + 1) * count)
-            blocks = steps.count if step < steps.whole else steps.left
-            found[part] = self.step(stored, rows, index(step), found[part], blocks)
+        for number in range(looped, steps.steps):
+            part = slice((number - looped) % strands * count, ((number - looped) % strands + 1) * count)
+            step, blocks = RowStep(index(number)), steps.count if number < steps.whole else steps.left
+            (scales,) = self.scales(step, 1, blocks)
+            found[part] = self.step(stored, rows, step, found[part], StepPart(blocks, scales))
         totals = [reduce(arith.addf, found[each::count]) for each in range(count)]
         return self.without_least(rows, totals) if steps.least else totals
+
+    def scales(self, step: RowStep, steps: int, blocks: int) -> list[list[ir.Value]]:
+        """Scales of so many blocks from a step on, of each step and column in the lanes of its sums.
+
+        Those of several steps are read at once, as many as a vector has.
+        """
+        count, source = self.steps.count, self.operands.scales[0]
+        found: list[list[ir.Value]] = [[] for _ in range(steps)]
+        at_once = max(1, LANES // count)
+        for column, first in product(range(self.columns), range(0, steps, at_once)):
+            some = found[first : first + at_once]
+            at, whole = RowStep(step.start, step.beyond + first).times(count), len(some) * count
+            numbers = source.several(index(column), at, min(blocks, whole), whole)
+            source.fetch(index(column), at, self.blocks_ahead)
+            for number, scales in enumerate(some):
+                lanes = [number * count + block for block in self.steps.lane_blocks]
+                scales.append(vector.shuffle(numbers, numbers, lanes))
+        return found
 
     def without_least(self, rows: list[ir.Value], sums: Sums) -> Sums:
         """Sums less the least number of each block times the sum of its activations."""
@@ -112,6 +154,8 @@ class RowSums(ABC):
         """Sums with the least numbers of so many blocks more."""
         numbers = self.operands.scales[1]
         columns = [numbers.several(index(column), first, count, LANES) for column in range(self.columns)]
+        for column in range(self.columns):
+            numbers.fetch(index(column), first, self.blocks_ahead)
         given = [self.given_sums(row, first, count) for row in rows]
         return [
             math.fma(given[row], columns[column], sums[row * self.columns + column])

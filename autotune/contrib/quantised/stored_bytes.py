@@ -6,11 +6,12 @@ from mlir import ir
 from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.values import index, maker, static_slice
-from autotune.compiler.passes.prefetch import TO_L2
+from autotune.compiler.passes.prefetch import TO_L1
 from autotune.compiler.passes.rounding import vector_of
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, QUARTER
 from autotune.contrib.quantised.loads import load_first, zeros
+from autotune.contrib.quantised.loops import RowStep
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ class StoredBytes:
         flat = memref.reinterpret_cast(flat_kind, base, [], [whole], [], [0], [dynamic], [1])
         return cls(operands, flat, offset, stride)
 
-    def load(self, column: ir.Value, step: ir.Value, blocks: int) -> ir.Value:
+    def load(self, column: ir.Value, step: RowStep, blocks: int) -> ir.Value:
         """The 64 bytes of a step; of one with fewer blocks, zeros behind them."""
         steps = self.operands.steps
         if self.flat is not None:
             return load_first(self.flat, [self.place(column, step)], blocks * steps.block_bytes, BYTES)
-        first, kind, parts = arith.muli(step, index(steps.count)), vector_of(QUARTER, "i8"), []
+        first, kind, parts = step.times(steps.count), vector_of(QUARTER, "i8"), []
         for block in range(blocks):
             place = [column, arith.addi(first, index(block)), index(0)]
             parts += [vector.load(kind, half, place) for half in self.operands.weights]
@@ -57,16 +58,16 @@ class StoredBytes:
         pairs = [vector.shuffle(*parts[at : at + 2], list(range(2 * QUARTER))) for at in (0, 2)]
         return vector.shuffle(*pairs, list(range(BYTES)))
 
-    def fetch(self, column: ir.Value, step: ir.Value, ahead: int) -> None:
+    def fetch(self, column: ir.Value, step: RowStep, ahead: int) -> None:
         """Fetch what lies so many bytes behind a step."""
         if ahead and self.flat is not None:
             place = arith.addi(self.place(column, step), index(ahead))
-            memref.prefetch(self.flat, [place], is_write=False, locality_hint=TO_L2, is_data_cache=True)
+            memref.prefetch(self.flat, [place], is_write=False, locality_hint=TO_L1, is_data_cache=True)
 
-    def place(self, column: ir.Value, step: ir.Value) -> ir.Value:
+    def place(self, column: ir.Value, step: RowStep) -> ir.Value:
         """First byte of a step."""
         start = arith.addi(self.offset, arith.muli(self.stride, column))
-        return arith.addi(start, arith.muli(step, index(BYTES)))
+        return arith.addi(start, step.times(BYTES))
 
 
 def are_side_by_side(weights: tuple[ir.Value, ...]) -> bool:

@@ -6,6 +6,7 @@ from mlir import ir
 from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.values import index
+from autotune.compiler.passes.prefetch import TO_L1
 from autotune.compiler.passes.rounding import vector_of
 from autotune.contrib.quantised.loads import in_f32, load_first
 
@@ -44,16 +45,26 @@ class StoredNumbers:
         found = in_f32(load_first(self.numbers, [column, first], count, whole))
         if self.units is None:
             return found
-        places = (arith.addi(first, index(at)) for at in range(0, count, self.group))
-        groups = [self.unit(self.units, column, place) for place in places]
-        spread = [vector.broadcast(vector_of(whole, "f32"), unit) for unit in groups]
-        units = spread[0]
-        for number, unit in enumerate(spread[1:], 1):
-            lanes = [lane + whole if lane // self.group == number else lane for lane in range(whole)]
-            units = vector.shuffle(units, unit, lanes)
+        lanes = [min(lane, count - 1) // self.group for lane in range(whole)]
+        units = self.units_from(self.units, column, first, lanes[-1] + 1)
+        units = vector.shuffle(units, units, lanes)
         return arith.mulf(found, units)
+
+    def fetch(self, column: ir.Value, block: ir.Value, ahead: int) -> None:
+        """Fetch what lies so many blocks behind one."""
+        if ahead:
+            place = [column, arith.addi(block, index(ahead))]
+            memref.prefetch(self.numbers, place, is_write=False, locality_hint=TO_L1, is_data_cache=True)
 
     def unit(self, units: ir.Value, column: ir.Value, block: ir.Value) -> ir.Value:
         """The unit of a block's group."""
         group = [] if ir.MemRefType(units.type).rank == 1 else [arith.divui(block, index(self.group))]
         return in_f32(memref.load(units, [column, *group]))
+
+    def units_from(self, units: ir.Value, column: ir.Value, block: ir.Value, count: int) -> ir.Value:
+        """Units of so many groups, from that of a block on."""
+        kind = ir.MemRefType(units.type)
+        groups = vector_of(count, str(kind.element_type))
+        if kind.rank == 1:
+            return in_f32(vector.broadcast(groups, memref.load(units, [column])))
+        return in_f32(vector.load(groups, units, [column, arith.divui(block, index(self.group))]))

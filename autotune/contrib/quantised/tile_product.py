@@ -19,7 +19,7 @@ from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
 from autotune.contrib.quantised.loads import fetch_for_writing
-from autotune.contrib.quantised.loops import counted
+from autotune.contrib.quantised.loops import RowStep, counted
 from autotune.contrib.quantised.rounded_tiles import WORD, RoundedTiles, TileLayout
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 from autotune.contrib.quantised.stored_numbers import StoredNumbers
@@ -70,7 +70,7 @@ class UnpackedPanel:
     def copy_step(self, stored: StoredBytes, column: ir.Value, step: ir.Value, blocks: int) -> None:
         """64 bytes of a row, or fewer."""
         steps = stored.operands.steps
-        parts = signed_bytes(stored.load(column, step, blocks), steps.bits, signed=steps.signed)
+        parts = signed_bytes(stored.load(column, RowStep(step), blocks), steps.bits, signed=steps.signed)
         count = blocks * steps.halves * QUARTER // WORD  # words that are there
         for number, part in enumerate(parts):
             if number * LINE < count:
