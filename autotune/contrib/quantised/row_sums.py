@@ -84,9 +84,8 @@ class RowSums(ABC):
         with ir.InsertionPoint(loop.body):
             rows = [arith.addi(loop.induction_variable, index(row)) for row in range(self.tile)]
             sums = self.sums(stored, rows)
-            totals = [self.total(row, column, sums) for row, column in self.elements(rows)]
-            for (row, column), total in zip(self.elements(rows), totals, strict=True):
-                self.add(rows[row], column, total)
+            for (row, column), lanes in zip(self.elements(rows), sums, strict=True):
+                self.add(rows[row], column, lanes)
             scf.yield_([])
 
     def elements(self, rows: list[ir.Value]) -> Iterator[tuple[int, int]]:
@@ -98,6 +97,8 @@ class RowSums(ABC):
         steps, strands = self.steps, min(self.strands, max(1, self.steps.whole))
         count, looped = len(rows) * self.columns, self.steps.whole // strands * strands
         found = [splat(0, "f32")] * (count * strands)
+        if steps.least:  # first, as nothing waits for it there
+            found[:count] = self.without_least(rows)
         if looped:
             loop = scf.ForOp(index(0), index(looped), index(strands), found)
             keep_rolled(loop.operation)  # so that what it fetches is spread over its steps
@@ -115,8 +116,7 @@ class RowSums(ABC):
             step, blocks = RowStep(index(number)), steps.count if number < steps.whole else steps.left
             (scales,) = self.scales(step, 1, blocks)
             found[part] = self.step(stored, rows, step, found[part], StepPart(blocks, scales))
-        totals = [reduce(arith.addf, found[each::count]) for each in range(count)]
-        return self.without_least(rows, totals) if steps.least else totals
+        return [reduce(arith.addf, found[each::count]) for each in range(count)]
 
     def scales(self, step: RowStep, steps: int, blocks: int) -> list[list[ir.Value]]:
         """Scales of so many blocks from a step on, of each step and column in the lanes of its sums.
@@ -136,39 +136,33 @@ class RowSums(ABC):
                 scales.append(vector.shuffle(numbers, numbers, lanes))
         return found
 
-    def without_least(self, rows: list[ir.Value], sums: Sums) -> Sums:
-        """Sums less the least number of each block times the sum of its activations."""
+    def without_least(self, rows: list[ir.Value]) -> Sums:
+        """Sums of the least number of each block times the sum of its activations, negative."""
         blocks = self.steps.blocks
         whole = blocks // LANES * LANES
-        zeros = [splat(0, "f32")] * len(sums)
+        found = [splat(0, "f32")] * (len(rows) * self.columns)
         if whole:
-            loop = scf.ForOp(index(0), index(whole), index(LANES), zeros)
+            loop = scf.ForOp(index(0), index(whole), index(LANES), found)
             with ir.InsertionPoint(loop.body):
-                scf.yield_(self.least(rows, loop.induction_variable, list(loop.inner_iter_args), LANES))
-            zeros = list(loop.results)
-        if blocks > whole:
-            zeros = self.least(rows, index(whole), zeros, blocks - whole)
-        return [arith.subf(total, below) for total, below in zip(sums, zeros, strict=True)]
+                scf.yield_(self.less_least(rows, loop.induction_variable, list(loop.inner_iter_args), LANES))
+            found = list(loop.results)
+        return self.less_least(rows, index(whole), found, blocks - whole) if blocks > whole else found
 
-    def least(self, rows: list[ir.Value], first: ir.Value, sums: Sums, count: int) -> Sums:
-        """Sums with the least numbers of so many blocks more."""
+    def less_least(self, rows: list[ir.Value], first: ir.Value, sums: Sums, count: int) -> Sums:
+        """Sums less the least numbers of so many blocks more."""
         numbers = self.operands.scales[1]
         columns = [numbers.several(index(column), first, count, LANES) for column in range(self.columns)]
         for column in range(self.columns):
             numbers.fetch(index(column), first, self.blocks_ahead)
-        given = [self.given_sums(row, first, count) for row in rows]
+        given = [arith.negf(self.given_sums(row, first, count)) for row in rows]
         return [
             math.fma(given[row], columns[column], sums[row * self.columns + column])
             for row, column in self.elements(rows)
         ]
 
-    def total(self, row: int, column: int, sums: Sums) -> ir.Value:
-        """The sum of an element's lanes."""
-        lanes = sums[row * self.columns + column]
-        f32 = ir.F32Type.get()
-        return vector.reduction(f32, vector.CombiningKind.ADD, lanes, fastmath=arith.FastMathFlags.reassoc)
-
-    def add(self, row: ir.Value, column: int, total: ir.Value) -> None:
-        """Add a sum to a result."""
+    def add(self, row: ir.Value, column: int, lanes: ir.Value) -> None:
+        """Add the lanes of an element to the result."""
         place = [*([row] if self.operands.has_rows else []), index(column)]
-        memref.store(arith.addf(memref.load(self.operands.result, place), total), self.operands.result, place)
+        before, reassociated = memref.load(self.operands.result, place), arith.FastMathFlags.reassoc
+        total = vector.reduction(before.type, vector.CombiningKind.ADD, lanes, acc=before, fastmath=reassociated)
+        memref.store(total, self.operands.result, place)
