@@ -1,7 +1,9 @@
 """Calling a bundle: its program, compiled in this process, on NumPy arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotune.bundles.candidates import default_alone, recorded_candidate, recorded_machine
 from autotune.bundles.contexts import Caller, CallPlan
@@ -57,13 +59,14 @@ class PayloadFunction:
         self.payload = payload
         weights = {a.name for a in payload.arguments if a.role == "weight"}
         known = payload.make_inputs(0) if payload.foreign and payload.inputs is not None and weights else {}
-        self._caller = Caller(
+        caller = Caller(
             payload,
             lambda: compile_candidate(payload, candidate),
             machine,
             {name: array for name, array in known.items() if name in weights},
         )
-        self._names = tuple(argument.name for argument in payload.written)
+        self._calls = NamedCalls(payload, caller)
+        self._compute = self._calls.quickest()
 
     def keep(self, **weights: Array) -> None:
         """Hold copies of weights: later calls need not give them, and neither look at them nor copy them.
@@ -71,17 +74,46 @@ class PayloadFunction:
         Raises:
             PayloadError: One is none of the payload's weights, or of another shape or kind.
         """
-        self._caller.keep(weights)
+        self._calls.caller.keep(weights)
+        self._compute = self._calls.quickest()
 
-    def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+    if TYPE_CHECKING:
+
+        def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+            """Compute once; see `NamedCalls.compute`."""
+
+    else:  # what is called is compiled code: a method of Python would take as long as that does
+        __call__ = property(attrgetter("_compute"), doc="Compute once; see `Bundle.__call__`.")
+
+
+class NamedCalls:
+    """Calls of a compiled payload on arrays in order or by name.
+
+    Args:
+        payload: The payload.
+        caller: Calls of its program.
+
+    Attributes:
+        caller: The same.
+    """
+
+    def __init__(self, payload: Payload, caller: Caller) -> None:
+        self.caller, self._payload = caller, payload
+        self._names = tuple(argument.name for argument in payload.written)
+
+    def quickest(self) -> Callable[..., Array | dict[str, Array]]:
+        """What computes once, by compiled code where that can be, until weights are kept."""
+        return self.caller.quick(self.compute) or self.compute
+
+    def compute(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
         """Compute once; see `Bundle.__call__`.
 
         Raises:
             PayloadError: An array is missing, unknown, of another shape or kind, or out of range; nothing is run.
         """
-        plan = self._caller.plan
+        plan = self.caller.plan
         given = arrays if len(arrays) == plan.needed and not named else self._match(plan, arrays, named)
-        written = self._caller.call(plan, given)
+        written = self.caller.call(plan, given)
         return written[0] if len(written) == 1 else dict(zip(self._names, written, strict=True))
 
     def _match(self, plan: CallPlan, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> list[Array | None]:
@@ -99,9 +131,9 @@ class PayloadFunction:
         if len(arrays) > len(order) or any(wrong.values()):
             takes = ", ".join(f"{a.name} {list(a.shape)} {a.dtype}" for a in order)
             if len(arrays) > len(order):
-                raise PayloadError(f"{self.payload.name} takes {len(order)} arrays: {takes}; got {len(arrays)}")
+                raise PayloadError(f"{self._payload.name} takes {len(order)} arrays: {takes}; got {len(arrays)}")
             what, which = next((what, which) for what, which in wrong.items() if which)
-            raise PayloadError(f"{self.payload.name} takes {takes}; {what}: {', '.join(sorted(which))}")
+            raise PayloadError(f"{self._payload.name} takes {takes}; {what}: {', '.join(sorted(which))}")
         return [given.get(name) for name in names]
 
 

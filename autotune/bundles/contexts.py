@@ -7,6 +7,7 @@ A large array of results lies on memory that an earlier result of the same call 
 memory of the system is zeroed page by page, which takes as long as a program that only writes it.
 """
 
+import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 
 from autotune.compiler.lowering.array_calls import ArrayCall
 from autotune.compiler.lowering.program import CompiledProgram
+from autotune.compiler.lowering.quick_calls import FreeContexts, QuickCall
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.arrays import Accepted, is_frozen
 from autotune.core.errors import PayloadError
@@ -42,10 +44,10 @@ class ContextPool(Generic[C]):
     """
 
     def __init__(self, make: Callable[[], C], most: int) -> None:
-        self._make, self._most = make, most
-        self._free: list[C] = []
-        self._made = self._waiting = 0
+        self._make, self._most, self._made = make, most, 0
         self._changed = threading.Condition()
+        self.contexts = FreeContexts([], ctypes.c_int64(0), self._wake)
+        self._free: list[C] = self.contexts.free
 
     @contextmanager
     def take(self) -> Iterator[C]:
@@ -66,20 +68,23 @@ class ContextPool(Generic[C]):
     def put(self, context: C) -> None:
         """Give a context back."""
         self._free.append(context)  # before it looks for waiting threads, as those look here last
-        if self._waiting:
-            with self._changed:
-                self._changed.notify()
+        if self.contexts.waiting.value:
+            self._wake()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify()
 
     def _next(self) -> C:
         with self._changed:
-            self._waiting += 1
+            self.contexts.waiting.value += 1
             try:
                 while self._made == self._most:
                     with suppress(IndexError):
                         return self._free.pop()
                     self._changed.wait()
             finally:
-                self._waiting -= 1
+                self.contexts.waiting.value -= 1
             self._made += 1
         try:
             return self._make()
@@ -162,6 +167,7 @@ class CallContext:
         self._outputs = [Accepted(name, *results[name]) for name in written]
         self._states = [(number, a.name) for number, a in enumerate(payload.written) if a.role == "state"]
         self._plan: CallPlan | None = None
+        self._is_ready = ctypes.c_int64(0)  # for quick calls by the plan
         self._given: dict[str, GivenWeight] = {}
 
     def call(self, plan: CallPlan, arrays: Sequence[object]) -> list[Array]:
@@ -193,8 +199,18 @@ class CallContext:
         self._bound.run()
         return written
 
+    def quick(self, plan: CallPlan) -> QuickCall | None:
+        """Calls of this context by compiled code alone; `None` where there are states, or several results."""
+        self._adopt(plan)
+        if not self._is_plain or self._make_more:
+            return None
+        needed, (output,) = plan.takes[: plan.needed], self._outputs
+        call = ArrayCall(self._bound, [self._slots[each.name] for each in needed], needed)
+        return QuickCall(call, self, self._is_ready, self._slots[output.name], self._make)
+
     def _adopt(self, plan: CallPlan) -> None:
         """Point to what a plan holds."""
+        self._is_ready.value = 0  # of the plan before
         needed = plan.takes[: plan.needed]
         wanted = [*needed, *self._outputs]
         self._call = ArrayCall(self._bound, [self._slots[each.name] for each in wanted], wanted)
@@ -208,7 +224,7 @@ class CallContext:
             if (weight := self._give(each.name)) is not None:
                 self._packing.append((number, weight))
         self._is_plain = not self._packing and not self._states
-        self._plan = plan
+        self._is_ready, self._plan = ctypes.c_int64(self._is_plain), plan
 
     def _give(self, name: str) -> GivenWeight | None:
         """Point to panels of a weight that a call gives; `None` where the program reads none of it."""
@@ -232,7 +248,7 @@ class CallContext:
             if self._arguments[each.name].role == "state":
                 starts[each.name] = array
                 continue
-            self._plan = None  # what is held is pointed to again by the next call
+            self._plan, self._is_ready.value = None, 0  # what is held is pointed to again by the next call
             self._slots[each.name].value = array.ctypes.data
             copies.append(array)
             if (weight := self._give(each.name)) is not None:
@@ -297,6 +313,12 @@ class Caller:
                     panels[number] = self._copy(weight.argument(source), weight.pack(fresh[source.name]))
             self.plan = CallPlan.of(self._payload, self._seen, held, panels)
 
+    def quick(self, otherwise: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Calls by compiled code, of one context, until weights are kept; see `CallContext.quick`."""
+        with self._contexts.take() as context:
+            quick = context.quick(self.plan)
+        return quick.function(self._contexts.contexts, otherwise) if quick is not None else None
+
     def _copy(self, argument: Argument, array: Array) -> Array:
         mine = aligned_empty(argument, self._pages)
         mine[...] = array
@@ -344,16 +366,19 @@ class Results:
         return self.empty if self._bytes >= LEAST_BYTES else partial(np.empty, self._shape, self._dtype)
 
     def empty(self) -> Array:
-        """An uninitialised array, on memory that is kept."""
-        for _ in range(MOST_KEPT):
+        """An uninitialised array, on memory that is kept: on the latest that is free, which is still in the caches."""
+        looked = []
+        while self._kept:
             try:
-                kept = self._kept.popleft()
-            except IndexError:
+                kept = self._kept.pop()
+            except IndexError:  # another thread was faster
                 break
             array = kept[0].view() if getrefcount(kept[1]) == kept[2] else None
-            self._kept.append(kept)
+            looked.append(kept)
             if array is not None:
+                self._kept.extend(looked)
                 return array
+        self._kept.extend(reversed(looked))
         return self._keep()
 
     def _keep(self) -> Array:

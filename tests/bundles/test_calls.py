@@ -59,7 +59,7 @@ def looked_at(monkeypatch):
 def slots_for(shared):
     """Points to arrays; gives their addresses, and the copies."""
     shared(A, B)
-    (context,) = shared._caller._contexts._free
+    (context,) = shared._calls.caller._contexts._free
 
     def point(arrays, arguments):
         slots = [ctypes.c_void_p() for _ in arguments]
@@ -232,7 +232,7 @@ def test_a_read_only_view_of_what_can_be_written_is_looked_at(function):
 
 def test_all_contexts_share_the_weights_that_are_held(function, monkeypatch):
     function.keep(b=B)
-    caller, callers = function._caller, 2
+    caller, callers = function._calls.caller, 2
     barrier, addresses = threading.Barrier(callers), []
     monkeypatch.setattr(caller._contexts, "_most", callers)
 
