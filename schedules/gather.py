@@ -1,14 +1,24 @@
-"""Rows by place, such as the embedding of tokens: the place is read once a row, the row itself copied in vectors."""
+"""Rows by place, such as the embedding of tokens: the place is read once a row, the row itself copied.
+
+A row is copied in vectors, or at once, as a block of memory, where it is long.
+"""
 
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
+from autotune.core.ops.op import Op
+from autotune.core.scripts.marks import ROW_COPY
 from autotune.core.space import Config, Knob
 from autotune.core.task import Task
+from schedules import moves
 from schedules.blocking import cut, fitting_vectors
 from schedules.moves import Script, split_into
 from schedules.single_op import SingleOp
 from schedules.vectorize import in_rows, tile_and_vectorize
+
+AT_ONCE = "at_once"  # knob
+LEAST_BYTES = 2048  # of a row that is copied at once by default
+READ, COUNT = "tensor.extract", "linalg.index"
 
 
 @dataclass(frozen=True)
@@ -22,21 +32,58 @@ class Gather(SingleOp):
         return task.root.gathers and not task.grows
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
-        """Vectors read and written at a time."""
-        return (Knob("vectors", fitting_vectors(task.nest.sizes[-1], machine.lanes)),)
+        """Vectors read and written at a time, and whether rows are copied at once, where they are copies."""
+        vectors = Knob("vectors", fitting_vectors(task.nest.sizes[-1], machine.lanes))
+        return (vectors, Knob(AT_ONCE, (False, True))) if copies_rows(task.root) else (vectors,)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """One vector: stores of several come in another order than lines follow each other."""
-        return {"vectors": 1}
+        """One vector: stores of several come in another order than lines follow each other; long rows at once."""
+        if not copies_rows(task.root):
+            return {"vectors": 1}
+        long = task.nest.sizes[-1] * task.root.outputs[0].element_bytes >= LEAST_BYTES
+        return {"vectors": 1, AT_ONCE: long}
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
-        """Row by row, in pieces that vectors divide; each is vectorized."""
+        """Row by row, at once, or in pieces that vectors divide; each is vectorized."""
         pieces = cut(sizes[-1], 0, int(config["vectors"]) * lanes, powers_of_two=True)
         op, (*row, _) = in_rows(script, op, sizes, 1)  # a loop for each piece would write lines twice
+        if config.get(AT_ONCE):
+            moves.annotate(script, op, ROW_COPY)
+            return
         parts = split_into(script, op, len(row), [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
             if piece.register > 1:  # a last column of its own stays a loop of scalars
                 tile_and_vectorize(script, part, (*row, piece.size), 1, piece.register, gathers=True)
+
+
+def copies_rows(op: Op) -> bool:
+    """Tell whether each row of the result is one of a tensor, as it is: only the last index is of the last loop."""
+    first = len(op.operands) + len(op.captured)
+    if len(op.gives) != 1 or not first <= op.gives[0] or op.outputs[0].element_bytes < 1:
+        return False
+    read = op.body[op.gives[0] - first]
+    if read.name != READ or any(step.nested for step in op.body):
+        return False
+    _, *places, column = read.operands
+    return is_column(op, column - first) and not any(is_of_column(op, place) for place in places)
+
+
+def is_column(op: Op, step: int) -> bool:
+    """Tell whether a step of the body is the count of the last loop."""
+    return step >= 0 and op.body[step].name == COUNT and op.body[step].value == len(op.sizes) - 1
+
+
+def is_of_column(op: Op, value: int) -> bool:
+    """Tell whether a value may be another one for each column."""
+    first = len(op.operands) + len(op.captured)
+    if value < 0:
+        return True
+    if value < len(op.operands):
+        last = len(op.sizes) - 1
+        return any(loop == last for terms in op.operands[value].terms for loop, _ in terms)
+    if value < first:
+        return False
+    return is_column(op, value - first) or any(is_of_column(op, each) for each in op.body[value - first].operands)
 
 
 GATHER = Gather()

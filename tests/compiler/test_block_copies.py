@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from tuning_support import run_tuned
+from tuning_support import run_steps, run_tuned, write_step
 
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.host.machine import this_machine
+from autotune.registry import family_for
 from autotune.tuning.candidates import default_candidate
 
 
@@ -52,6 +53,35 @@ def joined(left, right, dim):
       return %y : {y}
     }}"""
     return read_payload("joined.mlir", text)
+
+
+def gathered(columns, column="%c", value="%x"):
+    """A payload that gives rows of a table, by number; `column` of each is read, and `value` given."""
+    table, ids, y = kind((9, columns)), kind((5,), "i64"), kind((5, columns))
+    text = f"""func.func @rows(%table: {table}, %ids: {ids}) -> {y} {{
+      %e = tensor.empty() : {y}
+      %last = arith.constant {columns - 1} : index
+      %two = arith.constant 2.0 : f32
+      %y = linalg.generic {{indexing_maps = [affine_map<(r, c) -> (r)>, affine_map<(r, c) -> (r, c)>],
+        iterator_types = ["parallel", "parallel"]}} ins(%ids : {ids}) outs(%e : {y}) {{
+      ^bb0(%id: i64, %b: f32):
+        %i = arith.index_cast %id : i64 to index
+        %c = linalg.index 1 : index
+        %back = arith.subi %last, %c : index
+        %x = tensor.extract %table[%i, {column}] : {table}
+        %double = arith.mulf %x, %two : f32
+        linalg.yield {value} : f32
+      }} -> {y}
+      return %y : {y}
+    }}"""
+    return read_payload("rows.mlir", text)
+
+
+def numbered(payload):
+    """Inputs of such a payload, with numbers of rows."""
+    inputs = payload.make_inputs(0)
+    inputs["arg1"] = np.array([8, 0, 3, 3, 1])
+    return inputs
 
 
 def copies(payload):
@@ -102,3 +132,35 @@ def test_tensors_side_by_side_are_copied_by_rows(left, right, dim, calls):
     inputs = payload.make_inputs(0)
     (given,), _ = run_tuned(payload, inputs, this_machine())
     np.testing.assert_array_equal(given, np.concatenate(list(inputs.values()), dim))
+
+
+@pytest.mark.parametrize(
+    ("columns", "words", "calls"),
+    [
+        (700, {}, 1),
+        (100, {}, 0),
+        (700, {"column": "%back"}, 0),
+        (700, {"value": "%double"}, 0),
+    ],
+)
+def test_rows_by_number_are_copied_at_once_where_they_are_long_and_nothing_else(columns, words, calls):
+    payload = gathered(columns, **words)
+    assert copies(payload) == calls
+    inputs = numbered(payload)
+    (given,), _ = run_tuned(payload, inputs, this_machine())
+    wanted = inputs["arg0"][inputs["arg1"]]
+    wanted = wanted[:, ::-1] if words.get("column") else wanted
+    np.testing.assert_array_equal(given, 2 * wanted if words.get("value") else wanted)
+
+
+@pytest.mark.parametrize("columns", [3, 64, 700])
+def test_rows_of_any_length_may_be_copied_at_once(columns):
+    parts, machine = partition(gathered(columns)), this_machine()
+    (task,) = parts.tasks
+    family = family_for(task)
+    configs = list(family.space(task, machine).configs())
+    assert {config["at_once"] for config in configs} == {True, False}
+    for config in configs:
+        inputs = numbered(parts.payload)
+        (given,) = run_steps(parts.payload, parts, inputs, [write_step(task, family, config, machine)])
+        np.testing.assert_array_equal(given, inputs["arg0"][inputs["arg1"]])

@@ -1,6 +1,7 @@
 module attributes {transform.with_named_sequence} {
   // gather_17x72_46f34b for avx512
   // vectors = 1
+  // at_once = False
   transform.named_sequence @task_0(%op: !transform.any_op {transform.consumed}) {
     %tiled_0, %loop_0 = transform.structured.tile_using_for %op tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     %parts_0 = transform.structured.split %tiled_0 after 64 {dimension = 1} : !transform.any_op

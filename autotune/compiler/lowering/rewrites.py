@@ -277,7 +277,7 @@ REWRITES = (
     ),
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
     Rewrite(
-        "block-copies", 1, lambda unit: copy_blocks(unit.module), before="arena", needed=lambda unit: unit.plans_arena
+        "block-copies", 2, lambda unit: copy_blocks(unit.module), before="arena", needed=lambda unit: unit.plans_arena
     ),
     Rewrite("skip-pads", 1, lambda unit: skip_pads(unit.module), behind="zeros", needed=lambda unit: unit.pads),
     Rewrite(

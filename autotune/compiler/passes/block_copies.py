@@ -1,4 +1,4 @@
-"""Copies of rows that are long, or of few vectors, left to ``memcpy``.
+"""Copies of rows that are long, of few vectors, or that a schedule has marked, left to ``memcpy``.
 
     for i in 0 to 4096 step 16: y[r, i : i + 16] = x[s, i : i + 16]   ->   memcpy(&y[r, 0], &x[s, 0], 16384)
 
@@ -13,11 +13,13 @@ from mlir import ir
 from mlir.dialects import memref, scf
 
 from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import constant, index, is_constant
 from autotune.compiler.ir.views import DYNAMIC, layout_of
 from autotune.compiler.passes.loads import around
-from autotune.compiler.passes.marked_loops import counter
+from autotune.compiler.passes.marked_loops import counter, marked
 from autotune.compiler.passes.zeros import BOUNDS
+from autotune.core.scripts.marks import ROW_COPY
 
 LEAST_BYTES = 4096  # of a row: loops copy a shorter one in less time than a call and its choices take
 INLINE_BYTES = range(64, 257)  # of a row that LLVM copies in a few instructions, without a call and without a loop
@@ -27,6 +29,8 @@ BODY = ["vector.load", "vector.store", "scf.yield"]
 
 def copy_blocks(module: ir.Module) -> None:
     """Replace copies of long rows in a bufferized module, in place."""
+    for op in marked(module.operation, ROW_COPY):
+        copy_read_row(op)
     ops = every_op(module)
     copies, loops = [op for op in ops if op.name == "linalg.copy"], [op for op in ops if is_copy_of_row(op)]
     for copy in copies:  # with one go the ops inside of it, which must not be looked at any more
@@ -74,6 +78,70 @@ def copy_row(loop: ir.Operation) -> None:
         )
         memref.copy(*rows)
     loop.erase()
+
+
+def copy_read_row(op: ir.Operation) -> None:
+    """Replace an op of one row whose elements lie side by side, from a place on that its body computes.
+
+    outs(y: 1 x n): y[0, j] = x[place, j]   ->   memcpy(&y[0, 0], &x[place, 0], 4 n)
+    """
+    del op.attributes[ROW_COPY]
+    if not reads_row(op):
+        return
+    block, target = op.regions[0].blocks[0], op.operands[len(op.operands) - 1]
+    *steps, load, _ = [each.operation for each in block.operations]
+    with ir.InsertionPoint(op), op.location:
+        zeros = [index(0) for _ in target.type.shape]
+        known: dict[ir.Value, ir.Value] = {}
+        for argument, operand in zip(list(block.arguments)[:-1], list(op.operands)[:-1], strict=True):
+            known[argument] = memref.load(operand, [index(0) for _ in operand.type.shape])
+        for step in steps:
+            if step.name == "linalg.index":
+                known[step.results[0]] = zeros[0]
+                continue
+            copy = step.clone()
+            for number, operand in enumerate(step.operands):
+                copy.operands[number] = known.get(operand, operand)
+            known |= dict(zip(step.results, copy.results, strict=True))
+        source, *places = load.operands
+        first, columns = [known.get(place, place) for place in places], target.type.shape[-1:]
+        memref.copy(row(source, first, columns), row(target, zeros, columns))
+    op.erase()
+
+
+def reads_row(op: ir.Operation) -> bool:
+    """Tell whether an op gives one row, whose elements are those from a place on: only their last index is theirs."""
+    if op.name != "linalg.generic" or len(op.results):
+        return False
+    block, (*maps, written), target = op.regions[0].blocks[0], indexing_maps(op), op.operands[len(op.operands) - 1]
+    *steps, end = [each.operation for each in block.operations]
+    if not steps or steps[-1].name != "memref.load" or list(end.operands) != list(steps[-1].results):
+        return False
+    load, last = steps.pop(), written.n_dims - 1
+    source, *_, column = load.operands
+    counts = [step.results[0] for step in steps if step.name == "linalg.index" and dim_of(step) == last]
+    of_column = [use for count in counts for use in count.uses]
+    return (
+        dimensions(written) == list(range(written.n_dims))
+        and set(target.type.shape[:-1]) <= {1}
+        and not any(last in dims or None in dims for dims in map(dimensions, maps))
+        and not any(len(step.regions) for step in steps)
+        and not list(block.arguments[len(maps)].uses)
+        and column in counts
+        and all(use.owner.operation == load and use.operand_number == len(load.operands) - 1 for use in of_column)
+        and all(map(has_rows, (source, target)))
+    )
+
+
+def dim_of(count: ir.Operation) -> int:
+    """The loop that an op gives the count of."""
+    return int(ir.IntegerAttr(count.attributes["dim"]).value)
+
+
+def has_rows(array: ir.Value) -> bool:
+    """Tell whether elements along the last dimension of an array lie side by side."""
+    layout = layout_of(array.type)
+    return layout is not None and bool(layout[0]) and layout[0][-1] == 1
 
 
 def bytes_of_row(elements: int, kind: ir.MemRefType) -> int:

@@ -39,4 +39,5 @@ TILE = "autotune.tile"  # on views of a stored weight, 16 rows of 16 words in on
 PRECISION = "autotune.precision"  # on a script: tasks whose products are so, and their precision
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
 MASKED = "autotune.masked_ends"  # on functions: vectors of lengths that are no powers of two are masked
+ROW_COPY = "autotune.row_copy"  # on ops of one row, of which all is copied from one place
 STENCIL = "autotune.stencil"  # on tiles of element-wise ops that read neighbours: elements of a vector
