@@ -62,6 +62,16 @@ def test_a_sum_of_loops_is_a_window_and_no_vector():
     assert (lanes.lane, lanes.row, lanes.products) == (1, 0, True)
 
 
+@pytest.mark.parametrize(("filters", "rows", "row"), [(19, 1, 1), (4, 7, 2), (7, 7, 1)])
+def test_filters_that_read_the_same_vectors_share_a_register_tile_where_they_are_many(filters, rows, row):
+    x = Operand((2, 6, rows, 9), "f32", (*at(0, 4, 2), Index(((3, 1), (5, 1)))))
+    w = Operand((2, filters, 6, 2), "f32", at(0, 1, 4, 5))
+    y = Operand((2, filters, rows, 8), "f32", at(0, 1, 2, 3), written=True)
+    nest = LoopNest((2, filters, rows, 8, 6, 2), (*["parallel"] * 4, "reduction", "reduction"))
+    lanes = lanes_of(Op(nest, operands=(x, w, y), body=BODY, gives=(4,)))
+    assert (lanes.lane, lanes.row, lanes.products) == (3, row, True)
+
+
 @pytest.mark.parametrize(
     ("index", "expected"),
     [

@@ -59,8 +59,8 @@ class Lanes:
 
     Attributes:
         lane: The loop along which every operand lies side by side, or stays, when all others stand still.
-        row: The innermost parallel loop besides that the kernel does not go along: several of its steps share what they
-            read there. `None` if there is none.
+        row: The innermost parallel loop besides that the kernel does not go along, or what it is slid over, if vectors
+            are of that: several of its steps share what they read there; the longer one. `None` if there is none.
         products: The op sums products with a kernel, its second operand; else it has no kernel.
         constant_b: The kernel is a weight, the same in every call: it may be stored as the schedule likes.
     """

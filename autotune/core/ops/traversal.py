@@ -106,7 +106,20 @@ def lanes_of(op: Op) -> Lanes | None:
     if not (pointwise or repeated or sums_columns(op, lane)) and vectorizes(op):
         return None
     kernel = op.operands[1] if products else None
-    return Lanes(lane, rows[-1] if rows else None, products, kernel is not None and stores_columns(kernel, lane, rows))
+    constant = kernel is not None and stores_columns(kernel, lane, rows)
+    shared_by = [*filters_of(op, lane)[-1:], *rows[-1:]] if products else rows[-1:]
+    return Lanes(lane, max(shared_by, key=op.nest.sizes.__getitem__, default=None), products, constant)
+
+
+def filters_of(op: Op, lane: int) -> list[int]:
+    """Parallel loops that the first operand of products does not go along, where vectors are of that operand alone.
+
+    Such as filters of a convolution in groups whose vectors lie along a row of what they are slid over: each filter
+    reads the same vectors, as each position reads the same of a kernel.
+    """
+    first, second = ({loop for terms in each.terms for loop, _ in terms} for each in op.operands[:2])
+    found = [d for d in op.operands[-1].loops if d is not None and d not in first]
+    return found if lane in first and lane not in second else []
 
 
 def stores_columns(kernel: Operand, lane: int, rows: Sequence[int]) -> bool:
