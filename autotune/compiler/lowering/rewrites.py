@@ -30,6 +30,7 @@ from autotune.compiler.passes.prefetch import prefetch_copied
 from autotune.compiler.passes.prefetch_rows import prefetch_rows
 from autotune.compiler.passes.regions import share_regions
 from autotune.compiler.passes.repeated import repeats_tasks, share_nests
+from autotune.compiler.passes.scratch_results import share_results
 from autotune.compiler.passes.skip_masked import skip_masked
 from autotune.compiler.passes.skip_pads import pads_sums, skip_pads
 from autotune.compiler.passes.stencil import write_stencils
@@ -278,6 +279,13 @@ REWRITES = (
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
     Rewrite(
         "block-copies", 2, lambda unit: copy_blocks(unit.module), before="arena", needed=lambda unit: unit.plans_arena
+    ),
+    Rewrite(
+        "scratch-results",
+        1,
+        lambda unit: share_results(unit.module),
+        before="arena",
+        needed=lambda unit: unit.plans_arena,
     ),
     Rewrite("skip-pads", 1, lambda unit: skip_pads(unit.module), behind="zeros", needed=lambda unit: unit.pads),
     Rewrite(

@@ -6,6 +6,7 @@ from autotune.compiler.normalise.convolution.along_rows import write_volumes_alo
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
 from autotune.compiler.normalise.convolution.phases import mark_phases
+from autotune.compiler.normalise.convolution.planes import read_volumes
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
 from autotune.compiler.normalise.convolution.pools import write_pools
 from autotune.compiler.normalise.convolution.shared_pads import share_pads
@@ -39,6 +40,7 @@ SIMPLIFY = (
     read_by_maps,
     read_rows_in_one,
     read_scattered_elements,
+    read_volumes,
     make_lines_planes,
     begin_with_earlier,
     mark_phases,
