@@ -34,12 +34,12 @@ class UnknownUseError(Exception):
 
 
 @dataclass(frozen=True)
-class Access:
+class RowAccess:
     """One op that loads or stores elements that lie side by side.
 
     Attributes:
         op: The op.
-        place: Where the first of them lies.
+        place: Place of the first of them.
         elements: How many they are.
     """
 
@@ -57,7 +57,7 @@ class Access:
         """How often the op is run.
 
         Raises:
-            UnknownUseError: It is in something else than loops with constant bounds.
+            UnknownUseError: Something else is around it than loops with constant bounds.
         """
         loops = list(parents(self.op))[:-1]
         if any(loop.name != "scf.for" or not all(map(is_constant, list(loop.operands)[:BOUNDS])) for loop in loops):
@@ -110,7 +110,7 @@ def may_lie_in(buffer: ir.Value, result: ir.Value, numbers: dict[ir.Operation, i
     return bool(late) and None not in paired and all(numbers[outermost(each.op)] > last for each in others)
 
 
-def follows(store: Access, load: Access, numbers: dict[ir.Operation, int]) -> bool:
+def follows(store: RowAccess, load: RowAccess, numbers: dict[ir.Operation, int]) -> bool:
     """Tell whether a store writes what a load before it has read, in the same step of all loops."""
     same = (store.place, store.elements, store.op.block) == (load.place, load.elements, load.op.block)
     return not load.stores and same and numbers[store.op] > numbers[load.op]
@@ -122,7 +122,7 @@ def outermost(op: ir.Operation) -> ir.Operation:
     return around[-2]
 
 
-def accesses(array: ir.Value, begins: Sequence[Sum] = ()) -> Iterator[Access]:
+def accesses(array: ir.Value, begins: Sequence[Sum] = ()) -> Iterator[RowAccess]:
     """All accesses of an array, through parts of it.
 
     Args:
@@ -130,7 +130,7 @@ def accesses(array: ir.Value, begins: Sequence[Sum] = ()) -> Iterator[Access]:
         begins: First element of the part along each dimension; empty for all of the array.
 
     Raises:
-        UnknownUseError: It is used otherwise.
+        UnknownUseError: Another op uses it.
     """
     begins = begins or [({}, 0)] * array.type.rank
     for use in array.uses:
@@ -147,7 +147,7 @@ def begins_of_part(cut: ir.Operation, begins: Sequence[Sum]) -> list[Sum]:
     """First element, along each dimension of an array, of a part of a part of it that begins so.
 
     Raises:
-        UnknownUseError: It has fewer dimensions, or leaves elements out.
+        UnknownUseError: The part has fewer dimensions, or leaves elements out.
     """
     offsets, sizes, strides = static_slice(cut)
     if DYNAMIC in sizes or set(strides) != {1} or cut.results[0].type.rank != len(begins):
@@ -170,25 +170,25 @@ def first_operand(op: ir.Operation) -> int:
     return 1 if op.name in ("memref.store", "vector.store") else 0
 
 
-def access(op: ir.Operation, begins: Sequence[Sum]) -> Access:
+def access(op: ir.Operation, begins: Sequence[Sum]) -> RowAccess:
     """A load or a store, of a part that begins so.
 
     Raises:
-        UnknownUseError: It is of a vector of several dimensions, or its mask is not known.
+        UnknownUseError: A vector has several dimensions, or an unknown mask.
     """
     number = first_operand(op) + 1
     places = list(op.operands)[number : number + len(begins)]
     sums = [added(begin, linear(value)) for begin, value in zip(begins, places, strict=True)]
     place = tuple((frozenset(terms.items()), offset) for terms, offset in sums)
     if op.name.startswith("memref."):
-        return Access(op, place, 1)
+        return RowAccess(op, place, 1)
     value = op.results[0] if len(op.results) else op.operands[0 if op.name == "vector.store" else len(op.operands) - 1]
     if value.type.rank != 1:
         raise UnknownUseError
     if "masked" not in op.name:
-        return Access(op, place, value.type.shape[0])
+        return RowAccess(op, place, value.type.shape[0])
     mask = maker(op.operands[number + len(begins)])
     if mask is None or mask.name != "vector.constant_mask":
         raise UnknownUseError
     (elements,) = ir.DenseI64ArrayAttr(mask.attributes["mask_dim_sizes"])
-    return Access(op, place, elements)
+    return RowAccess(op, place, elements)

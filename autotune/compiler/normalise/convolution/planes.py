@@ -26,13 +26,13 @@ DEPTH, TAPS = 2, 2  # dimensions of volumes, and of planes
 
 
 @dataclass(frozen=True)
-class Planes:
-    """Planes of volumes, as a convolution reads them.
+class PlanesOfVolumes:
+    """PlanesOfVolumes of volumes, as a convolution reads them.
 
     Attributes:
         volumes: The volumes, ``(n, c, depth, h, w)``.
         places: Positions along the depth.
-        stride: Planes between a position and the next.
+        stride: PlanesOfVolumes between a position and the next.
         begins: Plane of the first position, for each element of the kernel.
     """
 
@@ -43,7 +43,7 @@ class Planes:
 
     @property
     def dilation(self) -> int:
-        """Planes between neighbours in the kernel."""
+        """PlanesOfVolumes between neighbours in the kernel."""
         return self.begins[1] - self.begins[0]
 
 
@@ -58,7 +58,7 @@ def read_volumes(module: ir.Module) -> None:
         run_passes(module, "builtin.module(canonicalize,cse)")
 
 
-def planes_of(op: ir.Operation) -> Planes | None:
+def planes_of(op: ir.Operation) -> PlanesOfVolumes | None:
     """The planes that a convolution reads, neighbours in a row side by side; `None` of any other op."""
     concat = concat_of(op)
     cuts = [cut_of(plane) for plane in concat.operands] if concat is not None else []
@@ -74,7 +74,7 @@ def planes_of(op: ir.Operation) -> Planes | None:
     evenly = {after - before for before, after in pairwise(begins)}
     if sizes != whole or set(strides) != {1} or any(any(offsets) for offsets, _, _ in parts) or len(evenly) != 1:
         return None
-    return Planes(volumes, places, stride, begins)
+    return PlanesOfVolumes(volumes, places, stride, begins)
 
 
 def concat_of(op: ir.Operation) -> ir.Operation | None:
@@ -105,7 +105,7 @@ def order_of(transpose: ir.Operation) -> list[int]:
     return list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
 
 
-def sum_volumes(op: ir.Operation, planes: Planes) -> ir.Value:
+def sum_volumes(op: ir.Operation, planes: PlanesOfVolumes) -> ir.Value:
     """The sums of a convolution, of the volumes that its planes are of."""
     kernel, start = op.operands[1], op.operands[2]
     shape = [planes.volumes.type.shape[0], planes.places, *start.type.shape[1:]]
