@@ -40,8 +40,8 @@ class Vectorize(SingleOp):
         """Rows and vectors of a tile."""
         sizes = task.nest.sizes
         rows = tuple(r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0) or ROWS[:1]
-        vectors = Knob("vectors", fitting_vectors(sizes[-1], machine.lanes))
         ends = knobs_of_ends(sizes[-1:], machine)
+        vectors = Knob("vectors", fitting_vectors(widest_row(task, machine) if ends else sizes[-1], machine.lanes))
         if sums_in_tiles(task):
             return (Knob(STRIP, up_to(sizes[-3])), Knob("rows", up_to(sizes[-2])), vectors, *ends)
         return (Knob("rows", rows), vectors, *ends)
@@ -86,7 +86,7 @@ class Vectorize(SingleOp):
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {
             "rows": rows,
-            "vectors": vectors_up_to(max(1, wanted // rows), fitting_vectors(task.nest.sizes[-1], machine.lanes)),
+            "vectors": vectors_up_to(max(1, wanted // rows), self.knobs(task, machine)[1].values),
             **ends,
         }
 
@@ -104,7 +104,10 @@ class Vectorize(SingleOp):
         """Split off what the vectors leave over, then tile and vectorize each part."""
         last = len(sizes) - 1
         masked = lanes if is_masked(config) else 0
-        found = cut(sizes[last], 0, int(config["vectors"]) * lanes, powers_of_two=True, masked=masked)
+        width = int(config["vectors"]) * lanes
+        found = cut(sizes[last], 0, width, powers_of_two=True, masked=masked)
+        if masked and width > sizes[last]:
+            found = cut(sizes[last], 0, sizes[last])
         if STRIP in config:
             write_tiles_of_sums(script, op, sizes, (int(config[STRIP]), int(config["rows"])), found, lanes=lanes)
             return
@@ -121,6 +124,17 @@ class Vectorize(SingleOp):
                 reduce_and_vectorize(script, part, here, piece.register, rows=rows)
             else:
                 tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
+
+
+def widest_row(task: Task, machine: Machine) -> int:
+    """Elements of the vectors that hold a row; where it is summed, also all of a row of a few, with some to spare.
+
+    A row in one vector whose end is masked is summed across once, not once for each of its parts.
+    """
+    size = task.nest.sizes[-1]
+    parts = -(-size // machine.lanes)
+    is_summed = task.nest.iterators[-1] == "reduction" and not task.root.counts and not sums_in_tiles(task)
+    return machine.lanes << (parts - 1).bit_length() if is_summed and parts <= SUMS_AT_ONCE else size
 
 
 def in_rows(

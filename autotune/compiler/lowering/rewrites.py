@@ -17,6 +17,7 @@ from autotune.compiler.passes.block_copies import copy_blocks
 from autotune.compiler.passes.byte_rounding import round_bytes, rounds
 from autotune.compiler.passes.dots import write_dots
 from autotune.compiler.passes.empty_handles import insist
+from autotune.compiler.passes.extrema import look_for_nan_apart
 from autotune.compiler.passes.fastmath import flags_of_extrema, keep_flags
 from autotune.compiler.passes.foralls import has_parallel_loops, serialise_foralls, serialise_nested
 from autotune.compiler.passes.kept_parts import copy_kept, replaces_parts
@@ -286,6 +287,13 @@ REWRITES = (
         lambda unit: share_results(unit.module),
         before="arena",
         needed=lambda unit: unit.plans_arena,
+    ),
+    Rewrite(
+        "extrema",
+        1,
+        lambda unit: look_for_nan_apart(unit.module),
+        before="arena",
+        needed=lambda unit: unit.plans_arena and bool(unit.flags),
     ),
     Rewrite("skip-pads", 1, lambda unit: skip_pads(unit.module), behind="zeros", needed=lambda unit: unit.pads),
     Rewrite(
