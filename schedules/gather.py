@@ -45,11 +45,11 @@ class Gather(SingleOp):
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
         """Row by row, at once, or in pieces that vectors divide; each is vectorized."""
-        pieces = cut(sizes[-1], 0, int(config["vectors"]) * lanes, powers_of_two=True)
         op, (*row, _) = in_rows(script, op, sizes, 1)  # a loop for each piece would write lines twice
         if config.get(AT_ONCE):
             moves.annotate(script, op, ROW_COPY)
             return
+        pieces = cut(sizes[-1], 0, int(config["vectors"]) * lanes, powers_of_two=True)
         parts = split_into(script, op, len(row), [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
             if piece.register > 1:  # a last column of its own stays a loop of scalars

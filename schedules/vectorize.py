@@ -105,9 +105,10 @@ class Vectorize(SingleOp):
         last = len(sizes) - 1
         masked = lanes if is_masked(config) else 0
         width = int(config["vectors"]) * lanes
-        found = cut(sizes[last], 0, width, powers_of_two=True, masked=masked)
-        if masked and width > sizes[last]:
+        if masked and width > sizes[last]:  # one vector, masked, whatever the number of its parts
             found = cut(sizes[last], 0, sizes[last])
+        else:
+            found = cut(sizes[last], 0, width, powers_of_two=True, masked=masked)
         if STRIP in config:
             write_tiles_of_sums(script, op, sizes, (int(config[STRIP]), int(config["rows"])), found, lanes=lanes)
             return

@@ -10,6 +10,12 @@ def maker(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def maker_named(value: ir.Value | None, name: str) -> ir.Operation | None:
+    """The operation of a name that defines a value; `None` where another one does, or there is no value."""
+    made_by = maker(value) if value is not None else None
+    return made_by if made_by is not None and made_by.name == name else None
+
+
 def is_constant(value: ir.Value) -> bool:
     """Tell whether an arith.constant makes the value."""
     made_by = maker(value)
@@ -18,8 +24,7 @@ def is_constant(value: ir.Value) -> bool:
 
 def fill_of(value: ir.Value) -> ir.Operation | None:
     """The linalg.fill that makes the value; `None` if anything else does."""
-    made_by = maker(value)
-    return made_by if made_by is not None and made_by.name == "linalg.fill" else None
+    return maker_named(value, "linalg.fill")
 
 
 def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
@@ -33,6 +38,11 @@ def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
 def reassociation(reshape: ir.Operation) -> list[list[int]]:
     """Groups of dimensions that an expand_shape or collapse_shape has as one each, on its shorter side."""
     return [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(reshape.attributes["reassociation"])]
+
+
+def permutation_of(op: ir.Operation) -> list[int]:
+    """The order that a transpose brings dimensions into; empty of another op."""
+    return list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) if op.name == "linalg.transpose" else []
 
 
 def index(value: int) -> ir.Value:

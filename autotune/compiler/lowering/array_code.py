@@ -149,13 +149,7 @@ llvm.func @run(%plan_array: !llvm.ptr, %items: !llvm.ptr, %held: i64) -> !llvm.p
   %is_right = llvm.icmp "eq" %right, %count : i64
   llvm.cond_br %is_right, ^call, ^end
 ^call:
-  {load("code", "plan", CODE, "!llvm.ptr")}
-  {load("given", "plan", GIVEN, "!llvm.ptr")}
-  {of_python("leave", "PyEval_SaveThread")}
-  {of_python("come_back", "PyEval_RestoreThread")}
-  %thread = llvm.call %leave() : !llvm.ptr, () -> !llvm.ptr
-  llvm.call %code(%given) : !llvm.ptr, (!llvm.ptr) -> ()
-  llvm.call %come_back(%thread) : !llvm.ptr, (!llvm.ptr) -> ()
+  {program_called()}
   llvm.br ^end
 ^end:
   {of_python("number", "PyLong_FromLongLong")}
@@ -211,13 +205,7 @@ llvm.func @serve(%self: !llvm.ptr, %items: !llvm.ptr, %held: i64, %names: !llvm.
   {field("data", "result", DATA, "!llvm.ptr")}
   {load("slot", "whole", RESULT, "!llvm.ptr")}
   llvm.store %data, %slot : !llvm.ptr, !llvm.ptr
-  {load("code", "plan", CODE, "!llvm.ptr")}
-  {load("given", "plan", GIVEN, "!llvm.ptr")}
-  {of_python("leave", "PyEval_SaveThread")}
-  {of_python("come_back", "PyEval_RestoreThread")}
-  %thread = llvm.call %leave() : !llvm.ptr, () -> !llvm.ptr
-  llvm.call %code(%given) : !llvm.ptr, (!llvm.ptr) -> ()
-  llvm.call %come_back(%thread) : !llvm.ptr, (!llvm.ptr) -> ()
+  {program_called()}
   llvm.br ^give_back(%result, %none : !llvm.ptr, i64)
 ^give_back(%found: !llvm.ptr, %is_other: i64):
   {load("waiting_at", "whole", WAITING, "!llvm.ptr")}
@@ -261,6 +249,18 @@ llvm.func @find(%into: !llvm.ptr) {{
   llvm.return
 }}
 """
+
+
+def program_called() -> str:
+    """A call of the program of `%plan`, without the interpreter's lock."""
+    return f"""\
+{load("code", "plan", CODE, "!llvm.ptr")}
+  {load("given", "plan", GIVEN, "!llvm.ptr")}
+  {of_python("leave", "PyEval_SaveThread")}
+  {of_python("come_back", "PyEval_RestoreThread")}
+  %thread = llvm.call %leave() : !llvm.ptr, () -> !llvm.ptr
+  llvm.call %code(%given) : !llvm.ptr, (!llvm.ptr) -> ()
+  llvm.call %come_back(%thread) : !llvm.ptr, (!llvm.ptr) -> ()"""
 
 
 def of_python(name: str, function: str) -> str:

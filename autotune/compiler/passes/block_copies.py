@@ -17,7 +17,7 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import constant, index, is_constant
 from autotune.compiler.ir.views import DYNAMIC, layout_of
 from autotune.compiler.passes.loads import around
-from autotune.compiler.passes.marked_loops import counter, marked
+from autotune.compiler.passes.marked_loops import counter
 from autotune.compiler.passes.zeros import BOUNDS
 from autotune.core.scripts.marks import ROW_COPY
 
@@ -29,11 +29,12 @@ BODY = ["vector.load", "vector.store", "scf.yield"]
 
 def copy_blocks(module: ir.Module) -> None:
     """Replace copies of long rows in a bufferized module, in place."""
-    for op in marked(module.operation, ROW_COPY):
-        copy_read_row(op)
     ops = every_op(module)
-    copies, loops = [op for op in ops if op.name == "linalg.copy"], [op for op in ops if is_copy_of_row(op)]
-    for copy in copies:  # with one go the ops inside of it, which must not be looked at any more
+    rows, loops = [op for op in ops if ROW_COPY in op.attributes], [op for op in ops if is_copy_of_row(op)]
+    copies = [op for op in ops if op.name == "linalg.copy"]
+    for op in rows:  # with one go the ops inside of it, which must not be looked at any more
+        copy_read_row(op)
+    for copy in copies:
         copy_rows(copy)
     for loop in loops:
         copy_row(loop)

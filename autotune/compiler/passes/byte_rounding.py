@@ -25,6 +25,7 @@ from mlir import ir
 from mlir.dialects import arith, math, vector
 
 from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import maker_named
 from autotune.compiler.passes.vector_math import splat
 
 SMALLEST, LARGEST = 2.0**-60, 2.0**60  # of divisors
@@ -152,15 +153,15 @@ def ending_of(cast: ir.Operation) -> ByteEnding | None:
         return None
     held, high, above = limited(cast.operands[0], GREATER)
     held, low, below = limited(held, LESS)
-    added = maker(held, ADD)
+    added = maker_named(held, ADD)
     zero = constant_of(added.operands[1]) if added is not None else 0.0
-    rounding = maker(added.operands[0] if added is not None else held, ROUND)
+    rounding = maker_named(added.operands[0] if added is not None else held, ROUND)
     if rounding is None or zero is None or any(each != int(each) for each in (zero, low, high)):
         return None
     if not (int(zero) in BYTE and int(low) in BYTE and int(high) in BYTE and low <= high):
         return None
     x, divisor = rounding.operands[0], 0.0
-    quotient = maker(x, DIVIDE)
+    quotient = maker_named(x, DIVIDE)
     if quotient is not None:
         constant = constant_of(quotient.operands[1])
         if constant is not None and SMALLEST <= constant <= LARGEST:
@@ -171,22 +172,14 @@ def ending_of(cast: ir.Operation) -> ByteEnding | None:
 
 def limited(value: ir.Value | None, way: int) -> tuple[ir.Value | None, float, tuple[ir.Operation, ...]]:
     """What a constant limits on one side, the constant, and the ops that do; `None` if a value is no such limit."""
-    chosen = maker(value, SELECT)
-    compared = maker(chosen.operands[0], COMPARE) if chosen is not None else None
+    chosen = maker_named(value, SELECT)
+    compared = maker_named(chosen.operands[0], COMPARE) if chosen is not None else None
     if chosen is None or compared is None or ir.IntegerAttr(compared.attributes["predicate"]).value != way:
         return None, 0.0, ()
     limit = constant_of(chosen.operands[1])
     if limit is None or compared.operands[0] != chosen.operands[2] or constant_of(compared.operands[1]) != limit:
         return None, 0.0, ()
     return chosen.operands[2], limit, (chosen, compared)
-
-
-def maker(value: ir.Value | None, name: str) -> ir.Operation | None:
-    """The op that makes a value, if it is one of a name."""
-    owner = value.owner if value is not None else None
-    if owner is None or isinstance(owner, ir.Block) or owner.operation.name != name:
-        return None
-    return owner.operation
 
 
 def erase_unread(ending: list[ir.Operation]) -> None:

@@ -10,16 +10,16 @@ from mlir import ir
 from mlir.dialects import arith, vector
 
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.passes.fastmath import FASTMATH, FLAG
+from autotune.compiler.passes.fastmath import FASTMATH, flags_of, reduced_by
 
-KINDS = {f"#vector.kind<{name}>": getattr(arith, name) for name in ("maximumf", "minimumf")}
+KINDS = {"maximumf": arith.maximumf, "minimumf": arith.minimumf}
 LEAST = 4  # elements
 
 
 def look_for_nan_apart(module: ir.Module) -> None:
     """Rewrite reductions of vectors, in place."""
     for op in every_op(module):
-        if op.name == "vector.reduction" and str(op.attributes["kind"]) in KINDS and is_slow(op):
+        if reduced_by(op) in KINDS and is_slow(op):
             with ir.InsertionPoint(op), op.location:
                 op.results[0].replace_all_uses_with(reduced(op))
             op.erase()
@@ -27,7 +27,7 @@ def look_for_nan_apart(module: ir.Module) -> None:
 
 def is_slow(op: ir.Operation) -> bool:
     """Tell whether a reduction is of several elements, any of which may be NaN, and does not tell -0 from 0."""
-    flags = set(FLAG.findall(str(op.attributes[FASTMATH]))) if FASTMATH in op.attributes else set()
+    flags = flags_of(op)
     return "nsz" in flags and "nnan" not in flags and op.operands[0].type.shape[0] >= LEAST
 
 
@@ -41,4 +41,4 @@ def reduced(op: ir.Operation) -> ir.Value:
     found = vector.reduction(element, kind, values, fastmath=flags)
     nan = arith.constant(element, ir.FloatAttr.get(element, float("nan")))
     whole = arith.select(is_any, nan, found)
-    return KINDS[str(kind)](whole, before[0], fastmath=op.attributes[FASTMATH]) if before else whole
+    return KINDS[reduced_by(op)](whole, before[0], fastmath=op.attributes[FASTMATH]) if before else whole

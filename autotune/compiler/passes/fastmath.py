@@ -23,7 +23,7 @@ def flags_of_extrema(module: ir.Module) -> dict[str, str]:
     for op in every_op(module):
         kind = op.name.removeprefix("arith.")
         if kind in KINDS:
-            flags = set(FLAG.findall(str(op.attributes[FASTMATH])))
+            flags = flags_of(op)
             common[kind] = flags & common.get(kind, flags)
     return {kind: f"#arith.fastmath<{','.join(sorted(flags))}>" for kind, flags in common.items() if flags}
 
@@ -31,8 +31,16 @@ def flags_of_extrema(module: ir.Module) -> dict[str, str]:
 def keep_flags(module: ir.Module, flags: Mapping[str, str]) -> None:
     """Give maxima and minima of a scheduled module the flags that those of its payload have, in place."""
     for op in every_op(module):
-        kind = op.name.removeprefix("arith.")
-        if op.name == "vector.reduction":
-            kind = str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
+        kind = reduced_by(op) or op.name.removeprefix("arith.")
         if flags.get(kind):
             op.attributes[FASTMATH] = ir.Attribute.parse(flags[kind])
+
+
+def reduced_by(op: ir.Operation) -> str:
+    """What a reduction of a vector combines elements by, such as ``maximumf``; empty of another op."""
+    return str(op.attributes["kind"])[len("#vector.kind<") : -1] if op.name == "vector.reduction" else ""
+
+
+def flags_of(op: ir.Operation) -> set[str]:
+    """The fast-math flags of an op."""
+    return set(FLAG.findall(str(op.attributes[FASTMATH]))) if FASTMATH in op.attributes else set()

@@ -2,8 +2,8 @@
 
     b[i] = exp(x[i]);  s = sum of b;  y[i] = b[i] / s     ->     y[i] = exp(x[i]);  s = sum of y;  y[i] = y[i] / s
 
-A buffer lies there where whoever reads it once the result is being written writes each element of the result in the
-place that it has just read. Of an array that neither is, all elements are written, each once.
+A buffer lies in a result if every op that reads it from the first store of the result on then stores to the indices
+that it has read, and the stores of the result write as many elements as it has: all of them, each once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from math import prod
 
 from mlir import ir
 
-from autotune.compiler.ir.values import is_constant, maker, static_slice, trip_count
+from autotune.compiler.ir.values import is_constant, maker_named, static_slice, trip_count
 from autotune.compiler.ir.views import DYNAMIC
 from autotune.compiler.passes.block_copies import bytes_of_row
 from autotune.compiler.passes.lifetimes import Steps
@@ -21,12 +21,10 @@ from autotune.compiler.passes.marked_loops import parents
 from autotune.compiler.passes.zeros import BOUNDS
 
 LEAST_BYTES = 1 << 17  # of a buffer: smaller ones stay in L2 beside the result, which begins anywhere in a line
-LOADS, STORES = (
-    ("memref.load", "vector.load", "vector.maskedload"),
-    ("memref.store", "vector.store", "vector.maskedstore"),
-)
+LOADS = ("memref.load", "vector.load", "vector.maskedload")
+STORES = ("memref.store", "vector.store", "vector.maskedstore")
 Sum = tuple[dict[ir.Value, int], int]  # values, each so many times, and a number
-Place = tuple[tuple[frozenset[tuple[ir.Value, int]], int], ...]  # such sums, one a dimension
+Indices = tuple[tuple[frozenset[tuple[ir.Value, int]], int], ...]  # such sums, one a dimension
 
 
 class UnknownUseError(Exception):
@@ -39,12 +37,12 @@ class RowAccess:
 
     Attributes:
         op: The op.
-        place: Place of the first of them.
+        indices: Indices of the first of them.
         elements: How many they are.
     """
 
     op: ir.Operation
-    place: Place
+    indices: Indices
     elements: int
 
     @property
@@ -65,25 +63,62 @@ class RowAccess:
         return prod(map(trip_count, loops))
 
 
+@dataclass(frozen=True)
+class StoredResult:
+    """A large argument of a function that is stored to as a whole, and never loaded.
+
+    Attributes:
+        value: The argument.
+        stores: All of its stores.
+    """
+
+    value: ir.Value
+    stores: tuple[RowAccess, ...]
+
+    @classmethod
+    def of(cls, argument: ir.Value) -> "StoredResult | None":
+        """An argument, if it is such a result."""
+        try:
+            found = tuple(accesses(argument)) if is_large(argument.type) else ()
+            count = sum(each.elements * each.times for each in found) if all(each.stores for each in found) else 0
+        except UnknownUseError:
+            return None
+        return cls(argument, found) if found and count == prod(argument.type.shape) else None
+
+    def may_hold(self, buffer: ir.Value, numbers: dict[ir.Operation, int]) -> bool:
+        """Tell whether a buffer may lie in it."""
+        if buffer.type != self.value.type:
+            return False
+        first = min(numbers[outermost(each.op)] for each in self.stores)
+        try:
+            late = [each for each in accesses(buffer) if numbers[outermost(each.op)] >= first]
+        except UnknownUseError:
+            return False
+        paired = [next((s for s in self.stores if follows(s, each, numbers)), None) for each in late]
+        others = [each for each in self.stores if each not in paired]
+        last = max((numbers[outermost(each.op)] for each in late), default=first)
+        return bool(late) and None not in paired and all(numbers[outermost(each.op)] > last for each in others)
+
+
 def share_results(module: ir.Module) -> None:
     """Let large buffers lie in results of the same type where they may, in place."""
     for function in module.body.operations:
-        if function.operation.name != "func.func" or len(function.regions[0].blocks) != 1:
-            continue
-        results = [argument for argument in function.regions[0].blocks[0].arguments if is_large(argument.type)]
-        if results:
-            share_among(results, Steps.of(function.operation))
+        if function.operation.name == "func.func" and len(function.regions[0].blocks) == 1:
+            results = [StoredResult.of(argument) for argument in function.regions[0].blocks[0].arguments]
+            share_among(function.operation, [result for result in results if result is not None])
 
 
-def share_among(results: Sequence[ir.Value], steps: Steps) -> None:
-    """Let buffers of a function, the latest first, lie in results."""
+def share_among(function: ir.Operation, results: list[StoredResult]) -> None:
+    """Let buffers of a function, the latest first, lie in results: one in each, which is then loaded, too."""
+    if not results:
+        return
+    steps = Steps.of(function)
     for alloc in reversed(steps.allocs):
-        buffer = alloc.results[0]
-        alike = (result for result in results if result.type == buffer.type)
-        found = next((result for result in alike if may_lie_in(buffer, result, steps.numbers)), None)
-        if found is not None:
-            buffer.replace_all_uses_with(found)
+        held = next((result for result in results if result.may_hold(alloc.results[0], steps.numbers)), None)
+        if held is not None:
+            alloc.results[0].replace_all_uses_with(held.value)
             alloc.erase()
+            results.remove(held)
 
 
 def is_large(kind: ir.Type) -> bool:
@@ -93,26 +128,9 @@ def is_large(kind: ir.Type) -> bool:
     return bytes_of_row(prod(kind.shape), kind) >= LEAST_BYTES
 
 
-def may_lie_in(buffer: ir.Value, result: ir.Value, numbers: dict[ir.Operation, int]) -> bool:
-    """Tell whether a buffer may lie in a result of the same type."""
-    try:
-        mine, written = list(accesses(buffer)), list(accesses(result))
-        count = sum(each.elements * each.times for each in written)
-    except UnknownUseError:
-        return False
-    if not written or not all(each.stores for each in written) or count != prod(result.type.shape):
-        return False
-    first = min(numbers[outermost(each.op)] for each in written)
-    late = [each for each in mine if numbers[outermost(each.op)] >= first]
-    paired = [next((s for s in written if follows(s, each, numbers)), None) for each in late]
-    others = [each for each in written if each not in paired]
-    last = max((numbers[outermost(each.op)] for each in late), default=first)
-    return bool(late) and None not in paired and all(numbers[outermost(each.op)] > last for each in others)
-
-
 def follows(store: RowAccess, load: RowAccess, numbers: dict[ir.Operation, int]) -> bool:
     """Tell whether a store writes what a load before it has read, in the same step of all loops."""
-    same = (store.place, store.elements, store.op.block) == (load.place, load.elements, load.op.block)
+    same = (store.indices, store.elements, store.op.block) == (load.indices, load.elements, load.op.block)
     return not load.stores and same and numbers[store.op] > numbers[load.op]
 
 
@@ -177,18 +195,18 @@ def access(op: ir.Operation, begins: Sequence[Sum]) -> RowAccess:
         UnknownUseError: A vector has several dimensions, or an unknown mask.
     """
     number = first_operand(op) + 1
-    places = list(op.operands)[number : number + len(begins)]
-    sums = [added(begin, linear(value)) for begin, value in zip(begins, places, strict=True)]
-    place = tuple((frozenset(terms.items()), offset) for terms, offset in sums)
+    given = list(op.operands)[number : number + len(begins)]
+    sums = [added(begin, linear(value)) for begin, value in zip(begins, given, strict=True)]
+    indices = tuple((frozenset(terms.items()), offset) for terms, offset in sums)
     if op.name.startswith("memref."):
-        return RowAccess(op, place, 1)
+        return RowAccess(op, indices, 1)
     value = op.results[0] if len(op.results) else op.operands[0 if op.name == "vector.store" else len(op.operands) - 1]
     if value.type.rank != 1:
         raise UnknownUseError
     if "masked" not in op.name:
-        return RowAccess(op, place, value.type.shape[0])
-    mask = maker(op.operands[number + len(begins)])
-    if mask is None or mask.name != "vector.constant_mask":
+        return RowAccess(op, indices, value.type.shape[0])
+    mask = maker_named(op.operands[number + len(begins)], "vector.constant_mask")
+    if mask is None:
         raise UnknownUseError
     (elements,) = ir.DenseI64ArrayAttr(mask.attributes["mask_dim_sizes"])
-    return RowAccess(op, place, elements)
+    return RowAccess(op, indices, elements)

@@ -12,7 +12,7 @@ from math import prod
 from autotune.contrib.quantised.block_marks import AHEAD, DOTS, TILES, UNROLL, WIDENED_TILES
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
 from autotune.contrib.quantised.by_columns import ByOwnCode, column_loop, dividing, sizes_of
-from autotune.contrib.quantised.family import BLOCKS
+from autotune.contrib.quantised.family import AHEADS, BLOCKS, UNROLLS
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
@@ -23,8 +23,7 @@ from schedules import moves
 from schedules.moves import Script
 
 FLAG = "avx512_vnni"
-COLUMNS, ROWS, UNROLLS = (1, 2, 4, 8), (1, 2, 4), (1, 2, 4)
-AHEADS = (0, 1024, 4096, 8192)  # bytes
+COLUMNS, ROWS = (1, 2, 4, 8), (1, 2, 4)
 MOST_SUMS = 16  # vectors of sums; others hold bytes, scales and masks
 PANELS = (16, 32, 64, 128)  # columns
 DEPTHS = (256, 512, 1024, 2048, 4096)  # elements of a row

@@ -12,7 +12,7 @@ from mlir import ir
 from mlir.dialects import arith, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.values import fill_of, is_constant, maker, static_slice
+from autotune.compiler.ir.values import fill_of, is_constant, maker, permutation_of, static_slice
 from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, reads
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
 from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
@@ -132,7 +132,7 @@ def window_sums(op: ir.Operation, into: ir.Value, pitch: int) -> ir.Value:
     read = [place * step + at for place, step, at in zip(places, steps, moved, strict=False)]
     of_kernel, sizes = [f, c, *window], [*into.type.shape, *kernel.type.shape[1:]]
     if made_by is not None and made_by.name == "linalg.transpose":  # a weight is not transposed in every call
-        order = list(ir.DenseI64ArrayAttr(made_by.attributes["permutation"]))
+        order = permutation_of(made_by)
         kernel, of_kernel = made_by.operands[0], [of_kernel[order.index(d)] for d in range(len(order))]
     maps = reads(len(loops), of_kernel, [n, c, *read], [n, f, *places])
     iterators = ["parallel"] * rank + ["reduction"] * (inner + 1)

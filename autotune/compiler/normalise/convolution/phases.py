@@ -16,7 +16,7 @@ from mlir import ir
 from mlir.dialects import linalg, tensor
 
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.values import maker, reassociation
+from autotune.compiler.ir.values import maker, permutation_of, reassociation
 from autotune.compiler.normalise.convolution.along_rows import MOVED, TOGETHER, times_of
 from autotune.compiler.normalise.convolution.pointwise import PLANES
 from autotune.compiler.normalise.convolution.shared_pads import constant_of, is_part, part_of_pad
@@ -95,7 +95,7 @@ def interleave_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir
 def split_before(op: ir.Operation) -> ir.Operation | None:
     """The op that splits channels into phases, where an op is the last of those that spread them; else `None`."""
     spread = maker(op.operands[0]) if groups_of(op) == JOINED else None
-    split = maker(spread.operands[0]) if spread is not None and order_of(spread) == APART else None
+    split = maker(spread.operands[0]) if spread is not None and permutation_of(spread) == APART else None
     return split if split is not None and groups_of(split) == SPLIT else None
 
 
@@ -117,7 +117,7 @@ def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Val
         op: The transpose.
         last: Values with channels last, by value.
     """
-    order, split = order_of(op), maker(op.operands[0]) if op.name == "linalg.transpose" else None
+    order, split = permutation_of(op), maker(op.operands[0]) if op.name == "linalg.transpose" else None
     if split is None or split.name != "tensor.expand_shape" or split.operands[0] not in last:
         return None
     if phases_before(split, last) and all(split_before(use.owner.operation) for use in op.results[0].uses):
@@ -136,8 +136,3 @@ def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Val
 def groups_of(op: ir.Operation) -> list[list[int]]:
     """Groups of dimensions that a reshape makes one each, or that it makes of one; none of another op."""
     return reassociation(op) if op.name in RESHAPES else []
-
-
-def order_of(op: ir.Operation) -> list[int]:
-    """The order that a transpose brings dimensions into; empty of another op."""
-    return list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) if op.name == "linalg.transpose" else []

@@ -6,44 +6,43 @@
 Each plane was copied once for each element of the kernel that reads it: for a kernel of 5x5x5, five times the input.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from mlir import ir
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.values import maker, reassociation, static_slice
+from autotune.compiler.ir.values import maker, maker_named, permutation_of, reassociation, static_slice
 from autotune.compiler.normalise.convolution.grouped import read_at, sum_products
 from autotune.compiler.normalise.convolution.window_sums import holds_f32
 from autotune.compiler.normalise.convolution.windows import window_of
 from autotune.compiler.normalise.emit import dims, flat, unflat
 
 CONVOLUTION = "linalg.conv_2d_ngchw_gfchw"
-TURNED, JOINED = [0, 3, 1, 2, 4, 5], [[0, 1], [2], [3], [4], [5]]  # planes (n, c, e, d, h, w) -> (n d, c, e, h, w)
+ORDER, MERGED = [0, 3, 1, 2, 4, 5], [[0, 1], [2], [3], [4], [5]]  # planes (n, c, e, d, h, w) -> (n d, c, e, h, w)
 APART = [[0], [1], [2, 3], [4], [5]]  # a plane of each position, (n, c, 1, d, h, w)
 DEPTH, TAPS = 2, 2  # dimensions of volumes, and of planes
 
 
 @dataclass(frozen=True)
 class PlanesOfVolumes:
-    """PlanesOfVolumes of volumes, as a convolution reads them.
+    """Planes of volumes, as a convolution reads them.
 
     Attributes:
         volumes: The volumes, ``(n, c, depth, h, w)``.
-        places: Positions along the depth.
-        stride: PlanesOfVolumes between a position and the next.
+        positions: Positions along the depth.
+        stride: Planes between a position and the next.
         begins: Plane of the first position, for each element of the kernel.
     """
 
     volumes: ir.Value
-    places: int
+    positions: int
     stride: int
     begins: tuple[int, ...]
 
     @property
     def dilation(self) -> int:
-        """PlanesOfVolumes between neighbours in the kernel."""
+        """Planes between neighbours in the kernel."""
         return self.begins[1] - self.begins[0]
 
 
@@ -69,50 +68,42 @@ def planes_of(op: ir.Operation) -> PlanesOfVolumes | None:
         return None
     volumes, (_, sizes, strides) = found[0].operands[0], parts[0]
     begins = tuple(offsets.pop(DEPTH) for offsets, _, _ in parts)
-    places, stride, whole = sizes.pop(DEPTH), strides.pop(DEPTH), list(volumes.type.shape)
+    positions, stride, whole = sizes.pop(DEPTH), strides.pop(DEPTH), list(volumes.type.shape)
     del whole[DEPTH]
     evenly = {after - before for before, after in pairwise(begins)}
     if sizes != whole or set(strides) != {1} or any(any(offsets) for offsets, _, _ in parts) or len(evenly) != 1:
         return None
-    return PlanesOfVolumes(volumes, places, stride, begins)
+    return PlanesOfVolumes(volumes, positions, stride, begins)
 
 
 def concat_of(op: ir.Operation) -> ir.Operation | None:
     """What joins the planes that a convolution reads, neighbours in a row side by side; `None` of any other op."""
     if op.name != CONVOLUTION or not all(map(holds_f32, op.operands)) or window_of(op).strides[1] != 1:
         return None
-    joined = made_so(op.operands[0], "tensor.collapse_shape")
-    turned = made_so(joined.operands[0], "linalg.transpose") if joined and reassociation(joined) == JOINED else None
-    concat = made_so(turned.operands[0], "tensor.concat") if turned and order_of(turned) == TURNED else None
+    merged = maker_named(op.operands[0], "tensor.collapse_shape")
+    transpose = maker(merged.operands[0]) if merged and reassociation(merged) == MERGED else None
+    concat = (
+        maker_named(transpose.operands[0], "tensor.concat")
+        if transpose and permutation_of(transpose) == ORDER
+        else None
+    )
     return concat if concat and ir.IntegerAttr(concat.attributes["dim"]).value == TAPS else None
-
-
-def made_so(value: ir.Value, name: str) -> ir.Operation | None:
-    """The op of a name that makes a value; `None` where that is another one."""
-    made_by = maker(value)
-    return made_by if made_by is not None and made_by.name == name else None
 
 
 def cut_of(plane: ir.Value) -> ir.Operation | None:
     """The slice of volumes that a plane of each position is; `None` of anything else."""
-    apart = made_so(plane, "tensor.expand_shape")
-    cut = made_so(apart.operands[0], "tensor.extract_slice") if apart and reassociation(apart) == APART else None
+    apart = maker_named(plane, "tensor.expand_shape")
+    cut = maker_named(apart.operands[0], "tensor.extract_slice") if apart and reassociation(apart) == APART else None
     return cut if cut and len(cut.operands) == 1 else None
-
-
-def order_of(transpose: ir.Operation) -> list[int]:
-    """The order of a transpose."""
-    return list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
 
 
 def sum_volumes(op: ir.Operation, planes: PlanesOfVolumes) -> ir.Value:
     """The sums of a convolution, of the volumes that its planes are of."""
     kernel, start = op.operands[1], op.operands[2]
-    shape = [planes.volumes.type.shape[0], planes.places, *start.type.shape[1:]]
-    groups: Sequence[Sequence[int]] = JOINED
+    shape = [planes.volumes.type.shape[0], planes.positions, *start.type.shape[1:]]
     n, d, g, f, h, w, e, i, j = dims(9)
     rows, columns = read_at(window_of(op), (h, w), (i, j))
     depth = d * planes.stride + e * planes.dilation + planes.begins[0]
     indices = (n, g, depth, rows, columns), (g, f, e, i, j), (n, d, g, f, h, w)
-    summed = sum_products(planes.volumes, kernel, unflat(start, groups, shape), indices, kernel.type.shape[2:])
-    return flat(summed, groups)
+    summed = sum_products(planes.volumes, kernel, unflat(start, MERGED, shape), indices, kernel.type.shape[2:])
+    return flat(summed, MERGED)

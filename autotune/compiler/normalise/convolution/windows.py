@@ -8,7 +8,7 @@ from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import maker, permutation_of
 from autotune.compiler.normalise.emit import dims, generic, permuted
 
 KERNEL = (2, 3, 1, 0)  # of (f, c, i, j): its order in (i, j, c, f)
@@ -131,10 +131,7 @@ def last_of(kernel: ir.Value) -> ir.Value:
 def before_transpose(value: ir.Value, order: Sequence[int]) -> ir.Value | None:
     """What a transpose of this order made a tensor of; `None` where none did."""
     made_by = maker(value)
-    turned = made_by if made_by is not None and made_by.name == "linalg.transpose" else None
-    if turned is None or tuple(ir.DenseI64ArrayAttr(turned.attributes["permutation"])) != tuple(order):
-        return None
-    return turned.operands[0]
+    return made_by.operands[0] if made_by is not None and permutation_of(made_by) == list(order) else None
 
 
 def bias_of(value: ir.Value) -> ir.Value | None:
