@@ -16,7 +16,7 @@ UV := $(shell uv --version 2>/dev/null)
 PYTHON ?= $(if $(UV),>=3.11$(comma)<3.14,python3)
 VENV := .venv
 BIN := $(VENV)/bin
-BLOCKS := figures comparisons threads growth jobs targets gpu mesh precision quantised quantised_onnx models grid kernelbench foreign_models torch_backend dynamic large regressions warmth samplers fit analysis expected backends affine rules tensors calls onnx_ops array_api ablations generation own_schedules debug selftest database cluster scale faults
+BLOCKS := figures comparisons threads growth jobs targets gpu mesh precision rounded_nets quantised quantised_onnx models grid kernelbench foreign_models torch_backend dynamic large regressions warmth samplers fit analysis expected backends affine rules tensors calls onnx_ops array_api ablations generation own_schedules debug selftest database cluster scale faults
 TESTS := $(wildcard tests/test_*.py tests/*/test_*.py tests/*/*/test_*.py)
 SOURCES := autotune schedules payload tests $(wildcard results/*.py) docs/_commands.py docs/_nano.py
 

@@ -15,6 +15,7 @@ A plug-in is a Python package that registers entry points. Each group wants one 
 | ``autotune.rewrites`` | `autotune.compiler.lowering.rewrites.Rewrite`, which scripts ask for |
 | ``autotune.rewriters`` | `Rewriter` of payloads, called ``rules`` |
 | ``autotune.precisions`` | `Family` that rounds what it multiplies |
+| ``autotune.weight_forms`` | `PluggedForm`: how a weight is stored before any call, as a family of that name wants |
 | ``autotune.any_size`` | `AnySizeReader`, called ``folders``: models of any size for `emit` |
 | ``autotune.servers`` | `autotune.store.server.Servers`, called ``postgres``: stores on a database server |
 | ``autotune.rivals`` | `Rivals`, called ``code``: code of others, which competes with schedules |
@@ -58,6 +59,7 @@ from autotune.core.plugs.verb import (
     VerbOption,
     option,
 )
+from autotune.core.plugs.weight_form import PluggedForm
 from autotune.core.scripts.technique import Technique
 
 # Parameters by name; an attribute `parameters`, defaults by name, is what `autotune list` shows of them.
@@ -81,6 +83,7 @@ __all__ = [
     "Payload",
     "PayloadFactory",
     "PayloadStage",
+    "PluggedForm",
     "Program",
     "Rewriter",
     "Rewrites",

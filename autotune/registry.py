@@ -22,6 +22,8 @@ from autotune.core.plugs.imported import Importer
 from autotune.core.plugs.rewriter import NO_REWRITER, Rewriter
 from autotune.core.plugs.rivals import NO_RIVALS, Rivals
 from autotune.core.plugs.verb import Listing, PageSection, Verb, VerbOption
+from autotune.core.plugs.weight_form import PluggedForm
+from autotune.core.precision import roof_of
 from autotune.core.printable import did_you_mean, one_line
 from autotune.core.space import Config
 from autotune.core.task import Task
@@ -44,6 +46,7 @@ RIVALS, CODE = "autotune.rivals", "code"
 ANY_SIZE, FOLDERS = "autotune.any_size", "folders"
 SERVERS, POSTGRES = "autotune.servers", "postgres"
 PRECISIONS = "autotune.precisions"
+WEIGHT_FORMS = "autotune.weight_forms"
 DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
@@ -204,6 +207,48 @@ def rounding_families() -> tuple[Family, ...]:
     """Families that round what they multiply: searched beside the others where an error is allowed, by its size."""
     loaded = [cast(Family, load_point(point)) for point in registered(PRECISIONS).values()]
     return tuple(sorted(loaded, key=lambda family: family.error))
+
+
+def rounding_names() -> frozenset[str]:
+    """Names of families that round what they multiply."""
+    return frozenset(registered(PRECISIONS))
+
+
+@cache
+def saving_of(name: str) -> float:
+    """Multiplications that a task counts, over those that a family's programs do.
+
+    Only a family that stores weights in a form of its own can do with fewer: of others, some load MLIR.
+    """
+    point = registered(PRECISIONS).get(name) if name in registered(WEIGHT_FORMS) else None
+    return cast(Family, load_point(point)).saving if point is not None else 1.0
+
+
+def roof_of_family(name: str, rates: Mapping[str, float]) -> float | None:
+    """Operations of a task a second that a family reaches at most, by the unit that it uses and by what it leaves out.
+
+    Args:
+        name: Name of the family.
+        rates: Rates of the machine, by names of fields of `autotune.core.host.machine.Roofs`.
+
+    Returns:
+        The rate; `None` if that of the unit was not measured.
+    """
+    roof = roof_of(name, rates)
+    return roof * saving_of(name) if roof else None
+
+
+@cache
+def weight_form(name: str) -> PluggedForm:
+    """How a weight is stored, by the name of that.
+
+    Raises:
+        ScheduleError: There is none of that name.
+    """
+    points = registered(WEIGHT_FORMS)
+    if name not in points:
+        raise ScheduleError(f"a weight must be stored as one of {', '.join(points)}; got {name!r}")
+    return cast(PluggedForm, load_point(points[name]))
 
 
 def is_ours(point: EntryPoint) -> bool:

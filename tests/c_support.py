@@ -76,7 +76,7 @@ def c_program(payload, weights, stem):
             writes.append(f"fwrite(a{i}, sizeof a{i}, 1, target);")
     place = {a.name: i for i, a in enumerate(payload.arguments)}
     for i, w in enumerate(weights):
-        kind = EXPECTED_TYPES["i32" if w.precision else dtypes[w.argument]]
+        kind = EXPECTED_TYPES[w.dtype(dtypes[w.argument])]
         arrays.append(f"static {kind} p{i}[{int(np.prod(w.stored_shape))}];")
         types.append(f"const {kind} *")
         prepares.append(f"{stem}_prepare_{w.argument}_panels_{i}(a{place[w.argument]}, p{i});")

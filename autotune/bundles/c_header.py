@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from autotune.bundles.c_words import word_packer
 from autotune.core.c_names import c_name, c_symbol, identifier
 from autotune.core.payload import WRITTEN, Argument
+from autotune.core.precision import PRECISIONS
 from autotune.core.printable import in_comment
+from autotune.registry import weight_form
 from autotune.store.records import WeightRecord
 
 if TYPE_CHECKING:
@@ -154,8 +156,11 @@ def caller(name: str, symbol: str, parameters: Sequence[Parameter]) -> str:
 
 def packer(name: str, weight: WeightRecord, stored: Parameter, shape: tuple[int, ...]) -> str:
     """The function that stores a weight, an argument of some shape, in panels: once, before any call."""
-    if weight.precision:
+    if weight.precision in PRECISIONS:
         return word_packer(name, weight, shape)
+    if weight.precision:
+        about = f"{in_comment(weight.argument)} {list(shape)}"
+        return weight_form(weight.precision).c_packer(name, about, shape, weight.stored_shape)
     *lead, k, n = weight.shape
     panels = -(-n // weight.columns)
     kind, width = C_TYPES[stored.dtype], weight.columns

@@ -14,7 +14,7 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.plugs.external_kernel import kernel_files
-from autotune.core.precision import PRECISIONS, precision_named
+from autotune.core.precision import PRECISIONS
 from autotune.core.scripts.assembly import precisions_in, write_step
 from autotune.core.task import Task
 from autotune.registry import family_for, is_registered, rounding_families
@@ -60,7 +60,7 @@ def check_units(bundle: BundleFiles) -> None:
     manifest = bundle.manifest
     names = (*(weight.precision for weight in manifest.weights), *precisions_in(bundle.script or ""))
     schedules = {task.schedule for task in manifest.tasks.values()}
-    needed = [precision_named(name).lacking for name in dict.fromkeys(names) if name in PRECISIONS]
+    needed = [PRECISIONS[name].lacking for name in dict.fromkeys(names) if name in PRECISIONS]
     needed += [family.lacking for family in rounding_families() if family.name in schedules]
     for lacking in filter(None, needed):
         raise BundleError(f"{bundle.folder} cannot run here: {lacking}")

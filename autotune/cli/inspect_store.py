@@ -10,9 +10,9 @@ from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_tabl
 from autotune.core.console import duration
 from autotune.core.host.machine import Roofs
 from autotune.core.payload import UNPROVED
-from autotune.core.precision import PRECISIONS
 from autotune.core.space import Config
 from autotune.core.task_names import tell_apart
+from autotune.registry import rounding_names
 from autotune.reports.format import above_roof, out, roof_text
 from autotune.reports.overview import Overview
 from autotune.reports.versus import Side, SweepPair, Versus
@@ -138,7 +138,7 @@ def show_legend(console: Console, roofs: Roofs | None, sweeps: list[dict[str, An
     said = ["time: the machine's drift divided out"]
     if roofs is not None:
         rate = f"{roofs.flops / 1e9:.1f} GFLOP/s"
-        rounded = any(best["family"] in PRECISIONS for sweep in sweeps for best in sweep["best"])
+        rounded = any(best["family"] in rounding_names() for sweep in sweeps for best in sweep["best"])
         units = ", of the roof of its unit where operands are rounded" if rounded else ""
         said.append(f"roof: share of the FMA roof, {rate} as the newest run measured it{units}")
     bests = [best for sweep in sweeps for best in sweep["best"]]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import sqrt
 
-from autotune.core.precision import PRECISIONS
+from autotune.registry import rounding_names
 from autotune.reports.winner import RoundedTask, Winner
 
 
@@ -47,7 +47,7 @@ def error_front(winner: Winner) -> tuple[FrontPoint, ...]:
 
 def seconds_in_f32(task: RoundedTask) -> float | None:
     """Seconds of a task in a call by the fastest way that rounds nothing; `None` if none was measured."""
-    return min((seconds for name, seconds in task.seconds_in.items() if name not in PRECISIONS), default=None)
+    return min((seconds for name, seconds in task.seconds_in.items() if name not in rounding_names()), default=None)
 
 
 def price(task: RoundedTask, exact: float) -> float:

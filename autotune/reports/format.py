@@ -94,6 +94,17 @@ def roof_text(share: float | None) -> str:
     return "above" if share is not None and share > ROOF_ERROR else percent(share if share is None else min(share, 1.0))
 
 
+def of_roof(share: float, roof: str) -> str:
+    """A share of a roof, in words.
+
+    Example:
+        >>> of_roof(0.5, "the FMA roof"), of_roof(3.01, "the FMA roof")
+        ('50.0% of the FMA roof', 'above the FMA roof')
+    """
+    said = roof_text(share)
+    return f"{said} {roof}" if share > ROOF_ERROR else f"{said} of {roof}"
+
+
 def above_roof(shares: Iterable[float | None]) -> str:
     """What a share of more than the whole roof means, in a sentence for below a table; empty where there is none.
 

@@ -7,7 +7,7 @@ from autotune.core.errors import StoreError
 from autotune.core.stats import Interval
 from autotune.registry import COMPARATORS, registered
 from autotune.reports.compared import RecordedComparison, RecordedRow, compared_beside
-from autotune.reports.format import clocked, factor, roof_text, times
+from autotune.reports.format import clocked, factor, of_roof, times
 
 ANCHOR = "best"  # row of a comparison that is the winner
 
@@ -36,13 +36,15 @@ def headline(
     Example:
         >>> headline("nano", 1e-3, clock=1.2e-3, share=0.5, floor=0.01)
         'nano: 1 ms (1.2 ms by the clock), 50.0% of the FMA roof'
+        >>> headline("nano", 1e-3, clock=1e-3, share=3.01, floor=0.01)
+        'nano: 1 ms, above the FMA roof'
         >>> headline("nano", 1e-3, clock=1e-3, share=3.01, floor=0.01, unsteady="the core was shared")
         'nano: not measurable here and now: the core was shared'
     """
     if unsteady:
         return f"{payload}: not measurable here and now: {unsteady}"
-    of_roof = f", {roof_text(share)} of {'the roofs of its units' if rounded else 'the FMA roof'}" if share else ""
-    return f"{payload}: {clocked(seconds, clock, floor)}{of_roof}"
+    said = f", {of_roof(share, 'the roofs of its units' if rounded else 'the FMA roof')}" if share else ""
+    return f"{payload}: {clocked(seconds, clock, floor)}{said}"
 
 
 def over_naive(speedup: Interval | None, baseline: str, seconds: float | None) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from autotune.core.host.machine import Roofs
-from autotune.core.precision import roof_of
 from autotune.core.space import Config, Value
+from autotune.registry import roof_of_family
 from autotune.reports.courses import Course, Curve, course_of
 from autotune.reports.holdings import DefaultConfig, Holdings, names_of
 from autotune.store.frames import KNOB, PHASES
@@ -180,7 +180,7 @@ def phase_seconds(rows: pd.DataFrame) -> dict[str, float]:
 
 def roof_fraction(row: Row, roofs: Roofs | None) -> float | None:
     """A trial's rate over the roof of its unit, the machine's drift divided out; `None` where either is unknown."""
-    roof = roof_of(str(row["family"]), roofs.known) if roofs is not None else None
+    roof = roof_of_family(str(row["family"]), roofs.known) if roofs is not None else None
     if roof is None or pd.isna(row["gflops"]):
         return None
     return float(row["gflops"] * 1e9 * row["seconds_median"] / row["seconds_normalised"] / roof)

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from autotune.reports.compared import RecordedComparison, compared_beside
-from autotune.reports.format import clocked, roof_text, times
+from autotune.reports.format import clocked, of_roof, times
 from autotune.reports.headline import best_rival, headline
 from autotune.reports.holdings import Holdings
 from autotune.reports.pictures.gallery import Picture, to_svg
@@ -109,7 +109,7 @@ def winner_sentence(winner: Winner, compared: RecordedComparison | None) -> str:
     if winner.unsteady:
         return f"{headline(winner.payload, None, clock=None, share=None, floor=0.0, unsteady=winner.unsteady)}."
     time = clocked(winner.seconds.estimate, winner.clock, winner.noise_floor)
-    found = [f"{roof_text(winner.roof_fraction)} of what its multiply-adds allow"] if winner.roof_fraction else []
+    found = [of_roof(winner.roof_fraction, "what its multiply-adds allow")] if winner.roof_fraction else []
     if (rival := best_rival(compared)) is not None:
         found.append(f"{times(rival.ratio)} as fast as {rival.name}")
     said = f"One call takes {time} on one core of {winner.cpu}"

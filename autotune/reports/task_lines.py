@@ -7,10 +7,10 @@ from math import isfinite
 
 import pandas as pd
 
-from autotune.core.precision import roof_of
 from autotune.core.space import Config, Value
 from autotune.core.stats import Interval
 from autotune.core.winner_time import winner_time
+from autotune.registry import roof_of_family
 from autotune.reports.holdings import Holdings
 from autotune.reports.overview import changed_knobs, config_of, in_order
 from autotune.reports.task_facts import TaskFacts, facts_of_bundle
@@ -96,7 +96,7 @@ def line_of_task(bundle: BundleFiles, number: int, tag: str, fact: TaskFacts, tr
         choices=task.knobs,
         count=task.count,
         seconds=timed.seconds if timed else None,
-        roof_fraction=share_of(fact.flops, each, roof_of(family or "", data.roofs)),
+        roof_fraction=share_of(fact.flops, each, roof_of_family(family or "", data.roofs)),
         over_default=gain_over_default(trials, task.config, fact.default),
         over_baseline=task.baseline_seconds / timed.clock.estimate if task.baseline_seconds and timed else None,
         trials=trials,
@@ -152,7 +152,7 @@ def line_of_sweep(number: int, rows: pd.DataFrame, fact: TaskFacts, holdings: Ho
     if fact.count is None and best is not None and isfinite(best["gflops"]):
         flops = float(best["gflops"] * 1e9 * best["seconds_median"])
     family = str(rows["family"].iloc[-1])
-    roof = roof_of(family, holdings.roofs.known) if holdings.roofs else None
+    roof = roof_of_family(family, holdings.roofs.known) if holdings.roofs else None
     return TaskLine(
         number=number,
         payload=str(rows["payload"].iloc[0]),

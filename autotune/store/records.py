@@ -88,7 +88,8 @@ class WeightRecord:
         stored_shape: Shape in memory, ``(..., panels, k, columns)``; columns beyond n are zero.
         columns: Number of columns of a panel.
         transposed: Whether the payload stores the weight as ``(..., n, k)``.
-        precision: What its columns are rounded to; k then counts words of several values. Empty where it is as it is.
+        precision: What its columns are rounded to, k then counting words of several values; or the name of another form
+            that weights are stored in. Empty where it is as it is.
     """
 
     argument: Name
@@ -96,11 +97,11 @@ class WeightRecord:
     stored_shape: Annotated[tuple[Size, ...], Field(min_length=3, max_length=17)]
     columns: Size
     transposed: bool
-    precision: Annotated[str, Field(pattern=f"^({'|'.join(PRECISIONS)})?$")] = ""
+    precision: Annotated[str, Field(pattern=r"^\w{0,64}$")] = ""
 
     def dtype(self, source: str) -> str:
         """Dtype of the array, made from a weight of another."""
-        return "i32" if self.precision else source
+        return "i32" if self.precision in PRECISIONS else source
 
 
 @dataclass(frozen=True)

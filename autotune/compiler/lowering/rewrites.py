@@ -25,7 +25,7 @@ from autotune.compiler.passes.masked_ends import mask_ends
 from autotune.compiler.passes.narrow import narrow_in_call
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
-from autotune.compiler.passes.panels import PanelWeight, insert_panels
+from autotune.compiler.passes.panels import PanelWeight, form_named, insert_panels
 from autotune.compiler.passes.pipelines import plans_arena, threads_of
 from autotune.compiler.passes.prefetch import prefetch_copied
 from autotune.compiler.passes.prefetch_rows import prefetch_rows
@@ -47,7 +47,7 @@ from autotune.core.host.matrix_unit import tiles_here
 from autotune.core.payload import Payload
 from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.plugs.rewrites import MASKED_ENDS, Blocks
-from autotune.core.precision import DOTS, Precision, precision_named
+from autotune.core.precision import DOTS, PRECISIONS, Precision
 from autotune.core.scripts.marks import MASKED, ONLINE, PRECISION
 from autotune.core.scripts.parametric import ChosenScript
 
@@ -139,12 +139,17 @@ class Unit:
         return {named.name: read_blocks(named.attr) for named in attributes[ONLINE]}
 
     @property
-    def precisions(self) -> dict[str, Precision]:
-        """What the script wants operands of its tasks rounded to, by tag."""
+    def forms(self) -> dict[str, str]:
+        """What the script wants weights of its tasks stored as, by tag: a precision, or another form."""
         attributes = self.script.operation.attributes if self.script is not None else {}
         if PRECISION not in attributes:
             return {}
-        return {named.name: precision_named(ir.StringAttr(named.attr).value) for named in attributes[PRECISION]}
+        return {named.name: ir.StringAttr(named.attr).value for named in attributes[PRECISION]}
+
+    @property
+    def precisions(self) -> dict[str, Precision]:
+        """What the script wants operands of its tasks rounded to, by tag."""
+        return {tag: PRECISIONS[name] for tag, name in self.forms.items() if name in PRECISIONS}
 
 
 @dataclass(frozen=True)
@@ -188,7 +193,8 @@ def online_softmax(unit: Unit) -> None:
 def panels(unit: Unit) -> None:
     """Contractions read weights from arguments of their own, to be stored in panels; of others B is packed in words."""
     narrow_in_call(unit.function, {tag: found for tag, found in unit.precisions.items() if tag not in unit.panels})
-    unit.weights = insert_panels(unit.function, unit.roles, unit.panels, unit.precisions)
+    forms = {tag: form_named(name) for tag, name in unit.forms.items()}
+    unit.weights = insert_panels(unit.function, unit.roles, unit.panels, forms)
 
 
 def empty_handles(unit: Unit) -> None:

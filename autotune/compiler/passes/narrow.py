@@ -14,6 +14,7 @@ loop first (`matrices.py`):
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from mlir import ir
 from mlir.dialects import bufferization, tensor
@@ -25,22 +26,50 @@ from autotune.compiler.normalise.emit import dims, generic, read_all
 from autotune.compiler.passes.matrices import loop_over_matrices
 from autotune.compiler.tasks.groups import find_groups
 from autotune.core.ops.op import Op
+from autotune.core.payload import Array
+from autotune.core.plugs.weight_form import Shape, WeightForm
 from autotune.core.precision import Precision
 from autotune.core.scripts.marks import NARROW, TAG, WEIGHT_OF, WORDS_OF_B
 
 LINE = 16  # words of a cache line
 
 
-def narrow(op: ir.Operation, precision: Precision) -> None:
-    """Replace a product by the rounding of A's rows and the product of words; its B must be words already.
+@dataclass(frozen=True)
+class Words(WeightForm):
+    """Weights rounded by columns, in words of a precision.
 
-    Args:
-        op: Contraction of A (m, k) and words of B (words, n), whose C was only filled.
-        precision: Precision of the words.
+    Attributes:
+        precision: The precision.
     """
-    with ir.InsertionPoint(op), op.location:
-        made = product(op.operands[0], op.operands[1], destination(op), precision)
-    replace(op, made)
+
+    precision: Precision
+    element: str = "i32"
+
+    @property
+    def name(self) -> str:
+        """That of the precision."""
+        return self.precision.name
+
+    def takes(self, op: ir.Operation) -> bool:
+        """Whatever is multiplied is rounded."""
+        return True
+
+    def shape(self, weight: Shape) -> Shape:
+        """The shape of the words, ``(..., words, n)``."""
+        *lead, k, n = weight
+        return (*lead, self.precision.words(k), n)
+
+    def pack(self, weight: Array, stored: Shape, *, transposed: bool) -> Array:
+        """The words of a weight."""
+        *lead, _, n = stored
+        plain = weight.reshape(*lead, n, -1).swapaxes(-1, -2) if transposed else weight.reshape(*lead, -1, n)
+        return self.precision.pack(plain)
+
+    def replace(self, op: ir.Operation, kernel: ir.Value) -> None:
+        """Replace a product of A (m, k), whose C is only filled, by the rounding of A's rows and a product of words."""
+        with ir.InsertionPoint(op), op.location:
+            made = product(op.operands[0], op.operands[1], destination(op), self.precision)
+        replace(op, made)
 
 
 def narrow_in_call(function: ir.OpView, precisions: Mapping[str, Precision]) -> None:

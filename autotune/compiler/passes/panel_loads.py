@@ -8,7 +8,7 @@ from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.values import index, static_slice
 from autotune.compiler.passes.panels import PanelWeight, update_type
-from autotune.compiler.passes.prefetch import prefetch_panels
+from autotune.compiler.passes.prefetch import TO_L2, prefetch_panels
 from autotune.core.errors import CompileError
 from autotune.core.scripts.marks import TILE
 
@@ -64,6 +64,9 @@ class Loads:
                     self.redirect(op.results[0], op.results[0].type.rank, through(op, logical))
                 elif op.name == "memref.cast":
                     self.redirect(op.results[0], rank, logical)
+                elif op.name == "memref.prefetch":
+                    place = self.in_panels(logical(list(op.operands)[1:]))
+                    memref.prefetch(self.argument, place, is_write=False, locality_hint=TO_L2, is_data_cache=True)
                 elif op.name == "vector.store":
                     value, _, *indices = op.operands
                     vector.store(value, self.argument, self.in_panels(logical(indices)))

@@ -14,12 +14,14 @@ from mlir.dialects import bufferization, tensor
 from autotune.compiler.ir.arguments import pad
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import static_slice
-from autotune.compiler.passes.narrow import narrow
+from autotune.compiler.passes.narrow import Words
 from autotune.compiler.tasks.weights import Weight, weight_behind
 from autotune.core.errors import CompileError
 from autotune.core.payload import Argument, Array
-from autotune.core.precision import PRECISIONS, Precision
+from autotune.core.plugs.weight_form import WeightForm
+from autotune.core.precision import PRECISIONS
 from autotune.core.scripts.marks import WEIGHT_OF
+from autotune.registry import weight_form
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class PanelWeight:
         shape: Logical shape of the weight, (..., k, n); k counts words where it is rounded.
         columns: Columns of a panel.
         transposed: Whether the payload stores the weight as (..., n, k).
-        precision: What it is rounded to, one of `core.precision.PRECISIONS`; empty for what it is.
+        precision: What it is rounded to, one of `core.precision.PRECISIONS`, or the name of another form that weights
+            are stored in; empty for what it is.
     """
 
     source: int
@@ -50,15 +53,16 @@ class PanelWeight:
 
     def argument(self, source: Argument) -> Argument:
         """The new argument, as it is in memory."""
-        dtype = "i32" if self.precision else source.dtype
+        dtype = form_named(self.precision).element if self.precision else source.dtype
         return replace(source, name=f"{source.name}_panels_{self.position}", shape=self.stored_shape, dtype=dtype)
 
     def pack(self, weight: Array) -> Array:
         """The weight in panels: the preparation step, done once."""
         *lead, k, n = self.shape
-        plain = weight.reshape(*lead, n, -1).swapaxes(-1, -2) if self.transposed else weight.reshape(*lead, -1, n)
         if self.precision:
-            plain = PRECISIONS[self.precision].pack(plain)
+            plain = form_named(self.precision).pack(weight, self.shape, transposed=self.transposed)
+        else:
+            plain = weight.reshape(*lead, n, k).swapaxes(-1, -2) if self.transposed else weight.reshape(self.shape)
         panels = self.stored_shape[-3]
         wide = np.zeros((*lead, k, panels * self.columns), plain.dtype)
         wide[..., :n] = plain
@@ -69,7 +73,7 @@ def insert_panels(
     function: ir.OpView,
     roles: Sequence[str],
     columns: Mapping[str, int],
-    precisions: Mapping[str, Precision] | None = None,
+    forms: Mapping[str, WeightForm] | None = None,
 ) -> tuple[PanelWeight, ...]:
     """Give tagged contractions a B of their own, in the orientation (k, n), as a new argument of the function.
 
@@ -79,7 +83,7 @@ def insert_panels(
         function: The entry function, on tensors.
         roles: Role of each of its arguments.
         columns: Columns of a panel for every tag concerned.
-        precisions: What operands are rounded to, for every tag where they are.
+        forms: How the weight is stored otherwise, for every tag whose weight is.
 
     Raises:
         CompileError: Stage ``transform``; B of such an op is no weight.
@@ -92,25 +96,26 @@ def insert_panels(
         weight = weight_behind(op.operands[1], roles)
         if weight is None:
             raise CompileError("transform", f"B of {tag} must be a weight to be stored in panels, it is not")
-        turned, precision = is_turned(op), (precisions or {}).get(tag)
-        rounded = precision.name if precision is not None else ""
-        key = (weight.argument.arg_number, columns[tag], turned, weight.shape, rounded)
+        turned, form = is_turned(op), (forms or {}).get(tag)
+        form = form if form is not None and form.takes(op) else None
+        name = form.name if form is not None else ""
+        key = (weight.argument.arg_number, columns[tag], turned, weight.shape, name)
         if key not in found:
             *lead, rows, cols = weight.shape
-            k, n = (cols, rows) if turned else (rows, cols)
+            shape = (*lead, cols, rows) if turned else weight.shape
             element = ir.MemRefType(weight.argument.type).element_type
-            if precision is not None:
-                k, element = precision.words(k), ir.IntegerType.get_signless(32)
-            shape = (*lead, k, n)
+            if form is not None:
+                shape, element = form.shape(shape), ir.Type.parse(form.element)
             kind = ir.MemRefType.get(shape, element)
             added = block.add_argument(kind, function.location)
-            found[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], turned, rounded)
+            found[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], turned, name)
             with ir.InsertionPoint.at_block_begin(block), function.location:
                 ranked = ir.RankedTensorType.get(shape, kind.element_type)
                 tensors[added.arg_number] = bufferization.to_tensor(ranked, added, restrict=True)
+        kernel = op.operands[1]
         read(op, weight, tensors[found[key].position], turned)
-        if precision is not None:
-            narrow(op, precision)
+        if form is not None:
+            form.replace(op, kernel)
     update_type(function)
     return tuple(found.values())
 
@@ -156,3 +161,12 @@ def update_type(function: ir.OpView) -> None:
     kinds = [argument.type for argument in function.regions[0].blocks[0].arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
     pad(function)
+
+
+def form_named(name: str) -> WeightForm:
+    """How a weight is stored: in words of a precision, or as a plug-in does.
+
+    Raises:
+        ScheduleError: Nothing has that name.
+    """
+    return Words(PRECISIONS[name]) if name in PRECISIONS else weight_form(name)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, vector
 
+from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import vector_of
 from autotune.contrib.quantised.block_steps import QUARTER, BlockSteps
-from autotune.contrib.quantised.loops import counted
 
 
 @dataclass(frozen=True)

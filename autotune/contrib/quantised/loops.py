@@ -1,22 +1,11 @@
-"""Loops whose number of steps is known, and places in them."""
+"""Places in the steps of a row."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, scf
+from mlir.dialects import arith
 
 from autotune.compiler.ir.values import index
-
-
-def counted(count: int, write: Callable[[ir.Value], None]) -> None:
-    """A loop of so many steps; nothing where there are none."""
-    if not count:
-        return
-    loop = scf.ForOp(index(0), index(count), index(1))
-    with ir.InsertionPoint(loop.body):
-        write(loop.induction_variable)
-        scf.yield_([])
 
 
 @dataclass(frozen=True)

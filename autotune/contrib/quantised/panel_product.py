@@ -13,12 +13,13 @@ from itertools import product
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
+from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import dot_bytes, splat, vector_of
 from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, BlockSteps
-from autotune.contrib.quantised.loops import RowStep, counted
+from autotune.contrib.quantised.loops import RowStep
 from autotune.contrib.quantised.rounded_rows import (
     RoundedRows,
     block_scale,

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, memref, vector
 
+from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
 from autotune.contrib.quantised.loads import zeros
-from autotune.contrib.quantised.loops import counted
 from autotune.contrib.quantised.rounded_rows import block_scale, block_sum, in_steps, joined
 from autotune.core.host.matrix_unit import ROWS
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
+from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import first_of, splat, vector_of
 from autotune.compiler.passes.tiles import Amx, Emulated, tile_of
@@ -19,7 +20,7 @@ from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER
 from autotune.contrib.quantised.loads import fetch_for_writing
-from autotune.contrib.quantised.loops import RowStep, counted
+from autotune.contrib.quantised.loops import RowStep
 from autotune.contrib.quantised.rounded_tiles import WORD, RoundedTiles, TileLayout
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 from autotune.contrib.quantised.stored_numbers import StoredNumbers

@@ -11,12 +11,12 @@ from itertools import product
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
+from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import vector_of
 from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, QUARTER
-from autotune.contrib.quantised.loops import counted
 from autotune.contrib.quantised.widen import widened_block
 
 AT_ONCE = 2  # elements of each half that a step of the inner loop multiplies: of more, registers are spilled

@@ -13,6 +13,7 @@ from itertools import product
 from mlir import ir
 from mlir.dialects import arith, memref, scf, vector
 
+from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.compiler.passes.tiles import Amx, Emulated, tile_of
@@ -20,7 +21,6 @@ from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, QUARTER
 from autotune.contrib.quantised.loads import fetch_for_writing
-from autotune.contrib.quantised.loops import counted
 from autotune.contrib.quantised.widen import widened_block
 
 PAIR = 2  # values of a word; tiles of a register tile, each way

@@ -74,6 +74,11 @@ class Family(Protocol):
         return 0.0
 
     @property
+    def saving(self) -> float:
+        """Multiplications that a task counts, over those that its programs do: above 1 where they do with fewer."""
+        return 1.0
+
+    @property
     def lacking(self) -> str:
         """What this CPU lacks for it, a sentence; empty if nothing."""
         return ""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 
 from autotune.core.host.machine import Machine
-from autotune.core.precision import roof_of
 from autotune.core.task import Task
 from autotune.core.trial import Samples
 from autotune.core.winner_time import ROOF_ERROR, STEADY_SHARE, Interference
+from autotune.registry import roof_of_family
 from autotune.store.bundle import SCHEDULE, BundleFiles
 from autotune.worker.bench.roofs import reference_flops
 
@@ -108,7 +108,7 @@ def weighted_flops(flops: float, tasks: Iterable[tuple[str, float]], rates: Mapp
         7.0
     """
     for schedule, count in tasks:
-        if roof := roof_of(schedule, rates):
+        if roof := roof_of_family(schedule, rates):
             flops -= count * (1 - rates["flops"] / roof)
     return flops
 

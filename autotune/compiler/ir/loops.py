@@ -1,0 +1,18 @@
+"""Loops whose number of steps is known."""
+
+from collections.abc import Callable
+
+from mlir import ir
+from mlir.dialects import scf
+
+from autotune.compiler.ir.values import index
+
+
+def counted(count: int, write: Callable[[ir.Value], None]) -> None:
+    """A loop of so many steps, at the insertion point; `write` is given what it counts. Nothing where there is none."""
+    if not count:
+        return
+    loop = scf.ForOp(index(0), index(count), index(1))
+    with ir.InsertionPoint(loop.body):
+        write(loop.induction_variable)
+        scf.yield_([])

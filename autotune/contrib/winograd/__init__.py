@@ -1,0 +1,1 @@
+"""Convolutions by Winograd's transform: fewer multiplications where an error is allowed."""

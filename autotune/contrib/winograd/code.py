@@ -1,0 +1,232 @@
+"""Code of ours for convolutions by Winograd's transform, on buffers.
+
+    V[u v, tile, c] = B^T d B                                        all tiles of a block
+    for a panel of filters:
+      M[u v, tile, f] = sum over c of V[u v, tile, c] U[u v, c, f]   a product a pair (u, v), in register tiles
+      y = A^T M A
+
+Channels and filters lie along vectors, so that transforms add whole vectors. Tiles at the ends of a plane begin so
+early that they end with it: what overlaps is computed twice, and the same.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+from mlir import ir
+from mlir.dialects import arith, math, memref, scf, vector
+
+from autotune.compiler.ir.loops import counted
+from autotune.compiler.ir.values import index
+from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.prefetch import TO_L2
+from autotune.compiler.passes.rolled_loops import keep_rolled
+from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.contrib.winograd.line_transforms import Line, LineTransforms
+from autotune.contrib.winograd.marks import LANES, MARK, ROWS, WIDTH
+from autotune.contrib.winograd.planes import ImageBlock, TileMatrices, times
+from autotune.contrib.winograd.transform import Filtering
+from autotune.core.errors import CompileError
+
+OPERANDS = 4  # inputs, kernel, transformed kernel, outputs
+
+
+def write_winograd(module: ir.Module) -> None:
+    """Write the code of every marked op.
+
+    Raises:
+        CompileError: Stage ``transform``; a schedule left an op that is not a block of one image.
+    """
+    for op in marked(module.operation, MARK):
+        with ir.InsertionPoint(op), op.location:
+            Convolution.of(op).write()
+        op.erase()
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A block of a convolution of one image.
+
+    Attributes:
+        filtering: Size of a tile.
+        x: Inputs of the block, with those around it.
+        taps: Transformed filters ``(u, v, channels, filters)``.
+        y: Outputs.
+        rows: Tiles of a register tile.
+        width: Filters of a panel.
+    """
+
+    filtering: Filtering
+    x: ImageBlock
+    taps: ir.Value
+    y: ImageBlock
+    rows: int
+    width: int
+
+    @classmethod
+    def of(cls, op: ir.Operation) -> "Convolution":
+        """Read a marked op.
+
+        Raises:
+            CompileError: Stage ``transform``; it is not what stands for a convolution, or no schedule is for it.
+        """
+        marks = (MARK, ROWS, LANES, WIDTH)
+        if len(op.operands) != OPERANDS or any(name not in op.attributes for name in marks):
+            raise CompileError("transform", f"a convolution by Winograd's transform must have {', '.join(marks)}")
+        outputs, rows, lanes, width = (int(ir.IntegerAttr(op.attributes[name]).value) for name in marks)
+        x, _, taps, y = op.operands
+        return cls(Filtering(outputs), ImageBlock(x, lanes), taps, ImageBlock(y, lanes), rows, width)
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return self.x.lanes
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Tiles along rows and columns."""
+        rows, columns, _ = self.y.sizes
+        return -(-rows // self.filtering.outputs), -(-columns // self.filtering.outputs)
+
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        count, (down, across) = self.filtering.inputs**2, self.tiles
+        inputs = TileMatrices.allocate(count, down * across, self.x.vectors * self.lanes)
+        sums = TileMatrices.allocate(count, down * across, self.width)
+        transforms = LineTransforms.allocate(self.filtering)
+        self.for_tiles(partial(self.write_inputs, transforms, inputs))
+        panels = -(-self.y.sizes[-1] // self.width)
+
+        def panel(number: ir.Value) -> None:
+            first = times(number, self.width)
+            self.multiply(inputs, sums, first)
+            self.for_tiles(partial(self.write_outputs, transforms, sums, first))
+
+        counted(panels, panel)
+
+    def for_tiles(self, write: Callable[[ir.Value, ir.Value, ir.Value], None]) -> None:
+        """Code for every tile: `write` is given its number, and its first row and column."""
+        (down, across), size = self.tiles, self.filtering.outputs
+        rows, columns, _ = self.y.sizes
+
+        def line(row: ir.Value) -> None:
+            top = arith.minui(times(row, size), index(rows - size))
+
+            def tile(column: ir.Value) -> None:
+                left = arith.minui(times(column, size), index(columns - size))
+                write(arith.addi(times(row, across), column), top, left)
+
+            counted(across, tile)
+
+        counted(down, line)
+
+    def write_inputs(
+        self, transforms: LineTransforms, inputs: TileMatrices, tile: ir.Value, top: ir.Value, left: ir.Value
+    ) -> None:
+        """B^T d B of a tile, for all channels."""
+        side = range(self.filtering.inputs)
+        rows, columns = ([arith.addi(first, index(each)) for each in side] for first in (top, left))
+
+        def write(channel: ir.Value, mask: ir.Value | None) -> None:
+            down = [transforms.inputs([self.x.load(row, column, channel, mask) for row in rows]) for column in columns]
+            for u, line in enumerate(turned(down)):
+                for v, value in enumerate(transforms.inputs(line)):
+                    pair = index(u * self.filtering.inputs + v)
+                    vector.store(value, inputs.buffer, inputs.place(pair, tile, channel))
+
+        self.x.for_vectors(index(0), self.x.vectors, write)
+
+    def multiply(self, inputs: TileMatrices, sums: TileMatrices, first: ir.Value) -> None:
+        """The products of a panel of filters."""
+        side, (down, across) = self.filtering.inputs, self.tiles
+        whole, left = divmod(down * across, self.rows)
+
+        def pair(number: ir.Value) -> None:
+            tile = TileProducts(self, inputs, sums, number, first)
+            counted(whole, lambda which: tile.write(times(which, self.rows), self.rows))
+            if left:
+                tile.write(index(whole * self.rows), left)
+
+        counted(side * side, pair)
+
+    def write_outputs(
+        self,
+        transforms: LineTransforms,
+        sums: TileMatrices,
+        first: ir.Value,
+        tile: ir.Value,
+        top: ir.Value,
+        left: ir.Value,
+    ) -> None:
+        """A^T M A of a tile, for a panel of filters."""
+        side, outputs = range(self.filtering.inputs), range(self.filtering.outputs)
+
+        def write(filter_: ir.Value, mask: ir.Value | None) -> None:
+            column, down = arith.subi(filter_, first), []
+            for v in side:
+                places = [sums.place(index(u * len(side) + v), tile, column) for u in side]
+                loaded = [vector.load(vector_of(self.lanes, "f32"), sums.buffer, place) for place in places]
+                down.append(transforms.outputs(loaded))
+            for row, line in zip(outputs, turned(down), strict=True):
+                for column_, value in zip(outputs, transforms.outputs(line), strict=True):
+                    place = (arith.addi(top, index(row)), arith.addi(left, index(column_)))
+                    self.y.store(value, *place, filter_, mask)
+
+        self.y.for_vectors(first, self.width // self.lanes, write)
+
+
+@dataclass(frozen=True)
+class TileProducts:
+    """Products of some tiles with a panel of filters, for one pair (u, v).
+
+    Attributes:
+        convolution: What they are a part of.
+        inputs: Transformed inputs.
+        sums: Products, written.
+        pair: Number of the pair.
+        first: First filter of the panel.
+    """
+
+    convolution: Convolution
+    inputs: TileMatrices
+    sums: TileMatrices
+    pair: ir.Value
+    first: ir.Value
+
+    def write(self, tile: ir.Value, rows: int) -> None:
+        """So many tiles from one on, at the insertion point."""
+        lanes, side = self.convolution.lanes, self.convolution.filtering.inputs
+        here = self.place(self.pair)
+        ahead = self.place(arith.minui(arith.addi(self.pair, index(1)), index(side * side - 1)))
+        lines = [arith.addi(tile, index(row)) for row in range(rows)]
+        columns = [lanes * each for each in range(self.convolution.width // lanes)]
+        filters = [arith.addi(self.first, index(column)) for column in columns]
+        kind = vector_of(lanes, "f32")
+        starts = [splat(0, "f32", lanes)] * (rows * len(columns))
+        loop = scf.ForOp(index(0), index(self.convolution.x.sizes[-1]), index(1), starts)
+        keep_rolled(loop.operation)
+        with ir.InsertionPoint(loop.body):
+            channel, totals = loop.induction_variable, list(loop.inner_iter_args)
+            taps = [vector.load(kind, self.convolution.taps, [*here, channel, each]) for each in filters]
+            for each in filters:  # of the next pair, which lies where no hardware looks for it
+                place = [*ahead, channel, each]
+                memref.prefetch(self.convolution.taps, place, is_write=False, locality_hint=TO_L2, is_data_cache=True)
+            found = []
+            for row, line in enumerate(lines):
+                element = memref.load(self.inputs.buffer, self.inputs.place(self.pair, line, channel))
+                spread = vector.broadcast(kind, element)
+                found += [math.fma(spread, tap, totals[row * len(taps) + n]) for n, tap in enumerate(taps)]
+            scf.yield_(found)
+        for (line, column), total in zip(product(lines, columns), loop.results, strict=True):
+            vector.store(total, self.sums.buffer, self.sums.place(self.pair, line, index(column)))
+
+    def place(self, pair: ir.Value) -> list[ir.Value]:
+        """The pair (u, v) of a number."""
+        side = index(self.convolution.filtering.inputs)
+        return [arith.divui(pair, side), arith.remui(pair, side)]
+
+
+def turned(square: Sequence[Line]) -> list[Line]:
+    """Lines of the other dimension."""
+    return [list(line) for line in zip(*square, strict=True)]

@@ -1,0 +1,104 @@
+"""Filters as Winograd's transform has them, stored before any call, and the op that stands for their convolution."""
+
+from dataclasses import dataclass
+from math import prod
+
+from mlir import ir
+
+from autotune.compiler.ir.extents import static_shape
+from autotune.compiler.ir.nests import dimensions, indexing_maps, read_index
+from autotune.compiler.normalise.emit import dims, generic, read_all
+from autotune.compiler.passes import narrow
+from autotune.contrib.winograd.marks import MARK
+from autotune.contrib.winograd.transform import TAPS, Filtering
+from autotune.core.payload import Array
+from autotune.core.plugs.weight_form import PluggedForm, Shape
+
+KERNEL_DIMENSIONS = 4
+
+
+@dataclass(frozen=True)
+class TransformedFilters(PluggedForm):
+    """Filters ``(r, r, channels, filters)`` as ``(m + r - 1, m + r - 1, channels, filters)``.
+
+    Attributes:
+        filtering: Size of a tile.
+        element: MLIR element type.
+    """
+
+    filtering: Filtering
+    element: str = "f32"
+
+    @property
+    def name(self) -> str:
+        """That of the family."""
+        return f"winograd_f{self.filtering.outputs}"
+
+    def takes(self, op: ir.Operation) -> bool:
+        """Whether an op sums over windows of 3 x 3 that are side by side."""
+        of_x, of_kernel, _ = indexing_maps(op)
+        sizes = static_shape(op.operands[1])
+        if len(sizes) != KERNEL_DIMENSIONS or sizes[:2] != [TAPS, TAPS]:
+            return False
+        places = [read_index(each).terms for each in of_x.results[-3:-1]]
+        taps = dimensions(of_kernel)[:2]
+        return all(
+            len(terms) == len(taps) and (tap, 1) in terms and all(factor == 1 for _, factor in terms)
+            for terms, tap in zip(places, taps, strict=True)
+        )
+
+    def shape(self, weight: Shape) -> Shape:
+        """The shape of transformed filters."""
+        *_, channels, filters = weight
+        return (self.filtering.inputs, self.filtering.inputs, channels, filters)
+
+    def pack(self, weight: Array, stored: Shape, *, transposed: bool) -> Array:
+        """Filters transformed; they are never stored transposed, `transposed` is false."""
+        *_, channels, filters = stored
+        return self.filtering.transform(weight.reshape(TAPS, TAPS, channels, filters))
+
+    def replace(self, op: ir.Operation, kernel: ir.Value) -> None:
+        """Replace a convolution by an op that reads its inputs, its kernel, for sizes, and transformed filters.
+
+        The loops over pairs (u, v) come behind its own; all of what it writes is new.
+        """
+        maps = indexing_maps(op)
+        of_x, of_kernel, of_y = (amap.results for amap in maps)
+        rank = maps[0].n_dims
+        u, v = dims(rank + 2)[rank:]
+        layouts = [of_x, of_kernel, [u, v, *of_kernel[-2:]], of_y]
+        written = {place for place, loop in enumerate(dims(rank)) if loop in list(of_y)}
+        kinds = ["parallel" if loop in written else "reduction" for loop in range(rank + 2)]
+        with ir.InsertionPoint(op), op.location:
+            amaps = [ir.AffineMap.get(rank + 2, 0, list(layout)) for layout in layouts]
+            made = generic([op.operands[0], kernel, op.operands[1]], narrow.destination(op), amaps, kinds, read_all)
+            made.owner.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.filtering.outputs)
+        narrow.replace(op, made)
+
+    def c_packer(self, name: str, about: str, weight: Shape, stored: Shape) -> str:
+        """C that transforms filters and lays them in panels."""
+        side, (panels, channels, columns) = self.filtering.inputs, stored[-3:]
+        filters = prod(weight) // (TAPS * TAPS * channels)
+        rows = ", ".join("{" + ", ".join(repr(float(each)) for each in row) + "}" for row in self.filtering.of_taps)
+        return f"""\
+/* Stores {about}, transformed for {self.name}, in panels {list(stored)}. */
+static inline void {name}(const float *weight, float *panels) {{
+  static const double of_taps[{side}][{TAPS}] = {{{rows}}};
+  for (int64_t u = 0; u < {side}; ++u)
+    for (int64_t v = 0; v < {side}; ++v)
+      for (int64_t p = 0; p < {panels}; ++p)
+        for (int64_t c = 0; c < {channels}; ++c)
+          for (int64_t j = 0; j < {columns}; ++j) {{
+            const int64_t f = p * {columns} + j;
+            double sum = 0;
+            if (f < {filters})
+              for (int64_t y = 0; y < {TAPS}; ++y)
+                for (int64_t x = 0; x < {TAPS}; ++x)
+                  sum += of_taps[u][y] * of_taps[v][x] * weight[((y * {TAPS} + x) * {channels} + c) * {filters} + f];
+            panels[(((u * {side} + v) * {panels} + p) * {channels} + c) * {columns} + j] = (float)sum;
+          }}
+}}
+"""
+
+
+FORM_F2, FORM_F4 = TransformedFilters(Filtering(2)), TransformedFilters(Filtering(4))

@@ -1,0 +1,9 @@
+"""What scripts say of convolutions by Winograd's transform, and which rewrite they ask for by it."""
+
+from autotune.core.plugs.rewrites import NeededRewrite
+
+MARK = "autotune.winograd"  # outputs of a tile, on the op that stands for a convolution
+ROWS = "autotune.winograd_rows"  # tiles of a register tile
+WIDTH = "autotune.winograd_width"  # filters of a panel
+LANES = "autotune.winograd_lanes"  # elements of a vector
+WINOGRAD = NeededRewrite("winograd", 1, why="convolutions by Winograd's transform")
