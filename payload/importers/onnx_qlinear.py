@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from payload.importers.onnx_block_ops import blocks_along_an_axis, product_of_blocks
+from payload.importers.onnx_block_rows import gathered_blocks
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, of
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ WINDOW = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", 
 # Ops of ONNX Runtime's own domain, and of ONNX's.
 QUANTISED: dict[str, Rewrite] = {
     "DynamicQuantizeMatMul": dynamic_product,
+    "GatherBlockQuantized": gathered_blocks,
     "MatMulNBits": product_of_blocks,
     "QGemm": gemm,
     "QLinearAdd": elements("Add"),

@@ -63,7 +63,7 @@ OPS: dict[str, tuple[QuantisedTensor, ...]] = {
     "QLinearSoftmax": plain(0, out=3),
     "QuantizeLinear": (QuantisedTensor(OUTPUT, 1, 2),),
 }
-OF_BLOCKS = {"MatMulNBits": 2, "DequantizeLinear": 1}  # inputs that are scales of blocks
+OF_BLOCKS = {"GatherBlockQuantized": 2, "MatMulNBits": 2, "DequantizeLinear": 1}  # inputs that are scales of blocks
 OF_ATTRIBUTE = ("QuantizeLinear", "DequantizeLinear")  # ops whose attribute says the axis
 
 

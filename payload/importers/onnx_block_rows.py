@@ -1,0 +1,99 @@
+"""GatherBlockQuantized: rows of a table in blocks are read by their numbers, and only those are widened."""
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.core.payload import Array
+from payload.importers.onnx_block_ops import BLOCK_TYPES, LEAST_BLOCK, WHOLE_BITS, unpacked
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
+from payload.importers.onnx_quantised_checks import not_quantised
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+BLOCK_SIZE = 128  # where a node says nothing
+
+
+def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
+    """Rows of a known table, of their own type or in bytes, along an axis that its blocks are not along."""
+    data, indices, scales, zeros = [*node.input, ""][:4]
+    packed, points = known.constants.get(data), known.constants.get(zeros)
+    shapes = known.shapes
+    if packed is None or (zeros and points is None) or scales not in known.kinds or indices not in shapes:
+        return False
+    whole, middle = whole_numbers(node, packed)
+    size = block_size(node)
+    axes = [int(of(node, name, default)) for name, default in (("gather_axis", 0), ("quantize_axis", 1))]
+    if not all(-whole.ndim <= axis < whole.ndim for axis in axes):
+        raise not_quantised(node, f"its axes must be those of {whole.ndim} dimensions, they are {axes}")
+    along, across = (axis % whole.ndim for axis in axes)
+    if along == across:
+        raise not_quantised(node, f"rows must be along another axis than blocks, both are along axis {along}")
+    blocks = -(-whole.shape[across] // size)
+    wanted = [blocks if d == across else each for d, each in enumerate(whole.shape)]
+    if shapes.get(scales, wanted) != wanted:
+        raise not_quantised(node, f"scales must be {wanted}, they are {shapes[scales]}")
+    spare = [(0, blocks * size - whole.shape[across] if d == across else 0) for d in range(whole.ndim)]
+    read = writer.add("Gather", writer.constant(np.pad(whole, spare)), indices, axis=along)
+    kind, rank = known.kinds[scales], len(shapes[indices])
+    place = across + (rank - 1 if along < across else 0)
+    counts = [*wanted[:along], *shapes[indices], *wanted[along + 1 :]]
+    apart = [*counts[: place + 1], size, *counts[place + 1 :]]
+    one = [*counts[: place + 1], 1, *counts[place + 1 :]]
+    numbers = writer.reshape(writer.add("Cast", read, to=kind), *apart)
+    if points is not None:
+        offset = zero_points(node, points, wanted, middle)
+        held = writer.add("Gather", writer.constant(offset), indices, axis=along)
+        numbers = writer.add("Sub", numbers, writer.reshape(writer.add("Cast", held, to=kind), *one))
+    elif str(packed.dtype) == "uint4":  # without a zero point it is 0, that of bytes the middle
+        numbers = writer.add("Add", numbers, writer.number(middle, kind))
+    steps = writer.reshape(writer.add("Gather", scales, indices, axis=along), *one)
+    counts[place] = blocks * size
+    found = writer.reshape(writer.add("Mul", numbers, steps), *counts)
+    if blocks * size > whole.shape[across]:
+        ends = [writer.numbers(each) for each in (0, whole.shape[across], place)]
+        found = writer.add("Slice", found, *ends)
+    writer.add("Identity", found, into=node.output[0])
+    return True
+
+
+def block_size(node: "NodeProto") -> int:
+    """Elements of a block.
+
+    Raises:
+        UnsupportedError: They are too few, or no power of two.
+    """
+    size = int(of(node, "block_size", BLOCK_SIZE))
+    if size < LEAST_BLOCK or size & (size - 1):
+        raise not_quantised(node, f"block_size must be a power of two from {LEAST_BLOCK} on, it is {size}")
+    return size
+
+
+def whole_numbers(node: "NodeProto", packed: Array) -> tuple[Array, int]:
+    """Numbers of a table with a sign, and what was subtracted of those without; two nibbles of a byte are two numbers.
+
+    Raises:
+        UnsupportedError: The table is of no such type.
+    """
+    kind, bits = str(packed.dtype), int(of(node, "bits", 4))
+    if kind not in BLOCK_TYPES or bits not in WHOLE_BITS or not packed.ndim:
+        raise not_quantised(node, f"data must be int4, uint4 or bytes of 4 or 8 bits, they are {kind} of {bits} bits")
+    if kind == "uint8":
+        packed = unpacked(packed, bits)
+    middle = (1 << (bits - 1 if kind == "uint8" else 3)) if kind.startswith("u") else 0
+    return (packed.astype(np.int16) - middle).astype(np.int8), middle
+
+
+def zero_points(node: "NodeProto", points: Array, shape: list[int], middle: int) -> Array:
+    """Zero points of each block, of numbers with a sign.
+
+    Raises:
+        UnsupportedError: There are too few of them, or too many.
+    """
+    if str(points.dtype) == "uint8":
+        points = unpacked(points, int(of(node, "bits", 4)))[..., : shape[-1]]
+    if points.size != prod(shape):
+        raise not_quantised(node, f"zero points must be {shape}, they are {list(points.shape)}")
+    return (points.astype(np.int16) - middle).astype(np.int8).reshape(shape)
