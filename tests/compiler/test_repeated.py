@@ -10,7 +10,7 @@ from tuning_support import default_steps, run, tensor_payload
 from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.pipelines import TAIL, tail
-from autotune.compiler.passes.repeated import FUNCTION, share_nests
+from autotune.compiler.passes.repeated import FUNCTION, MANY, share_nests
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.host.machine import this_machine
@@ -64,9 +64,9 @@ def test_layers_are_written_once_and_compute_what_they_did(count):
 
 def test_what_was_asked_for_says_so_where_nests_are_shared_alone():
     several, one = layers(3), load_payload("matmul,m=16,n=16,k=16")
-    assert "repeated@1" in transform(Claim(several, compiled(several))).rewrites
-    assert "repeated@1" not in transform(Claim(one, compiled(one))).rewrites
-    assert "repeated@1" not in transform(Claim(several, compiled(several, tail(2)))).rewrites
+    assert "repeated@2" in transform(Claim(several, compiled(several))).rewrites
+    assert "repeated@2" not in transform(Claim(one, compiled(one))).rewrites
+    assert "repeated@2" not in transform(Claim(several, compiled(several, tail(2)))).rewrites
 
 
 NESTS = """
@@ -112,6 +112,21 @@ def test_nests_are_the_same_only_if_they_read_and_write_alike(scale, source, tar
     assert said.count(f"call @{FUNCTION}0(") == (2 if shared else 0)
     assert said.count("scf.for") == (1 if shared else 2)
     assert said.count("func.func") == (2 if shared else 1)
+
+
+@pytest.mark.parametrize(("count", "functions"), [(MANY - 1, 0), (MANY, MANY)])
+def test_each_of_many_nests_is_a_function(count, functions):
+    head, rest = NESTS.split("  SCALE\n")
+    loop = rest.split("  scf.for")[1]
+    loops = [f"  %s{n} = arith.constant {n}.0 : f32\n  scf.for{loop.replace('%first', f'%s{n}')}" for n in range(count)]
+    with context():
+        module = parse(f"{head}{''.join(loops)}  return\n}}\n", "nests")
+        share_nests(module, find_function(module, "f"))
+        module.operation.verify()
+        said = str(module)
+    assert said.count("func.func private") == functions
+    assert said.count(f"call @{FUNCTION}") == functions
+    assert said.count("scf.for") == count
 
 
 @pytest.mark.parametrize("family", WORDS, ids=lambda family: family.name)

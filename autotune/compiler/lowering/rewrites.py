@@ -74,7 +74,7 @@ class Unit:
         kernels: Code of others that computes some tasks.
         plans_arena: Whether the pass pipeline begins with the arena.
         matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
-        repeated: Whether several ops of one task follow each other, so that their nests can be one function.
+        repeated: Whether several ops of one task follow each other, or there are many: nests can then be functions.
         pads: Whether parts of tensors are filled, as pads are.
         rounds: Whether numbers are rounded to even, as quantising does.
         apart: Groups that stand in functions of their own while schedules are applied.
@@ -271,7 +271,7 @@ REWRITES = (
     Rewrite("regions", 1, lambda unit: share_regions(unit.module), needed=has_several_threads, least_threads=2),
     Rewrite(
         "repeated",
-        1,
+        2,
         lambda unit: share_nests(unit.module, unit.function),
         behind="arena",
         needed=lambda unit: unit.repeated,

@@ -7,6 +7,8 @@ outside included; what lies outside becomes the function's arguments.
     scf.for ... { %a, %b }        func.func private @__autotune_nest_0(%x, %y) { scf.for ... { %x, %y } }
     scf.for ... { %b, %c }   ->   call @__autotune_nest_0(%a, %b)
                                   call @__autotune_nest_0(%b, %c)
+
+Of many nests, those that a program has once become functions too: LLVM's time grows faster than a function does.
 """
 
 from collections.abc import Sequence
@@ -22,17 +24,18 @@ from autotune.core.scripts.marks import TAG
 
 FUNCTION = "__autotune_nest_"  # begin of the names of the functions
 LOOP = "scf.for"
+MANY = 32  # nests, from which on each is a function
 PLACES = ("memref.get_global", "memref.view")  # what says where in the arena a buffer of a nest lies
 
 
 def repeats_tasks(function: ir.OpView) -> bool:
-    """Tell whether a function has several ops of one task, one after the other."""
+    """Tell whether a function has several ops of one task, one after the other, or many ops."""
     tags = [str(op.attributes[TAG]) for op in function.regions[0].blocks[0].operations if TAG in op.attributes]
-    return len(set(tags)) < len(tags)
+    return len(set(tags)) < len(tags) or len(tags) >= MANY
 
 
 def share_nests(module: ir.Module, function: ir.OpView) -> None:
-    """Let nests of a function that say the same be one function, in place.
+    """Let nests of a function that say the same be one function, in place; and each of many be one.
 
     Args:
         module: Bufferized module, whose buffers have their places.
@@ -44,16 +47,16 @@ def share_nests(module: ir.Module, function: ir.OpView) -> None:
             hoist_places(op.operation)
             nest = Nest.of(op.operation, module)
             found.setdefault(nest.text, []).append(nest)
-    number = 0
+    number, alone = 0, 0 if len(found) >= MANY else 1  # of nests that are the same, those that stay as they are
     for nests in found.values():
-        if len(nests) > 1:
+        if len(nests) > alone:
             name, number = free_name(module, number), number + 1
             nests[0].function.attributes["sym_name"] = ir.StringAttr.get(name)
             for nest in nests:
                 with ir.InsertionPoint(nest.loop), nest.loop.location:
                     func.CallOp([], name, nest.outside)
                 nest.loop.erase()
-        for nest in nests[len(nests) > 1 :]:
+        for nest in nests[len(nests) > alone :]:
             nest.function.erase()
 
 
