@@ -165,8 +165,11 @@ def cycles(like: Contraction, tile: RegisterTile, machine: Machine, *, is_masked
 
 def is_streamed(op: Op, lanes: Lanes, machine: Machine) -> bool:
     """Tell whether what is summed is read once, from beyond L2: then as much as possible of each row is, in one go."""
-    read = [loop for terms in op.operands[0].terms for loop, _ in terms]
-    once = not lanes.products and sorted(read) == list(range(len(op.nest.sizes)))
+    every = list(range(len(op.nest.sizes)))
+    if lanes.products:  # one of both is a matrix, of which each element meets one of a vector
+        once = any(sorted(d for d in each.loops if d is not None) == every for each in op.inputs)
+    else:
+        once = sorted(loop for terms in op.operands[0].terms for loop, _ in terms) == every
     return once and BYTES * prod(op.nest.sizes) > machine.l2_bytes
 
 

@@ -22,6 +22,7 @@ ROWS = (1, 2, 4)
 MOST_VECTORS = 32  # machine vectors in one tile
 STRIP = "strip"  # knob: rows of A whose sums are made with those of several columns
 SUMS_AT_ONCE = 8  # vectors of partial results that are added to in turn, so that none waits for itself
+STREAMED = 2  # of a row that comes from beyond L2: one would wait for its own sum
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,20 @@ class Vectorize(SingleOp):
     def values(self, task: Task, machine: Machine) -> Config:
         """One row of four vectors, or eight vectors of sums, those of several rows where they share a factor.
 
-        One vector where memory decides, or as many narrow ones as have its bytes: stores of several come in another
-        order than lines follow each other.
+        Where memory decides, one vector, or as many narrow ones as have its bytes: stores of several come in another
+        order than lines follow each other. Rows that are multiplied by the same one are read one after the other there.
         """
         if sums_in_tiles(task):
             return self.values_of_tiles(task, machine)
+        rows = max(map(int, self.knobs(task, machine)[0].values)) if shares_factor(task) and machine.threads == 1 else 1
         if task.nest.iterators[-1] == "reduction":
             wanted = SUMS_AT_ONCE
+            if rows > 1 and BYTES * prod(task.nest.sizes) > machine.l2_bytes:
+                rows, wanted = 1, STREAMED
         else:
             moved = sum(each.element_bytes for each in task.root.operands) * prod(task.nest.sizes)
             narrow = max(1, BYTES // max((each.element_bytes for each in task.root.outputs), default=BYTES))
             wanted = narrow if moved > machine.l2_bytes else 4
-        rows = max(map(int, self.knobs(task, machine)[0].values)) if shares_factor(task) and machine.threads == 1 else 1
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {
             "rows": rows,

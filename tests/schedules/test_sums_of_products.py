@@ -4,12 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from tuning_support import run_tuned
+from tuning_support import MACHINES, contraction_payload, run_tuned
 
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.host.machine import this_machine
+from autotune.registry import family_for
 from autotune.tuning.candidates import default_candidate
 
 ADDED_ONE_BY_ONE = re.compile(r"vector\.fma .* : vector<1xf32>")
@@ -46,3 +47,25 @@ def test_rows_of_a_batch_are_summed_by_vectors(columns):
     (given,), _ = run_tuned(payload, inputs, this_machine())
     x, v = (array.astype(np.float64) for array in inputs.values())
     np.testing.assert_allclose(given, np.einsum("bmk,bk->bm", x, v), rtol=1e-4, atol=1e-4)
+
+
+def default_of(rows, columns, *, turned):
+    """The default of a matrix times a vector, of one that is stored by rows, or by columns."""
+    kind = "km" if turned else "mk"
+    sides = {"a": kind} if turned else {"a": "mk", "b": "nk"}
+    m, n = (rows, 1) if turned else (1, rows)
+    payload = read_payload("product.mlir", contraction_payload(m, n, columns, **sides).text)
+    (task,) = partition(payload).tasks
+    family = family_for(task)
+    return family.name, family.default(task, MACHINES["avx512"])
+
+
+def test_a_matrix_from_beyond_l2_is_read_a_row_at_a_time_and_by_columns_as_many_as_sums_allow():
+    name, near = default_of(256, 512, turned=False)
+    assert (name, near["rows"]) == ("vectorize", 4), "of what stays in L2, four rows share the vector"
+    _, far = default_of(2048, 512, turned=False)
+    assert (far["rows"], far["vectors"]) == (1, 2)
+    name, near = default_of(512, 64, turned=True)
+    assert name == "sliding_window"
+    _, far = default_of(2048, 512, turned=True)
+    assert far["width"] == 256 >= near["width"]
