@@ -24,7 +24,7 @@ from autotune.compiler.passes.prefetch import TO_L2
 from autotune.compiler.passes.rolled_loops import keep_rolled
 from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.contrib.winograd.line_transforms import Line, LineTransforms
-from autotune.contrib.winograd.marks import LANES, MARK, ROWS, WIDTH
+from autotune.contrib.winograd.marks import LANES, LINES, MARK, ROWS, WIDTH
 from autotune.contrib.winograd.planes import ImageBlock, TileMatrices, times
 from autotune.contrib.winograd.transform import Filtering
 from autotune.core.errors import CompileError
@@ -55,6 +55,7 @@ class Convolution:
         y: Outputs.
         rows: Tiles of a register tile.
         width: Filters of a panel.
+        lines: Rows of tiles that are transformed at a time.
     """
 
     filtering: Filtering
@@ -63,6 +64,7 @@ class Convolution:
     y: ImageBlock
     rows: int
     width: int
+    lines: int
 
     @classmethod
     def of(cls, op: ir.Operation) -> "Convolution":
@@ -71,12 +73,12 @@ class Convolution:
         Raises:
             CompileError: Stage ``transform``; it is not what stands for a convolution, or no schedule is for it.
         """
-        marks = (MARK, ROWS, LANES, WIDTH)
+        marks = (MARK, ROWS, LANES, WIDTH, LINES)
         if len(op.operands) != OPERANDS or any(name not in op.attributes for name in marks):
             raise CompileError("transform", f"a convolution by Winograd's transform must have {', '.join(marks)}")
-        outputs, rows, lanes, width = (int(ir.IntegerAttr(op.attributes[name]).value) for name in marks)
+        outputs, rows, lanes, width, lines = (int(ir.IntegerAttr(op.attributes[name]).value) for name in marks)
         x, _, taps, y = op.operands
-        return cls(Filtering(outputs), ImageBlock(x, lanes), taps, ImageBlock(y, lanes), rows, width)
+        return cls(Filtering(outputs), ImageBlock(x, lanes), taps, ImageBlock(y, lanes), rows, width, lines)
 
     @property
     def lanes(self) -> int:
@@ -91,27 +93,36 @@ class Convolution:
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        count, (down, across) = self.filtering.inputs**2, self.tiles
-        inputs = TileMatrices.allocate(count, down * across, self.x.vectors * self.lanes)
-        sums = TileMatrices.allocate(count, down * across, self.width)
+        down, across = self.tiles
+        count, lines = self.filtering.inputs**2, min(self.lines, down)
+        inputs = TileMatrices.allocate(count, lines * across, self.x.vectors * self.lanes)
+        sums = TileMatrices.allocate(count, lines * across, self.width)
         transforms = LineTransforms.allocate(self.filtering)
-        self.for_tiles(partial(self.write_inputs, transforms, inputs))
-        panels = -(-self.y.sizes[-1] // self.width)
+        whole, left = divmod(down, lines)
+        counted(whole, lambda part: self.write_lines(times(part, lines), lines, transforms, inputs, sums))
+        if left:
+            self.write_lines(index(whole * lines), left, transforms, inputs, sums)
+
+    def write_lines(
+        self, start: ir.Value, lines: int, transforms: LineTransforms, inputs: TileMatrices, sums: TileMatrices
+    ) -> None:
+        """Some rows of tiles from one on."""
+        self.for_tiles(start, lines, partial(self.write_inputs, transforms, inputs))
 
         def panel(number: ir.Value) -> None:
             first = times(number, self.width)
-            self.multiply(inputs, sums, first)
-            self.for_tiles(partial(self.write_outputs, transforms, sums, first))
+            self.multiply(lines * self.tiles[1], inputs, sums, first)
+            self.for_tiles(start, lines, partial(self.write_outputs, transforms, sums, first))
 
-        counted(panels, panel)
+        counted(-(-self.y.sizes[-1] // self.width), panel)
 
-    def for_tiles(self, write: Callable[[ir.Value, ir.Value, ir.Value], None]) -> None:
-        """Code for every tile: `write` is given its number, and its first row and column."""
-        (down, across), size = self.tiles, self.filtering.outputs
+    def for_tiles(self, start: ir.Value, lines: int, write: Callable[[ir.Value, ir.Value, ir.Value], None]) -> None:
+        """Code for every tile of some rows: `write` is given its number among them, and its first row and column."""
+        (_, across), size = self.tiles, self.filtering.outputs
         rows, columns, _ = self.y.sizes
 
         def line(row: ir.Value) -> None:
-            top = arith.minui(times(row, size), index(rows - size))
+            top = arith.minui(times(arith.addi(start, row), size), index(rows - size))
 
             def tile(column: ir.Value) -> None:
                 left = arith.minui(times(column, size), index(columns - size))
@@ -119,7 +130,7 @@ class Convolution:
 
             counted(across, tile)
 
-        counted(down, line)
+        counted(lines, line)
 
     def write_inputs(
         self, transforms: LineTransforms, inputs: TileMatrices, tile: ir.Value, top: ir.Value, left: ir.Value
@@ -137,10 +148,9 @@ class Convolution:
 
         self.x.for_vectors(index(0), self.x.vectors, write)
 
-    def multiply(self, inputs: TileMatrices, sums: TileMatrices, first: ir.Value) -> None:
-        """The products of a panel of filters."""
-        side, (down, across) = self.filtering.inputs, self.tiles
-        whole, left = divmod(down * across, self.rows)
+    def multiply(self, tiles: int, inputs: TileMatrices, sums: TileMatrices, first: ir.Value) -> None:
+        """The products of so many tiles with a panel of filters."""
+        whole, left = divmod(tiles, self.rows)
 
         def pair(number: ir.Value) -> None:
             tile = TileProducts(self, inputs, sums, number, first)
@@ -148,7 +158,7 @@ class Convolution:
             if left:
                 tile.write(index(whole * self.rows), left)
 
-        counted(side * side, pair)
+        counted(self.filtering.inputs**2, pair)
 
     def write_outputs(
         self,

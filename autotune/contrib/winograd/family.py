@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from autotune.contrib.winograd.marks import LANES, ROWS, WIDTH, WINOGRAD
+from autotune.contrib.winograd.marks import LANES, LINES, ROWS, WIDTH, WINOGRAD
 from autotune.contrib.winograd.transform import TAPS, Filtering
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
@@ -92,15 +92,16 @@ class Winograd(Family):
         return Plane(next(op for op in task.ops if self.takes(op)), self.filtering)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Rows of a block, tiles and filters of a register tile."""
+        """Rows of a block, rows of tiles transformed at a time, tiles and filters of a register tile."""
         plane = self.plane(task)
         alone = sum(op.lanes is not None for op in task.ops) == 1
         vectors = [count for count in VECTORS if alone or count & count - 1 == 0]  # LLVM makes other vectors scalar
         knobs = [
             Knob("block", plane.blocks),
+            Knob("lines", plane.lines),
             Knob("rows", REGISTER_ROWS),
             Knob("width", tuple(count * machine.lanes for count in vectors)),
-            *knobs_for({"m": outer_counts(plane.op.nest, plane.lane, machine)}),
+            *knobs_for({"m": plane.counts(machine)}),
         ]
 
         def registers(config: Config) -> bool:
@@ -110,29 +111,49 @@ class Winograd(Family):
         def divides(config: Config) -> bool:
             return plane.rows_of_piece(config) % int(config["block"]) == 0
 
+        def inside(config: Config) -> bool:
+            return int(config["lines"]) <= plane.down(int(config["block"]))
+
         constraints = (
             Constraint(f"products, filters and an input fit {machine.vector_registers} registers", registers),
             Constraint("rows of a block divide those of a piece", divides),
+            Constraint("rows of tiles transformed at a time are those of a block at most", inside),
         )
         return Space((*knobs, *function_knobs(task)), constraints)
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The most rows whose transformed inputs stay in L2, and the register tile that does their products first."""
+        """The most rows whose transformed inputs stay in L2, and the register tile that does their products first.
+
+        Where no such number of rows divides those of a plane, the plane is one block, and its tiles come a few rows at
+        a time.
+        """
         plane = self.plane(task)
-        shared = outer_default(plane.op.nest, plane.lane, machine)
+        wanted = pieces(outer_default(plane.op.nest, plane.lane, machine), "m")
+        counts = plane.counts(machine)
+        shared = {"pieces_m": max(count for count in counts if count <= wanted)} if len(counts) > 1 else {}
         rest = plane.rows_of_piece(shared)
 
-        def of_block(block: int) -> tuple[bool, float, int]:
-            held = BYTES * self.filtering.inputs**2 * plane.tiles(block) * plane.channels <= machine.l2_bytes
-            return held, -plane.tiles(block) / block, block if held else -block
+        most = max(1, machine.l2_bytes // (BYTES * self.filtering.inputs**2 * plane.across * plane.channels))
+
+        def of_block(block: int) -> tuple[float, bool, int]:
+            return -plane.down(block) / block, plane.down(block) <= most, block
 
         block = max((block for block in plane.blocks if rest % block == 0), key=of_block)
-        like = Contraction(plane.tiles(block), plane.filters, plane.channels, constant_b=True)
+        parts = -(-plane.down(block) // most)
+        lines = min(line for line in plane.lines if line >= -(-plane.down(block) // parts))
+        like = Contraction(lines * plane.across, plane.filters, plane.channels, constant_b=True)
         values = {knob.name: knob.values for knob in self.space(task, machine).knobs}
         pairs = product(values["rows"], values["width"])
         tiles = [RegisterTile(int(rows), int(width) // machine.lanes, machine.lanes) for rows, width in pairs]
         best = fastest(like, tiles, machine, is_masked=True)
-        return {"block": block, "rows": best.rows, "width": best.columns, **shared, **function_defaults(task)}
+        return {
+            "block": block,
+            "lines": lines,
+            "rows": best.rows,
+            "width": best.columns,
+            **shared,
+            **function_defaults(task),
+        }
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Loops over images and blocks of rows; in them the marked convolution, and vectors of what follows."""
@@ -152,7 +173,11 @@ class Winograd(Family):
             moves.shrink_empties(script, function)
         for handle, fill, op in reversed(list(zip(handles, fills, task.ops, strict=True))):
             if op is plane.op:
-                for mark, value in ((ROWS, config["rows"]), (WIDTH, config["width"]), (LANES, machine.lanes)):
+                values = {ROWS: "rows", WIDTH: "width", LINES: "lines"}
+                for mark, value in {
+                    **{mark: config[name] for mark, name in values.items()},
+                    LANES: machine.lanes,
+                }.items():
                     moves.annotate(script, handle, mark, int(value))
             elif op.lanes is not None:
                 write_window(script, handle, fill, op, plane.block(config), int(config["width"]), machine)
@@ -208,6 +233,11 @@ class Plane:
         rows = self.sizes[-3]
         return tuple(each for each in range(self.filtering.outputs, rows + 1) if rows % each == 0)
 
+    def counts(self, machine: Machine) -> tuple[int, ...]:
+        """Numbers of pieces that threads may share, each of a tile or more."""
+        found = outer_counts(self.op.nest, self.lane, machine)
+        return tuple(count for count in found if self.rows_of_piece({"pieces_m": count}) >= self.filtering.outputs)
+
     def rows_of_piece(self, config: Config) -> int:
         """Rows of a plane that one thread computes at a time."""
         rows = self.sizes[-3]
@@ -217,9 +247,20 @@ class Plane:
         """Trip counts of loops in a block: one image, some rows."""
         return (*(1 for _ in self.sizes[:-3]), int(config["block"]), *self.sizes[-2:])
 
-    def tiles(self, block: int) -> int:
-        """Tiles of a block of so many rows."""
-        return -(-block // self.filtering.outputs) * -(-self.sizes[-2] // self.filtering.outputs)
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """Rows of tiles that may be transformed at a time: few, and such as cut those of a plane in equal parts."""
+        most = self.down(self.sizes[-3])
+        return tuple(sorted({-(-most // parts) for parts in range(1, most + 1)}))
+
+    @property
+    def across(self) -> int:
+        """Tiles along a row."""
+        return -(-self.sizes[-2] // self.filtering.outputs)
+
+    def down(self, rows: int) -> int:
+        """Rows of tiles of so many rows."""
+        return -(-rows // self.filtering.outputs)
 
 
 def write_window(

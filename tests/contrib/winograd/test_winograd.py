@@ -111,13 +111,29 @@ def test_shorter_vectors_and_fewer_registers_do(family, name):
     )
 
 
+@pytest.mark.parametrize("family", **BY_NAME)
+@pytest.mark.parametrize("sizes", ["size=23,channels=40,filters=24", "size=19,channels=80,filters=17,batch=2"])
+def test_tiles_come_a_few_rows_at_a_time_where_l2_holds_no_more(family, sizes):
+    spec, machine = f"conv,layout=nhwc,{sizes}", replace(this_machine(), l2_bytes=64 << 10)
+    _, (step,), _ = steps_of(load_payload(spec), family, machine)
+    assert step.config["lines"] < family.plane(partition(load_payload(spec)).tasks[0]).down(step.config["block"])
+    assert error_of(spec, family, machine=machine) < ALLOWED
+
+
 @pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
 @pytest.mark.parametrize("family", **BY_NAME)
-@pytest.mark.parametrize("sizes", ["size=40,channels=32,filters=32", "size=16,channels=32,filters=64,batch=4"])
-def test_threads_share_rows_or_images(family, sizes):
+@pytest.mark.parametrize(
+    ("sizes", "shared"),
+    [
+        ("size=40,channels=32,filters=32", True),
+        ("size=16,channels=32,filters=64,batch=4", True),
+        ("size=7,channels=64,filters=128", False),  # seven pieces of a row each are none of a tile
+    ],
+)
+def test_threads_share_rows_or_images(family, sizes, shared):
     spec, machine = f"conv,layout=nhwc,{sizes}", this_machine(2)
     _, (step,), _ = steps_of(load_payload(spec), family, machine)
-    assert step.config["pieces_m"] > 1
+    assert (step.config.get("pieces_m", 1) > 1) == shared
     assert error_of(spec, family, machine=machine, pipeline=tail(2)) < ALLOWED
 
 
