@@ -63,7 +63,7 @@ def block_size(node: "NodeProto") -> int:
     """Elements of a block.
 
     Raises:
-        UnsupportedError: They are too few, or no power of two.
+        UnsupportedError: The number is too small, or no power of two.
     """
     size = int(of(node, "block_size", BLOCK_SIZE))
     if size < LEAST_BLOCK or size & (size - 1):
