@@ -247,7 +247,7 @@ def weight_form(name: str) -> PluggedForm:
     """
     points = registered(WEIGHT_FORMS)
     if name not in points:
-        raise ScheduleError(f"a weight must be stored as one of {', '.join(points)}; got {name!r}")
+        raise ScheduleError(f"a weight must be in a precision, or stored as one of {', '.join(points)}; got {name!r}")
     return cast(PluggedForm, load_point(points[name]))
 
 

@@ -8,7 +8,7 @@ from tuning_support import MACHINES, contraction_payload, default_steps
 
 from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.lowering.program import compile_program
-from autotune.compiler.passes.panels import PanelWeight, insert_panels
+from autotune.compiler.passes.panels import PanelWeight, form_named, insert_panels
 from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
@@ -60,6 +60,12 @@ def test_storing_an_input_beforehand_is_refused():
         function = find_function(module, payload.entry)
         with pytest.raises(CompileError, match=r"must be a weight to be stored in panels"):
             insert_panels(function, ["input"] * 3, {task.tag: 4})
+
+
+def test_a_form_that_nothing_brings_is_refused():
+    with pytest.raises(CompileError, match=r"stored as one of winograd_f2, winograd_f4; got 'winograd_f9'"):
+        form_named("winograd_f9")
+    assert [form_named(name).name for name in ("int8", "winograd_f4")] == ["int8", "winograd_f4"]
 
 
 def test_a_schedule_that_reads_panels_by_columns_is_refused():

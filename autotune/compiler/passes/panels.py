@@ -16,7 +16,7 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import static_slice
 from autotune.compiler.passes.narrow import Words
 from autotune.compiler.tasks.weights import Weight, weight_behind
-from autotune.core.errors import CompileError
+from autotune.core.errors import CompileError, ScheduleError
 from autotune.core.payload import Argument, Array
 from autotune.core.plugs.weight_form import WeightForm
 from autotune.core.precision import PRECISIONS
@@ -167,6 +167,11 @@ def form_named(name: str) -> WeightForm:
     """How a weight is stored: in words of a precision, or as a plug-in does.
 
     Raises:
-        ScheduleError: Nothing has that name.
+        CompileError: Stage ``transform``; nothing has that name.
     """
-    return Words(PRECISIONS[name]) if name in PRECISIONS else weight_form(name)
+    if name in PRECISIONS:
+        return Words(PRECISIONS[name])
+    try:
+        return weight_form(name)
+    except ScheduleError as error:
+        raise CompileError("transform", str(error)) from error
