@@ -60,27 +60,26 @@ def written(name: str) -> Path | None:
     return file
 
 
-def compared(file: Path, place: Path) -> dict[str, Any]:
+def compared(file: Path, model: Path) -> dict[str, Any]:
     """What is recorded of a net: seconds and errors of each row, what was spent, and how each task is computed."""
-    if not place.exists():
-        run(["autotune", "import", str(file), "-o", str(place)])
+    if not model.exists():
+        run(["autotune", "import", str(file), "-o", str(model)])
     work = PLACE / f"{slug(file.stem)}.work"
     shutil.rmtree(work, ignore_errors=True)
     budget = ["--error", f"{ERROR:g}"]
     places = ["--store", str(work / "store.journal"), "--bundle", str(work / "bundle")]
-    said = json.loads(
-        run(["autotune", "tune", str(place), *budget, "--trials", str(TRIALS), "--cold", "--json", *places])
+    tuned = json.loads(
+        run(["autotune", "tune", str(model), *budget, "--trials", str(TRIALS), "--cold", "--json", *places])
     )
     rivals = ["--against", "onnxruntime", "--baseline", "none", "--json"]
-    rows = json.loads(run(["autotune", "compare", str(place), "--bundle", str(work / "bundle"), *budget, *rivals]))[
-        "rows"
-    ]
+    beside = run(["autotune", "compare", str(model), "--bundle", str(work / "bundle"), *budget, *rivals])
+    rows = json.loads(beside)["rows"]
     schedules = [task.schedule for task in read_bundle(work / "bundle").manifest.tasks.values()]
     shutil.rmtree(work)
     kept = {row["name"]: {key: row[key] for key in ("outcome", "seconds", "max_error", "version")} for row in rows}
     return {
         "rows": kept,
-        "budget": said.get("budget"),
+        "budget": tuned.get("budget"),
         "schedules": {each: schedules.count(each) for each in schedules},
     }
 

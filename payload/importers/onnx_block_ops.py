@@ -82,8 +82,7 @@ def sizes_of_blocks(node: "NodeProto", known: KnownTensors) -> tuple[int, int, i
         raise not_quantised(node, f"bits must be 4 or 8, they are {bits}")
     if not (0 < n <= MOST_SIZE and 0 < k <= MOST_SIZE):
         raise not_quantised(node, f"N and K must be from 1 to {MOST_SIZE}, they are {n} and {k}")
-    if size < LEAST_BLOCK or size & (size - 1) or size > MOST_SIZE:
-        raise not_quantised(node, f"block_size must be a power of two from {LEAST_BLOCK} on, it is {size}")
+    check_block_size(node, size)
     blocks = -(-k // size)
     packed = -(-blocks * bits // 8)
     wanted = {1: n * blocks * size * bits // 8, 2: n * blocks, 3: n * packed, 5: n}
@@ -96,6 +95,16 @@ def sizes_of_blocks(node: "NodeProto", known: KnownTensors) -> tuple[int, int, i
     if columns != k:
         raise not_quantised(node, f"K must be the {columns} columns of A, it is {k}")
     return n, k, bits, size
+
+
+def check_block_size(node: "NodeProto", size: int) -> None:
+    """Raise unless blocks may have so many elements.
+
+    Raises:
+        UnsupportedError: The number is too small or too large, or no power of two.
+    """
+    if size < LEAST_BLOCK or size & (size - 1) or size > MOST_SIZE:
+        raise not_quantised(node, f"block_size must be a power of two from {LEAST_BLOCK} on, it is {size}")
 
 
 def blocks_along_an_axis(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.onnx_block_ops import BLOCK_TYPES, LEAST_BLOCK, WHOLE_BITS, unpacked
+from payload.importers.onnx_block_ops import BLOCK_TYPES, WHOLE_BITS, check_block_size, unpacked
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
 from payload.importers.onnx_quantised_checks import not_quantised
 
@@ -24,13 +24,10 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     if packed is None or (zeros and points is None) or scales not in known.kinds or indices not in shapes:
         return False
     whole, middle = whole_numbers(node, packed)
-    size = block_size(node)
-    axes = [int(of(node, name, default)) for name, default in (("gather_axis", 0), ("quantize_axis", 1))]
-    if not all(-whole.ndim <= axis < whole.ndim for axis in axes):
-        raise not_quantised(node, f"its axes must be those of {whole.ndim} dimensions, they are {axes}")
-    along, across = (axis % whole.ndim for axis in axes)
-    if along == across:
-        raise not_quantised(node, f"rows must be along another axis than blocks, both are along axis {along}")
+    asked = int(of(node, "block_size", BLOCK_SIZE))
+    check_block_size(node, asked)
+    along, across = axes_of(node, whole.ndim)
+    size = max(1, min(asked, whole.shape[across]))  # a block of a shorter axis is all of it, and never filled up
     blocks = -(-whole.shape[across] // size)
     wanted = [blocks if d == across else each for d, each in enumerate(whole.shape)]
     if shapes.get(scales, wanted) != wanted:
@@ -59,16 +56,19 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     return True
 
 
-def block_size(node: "NodeProto") -> int:
-    """Elements of a block.
+def axes_of(node: "NodeProto", rank: int) -> tuple[int, int]:
+    """The axis that rows are gathered along, and that of blocks.
 
     Raises:
-        UnsupportedError: The number is too small, or no power of two.
+        UnsupportedError: One is none, or both are the same.
     """
-    size = int(of(node, "block_size", BLOCK_SIZE))
-    if size < LEAST_BLOCK or size & (size - 1):
-        raise not_quantised(node, f"block_size must be a power of two from {LEAST_BLOCK} on, it is {size}")
-    return size
+    axes = [int(of(node, name, default)) for name, default in (("gather_axis", 0), ("quantize_axis", 1))]
+    if not all(-rank <= axis < rank for axis in axes):
+        raise not_quantised(node, f"its axes must be those of {rank} dimensions, they are {axes}")
+    along, across = (axis % rank for axis in axes)
+    if along == across:
+        raise not_quantised(node, f"rows must be along another axis than blocks, both are along axis {along}")
+    return along, across
 
 
 def whole_numbers(node: "NodeProto", packed: Array) -> tuple[Array, int]:

@@ -49,7 +49,7 @@ def table(kind, size, *, zeros):
     whole = RNG.integers(low, high, (ROWS, COLUMNS))
     scales = RNG.uniform(-0.1, 0.1, (ROWS, blocks)).astype(np.float32)
     points = RNG.integers(low, high, scales.shape) if zeros else np.full(scales.shape, middle)
-    spread = [np.repeat(each, size, 1)[:, :COLUMNS] for each in (points, scales.astype(np.float64))]
+    spread = [np.repeat(each, min(size, COLUMNS), 1)[:, :COLUMNS] for each in (points, scales.astype(np.float64))]
     return whole, scales, points, (whole - spread[0]) * spread[1]
 
 
@@ -72,9 +72,18 @@ def test_rows_may_be_along_the_last_axis_and_blocks_along_the_first(tmp_path):
     np.testing.assert_allclose(at.compile(str(path))(indices), exact[:, indices], atol=1e-6)
 
 
+def test_a_block_may_be_longer_than_a_row(tmp_path):
+    whole, scales, _, exact = table("int4", 1 << 20, zeros=False)
+    held = [tensor("w", whole, "int4"), numpy_helper.from_array(scales, "s")]
+    indices = np.array([10, 0])
+    path = save(tmp_path / "m.onnx", held, indices, block_size=1 << 20)
+    np.testing.assert_allclose(at.compile(str(path))(indices), exact[indices], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
+        ({"block_size": 1 << 30}, "block_size must be a power of two from 16 on, it is 1073741824"),
         ({"block_size": 17}, "block_size must be a power of two from 16 on, it is 17"),
         ({"block_size": 16, "quantize_axis": 0}, "rows must be along another axis than blocks"),
         ({"block_size": 16, "gather_axis": 2}, "its axes must be those of 2 dimensions"),

@@ -47,16 +47,17 @@ def share_nests(module: ir.Module, function: ir.OpView) -> None:
             hoist_places(op.operation)
             nest = Nest.of(op.operation, module)
             found.setdefault(nest.text, []).append(nest)
-    number, alone = 0, 0 if len(found) >= MANY else 1  # of nests that are the same, those that stay as they are
+    fewest = 1 if len(found) >= MANY else 2  # nests that say the same, for which a function is worth it
+    number = 0
     for nests in found.values():
-        if len(nests) > alone:
+        if len(nests) >= fewest:
             name, number = free_name(module, number), number + 1
             nests[0].function.attributes["sym_name"] = ir.StringAttr.get(name)
             for nest in nests:
                 with ir.InsertionPoint(nest.loop), nest.loop.location:
                     func.CallOp([], name, nest.outside)
                 nest.loop.erase()
-        for nest in nests[len(nests) > alone :]:
+        for nest in nests[len(nests) >= fewest :]:
             nest.function.erase()
 
 

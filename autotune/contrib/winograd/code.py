@@ -45,6 +45,21 @@ def write_winograd(module: ir.Module) -> None:
 
 
 @dataclass(frozen=True)
+class Workspace:
+    """What is in memory between the steps of some rows of tiles.
+
+    Attributes:
+        inputs: Transformed inputs.
+        sums: Products with a panel of filters.
+        transforms: Transforms, with their factors.
+    """
+
+    inputs: TileMatrices
+    sums: TileMatrices
+    transforms: LineTransforms
+
+
+@dataclass(frozen=True)
 class Convolution:
     """A block of a convolution of one image.
 
@@ -95,24 +110,24 @@ class Convolution:
         """All of it, at the insertion point."""
         down, across = self.tiles
         count, lines = self.filtering.inputs**2, min(self.lines, down)
-        inputs = TileMatrices.allocate(count, lines * across, self.x.vectors * self.lanes)
-        sums = TileMatrices.allocate(count, lines * across, self.width)
-        transforms = LineTransforms.allocate(self.filtering)
+        workspace = Workspace(
+            TileMatrices.allocate(count, lines * across, self.x.vectors * self.lanes),
+            TileMatrices.allocate(count, lines * across, self.width),
+            LineTransforms.allocate(self.filtering),
+        )
         whole, left = divmod(down, lines)
-        counted(whole, lambda part: self.write_lines(times(part, lines), lines, transforms, inputs, sums))
+        counted(whole, lambda part: self.write_lines(times(part, lines), lines, workspace))
         if left:
-            self.write_lines(index(whole * lines), left, transforms, inputs, sums)
+            self.write_lines(index(whole * lines), left, workspace)
 
-    def write_lines(
-        self, start: ir.Value, lines: int, transforms: LineTransforms, inputs: TileMatrices, sums: TileMatrices
-    ) -> None:
+    def write_lines(self, start: ir.Value, lines: int, workspace: Workspace) -> None:
         """Some rows of tiles from one on."""
-        self.for_tiles(start, lines, partial(self.write_inputs, transforms, inputs))
+        self.for_tiles(start, lines, partial(self.write_inputs, workspace))
 
         def panel(number: ir.Value) -> None:
             first = times(number, self.width)
-            self.multiply(lines * self.tiles[1], inputs, sums, first)
-            self.for_tiles(start, lines, partial(self.write_outputs, transforms, sums, first))
+            self.multiply(lines * self.tiles[1], workspace, first)
+            self.for_tiles(start, lines, partial(self.write_outputs, workspace, first))
 
         counted(-(-self.y.sizes[-1] // self.width), panel)
 
@@ -132,28 +147,29 @@ class Convolution:
 
         counted(lines, line)
 
-    def write_inputs(
-        self, transforms: LineTransforms, inputs: TileMatrices, tile: ir.Value, top: ir.Value, left: ir.Value
-    ) -> None:
+    def write_inputs(self, workspace: Workspace, tile: ir.Value, top: ir.Value, left: ir.Value) -> None:
         """B^T d B of a tile, for all channels."""
         side = range(self.filtering.inputs)
         rows, columns = ([arith.addi(first, index(each)) for each in side] for first in (top, left))
 
         def write(channel: ir.Value, mask: ir.Value | None) -> None:
-            down = [transforms.inputs([self.x.load(row, column, channel, mask) for row in rows]) for column in columns]
-            for u, line in enumerate(turned(down)):
-                for v, value in enumerate(transforms.inputs(line)):
+            down = [
+                workspace.transforms.inputs([self.x.load(row, column, channel, mask) for row in rows])
+                for column in columns
+            ]
+            for u, line in enumerate(transposed(down)):
+                for v, value in enumerate(workspace.transforms.inputs(line)):
                     pair = index(u * self.filtering.inputs + v)
-                    vector.store(value, inputs.buffer, inputs.place(pair, tile, channel))
+                    vector.store(value, workspace.inputs.buffer, workspace.inputs.indices(pair, tile, channel))
 
         self.x.for_vectors(index(0), self.x.vectors, write)
 
-    def multiply(self, tiles: int, inputs: TileMatrices, sums: TileMatrices, first: ir.Value) -> None:
+    def multiply(self, tiles: int, workspace: Workspace, first: ir.Value) -> None:
         """The products of so many tiles with a panel of filters."""
         whole, left = divmod(tiles, self.rows)
 
         def pair(number: ir.Value) -> None:
-            tile = TileProducts(self, inputs, sums, number, first)
+            tile = TileProducts(self, workspace, number, first)
             counted(whole, lambda which: tile.write(times(which, self.rows), self.rows))
             if left:
                 tile.write(index(whole * self.rows), left)
@@ -161,13 +177,7 @@ class Convolution:
         counted(self.filtering.inputs**2, pair)
 
     def write_outputs(
-        self,
-        transforms: LineTransforms,
-        sums: TileMatrices,
-        first: ir.Value,
-        tile: ir.Value,
-        top: ir.Value,
-        left: ir.Value,
+        self, workspace: Workspace, first: ir.Value, tile: ir.Value, top: ir.Value, left: ir.Value
     ) -> None:
         """A^T M A of a tile, for a panel of filters."""
         side, outputs = range(self.filtering.inputs), range(self.filtering.outputs)
@@ -175,11 +185,11 @@ class Convolution:
         def write(filter_: ir.Value, mask: ir.Value | None) -> None:
             column, down = arith.subi(filter_, first), []
             for v in side:
-                places = [sums.place(index(u * len(side) + v), tile, column) for u in side]
-                loaded = [vector.load(vector_of(self.lanes, "f32"), sums.buffer, place) for place in places]
-                down.append(transforms.outputs(loaded))
-            for row, line in zip(outputs, turned(down), strict=True):
-                for column_, value in zip(outputs, transforms.outputs(line), strict=True):
+                places = [workspace.sums.indices(index(u * len(side) + v), tile, column) for u in side]
+                loaded = [vector.load(vector_of(self.lanes, "f32"), workspace.sums.buffer, place) for place in places]
+                down.append(workspace.transforms.outputs(loaded))
+            for row, line in zip(outputs, transposed(down), strict=True):
+                for column_, value in zip(outputs, workspace.transforms.outputs(line), strict=True):
                     place = (arith.addi(top, index(row)), arith.addi(left, index(column_)))
                     self.y.store(value, *place, filter_, mask)
 
@@ -192,23 +202,21 @@ class TileProducts:
 
     Attributes:
         convolution: What they are a part of.
-        inputs: Transformed inputs.
-        sums: Products, written.
+        workspace: Transformed inputs, and where the products go.
         pair: Number of the pair.
         first: First filter of the panel.
     """
 
     convolution: Convolution
-    inputs: TileMatrices
-    sums: TileMatrices
+    workspace: Workspace
     pair: ir.Value
     first: ir.Value
 
     def write(self, tile: ir.Value, rows: int) -> None:
         """So many tiles from one on, at the insertion point."""
         lanes, side = self.convolution.lanes, self.convolution.filtering.inputs
-        here = self.place(self.pair)
-        ahead = self.place(arith.minui(arith.addi(self.pair, index(1)), index(side * side - 1)))
+        here = self.indices(self.pair)
+        ahead = self.indices(arith.minui(arith.addi(self.pair, index(1)), index(side * side - 1)))
         lines = [arith.addi(tile, index(row)) for row in range(rows)]
         columns = [lanes * each for each in range(self.convolution.width // lanes)]
         filters = [arith.addi(self.first, index(column)) for column in columns]
@@ -224,19 +232,21 @@ class TileProducts:
                 memref.prefetch(self.convolution.taps, place, is_write=False, locality_hint=TO_L2, is_data_cache=True)
             found = []
             for row, line in enumerate(lines):
-                element = memref.load(self.inputs.buffer, self.inputs.place(self.pair, line, channel))
+                element = memref.load(
+                    self.workspace.inputs.buffer, self.workspace.inputs.indices(self.pair, line, channel)
+                )
                 spread = vector.broadcast(kind, element)
                 found += [math.fma(spread, tap, totals[row * len(taps) + n]) for n, tap in enumerate(taps)]
             scf.yield_(found)
         for (line, column), total in zip(product(lines, columns), loop.results, strict=True):
-            vector.store(total, self.sums.buffer, self.sums.place(self.pair, line, index(column)))
+            vector.store(total, self.workspace.sums.buffer, self.workspace.sums.indices(self.pair, line, index(column)))
 
-    def place(self, pair: ir.Value) -> list[ir.Value]:
+    def indices(self, pair: ir.Value) -> list[ir.Value]:
         """The pair (u, v) of a number."""
         side = index(self.convolution.filtering.inputs)
         return [arith.divui(pair, side), arith.remui(pair, side)]
 
 
-def turned(square: Sequence[Line]) -> list[Line]:
+def transposed(square: Sequence[Line]) -> list[Line]:
     """Lines of the other dimension."""
     return [list(line) for line in zip(*square, strict=True)]

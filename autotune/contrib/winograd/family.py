@@ -52,8 +52,8 @@ class Winograd(Family):
 
     @property
     def name(self) -> str:
-        """Outputs of a tile along a dimension, behind ``winograd_f``."""
-        return f"winograd_f{self.filtering.outputs}"
+        """That of the size of a tile."""
+        return self.filtering.name
 
     @property
     def error(self) -> float:

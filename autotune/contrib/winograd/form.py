@@ -32,7 +32,7 @@ class TransformedFilters(PluggedForm):
     @property
     def name(self) -> str:
         """That of the family."""
-        return f"winograd_f{self.filtering.outputs}"
+        return self.filtering.name
 
     def takes(self, op: ir.Operation) -> bool:
         """Whether an op sums over windows of 3 x 3 that are side by side."""

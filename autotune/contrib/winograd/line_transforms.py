@@ -27,24 +27,20 @@ class LineTransforms:
 
     Attributes:
         filtering: Size of a tile.
-        factors: Numbers that values are multiplied by.
-        buffer: The same in memory.
+        buffer: Factors of the transforms.
     """
 
     filtering: Filtering
-    factors: tuple[Fraction, ...]
     buffer: ir.Value
 
     @classmethod
     def allocate(cls, filtering: Filtering) -> "LineTransforms":
         """Write the factors to memory, at the insertion point."""
-        every = {factor for row in (*filtering.of_inputs, *filtering.of_outputs) for factor in row}
-        factors = tuple(sorted(factor for factor in every if abs(factor) not in (0, 1)))
         kind = ir.F32Type.get()
-        buffer = memref.alloc(ir.MemRefType.get([len(factors) or 1], kind), [], [])
-        for place, factor in enumerate(factors):
-            memref.store(arith.constant(kind, float(factor)), buffer, [index(place)])
-        return cls(filtering, factors, buffer)
+        buffer = memref.alloc(ir.MemRefType.get([len(filtering.factors) or 1], kind), [], [])
+        for number, factor in enumerate(filtering.factors):
+            memref.store(arith.constant(kind, float(factor)), buffer, [index(number)])
+        return cls(filtering, buffer)
 
     def inputs(self, values: Line) -> list[ir.Value]:
         """B^T d, for vectors d of the inputs of a tile along one dimension."""
@@ -80,4 +76,4 @@ class LineTransforms:
 
     def spread(self, factor: Fraction, like: ir.Value) -> ir.Value:
         """A factor in every lane of a vector like another."""
-        return vector.broadcast(like.type, memref.load(self.buffer, [index(self.factors.index(factor))]))
+        return vector.broadcast(like.type, memref.load(self.buffer, [index(self.filtering.factors.index(factor))]))

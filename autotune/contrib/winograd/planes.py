@@ -49,20 +49,20 @@ class ImageBlock:
         """Vectors of the channels of a position, the last maybe filled in part."""
         return -(-self.sizes[-1] // self.lanes)
 
-    def place(self, row: ir.Value, column: ir.Value, channel: ir.Value) -> list[ir.Value]:
+    def indices(self, row: ir.Value, column: ir.Value, channel: ir.Value) -> list[ir.Value]:
         """Indices of an element."""
         return [*[index(0)] * (len(shape_of(self.buffer)) - PLANE), row, column, channel]
 
     def load(self, row: ir.Value, column: ir.Value, channel: ir.Value, mask: ir.Value | None) -> ir.Value:
         """A vector; zeros beyond the channels."""
-        place, kind = self.place(row, column, channel), vector_of(self.lanes, "f32")
+        place, kind = self.indices(row, column, channel), vector_of(self.lanes, "f32")
         if mask is None:
             return vector.load(kind, self.buffer, place)
         return vector.maskedload(kind, self.buffer, place, mask, splat(0, "f32", self.lanes))
 
     def store(self, value: ir.Value, row: ir.Value, column: ir.Value, channel: ir.Value, mask: ir.Value | None) -> None:
         """Write a vector, as far as there are channels."""
-        place = self.place(row, column, channel)
+        place = self.indices(row, column, channel)
         if mask is None:
             vector.store(value, self.buffer, place)
         else:
@@ -104,6 +104,6 @@ class TileMatrices:
         kind = ir.MemRefType.get([pairs, lines * LINE], ir.F32Type.get())
         return cls(memref.alloc(kind, [], []), columns)
 
-    def place(self, pair: ir.Value, tile: ir.Value, column: ir.Value) -> list[ir.Value]:
+    def indices(self, pair: ir.Value, tile: ir.Value, column: ir.Value) -> list[ir.Value]:
         """Indices of an element."""
         return [pair, arith.addi(times(tile, self.columns), column)]

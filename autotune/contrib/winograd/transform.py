@@ -38,6 +38,11 @@ class Filtering:
     outputs: int
 
     @property
+    def name(self) -> str:
+        """Name of the family, and of the form that its filters are stored in."""
+        return f"winograd_f{self.outputs}"
+
+    @property
     def inputs(self) -> int:
         """Inputs of a tile, along a dimension: as many as it has products."""
         return self.outputs + TAPS - 1
@@ -70,6 +75,12 @@ class Filtering:
         """B^T (m + r - 1, m + r - 1): coefficients of polynomials that are zero at all points, or at all but one."""
         rows = [product_of_roots([other for other in self.points if other != point]) for point in self.points]
         return (*((*row, Fraction(0)) for row in rows), product_of_roots(self.points))
+
+    @cached_property
+    def factors(self) -> tuple[Fraction, ...]:
+        """What values are multiplied by when tiles are transformed, each once."""
+        every = {factor for row in (*self.of_inputs, *self.of_outputs) for factor in row}
+        return tuple(sorted(factor for factor in every if abs(factor) not in (0, 1)))
 
     def transform(self, kernel: Array) -> Array:
         """G g G^T of every filter.

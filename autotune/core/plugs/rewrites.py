@@ -53,8 +53,9 @@ class Rewrites:
             reads B as (k, n), rows of a panel at a time.
         blocks: Block sizes of the loops that a task that may go online becomes; `None` leaves it as it is. ``%op`` is
             then the outermost loop; ops inside are matched by ``autotune.part`` (`compiler/passes/online_softmax.py`).
-        precision: What its operands are rounded to, one of `core.precision.PRECISIONS`; empty for what they are. The op
-            is then one of words, which code of ours computes tile by tile (`compiler/passes/narrow.py`).
+        precision: What its operands are rounded to, one of `core.precision.PRECISIONS`: the op is then one of words,
+            which code of ours computes tile by tile (`compiler/passes/narrow.py`). Or the name of another form that its
+            weight is stored in (`core/plugs/weight_form.py`). Empty for what they are.
         needed: Rewrites of compiled code that the script asks for.
     """
 
