@@ -1,6 +1,6 @@
-"""Convolution nets within an error budget, in docs/results.md: tune and compare them (`measure`), write the table.
+"""Models within an error budget, in docs/results.md: tune and compare them (`measure`), write the table.
 
-A net of `foreign_zoo` with random weights becomes an ONNX file, unless it is there (needs the extra `foreign-models`,
+A model of `foreign_zoo` with random weights becomes an ONNX file, unless it is there (needs the extra `foreign-models`,
 and timm), and is imported, tuned within the budget from an empty store, and compared with ONNX Runtime in turns.
 """
 
@@ -19,7 +19,19 @@ from autotune.registry import rounding_names
 from autotune.store.bundle import read_bundle
 
 NAME = "rounded_nets"
-NETS = ("resnet-18", "resnet-50", "densenet-121", "mobilenetv2", "regnety-008")
+NETS = (
+    "resnet-18",
+    "resnet-50",
+    "densenet-121",
+    "mobilenetv2",
+    "mobilenetv3-large",
+    "efficientnet-b0",
+    "regnety-008",
+    "convnext-tiny",
+    "distilbert-base",
+    "deit-small",
+    "swin-tiny",
+)
 ERROR, TRIALS = 1e-3, 100
 PLACE = ROOT.parent / "build" / NAME
 HEAD = (

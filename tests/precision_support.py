@@ -33,6 +33,9 @@ def product(precision, a, b):
     if not precision.most:
         of_a, of_b = ([part.astype("f8") for part in precision.split(operand)] for operand in (a, b))
         return sum(of_a[i] @ of_b[j] for i, j in precision.products)
+    if precision.chunk:  # columns are rounded as finely as sums allow
+        scale, steps = precision.quantise(b)
+        return in_steps(a, 1, precision.most) @ (steps.astype("f8") * scale)
     return in_steps(a, 1, precision.most) @ in_steps(b, 0, precision.most)
 
 

@@ -2,7 +2,7 @@
 
 from math import prod
 
-from autotune.core.precision import Precision, precision_named
+from autotune.core.precision import LARGEST, Precision, precision_named
 from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
 
@@ -21,6 +21,26 @@ static inline uint32_t bf16_bits(float value) {
   uint32_t bits;
   memcpy(&bits, &value, 4);
   return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+#endif
+"""
+STEPS = """\
+#ifndef AUTOTUNE_FINEST_STEPS
+#define AUTOTUNE_FINEST_STEPS
+/* What a column may be multiplied by: by no `span` neighbours do their magnitudes add up to more than `room`. */
+static inline float finest_steps(const float *first, int64_t stride, int64_t rows, int64_t length, int64_t padded,
+                                 int64_t span, double room, double most) {
+  double sum = 0, sums = 0, largest = 0;
+  for (int64_t i = 0; i < rows * padded; ++i) {
+    const int64_t old = i - span, row = i / padded, of_old = old / padded;
+    const double value = i % padded < length ? fabs(first[(row * length + i % padded) * stride]) : 0;
+    if (old >= 0 && old % padded < length) sum -= fabs(first[(of_old * length + old % padded) * stride]);
+    sum += value;
+    if (!(value <= largest)) largest = value;
+    if (!(sum <= sums)) sums = sum;
+  }
+  const double steps = fmin(most / largest, room / sums);
+  return isfinite(steps) ? (float)steps : 0;
 }
 #endif
 """
@@ -55,6 +75,13 @@ def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str
       float most = 0;
       for (int64_t i = 0; i < {k}; ++i) most = fmaxf(most, fabsf(weight[{element}]));
       const float steps = most > 0 ? {precision.most}.0f / most : 0, scale = most * (1.0f / {precision.most});"""
+    if precision.chunk:
+        first, stride = (f"(b * {n} + c) * {k}", 1) if weight.transposed else (f"b * {k} * {n} + c", n)
+        largest = f"""
+      const float steps = {finest_steps(precision, f"&weight[{first}]", stride, 1, k)};
+      float most = 0;
+      for (int64_t i = 0; i < {k}; ++i) most = fmaxf(most, fabsf(weight[{element}]));
+      const float scale = steps > 0 ? 1.0f / steps : most;"""
         last = f"""
       memcpy(&column[{words - precision.extra} * {width}], &scale, 4);"""
     summed = ""
@@ -65,7 +92,7 @@ def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str
     about = f"{in_comment(weight.argument)} {list(source)}, rounded to {precision.name} by columns"
     stored = store_value(precision, k, width, summed)
     return f"""\
-{HELPERS}{LEFT if precision.parts > 1 else ""}/* Stores {about}, in panels of words {list(weight.stored_shape)}. */
+{helpers_of(precision)}/* Stores {about}, in panels of words {list(weight.stored_shape)}. */
 static inline void {name}(const float *weight, int32_t *panels) {{
   memset(panels, 0, {4 * prod(weight.stored_shape)});
   for (int64_t b = 0; b < {prod(lead)}; ++b)
@@ -78,6 +105,26 @@ static inline void {name}(const float *weight, int32_t *panels) {{
     }}
 }}
 """
+
+
+def helpers_of(precision: Precision) -> str:
+    """What the C of a precision's packers calls."""
+    return f"{HELPERS}{LEFT if precision.parts > 1 else ''}{STEPS if precision.chunk else ''}"
+
+
+def finest_steps(precision: Precision, first: str, stride: int, rows: int, length: int) -> str:
+    """C that computes `Precision.finest_steps` of a column.
+
+    Args:
+        precision: Precision with chunks.
+        first: C of the place of its first element.
+        stride: Elements from one to the next.
+        rows: Runs of elements that are filled up to whole words each.
+        length: Elements of a run.
+    """
+    padded = precision.part_words(length) * precision.values
+    sizes = f"{stride}, {rows}, {length}, {padded}, {precision.span}"
+    return f"finest_steps({first}, {sizes}, {precision.room!r}, {LARGEST})"
 
 
 def store_value(precision: Precision, k: int, width: int, summed: str) -> str:

@@ -20,7 +20,7 @@ from autotune.core.errors import ScheduleError
 from autotune.core.host.matrix_unit import ROWS, cpu_flags, why_no_tiles
 from autotune.core.payload import Array
 
-DOTS = ("dots", 3)  # the rewrite that writes such products, and its version
+DOTS = ("dots", 4)  # the rewrite that writes such products, and its version
 # Parts of A and of B whose products are summed, by the number of parts: each changes one operand of the one before.
 PRODUCTS = {
     1: ((0, 0),),
@@ -40,9 +40,10 @@ class Precision:
         most_k: Longest sum that cannot overflow.
         flag: Name of the instruction's extension, as Linux lists it.
         error: Largest error of a value, relative to the largest that it is rounded with.
-        most: Steps of the largest value of a row; 0 where values are floats.
+        most: Steps of the largest value of a row, and of a column if `chunk` is 0; 0 where values are floats.
         shift: Number that is added to values of A, which the instruction takes without a sign.
-        chunk: Words whose products 32 bits can hold the sum of, whatever they are; sums then go on in f32. 0: all.
+        chunk: Words whose products are summed in 32 bits, before sums go on in f32; columns have steps so fine that the
+            sum of any row's products holds. 0: all.
         parts: Values that an element is split into, each what those before leave of it.
         step: Words of a part come in multiples of so many, the last filled up with zeros.
         exact: Operands are bytes as they are, and sums stay whole numbers.
@@ -128,9 +129,39 @@ class Precision:
     def quantise(self, b: Array) -> tuple[Array, Array]:
         """The step of each column of B, and its elements in steps: whole numbers."""
         largest = np.abs(b).max(axis=-2, keepdims=True).astype(np.float32)
-        steps = np.divide(np.float32(self.most), largest, out=np.zeros_like(largest), where=largest > 0)
+        if self.chunk:
+            steps = self.finest_steps(b)
+            scale = np.divide(np.float32(1), steps, out=largest.copy(), where=steps > 0)
+        else:
+            steps = np.divide(np.float32(self.most), largest, out=np.zeros_like(largest), where=largest > 0)
+            scale = largest * np.float32(1 / self.most)
         rounded = np.rint(b.astype(np.float32) * steps).astype(np.int8 if self.values == 4 else np.int16)
-        return largest * np.float32(1 / self.most), rounded
+        return scale, rounded
+
+    @property
+    def span(self) -> int:
+        """Values of a chunk."""
+        return self.chunk * self.values
+
+    @property
+    def room(self) -> float:
+        """What magnitudes of a chunk of a column may add up to, before they are rounded, in steps.
+
+        Times the largest value of a row it must fit 32 bits; rounding adds half a step to each, at most.
+        """
+        return ((2**31 - 1) // self.most - self.span / 2) * (1 - MARGIN)
+
+    def finest_steps(self, b: Array) -> Array:
+        """What each column of B may be multiplied by at most: by no chunk, wherever it begins, do sums overflow."""
+        magnitudes = np.abs(b.astype(np.float64))
+        sums = np.cumsum(magnitudes, axis=-2)
+        most = sums[..., min(self.span, b.shape[-2]) - 1 :, :].copy()
+        most[..., 1:, :] -= sums[..., : -self.span, :]
+        with np.errstate(divide="ignore"):
+            found = np.minimum(
+                LARGEST / magnitudes.max(axis=-2, keepdims=True), self.room / most.max(-2, keepdims=True)
+            )
+        return np.where(np.isfinite(found), found, 0).astype(np.float32)
 
     @property
     def lacking(self) -> str:
@@ -142,8 +173,10 @@ class Precision:
         return f"{self.name} needs a CPU with {self.flag}, which this one lacks"
 
 
+LARGEST = 2**15 - 1  # of values in 16 bits
+MARGIN = 1e-6  # of numbers that are added up and divided in floats
 UNIT_OF_BF16 = 2.0**-9  # half the distance from 1 to the next value
-INT16 = Precision("int16", 2, 1, 1 << 30, "avx512_vnni", 0.5 / 4095, most=4095, chunk=64)
+INT16 = Precision("int16", 2, 1, 1 << 30, "avx512_vnni", 0.5 / 16383, most=16383, chunk=32)
 BF16 = Precision("bf16", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16)
 BF16X2 = Precision("bf16x2", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16**2, parts=2)
 BF16X3 = Precision("bf16x3", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16**3, parts=3)
@@ -185,8 +218,8 @@ def roof_of(schedule: str, rates: Mapping[str, float]) -> float | None:
     """Operations a second that a task reaches at most by the unit that its products use; `None` if not measured.
 
     Args:
-        schedule: Name of its family: that of a precision, one that ends in a unit's, as in ``blocks_tile_int8``, or one
-            that multiplies in f32.
+        schedule: Name of its family: that of a precision, one that ends in it, as in ``blocks_tile_int8``, or one that
+            multiplies in f32.
         rates: Rates of the machine, by names of fields of `autotune.core.host.machine.Roofs`.
 
     Example:
@@ -194,10 +227,10 @@ def roof_of(schedule: str, rates: Mapping[str, float]) -> float | None:
         >>> [roof_of(schedule, rates) for schedule in ("matmul", "bf16x2", "blocks_int8", "tile_int8")]
         [100000000000.0, 60000000000.0, 400000000000.0, None]
     """
-    precision = PRECISIONS.get(schedule)
-    if precision is None:
-        units = sorted((name for name in rates if schedule.endswith(f"_{name}")), key=len)
-        return rates[units[-1]] if units else rates.get("flops")
+    named = [precision for precision in PRECISIONS.values() if f"_{schedule}".endswith(f"_{precision.name}")]
+    if not named:
+        return rates.get("flops")
+    precision = max(named, key=lambda precision: len(precision.name))
     rate = rates.get(precision.unit)
     return rate / len(precision.products) if rate else None
 

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from autotune.core.payload import ROLES, SYMBOL, Argument, Case
 from autotune.core.precision import PRECISIONS
-from autotune.registry import current_name
+from autotune.registry import current_name, weight_form
 
 MOST_PART_ERROR = 1.0  # a part of a baseline that says less of the whole is none
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
@@ -101,7 +101,9 @@ class WeightRecord:
 
     def dtype(self, source: str) -> str:
         """Dtype of the array, made from a weight of another."""
-        return "i32" if self.precision in PRECISIONS else source
+        if not self.precision:
+            return source
+        return "i32" if self.precision in PRECISIONS else weight_form(self.precision).element
 
 
 @dataclass(frozen=True)

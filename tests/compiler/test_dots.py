@@ -17,7 +17,7 @@ from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
-from autotune.core.precision import INT8, PRECISIONS
+from autotune.core.precision import INT8, INT16, PRECISIONS
 from autotune.core.scripts.assembly import assemble, write_step
 from autotune.registry import family_for, load_family, load_payload, rounding_families
 from autotune.tuning.candidates import candidate_alone
@@ -96,6 +96,32 @@ def test_packed_words_hold_the_rounded_columns(precision):
         rounded = values.view(np.int8)[..., :7].swapaxes(-1, -2) * words[:, -2:-1].view("f4")
         assert np.abs(rounded - b).max() <= np.abs(b).max() / 127
         assert (words[:, -1] == -128 * values.view(np.int8).sum(axis=-1, dtype=np.int32)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(k=st.integers(1, 200), seed=st.integers(0, 99), kind=st.sampled_from(["normal", "alike", "one", "late"]))
+def test_steps_of_int16_are_as_fine_as_no_sum_of_a_chunk_overflows(k, seed, kind):
+    b = np.random.default_rng(seed).standard_normal((k, 3)).astype("f4")
+    if kind != "normal":
+        b = {"alike": np.full_like(b, 7.0), "one": b * (np.arange(k) == k - 1)[:, None], "late": b * 1e-9}[kind]
+    b[k // 2 :] *= np.float32(1e9 if kind == "late" else 1)
+    scale, rounded = INT16.quantise(b)
+    assert np.abs(rounded * scale.astype("f8") - b).max() <= 0.5001 * scale.max()
+    magnitudes = np.abs(rounded.astype("i8"))
+    most = max(int(magnitudes[first : first + INT16.span].sum(axis=0).max()) for first in range(k))
+    assert most * INT16.most < 2**31
+    assert most > 1.9 * INT16.most * 2 or magnitudes.max() == 2**15 - 1  # a quarter of a bit is given away
+
+
+@pytest.mark.parametrize("family", [family for family in WORDS if family.precision == INT16], ids=lambda f: f.name)
+@pytest.mark.parametrize("k", [64, 65, 200, 1000])
+def test_no_values_overflow_the_sums_of_a_chunk(family, k):
+    if family.lacking:
+        pytest.skip(family.lacking)
+    payload = contraction_payload(3, 16, k, role_b="weight")
+    inputs = {**payload.make_inputs(0), "a": np.full((3, k), -5.0, "f4"), "b": np.full((k, 16), 2.0, "f4")}
+    (got,) = computed(family, payload, inputs)
+    np.testing.assert_allclose(got, -10.0 * k, rtol=1e-3)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -63,7 +63,7 @@ def test_storing_an_input_beforehand_is_refused():
 
 
 def test_a_form_that_nothing_brings_is_refused():
-    with pytest.raises(CompileError, match=r"stored as one of winograd_f2, winograd_f4; got 'winograd_f9'"):
+    with pytest.raises(CompileError, match=r"stored as one of .*winograd_f2, winograd_f4; got 'winograd_f9'"):
         form_named("winograd_f9")
     assert [form_named(name).name for name in ("int8", "winograd_f4")] == ["int8", "winograd_f4"]
 

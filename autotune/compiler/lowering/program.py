@@ -15,7 +15,7 @@ from autotune.compiler.lowering.part import Part, run_part
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.passes.panels import PanelWeight, form_named
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
@@ -135,7 +135,7 @@ def compile_program(
     watch, known, kernels = watch or Stopwatch(), Part(), candidate.kernels
     with context():
         unit = Unit.open(payload, candidate)
-        for lacking in filter(None, (precision.lacking for precision in unit.precisions.values())):
+        for lacking in filter(None, (form_named(name).lacking for name in unit.forms.values())):
             raise CompileError("jit", lacking)
         if candidate.script is not None:
             with watch.phase("transform"):

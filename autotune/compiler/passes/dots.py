@@ -6,7 +6,7 @@ The instructions are AVX-512's: ``vpdpbusd`` for four int8, A's without a sign, 
 ``vdpbf16ps`` for two bf16.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mlir import ir
@@ -90,16 +90,18 @@ class Dots:
         tile = [(row, start, min(LANES, columns - start)) for row in range(rows) for start in range(0, columns, LANES)]
         values, chunk = words - self.precision.extra, self.precision.chunk
         if not chunk or values <= chunk:
-            self.store(tile, self.sums(index(0), index(values // self.precision.parts), tile, values), values)
+            totals = self.sums(index(0), index(values // self.precision.parts), tile, values)
+            self.store(tile, self.scaled(tile, totals, values))
             return
-        for row, start, count in tile:
-            vector.store(first_of(splat(0, "f32"), count), self.c, [index(row), index(start)])
+        self.store(tile, [splat(0, "f32")] * len(tile))
         loop = scf.ForOp(index(0), index(values), index(chunk))
         with ir.InsertionPoint(loop.body):
             first = loop.induction_variable
             last = arith.minui(arith.addi(first, index(chunk)), index(values))
-            self.store(tile, self.sums(first, last, tile, values), values, added=True)
+            numbers = map(self.as_floats, self.sums(first, last, tile, values))
+            self.store(tile, map(arith.addf, self.load(tile), numbers))
             scf.yield_([])
+        self.store(tile, self.scaled(tile, self.load(tile), values))
 
     def sums(self, first: ir.Value, last: ir.Value, tile: list[Part], values: int) -> list[ir.Value]:
         """The sums over words from the first one on, up to the last."""
@@ -121,19 +123,32 @@ class Dots:
         words = (shape_of(self.b)[0] - self.precision.extra) // self.precision.parts
         return arith.addi(k, index(part * words)) if part else k
 
-    def store(self, tile: list[Part], totals: list[ir.Value], values: int, *, added: bool = False) -> None:
-        """Write the results that sums give, or add them to what is there."""
-        parts = tile[: sum(row == 0 for row, _, _ in tile)]
-        is_scaled = self.precision.is_scaled
-        scales = {part[1]: self.as_numbers(self.load_b(index(values), part)) for part in parts} if is_scaled else {}
-        for (row, start, count), total in zip(tile, totals, strict=True):
-            place = [index(row), index(start)]
-            if is_scaled:
-                scale = arith.mulf(self.as_numbers(self.splat_a(row, index(values))), scales[start])
-                total = arith.mulf(arith.sitofp(vector_of(LANES, "f32"), total), scale)  # noqa: PLW2901
-            if added:
-                total = arith.addf(total, widened(vector.load(vector_of(count, "f32"), self.c, place)))  # noqa: PLW2901
-            vector.store(first_of(total, count), self.c, place)
+    def scaled(self, tile: list[Part], totals: list[ir.Value], values: int) -> Iterator[ir.Value]:
+        """Sums as results: times the scales of their row and columns."""
+        if not self.precision.is_scaled:
+            yield from totals
+            return
+        scales = {part[1]: self.as_numbers(self.load_b(index(values), part)) for part in tile if part[0] == 0}
+        for (row, start, _), total in zip(tile, totals, strict=True):
+            scale = arith.mulf(self.as_numbers(self.splat_a(row, index(values))), scales[start])
+            yield arith.mulf(self.as_floats(total), scale)
+
+    def as_floats(self, total: ir.Value) -> ir.Value:
+        """Sums in f32."""
+        kind = vector_of(LANES, "f32")
+        return total if total.type == kind else arith.sitofp(kind, total)
+
+    def load(self, tile: list[Part]) -> list[ir.Value]:
+        """What is in the buffer of results."""
+        return [
+            widened(vector.load(vector_of(count, "f32"), self.c, [index(row), index(start)]))
+            for row, start, count in tile
+        ]
+
+    def store(self, tile: list[Part], results: Iterable[ir.Value]) -> None:
+        """Write results."""
+        for (row, start, count), result in zip(tile, results, strict=True):
+            vector.store(first_of(result, count), self.c, [index(row), index(start)])
 
     def step(
         self, k_of_a: ir.Value, k_of_b: ir.Value, tile: list[Part], parts: list[Part], sums: list[ir.Value]

@@ -50,6 +50,11 @@ class Words(WeightForm):
         """That of the precision."""
         return self.precision.name
 
+    @property
+    def lacking(self) -> str:
+        """The instruction, where there is none."""
+        return self.precision.lacking
+
     def takes(self, op: ir.Operation) -> bool:
         """Whatever is multiplied is rounded."""
         return True

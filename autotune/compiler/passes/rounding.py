@@ -1,5 +1,6 @@
 """The rows of A as words of rounded values, on buffers; and vectors of words, as all code for them has."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
@@ -108,12 +109,12 @@ def dot_bytes(sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
 
 @dataclass(frozen=True)
 class Rounding:
-    """The rows of A, f32, as words.
+    """Rows of f32 as words: of A, or along the last dimension of any array.
 
     Attributes:
         precision: Precision of the words.
-        source: A (m, k).
-        words: The words (m, words).
+        source: A (..., k).
+        words: The words (..., words).
     """
 
     precision: Precision
@@ -121,27 +122,41 @@ class Rounding:
     words: ir.Value
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
-        (rows, k), (_, words) = shape_of(self.source), shape_of(self.words)
+        """The rows of a matrix, each with a scale of its own, at the insertion point."""
+        (rows, k), _ = shape_of(self.source), shape_of(self.words)
         if self.precision.exact:
             self.copy_bytes(rows, k)
             return
         loop = scf.ForOp(index(0), index(rows), index(1))
         with ir.InsertionPoint(loop.body):
-            row, values = loop.induction_variable, words - self.precision.extra
-            steps = None
+            row = [loop.induction_variable]
             if self.precision.extra:
-                largest = self.largest(row, k)
-                memref.store(
-                    self.bits(arith.mulf(largest, self.number(1 / self.precision.most))),
-                    self.words,
-                    [row, index(values)],
-                )
-                is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(0.0))
-                inverse = arith.divf(self.number(self.precision.most), largest)
-                steps = vector.broadcast(vector_of(LANES, "f32"), arith.select(is_zero, self.number(0.0), inverse))
-            self.round_row(row, k, steps)
+                largest = self.largest(self.raised(splat(0, "i32"), row))
+                self.store_scale(self.scale(largest), row)
+                self.round_row(row, self.steps(largest))
+            else:
+                self.round_row(row, None)
             scf.yield_([])
+
+    @property
+    def length(self) -> int:
+        """Elements of a row."""
+        return shape_of(self.source)[-1]
+
+    def scale(self, largest: ir.Value) -> ir.Value:
+        """What a step of rounded values is worth, for the largest magnitude of them."""
+        return arith.mulf(largest, self.number(1 / self.precision.most))
+
+    def store_scale(self, scale: ir.Value, row: Sequence[ir.Value]) -> None:
+        """Write a scale behind the words of a row."""
+        values = shape_of(self.words)[-1] - self.precision.extra
+        memref.store(self.bits(scale), self.words, [*row, index(values)])
+
+    def steps(self, largest: ir.Value) -> ir.Value:
+        """What values are multiplied by to be rounded, in all lanes; zero where all are."""
+        is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(0.0))
+        inverse = arith.divf(self.number(self.precision.most), largest)
+        return vector.broadcast(vector_of(LANES, "f32"), arith.select(is_zero, self.number(0.0), inverse))
 
     def copy_bytes(self, rows: int, k: int) -> None:
         """The rows of bytes as words of bytes without a sign."""
@@ -174,31 +189,37 @@ class Rounding:
         """A number of f32 as a word."""
         return arith.bitcast(ir.IntegerType.get_signless(32), value)
 
-    def largest(self, row: ir.Value, k: int) -> ir.Value:
-        """The largest magnitude of a row; NaN if there is one, whose bits are above those of all numbers."""
+    def raised(self, found: ir.Value, row: Sequence[ir.Value]) -> ir.Value:
+        """The bits of the largest magnitudes so far, a vector, with those of a row."""
+        k = self.length
         whole = k // LANES * LANES
-        positive, found = splat(2**31 - 1, "i32"), splat(0, "i32")
+        positive = splat(2**31 - 1, "i32")
 
-        def raised(so_far: ir.Value, column: ir.Value, count: int) -> ir.Value:
+        def step(so_far: ir.Value, column: ir.Value, count: int) -> ir.Value:
             bits = arith.bitcast(vector_of(LANES, "i32"), self.load(row, column, count))
             return arith.maxsi(so_far, arith.andi(bits, positive))
 
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(LANES), [found])
             with ir.InsertionPoint(loop.body):
-                scf.yield_([raised(loop.inner_iter_args[0], loop.induction_variable, LANES)])
+                scf.yield_([step(loop.inner_iter_args[0], loop.induction_variable, LANES)])
             found = loop.results[0]
         if whole < k:
-            found = raised(found, index(whole), k - whole)
+            found = step(found, index(whole), k - whole)
+        return found
+
+    def largest(self, found: ir.Value) -> ir.Value:
+        """The largest magnitude of all; NaN if there is one, whose bits are above those of all numbers."""
         most = vector.reduction(ir.IntegerType.get_signless(32), vector.CombiningKind.MAXSI, found)
         return arith.bitcast(ir.F32Type.get(), most)
 
-    def load(self, row: ir.Value, column: ir.Value, count: int) -> ir.Value:
+    def load(self, row: Sequence[ir.Value], column: ir.Value, count: int) -> ir.Value:
         """Elements of a row, filled up with zeros."""
-        return widened(vector.load(vector_of(count, "f32"), self.source, [row, column]))
+        return widened(vector.load(vector_of(count, "f32"), self.source, [*row, column]))
 
-    def round_row(self, row: ir.Value, k: int, steps: ir.Value | None) -> None:
+    def round_row(self, row: Sequence[ir.Value], steps: ir.Value | None) -> None:
         """A vector of elements after the other; what a part's words hold beyond the row is zero."""
+        k = self.length
         whole, packed, words = k // LANES * LANES, LANES // self.precision.values, self.precision.part_words(k)
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(LANES))
@@ -216,11 +237,11 @@ class Rounding:
             zero = first_of(splat(0, "i32"), packed)
             self.store([zero] * self.precision.parts, row, index(place), words, packed)
 
-    def store(self, parts: list[ir.Value], row: ir.Value, place: ir.Value, words: int, count: int) -> None:
+    def store(self, parts: list[ir.Value], row: Sequence[ir.Value], place: ir.Value, words: int, count: int) -> None:
         """Write the first words of a vector of each part, from a place on."""
         for number, part in enumerate(parts):
             where = arith.addi(place, index(number * words)) if number else place
-            vector.store(first_of(part, count), self.words, [row, where])
+            vector.store(first_of(part, count), self.words, [*row, where])
 
     def rounded(self, values: ir.Value, steps: ir.Value | None) -> list[ir.Value]:
         """A vector of f32 in words, a vector a part."""

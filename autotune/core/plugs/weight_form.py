@@ -23,6 +23,11 @@ class WeightForm(Protocol):
         """MLIR element type of what is stored."""
         ...
 
+    @property
+    def lacking(self) -> str:
+        """What this CPU lacks to read it, a sentence; empty if nothing."""
+        return ""
+
     def takes(self, op: Any) -> bool:  # noqa: ANN401 - MLIR's operation
         """Whether the weight of an op, its second operand, is stored so: a task may have others, stored as they are."""
         ...

@@ -14,8 +14,7 @@ from math import isfinite
 
 from autotune.core.listener import Listener
 from autotune.core.plugs.family import Family
-from autotune.core.precision import PRECISIONS, roof_of
-from autotune.registry import rounding_families
+from autotune.registry import roof_of_family, rounding_families
 from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import Allowed, Errors, limits_of
 from autotune.tuning.stages.choose import Choice
@@ -39,7 +38,7 @@ def rounding_here(error: float, rates: Mapping[str, float]) -> tuple[tuple[Famil
 
 def why_too_slow(family: Family, rates: Mapping[str, float]) -> str:
     """Why rounding so saves no time here, a sentence; empty if it may, or if the roofs are not known."""
-    roof, plain = roof_of(family.name, rates) if family.name in PRECISIONS else None, rates.get("flops")
+    roof, plain = roof_of_family(family.name, rates), rates.get("flops")
     if not roof or not plain or roof > plain:
         return ""
     return f"{family.name} is left out: its instruction reaches {roof / plain:.2f} x the rate of f32 on this machine"

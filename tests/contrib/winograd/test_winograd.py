@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from c_support import NEEDS_C, call_from_c, emit
+from convolution_support import error_of, filled_convolution, steps_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_support import MACHINES, random_configs, run
@@ -19,35 +20,14 @@ from autotune.contrib.winograd.transform import POINTS, TAPS, Filtering
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.precision import TILE_BF16X2
-from autotune.core.scripts.assembly import assemble, panels_of, write_step
-from autotune.registry import family_for, load_payload, roof_of_family, weight_form
+from autotune.core.scripts.assembly import assemble, panels_of
+from autotune.registry import load_payload, roof_of_family, weight_form
 from autotune.tuning.stages.budget import rounding_here
 
 FAMILIES = [WINOGRAD_F2, WINOGRAD_F4]
 BY_NAME = {"argvalues": FAMILIES, "ids": lambda family: family.name}
 ALLOWED = 1e-5  # of the largest output: direct sums are off by 1e-6, tiles of four outputs by up to three times that
 NUMBERS = st.integers(-9, 9)
-
-
-def steps_of(payload, family, machine, **config):
-    """Steps of a payload, those that a family covers by it, with some knobs given; and how many that are."""
-    parts, steps = partition(payload), []
-    for task in parts.tasks:
-        chosen = family if family.covers(task) else family_for(task)
-        knobs = {**chosen.default(task, machine), **(config if chosen is family else {})}
-        steps.append(write_step(task, chosen, knobs, machine))
-    return parts, steps, sum(map(family.covers, parts.tasks))
-
-
-def error_of(spec, family, *, machine=None, pipeline=TAIL, taken=1, **config):
-    """Largest difference to the float64 oracle, over the largest output."""
-    payload, machine = load_payload(spec), machine or this_machine()
-    parts, steps, count = steps_of(payload, family, machine, **config)
-    assert count == taken
-    inputs = payload.make_inputs(0)
-    (got,) = run(payload, inputs, assemble(steps), pipeline, text=parts.payload.text, panels=panels_of(steps))
-    (expected,) = payload.reference(**inputs)
-    return np.abs(got - expected).max() / np.abs(expected).max()
 
 
 @settings(deadline=None)
@@ -153,6 +133,13 @@ def test_threads_share_rows_or_images(family, sizes, shared):
 )
 def test_what_it_cannot_do_or_would_not_speed_up_is_left_alone(spec):
     assert not any(family.covers(task) for family, task in product(FAMILIES, partition(load_payload(spec)).tasks))
+
+
+def test_sums_that_do_not_start_from_zero_are_left_alone(tmp_path):
+    (task,) = partition(filled_convolution(tmp_path, 5.0)).tasks
+    assert not any(family.covers(task) for family in FAMILIES)
+    (task,) = partition(filled_convolution(tmp_path, 0.0)).tasks
+    assert all(family.covers(task) for family in FAMILIES)
 
 
 def test_it_competes_only_where_an_error_is_allowed():

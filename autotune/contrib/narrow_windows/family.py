@@ -1,0 +1,177 @@
+"""Schedules for convolutions by dot products of rounded values, alone or with the element-wise ops that follow.
+
+    v = words of x;   for n: for h0 step block:   y[n, h0 to h0 + block] = code of ours (`code.py`);   what follows
+
+They compete where an error is allowed, as products of matrices in int16 and bf16 do (`schedules/narrow.py`).
+"""
+
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+from autotune.contrib.narrow_windows.marks import NARROW_WINDOWS, ROWS, WIDTH
+from autotune.core.errors import ScheduleError
+from autotune.core.host.machine import Machine
+from autotune.core.ops.op import Contraction, Op
+from autotune.core.plugs.family import Family
+from autotune.core.plugs.rewrites import Rewrites
+from autotune.core.precision import BF16, INT16, Precision
+from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.task import Task
+from schedules.functions import function_defaults, function_knobs
+from schedules.matmul_model import RegisterTile
+from schedules.moves import Script
+from schedules.row_blocks import RowBlocks, RowBlockWriter, is_beside, is_of_loops, starts_from_zero
+from schedules.sliding_window import fastest, fits, row_tiles
+
+VECTORS = (1, 2, 3, 4, 6)
+LEAST = 8  # channels: of fewer, rounding takes longer than it saves
+BYTES = 4
+
+
+@dataclass(frozen=True)
+class NarrowWindow(Family):
+    """The family for one precision.
+
+    Attributes:
+        precision: What inputs and kernels are rounded to.
+        fallback: Steps in where nothing else covers a task; never.
+    """
+
+    precision: Precision
+    fallback: bool = False
+
+    @property
+    def name(self) -> str:
+        """That of the precision, and that it is for windows."""
+        return f"window_{self.precision.name}"
+
+    @property
+    def error(self) -> float:
+        """How coarsely operands are rounded."""
+        return self.precision.error
+
+    @property
+    def lacking(self) -> str:
+        """What this CPU lacks; empty if nothing."""
+        return self.precision.lacking
+
+    def runs_on(self, machine: Machine) -> bool:
+        """Dot products are of vectors of 512 bits."""
+        return machine.isa == "avx512f"
+
+    def covers(self, task: Task) -> bool:
+        """Convolutions of many channels, channels last, and what their results are combined with."""
+        found = [number for number, op in enumerate(task.ops) if ChannelSums.of(op) is not None]
+        if not found or task.grows:
+            return False
+        feeds = any(number and op.reader in found for number, op in enumerate(task.ops))
+        return not feeds and all(is_beside(op, task.ops[found[0]]) for op in task.ops)
+
+    def space(self, task: Task, machine: Machine) -> Space:
+        """Rows of a block, rows and filters of a register tile."""
+        sums, blocks = channel_sums_of(task), channel_sums_of(task).blocks
+        plain = all(op.lanes is None or ChannelSums.of(op) is not None for op in task.ops)
+        most = -(-blocks.sizes[-1] // machine.lanes)
+        vectors = [count for count in VECTORS if count <= most and (plain or count & count - 1 == 0)]
+        block, *shared = blocks.knobs(machine)
+        widths = tuple(count * machine.lanes for count in vectors)
+        knobs = (block, Knob("rows", row_tiles(blocks.sizes[sums.row])), Knob("width", widths), *shared)
+
+        def registers(config: Config) -> bool:
+            tile = RegisterTile(int(config["rows"]), int(config["width"]) // machine.lanes, machine.lanes)
+            return fits(tile, machine)
+
+        fit = f"sums, words of the kernel and of an input fit {machine.vector_registers} registers"
+        return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers), blocks.constraint))
+
+    def default(self, task: Task, machine: Machine) -> Config:
+        """The most rows whose words and results take half of L2, and the register tile that is done first."""
+        sums, blocks = channel_sums_of(task), channel_sums_of(task).blocks
+        shared = blocks.shared(machine)
+        across = prod(blocks.sizes[blocks.rows + 1 : -1])
+        of_row = BYTES * across * (self.precision.words(sums.channels) + blocks.sizes[-1])
+        found = blocks.blocks_of(shared)
+        block = max((rows for rows in found if rows * of_row <= machine.l2_bytes // 2), default=found[0])
+        summed = -(-prod(sums.op.nest.reduced) // self.precision.values)
+        like = Contraction(blocks.sizes[sums.row], blocks.sizes[-1], summed, constant_b=True)
+        values = {knob.name: knob.values for knob in self.space(task, machine).knobs}
+        pairs = product(values["rows"], values["width"])
+        tiles = [RegisterTile(int(rows), int(width) // machine.lanes, machine.lanes) for rows, width in pairs]
+        best = fastest(like, tiles, machine, is_masked=True)
+        return {"block": block, "rows": best.rows, "width": best.columns, **shared, **function_defaults(task)}
+
+    def build(self, task: Task, config: Config, machine: Machine) -> str:
+        """Loops over blocks of rows; in them the marked convolution, and vectors of what follows."""
+        space = self.space(task, machine)
+        space.check(config)
+        script = Script(space.knobs, config)
+        marks = {ROWS: int(config["rows"]), WIDTH: int(config["width"])}
+        windows = [ChannelSums.of(op) is not None for op in task.ops]
+        members = [replace(op, filled=None) if mine else op for op, mine in zip(task.ops, windows, strict=True)]
+        RowBlockWriter(channel_sums_of(task).blocks, script, config, machine).write(members, marks)
+        return script.text
+
+    def rewrites(self, task: Task, config: Config) -> Rewrites:
+        """Words of kernels, in panels as wide as the register tile."""
+        return Rewrites(int(config["width"]), precision=self.name, needed=(NARROW_WINDOWS,))
+
+
+@dataclass(frozen=True)
+class ChannelSums:
+    """A convolution ``y[.., f] += x[.., c] k[.., c, f]`` whose channels c and filters f lie side by side.
+
+    Attributes:
+        op: The op.
+        row: Loop over rows of a register tile: the innermost one that the kernel does not go along.
+        channel: Loop over channels.
+    """
+
+    op: Op
+    row: int
+    channel: int
+
+    @classmethod
+    def of(cls, op: Op) -> "ChannelSums | None":
+        """An op as one; `None` if it is none, or not one of many channels whose kernel is a weight."""
+        if op.lanes is None or not (op.lanes.products and op.lanes.constant_b and starts_from_zero(op)):
+            return None
+        x, kernel, y = op.operands
+        parallel = range(op.nest.iterators.count("parallel"))
+        rows = [loop for loop in parallel if loop not in kernel.loops]
+        if not rows or len(kernel.loops) < 2 or None in kernel.loops or y.loops != list(parallel):
+            return None
+        channel, lane = kernel.loops[-2:]
+        elsewhere = [loop for terms in x.terms[:-1] for loop, _ in terms]
+        if channel is None or channel in (*parallel, *elsewhere) or lane != parallel[-1] or lane in elsewhere:
+            return None
+        if x.loops[-1] != channel:
+            return None
+        plain = all(each.dtype == "f32" for each in op.operands) and is_of_loops(x)
+        found = cls(op, rows[-1], channel)
+        return found if plain and found.channels >= LEAST else None
+
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+        return self.op.nest.sizes[self.channel]
+
+    @property
+    def blocks(self) -> RowBlocks:
+        """Blocks of the loop around that over rows of a register tile; of the latter where there is none."""
+        return RowBlocks(self.op, max(0, self.row - 1))
+
+
+def channel_sums_of(task: Task) -> ChannelSums:
+    """The convolution of a task; of several, that with the most work.
+
+    Raises:
+        ScheduleError: There is none.
+    """
+    found = [sums for sums in map(ChannelSums.of, task.ops) if sums is not None]
+    if not found:
+        raise ScheduleError(f"a schedule for rounded windows needs sums over channels side by side, got {task.tag}")
+    return max(found, key=lambda sums: prod(sums.op.nest.sizes))
+
+
+WINDOW_INT16, WINDOW_BF16 = NarrowWindow(INT16), NarrowWindow(BF16)

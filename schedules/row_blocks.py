@@ -1,0 +1,189 @@
+"""Blocks of rows of a plane: in them an op with windows that is code of ours, then what follows it, in vectors.
+
+for n: for h0 step block:   y[n, h0 to h0 + block] = code of ours;  what follows, on the same rows
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from autotune.core.host.machine import Machine
+from autotune.core.ops.op import Contraction, Lanes, Op, Operand
+from autotune.core.space import Config, Constraint, Knob
+from schedules import moves
+from schedules.blocking import cut
+from schedules.functions import choose_functions
+from schedules.group import find_members, fuse_members
+from schedules.matmul_model import RegisterTile
+from schedules.moves import Script
+from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop, pieces, share_outer_loop
+from schedules.sliding_window import ORDERS, fastest, row_tiles
+from schedules.sliding_window_writer import SlidingWindowWriter
+from schedules.vectorize import tile_and_vectorize
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """What a group with ops that are code of ours goes over.
+
+    Attributes:
+        op: The one of them with the most work.
+        rows: Loop over rows: those before it go by ones, those behind it are whole in a block.
+        least: Rows of a block, at least.
+    """
+
+    op: Op
+    rows: int
+    least: int = 1
+
+    @property
+    def lane(self) -> int:
+        """The loop that becomes vectors, the last parallel one."""
+        return self.op.nest.iterators.count("parallel") - 1
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Trip counts of parallel loops."""
+        return self.op.nest.sizes[: self.lane + 1]
+
+    @property
+    def counts_of_rows(self) -> tuple[int, ...]:
+        """Rows that a block may have: they divide those of the plane."""
+        rows = self.sizes[self.rows]
+        return tuple(each for each in range(self.least, rows + 1) if rows % each == 0)
+
+    def counts(self, machine: Machine) -> tuple[int, ...]:
+        """Numbers of pieces that threads may share, each of a block or more."""
+        found = outer_counts(self.op.nest, self.lane, machine)
+        return tuple(count for count in found if self.rows_of_piece({"pieces_m": count}) >= self.least)
+
+    def rows_of_piece(self, config: Config) -> int:
+        """Rows of a plane that one thread computes at a time."""
+        rows = self.sizes[self.rows]
+        return rows // pieces(config, "m") if outer_loop(self.op.nest, self.lane) == self.rows else rows
+
+    def block(self, config: Config) -> tuple[int, ...]:
+        """Trip counts of parallel loops in a block."""
+        behind = self.sizes[self.rows + 1 :]
+        return (*(1 for _ in self.sizes[: self.rows]), int(config["block"]), *behind)
+
+    def knobs(self, machine: Machine) -> tuple[Knob, ...]:
+        """Rows of a block, and pieces for threads."""
+        return Knob("block", self.counts_of_rows), *knobs_for({"m": self.counts(machine)})
+
+    @property
+    def constraint(self) -> Constraint:
+        """Blocks fill pieces."""
+        return Constraint(
+            "rows of a block divide those of a piece",
+            lambda config: self.rows_of_piece(config) % int(config["block"]) == 0,
+        )
+
+    def shared(self, machine: Machine) -> Config:
+        """As many pieces as threads want; nothing where there is no choice."""
+        counts = self.counts(machine)
+        if len(counts) == 1:
+            return {}
+        wanted = pieces(outer_default(self.op.nest, self.lane, machine), "m")
+        return {"pieces_m": max(count for count in counts if count <= wanted)}
+
+    def blocks_of(self, config: Config) -> list[int]:
+        """Rows that a block may have, of pieces as a config has them."""
+        return [block for block in self.counts_of_rows if self.rows_of_piece(config) % block == 0]
+
+
+@dataclass(frozen=True)
+class RowBlockWriter:
+    """Writes loops over blocks, and in each all ops of a group.
+
+    Attributes:
+        blocks: What the group goes over.
+        script: Script that ops are appended to.
+        config: Rows of a block, elements of a register tile along the lane ("width"), pieces for threads.
+        machine: Host that the script is written for.
+    """
+
+    blocks: RowBlocks
+    script: Script
+    config: Config
+    machine: Machine
+
+    @property
+    def width(self) -> int:
+        """Elements of a register tile along the lane."""
+        return int(self.config["width"])
+
+    def write(self, members: Sequence[Op], marks: Mapping[str, int]) -> None:
+        """All of it.
+
+        Args:
+            members: The group's ops, the root first. Of those with windows, the ones whose destination is not filled
+                are code of ours, the others are written as register tiles.
+            marks: What is said of the former, for that code.
+        """
+        function = moves.enclosing_function(self.script, "%op")
+        handles, fills = find_members(self.script, members, "%op")
+        nest, lane = members[0].nest, self.blocks.lane
+        handles[0], sizes, loops = share_outer_loop(self.script, handles[0], nest, lane, self.config)
+        for dim, step in enumerate(self.blocks.block(self.config)):
+            if step < sizes[dim]:
+                handles[0], loop = moves.tile_loop(self.script, handles[0], len(sizes), dim, step)
+                loops.append(loop)
+        if len(members) > 1 and loops:
+            fuse_members(self.script, handles, fills, loops)
+            moves.shrink_empties(self.script, function)
+        for handle, fill, op in reversed(list(zip(handles, fills, members, strict=True))):
+            if op.lanes is None:
+                self.write_follower(handle)
+            elif op.filled is None:
+                for name, value in marks.items():
+                    moves.annotate(self.script, handle, name, value)
+            else:
+                self.write_window(handle, fill, op, op.lanes)
+
+    def write_follower(self, op: str) -> None:
+        """Vectors of an element-wise op on a block; consumes `op`."""
+        choose_functions(self.script, self.config, op)
+        *others, size = self.blocks.block(self.config)
+        found = cut(size, 0, self.width & -self.width, powers_of_two=True)
+        parts = moves.split_into(self.script, op, self.blocks.lane, [piece.size for piece in found])
+        for piece, part in zip(found, parts, strict=True):
+            tile_and_vectorize(self.script, part, (*others, piece.size), 1, piece.register)
+
+    def write_window(self, handle: str, fill: str, op: Op, lanes: Lanes) -> None:
+        """Register tiles of another op with windows, on a block of what it writes; consumes `handle`.
+
+        They are as wide as those of code of ours: its kernel lies in panels of that width, too.
+        """
+        block = self.blocks.block(self.config)
+        nest = replace(op.nest, sizes=(*block, *op.nest.sizes[len(block) :]))
+        rows = row_tiles(nest.sizes[lanes.row]) if lanes.row is not None else (1,)
+        tiles = [RegisterTile(row, self.width // self.machine.lanes, self.machine.lanes) for row in rows]
+        like = Contraction(rows[-1], nest.sizes[lanes.lane], prod(nest.reduced), constant_b=True)
+        best = fastest(like, tiles, self.machine, is_masked=False)
+        config: Config = {"rows": best.rows, "width": self.width, "outside": ORDERS[0]}
+        writer = SlidingWindowWriter(self.script, nest, lanes, config, self.machine)
+        tiled = [d for d in writer.order if nest.sizes[d] > 1]
+        writer.tile_loops(moves.generalize(self.script, handle), tiled, nest.sizes, "")
+        writer.start_from(fill)
+        writer.finish()
+
+
+def is_beside(op: Op, window: Op) -> bool:
+    """Whether an op writes what an op with windows does: element by element, or by windows along the same lanes."""
+    count = window.nest.iterators.count("parallel")
+    if op.nest.sizes[:count] != window.nest.sizes[:count] or op.nest.iterators.count("parallel") != count:
+        return False
+    if op.lanes is None:
+        return len(op.nest.sizes) == count
+    return op.lanes.lane == count - 1 and (op is window or op.filled is not None)
+
+
+def starts_from_zero(op: Op) -> bool:
+    """Whether what an op sums up starts from zero: code of ours writes its sums without reading what is there."""
+    return op.filled is not None and op.operands[op.filled].start == 0
+
+
+def is_of_loops(operand: Operand) -> bool:
+    """Whether every index is a sum of multiples of loops, without a constant or what divides."""
+    return not any(index.constant or index.parts for index in operand.indices)
