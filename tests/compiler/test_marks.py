@@ -5,15 +5,17 @@ import re
 import pytest
 from tuning_support import agrees, contraction_payload, product_of, random_configs, run
 
-from autotune.compiler.ir.module import context
+from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
+from autotune.compiler.passes.marked_loops import marked_numbers
 from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
+from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
-from autotune.core.scripts.marks import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, ZEROS
+from autotune.core.scripts.marks import COPIES, FROM_ZERO, NEXT_ROWS, PREFETCHING, STENCIL, ZEROS
 from autotune.registry import family_for, load_payload
 
 
@@ -193,3 +195,13 @@ def test_next_rows_are_fetched_once_and_change_no_result(spec, written):
     )
     later = spec.startswith("softmax")  # its last pass is behind the last one that reads
     assert bool(found) == (written and later)
+
+
+@pytest.mark.parametrize("said", ["", '{autotune.stencil = "x"}', "{autotune.stencil = 0 : i64}", "{autotune.stencil}"])
+def test_a_mark_that_holds_no_number_is_refused_in_a_line(said):
+    with context():
+        module = parse(f"module {{ func.func private @f() {f'attributes {said}' if said else ''} }}", "mine")
+        with pytest.raises(
+            CompileError, match=r"autotune.stencil must be a number of 1 or more on func.func, got "
+        ):
+            marked_numbers(module.body.operations[0].operation, STENCIL)

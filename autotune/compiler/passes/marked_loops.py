@@ -7,11 +7,27 @@ from mlir.dialects import arith
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import index
+from autotune.core.errors import CompileError
 
 
 def marked(scope: ir.Operation, mark: str) -> list[ir.Operation]:
     """Ops under `scope` that have a mark, in program order."""
     return [op for op in every_op(scope) if mark in op.attributes]
+
+
+def marked_numbers(op: ir.Operation, *marks: str) -> list[int]:
+    """Numbers that marks of an op hold, of 1 or more.
+
+    Raises:
+        CompileError: Stage ``transform``; a mark is missing, or holds something else.
+    """
+    found = []
+    for mark in marks:
+        said = op.attributes.get(mark, None)
+        if not isinstance(said, ir.IntegerAttr) or said.value < 1:
+            raise CompileError("transform", f"{mark} must be a number of 1 or more on {op.name}, got {said or 'none'}")
+        found.append(int(said.value))
+    return found
 
 
 def parents(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -17,7 +17,7 @@ from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.nests import indexing_maps
 from autotune.compiler.ir.values import index, is_constant, maker, static_slice
-from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.marked_loops import marked, marked_numbers
 from autotune.core.ops.traversal import INDICES
 from autotune.core.scripts.marks import STENCIL
 
@@ -135,7 +135,7 @@ Place = tuple[int, ...]
 def write_stencils(module: ir.Module) -> None:
     """Replace marked ops of a bufferized module by vector operations, in place."""
     for op in marked(module.operation, STENCIL):
-        lanes = int(ir.IntegerAttr(op.attributes[STENCIL]).value)
+        (lanes,) = marked_numbers(op, STENCIL)
         with ir.InsertionPoint(op), op.location:
             StencilTile(op, lanes).write()
         op.erase()

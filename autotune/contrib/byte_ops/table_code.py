@@ -6,7 +6,7 @@ from mlir import ir
 from mlir.dialects import arith, memref, scf, vector
 
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.marked_loops import marked, marked_numbers
 from autotune.compiler.passes.rounding import call_intrinsic, splat, vector_of
 from autotune.contrib.byte_ops.bodies import in_vectors
 from autotune.contrib.byte_ops.marks import CHOOSES, TABLE
@@ -24,7 +24,7 @@ def write_byte_tables(module: ir.Module) -> None:
         CompileError: Stage ``transform``; a marked op is no function of one byte.
     """
     for op in marked(module.operation, TABLE):
-        vectors = ir.IntegerAttr(op.attributes[TABLE]).value
+        (vectors,) = marked_numbers(op, TABLE)
         with ir.InsertionPoint(op), op.location:
             source, target = buffers_of(op)
             write_lookups(table_of(op), source, target, vectors)

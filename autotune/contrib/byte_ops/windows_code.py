@@ -14,7 +14,7 @@ from mlir.dialects import arith, memref, scf, vector
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import index, maker
-from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.marked_loops import marked, marked_numbers
 from autotune.compiler.passes.rounding import dot_bytes, splat, vector_of
 from autotune.contrib.byte_ops.addresses import Address, address_of
 from autotune.contrib.byte_ops.bodies import in_vectors
@@ -143,7 +143,7 @@ def write_byte_windows(module: ir.Module) -> None:
         CompileError: Stage ``transform``; a marked op is no sum of products of bytes.
     """
     for op in marked(module.operation, WINDOWS):
-        lanes = ir.IntegerAttr(op.attributes[WINDOWS]).value
+        (lanes,) = marked_numbers(op, WINDOWS)
         with ir.InsertionPoint(op), op.location:
             ByteWindowRows.of(op, lanes).write()
         op.erase()

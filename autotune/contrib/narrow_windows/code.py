@@ -18,7 +18,7 @@ from mlir.dialects import arith, math, memref, scf, vector
 from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.dots import INTRINSICS
-from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.marked_loops import marked, marked_numbers
 from autotune.compiler.passes.rounding import LANES, Rounding, call_intrinsic, shape_of, splat, vector_of
 from autotune.contrib.narrow_windows.loops import WindowLoops
 from autotune.contrib.narrow_windows.marks import ROUNDED, ROWS, SHARED, SUMS, WIDTH
@@ -76,9 +76,9 @@ class WindowSums:
             CompileError: Stage ``transform``; it is not what stands for a convolution of words, or not marked whole.
         """
         loops = WindowLoops.of(op)
-        if loops is None or any(name not in op.attributes for name in (ROWS, WIDTH)):
-            raise CompileError("transform", f"a convolution of words must have {ROWS}, {WIDTH} and its own loops")
-        rows, width = (int(ir.IntegerAttr(op.attributes[name]).value) for name in (ROWS, WIDTH))
+        if loops is None:
+            raise CompileError("transform", f"{SUMS} must be on a convolution, got {op.name}")
+        rows, width = marked_numbers(op, ROWS, WIDTH)
         precision = precision_named(ir.StringAttr(op.attributes[SUMS]).value)
         x, kernel, y = op.operands
         return cls(precision, loops, x, kernel, y, rows, width)

@@ -19,7 +19,7 @@ from mlir.dialects import arith, math, memref, scf, vector
 
 from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.marked_loops import marked, marked_numbers
 from autotune.compiler.passes.prefetch import TO_L2
 from autotune.compiler.passes.rolled_loops import keep_rolled
 from autotune.compiler.passes.rounding import splat, vector_of
@@ -88,10 +88,9 @@ class Convolution:
         Raises:
             CompileError: Stage ``transform``; it is not what stands for a convolution, or no schedule is for it.
         """
-        marks = (MARK, ROWS, LANES, WIDTH, LINES)
-        if len(op.operands) != OPERANDS or any(name not in op.attributes for name in marks):
-            raise CompileError("transform", f"a convolution by Winograd's transform must have {', '.join(marks)}")
-        outputs, rows, lanes, width, lines = (int(ir.IntegerAttr(op.attributes[name]).value) for name in marks)
+        if len(op.operands) != OPERANDS:
+            raise CompileError("transform", f"a convolution by Winograd's transform must have {OPERANDS} operands")
+        outputs, rows, lanes, width, lines = marked_numbers(op, MARK, ROWS, LANES, WIDTH, LINES)
         x, _, taps, y = op.operands
         return cls(Filtering(outputs), ImageBlock(x, lanes), taps, ImageBlock(y, lanes), rows, width, lines)
 
