@@ -16,6 +16,7 @@ from autotune.compiler.codegen.openmp import find_openmp
 from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.precision import INT8, INT16, PRECISIONS
 from autotune.core.scripts.assembly import assemble, write_step
@@ -144,6 +145,21 @@ def test_threads_share_a_product_of_rounded_operands(family, pieces):
     assert "tile_using_forall" in script
     (got,) = run(payload, inputs, script, tail(2), text=parts.payload.text, panels=((task.tag, columns_of(config)),))
     np.testing.assert_allclose(got, product(family.precision, inputs["a"], inputs["b"]), rtol=0, atol=2e-4)
+
+
+@needs_runtime
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("rows", "loops"), [(70, 1), (5, 0)])
+def test_threads_share_the_rounding_of_many_rows(family, rows, loops):
+    payload, machine = contraction_payload(rows, 32, 520, role_b="weight"), this_machine(2)
+    parts, inputs = partition(payload), payload.make_inputs(0)
+    (task,) = parts.tasks
+    config = {name: 1 if "pieces" in name else value for name, value in family.default(task, machine).items()}
+    script, panels = assemble([write_step(task, family, config, machine)]), ((task.tag, columns_of(config)),)
+    candidate = Candidate(script, tail(2), text=parts.payload.text, panels=panels)
+    assert compile_to("panel-loads", payload, candidate).text.count("scf.forall") == loops
+    (got,) = run(payload, inputs, script, tail(2), text=parts.payload.text, panels=panels)
+    np.testing.assert_allclose(got, product(family.precision, inputs["a"], inputs["b"]), rtol=0, atol=2e-3)
 
 
 # Text: also where the instructions are not.

@@ -201,7 +201,5 @@ def test_next_rows_are_fetched_once_and_change_no_result(spec, written):
 def test_a_mark_that_holds_no_number_is_refused_in_a_line(said):
     with context():
         module = parse(f"module {{ func.func private @f() {f'attributes {said}' if said else ''} }}", "mine")
-        with pytest.raises(
-            CompileError, match=r"autotune.stencil must be a number of 1 or more on func.func, got "
-        ):
+        with pytest.raises(CompileError, match=r"autotune.stencil must be a number of 1 or more on func.func, got "):
             marked_numbers(module.body.operations[0].operation, STENCIL)

@@ -16,3 +16,11 @@ def counted(count: int, write: Callable[[ir.Value], None]) -> None:
     with ir.InsertionPoint(loop.body):
         write(loop.induction_variable)
         scf.yield_([])
+
+
+def split(count: int, write: Callable[[ir.Value], None]) -> None:
+    """The same, its steps shared out among threads: each writes what no other reads or writes."""
+    loop = scf.ForallOp([0], [count], [1])
+    with ir.InsertionPoint(loop.body):
+        write(loop.induction_variables[0])
+        scf.InParallelOp()

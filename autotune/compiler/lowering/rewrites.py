@@ -111,7 +111,8 @@ class Unit:
         if script is not None:
             run_passes(module, "builtin.module(strip-debuginfo)")  # places that are told are those of the script
         roles = tuple(argument.role for argument in payload.arguments)
-        unit = cls(module, payload.entry, roles, kernels=candidate.kernels)
+        threads = threads_of(candidate.pipeline)
+        unit = cls(module, payload.entry, roles, kernels=candidate.kernels, threads=threads)
         unit.matrix_unit = tiles_here() == "amx"
         if isinstance(script, ChosenScript):
             unit.text, unit.source, unit.script = script.text, script.source, write_concrete(script)
@@ -119,7 +120,7 @@ class Unit:
             unit.text, unit.script = script, parse(script, "schedule")
         if script is not None:
             unit.panels, unit.flags = dict(candidate.panels), flags_of_extrema(module)
-            alone = plans_arena(candidate.pipeline) and threads_of(candidate.pipeline) == 1  # threads share regions
+            alone = plans_arena(candidate.pipeline) and threads == 1  # threads share regions
             unit.repeated = alone and repeats_tasks(unit.function)
             unit.rounds = rounds(module)
             unit.pads = pads_sums(unit.function)
@@ -311,7 +312,7 @@ REWRITES = (
     ),
     Rewrite(
         *DOTS,
-        lambda unit: write_dots(unit.module, unit=unit.matrix_unit),
+        lambda unit: write_dots(unit.module, unit=unit.matrix_unit, threads=unit.threads),
         before="panel-loads",
         needed=lambda unit: bool(unit.precisions),
     ),

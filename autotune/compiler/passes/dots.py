@@ -37,12 +37,13 @@ INTRINSICS = {  # by the type of a value
 }
 
 
-def write_dots(module: ir.Module, *, unit: bool = False) -> None:
+def write_dots(module: ir.Module, *, unit: bool = False, threads: int = 1) -> None:
     """Write the code of every op that `narrow.py` left.
 
     Args:
         module: Bufferized module.
         unit: Whether products by tiles are instructions of the matrix unit; else they are emulated.
+        threads: Threads that the program runs on.
 
     Raises:
         CompileError: Stage ``transform``; a schedule left an op that is no register tile.
@@ -58,7 +59,8 @@ def write_dots(module: ir.Module, *, unit: bool = False) -> None:
                 WordsOfB(precision, source, words, turned).write()
                 packed.append(words)
             elif len(operands) == 2:
-                Rounding(precision, *operands).write()
+                source, words = operands
+                Rounding(precision, source, words, threads).write()
             elif precision.by_tiles:
                 a, b, c = operands
                 TileProduct(precision, a, b, c, unit).write()

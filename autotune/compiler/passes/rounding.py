@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
+from autotune.compiler.ir.loops import counted, split
 from autotune.compiler.ir.values import index
 from autotune.core.errors import CompileError
 from autotune.core.host.matrix_unit import cpu_flags
@@ -14,6 +16,7 @@ from autotune.core.precision import Precision
 LANES = 16  # words of a vector
 BYTES_OF_WORD = 4
 DOTS_FLAG, DOTS = "avx512_vnni", "llvm.x86.avx512.vpdpbusd.512"
+LEAST_SPLIT = 1 << 15  # elements: of fewer, threads take longer to wake up
 ROUND = 1.5 * 2.0**23  # added to a small number, the last bits of the sum are the nearest integer
 
 
@@ -115,11 +118,13 @@ class Rounding:
         precision: Precision of the words.
         source: A (..., k).
         words: The words (..., words).
+        threads: Threads that share the rows of what is large.
     """
 
     precision: Precision
     source: ir.Value
     words: ir.Value
+    threads: int = 1
 
     def write(self) -> None:
         """The rows of a matrix, each with a scale of its own, at the insertion point."""
@@ -127,16 +132,21 @@ class Rounding:
         if self.precision.exact:
             self.copy_bytes(rows, k)
             return
-        loop = scf.ForOp(index(0), index(rows), index(1))
-        with ir.InsertionPoint(loop.body):
-            row = [loop.induction_variable]
+
+        def write(number: ir.Value) -> None:
             if self.precision.extra:
-                largest = self.largest(self.raised(splat(0, "i32"), row))
-                self.store_scale(self.scale(largest), row)
-                self.round_row(row, self.steps(largest))
+                largest = self.largest(self.raised(splat(0, "i32"), [number]))
+                self.store_scale(self.scale(largest), [number])
+                self.round_row([number], self.steps(largest))
             else:
-                self.round_row(row, None)
-            scf.yield_([])
+                self.round_row([number], None)
+
+        loop = split if self.is_split(rows) else counted
+        loop(rows, write)
+
+    def is_split(self, count: int) -> bool:
+        """Whether threads share a loop of so many steps over all rows."""
+        return count >= self.threads > 1 and prod(shape_of(self.source)) >= LEAST_SPLIT
 
     @property
     def length(self) -> int:
@@ -210,8 +220,11 @@ class Rounding:
 
     def largest(self, found: ir.Value) -> ir.Value:
         """The largest magnitude of all; NaN if there is one, whose bits are above those of all numbers."""
-        most = vector.reduction(ir.IntegerType.get_signless(32), vector.CombiningKind.MAXSI, found)
-        return arith.bitcast(ir.F32Type.get(), most)
+        return arith.bitcast(ir.F32Type.get(), self.largest_bits(found))
+
+    def largest_bits(self, found: ir.Value) -> ir.Value:
+        """The bits of it."""
+        return vector.reduction(ir.IntegerType.get_signless(32), vector.CombiningKind.MAXSI, found)
 
     def load(self, row: Sequence[ir.Value], column: ir.Value, count: int) -> ir.Value:
         """Elements of a row, filled up with zeros."""

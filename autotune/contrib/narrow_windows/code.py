@@ -29,8 +29,12 @@ from autotune.core.precision import Precision, precision_named
 Sums = list[ir.Value]  # of a register tile: a vector a row and part of the panel, row by row
 
 
-def write_windows(module: ir.Module) -> None:
+def write_windows(module: ir.Module, threads: int) -> None:
     """Write the code of every marked op.
+
+    Args:
+        module: Bufferized module.
+        threads: Threads that the program runs on.
 
     Raises:
         CompileError: Stage ``transform``; a schedule left an op that is no block of a convolution of words.
@@ -38,7 +42,9 @@ def write_windows(module: ir.Module) -> None:
     for op in marked(module.operation, ROUNDED):
         precision = precision_named(ir.StringAttr(op.attributes[ROUNDED]).value)
         with ir.InsertionPoint(op), op.location:
-            SharedRounding(Rounding(precision, *op.operands), list(ir.DenseI64ArrayAttr(op.attributes[SHARED]))).write()
+            source, words = op.operands
+            rows = Rounding(precision, source, words, threads)
+            SharedRounding(rows, list(ir.DenseI64ArrayAttr(op.attributes[SHARED]))).write()
         op.erase()
     for op in marked(module.operation, SUMS):
         with ir.InsertionPoint(op), op.location:

@@ -9,7 +9,7 @@ NAMES = (FORM_INT16.name, FORM_BF16.name)
 REWRITE = Rewrite(
     NARROW_WINDOWS.name,
     NARROW_WINDOWS.version,
-    lambda unit: write_windows(unit.module),
+    lambda unit: write_windows(unit.module, unit.threads),
     before="panel-loads",
     needed=lambda unit: any(name in NAMES for name in unit.forms.values()),
 )

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import scf
+from mlir.dialects import arith, memref, scf
 
-from autotune.compiler.ir.loops import counted
+from autotune.compiler.ir.loops import counted, split
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import Rounding, shape_of, splat
 
@@ -25,10 +25,24 @@ class SharedRounding:
     rows: Rounding
     shared: Sequence[int]
 
+    @property
+    def sizes(self) -> list[int]:
+        """Sizes of the inputs without channels."""
+        return shape_of(self.rows.source)[:-1]
+
+    @property
+    def apart(self) -> list[int]:
+        """Dimensions along which every step has a scale of its own."""
+        return [dim for dim in range(len(self.sizes)) if dim not in self.shared]
+
+    @property
+    def split(self) -> int | None:
+        """The dimension that threads share: the outermost one that is long; `None` if there is none."""
+        return next((dim for dim in (*self.apart, self.shared[0]) if self.rows.is_split(self.sizes[dim])), None)
+
     def write(self) -> None:
         """All of it, at the insertion point."""
-        dims = range(len(shape_of(self.rows.source)) - 1)
-        self.for_each([d for d in dims if d not in self.shared], {}, self.write_shared)
+        self.for_each(self.apart, {}, self.write_shared)
 
     def write_shared(self, outer: Indices) -> None:
         """The inputs that share a scale."""
@@ -36,7 +50,7 @@ class SharedRounding:
         if not rows.precision.is_scaled:
             self.for_each(self.shared, outer, lambda indices: rows.round_row(position(indices), None))
             return
-        largest = rows.largest(self.raised(self.shared, outer, splat(0, "i32")))
+        largest = self.largest(outer)
         scale, steps = rows.scale(largest), rows.steps(largest)
 
         def write(indices: Indices) -> None:
@@ -45,12 +59,31 @@ class SharedRounding:
 
         self.for_each(self.shared, outer, write)
 
+    def largest(self, outer: Indices) -> ir.Value:
+        """The largest magnitude of those that share a scale; on several threads, of parts first."""
+        first, *rest = self.shared
+        if first != self.split:
+            return self.rows.largest(self.raised(self.shared, outer, splat(0, "i32")))
+        word = ir.IntegerType.get_signless(32)
+        parts = memref.alloc(ir.MemRefType.get([self.sizes[first]], word), [], [])
+
+        def write(at: ir.Value) -> None:
+            found = self.raised(rest, {**outer, first: at}, splat(0, "i32"))
+            memref.store(self.rows.largest_bits(found), parts, [at])
+
+        split(self.sizes[first], write)
+        loop = scf.ForOp(index(0), index(self.sizes[first]), index(1), [arith.constant(word, 0)])
+        with ir.InsertionPoint(loop.body):
+            part = memref.load(parts, [loop.induction_variable])
+            scf.yield_([arith.maxsi(loop.inner_iter_args[0], part)])
+        return arith.bitcast(ir.F32Type.get(), loop.results[0])
+
     def raised(self, dims: Sequence[int], outer: Indices, found: ir.Value) -> ir.Value:
         """The bits of the largest magnitudes, with those of all positions along some dimensions."""
         if not dims:
             return self.rows.raised(found, position(outer))
         dim, *rest = dims
-        loop = scf.ForOp(index(0), index(shape_of(self.rows.source)[dim]), index(1), [found])
+        loop = scf.ForOp(index(0), index(self.sizes[dim]), index(1), [found])
         with ir.InsertionPoint(loop.body):
             scf.yield_([self.raised(rest, {**outer, dim: loop.induction_variable}, loop.inner_iter_args[0])])
         return loop.results[0]
@@ -61,8 +94,8 @@ class SharedRounding:
             write(outer)
             return
         dim, *rest = dims
-        size = shape_of(self.rows.source)[dim]
-        counted(size, lambda at: self.for_each(rest, {**outer, dim: at}, write))
+        loop = split if dim == self.split else counted
+        loop(self.sizes[dim], lambda at: self.for_each(rest, {**outer, dim: at}, write))
 
 
 def position(indices: Indices) -> list[ir.Value]:

@@ -234,3 +234,22 @@ def test_an_int16_kernel_has_steps_as_fine_as_its_sums_allow():
 def test_a_machine_without_the_instruction_is_told_what_it_lacks():
     lacking = replace(WINDOW_INT16, precision=replace(WINDOW_INT16.precision, flag="avx1024"))
     assert lacking.lacking == "int16 needs a CPU with avx1024, which this one lacks"
+
+
+@pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
+@pytest.mark.parametrize("family", **HERE)
+@pytest.mark.parametrize(
+    ("sizes", "loops"),
+    [
+        ("size=48,channels=24,filters=16", 2),  # one image: its largest by rows, then its words
+        ("size=24,channels=24,filters=16,batch=3", 1),  # images, each by one thread
+        ("size=20,channels=24,filters=16", 0),  # too few to wake threads up
+    ],
+)
+def test_threads_share_the_rounding_of_large_inputs(family, sizes, loops):
+    spec, machine = specs(sizes), this_machine(2)
+    parts, steps, _ = steps_of(load_payload(spec), family, machine, pieces_m=1)
+    candidate = Candidate(assemble(steps), tail(2), text=parts.payload.text, panels=tuple(panels_of(steps)))
+    text = compile_to("panel-loads", load_payload(spec), candidate).text
+    assert text.count("scf.forall") == (loops if family.precision.most else min(loops, 1))
+    assert error_of(spec, family, machine=machine, pipeline=tail(2), pieces_m=1) < 20 * family.error
