@@ -3,30 +3,26 @@
     for a panel of filters: for h: for w0 step rows:
       for i, j:  for c:   y[h, w0 + r, f0 to f0 + width] += dot(x[h + i, w0 + r + j, c], k[i, j, c, f0 to f0 + width])
 
-c counts words. Sums of int16 stay in 32 bits as long as no values could overflow them, and go on in f32.
+c counts words.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
-from math import prod
 
 from mlir import ir
-from mlir.dialects import arith, math, memref, scf, vector
+from mlir.dialects import arith
 
 from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.dots import INTRINSICS
 from autotune.compiler.passes.marked_loops import marked, marked_numbers
-from autotune.compiler.passes.rounding import LANES, Rounding, call_intrinsic, shape_of, splat, vector_of
+from autotune.compiler.passes.rounding import Rounding
 from autotune.contrib.narrow_windows.loops import WindowLoops
 from autotune.contrib.narrow_windows.marks import ROUNDED, ROWS, SHARED, SUMS, WIDTH
+from autotune.contrib.narrow_windows.register_tile import RegisterTileSums, Steps, WordArrays
 from autotune.contrib.narrow_windows.rounding import SharedRounding
 from autotune.core.errors import CompileError
-from autotune.core.precision import Precision, precision_named
-
-Sums = list[ir.Value]  # of a register tile: a vector a row and part of the panel, row by row
+from autotune.core.precision import precision_named
 
 
 def write_windows(module: ir.Module, threads: int) -> None:
@@ -57,20 +53,12 @@ class WindowSums:
     """A block of a convolution of words.
 
     Attributes:
-        precision: Precision of the words.
-        loops: How it goes over its arrays.
-        x: Words of inputs (.., words).
-        kernel: Words of the kernel (.., words, filters).
-        y: Results (.., filters), f32.
+        arrays: Arrays that it goes over.
         rows: Rows of a register tile.
         width: Filters of a panel.
     """
 
-    precision: Precision
-    loops: WindowLoops
-    x: ir.Value
-    kernel: ir.Value
-    y: ir.Value
+    arrays: WordArrays
     rows: int
     width: int
 
@@ -84,226 +72,42 @@ class WindowSums:
         loops = WindowLoops.of(op)
         if loops is None:
             raise CompileError("transform", f"{SUMS} must be on a convolution, got {op.name}")
-        rows, width = marked_numbers(op, ROWS, WIDTH)
         precision = precision_named(ir.StringAttr(op.attributes[SUMS]).value)
         x, kernel, y = op.operands
-        return cls(precision, loops, x, kernel, y, rows, width)
-
-    @property
-    def sizes(self) -> dict[int, int]:
-        """Trip count of every loop, that over channels in words of values."""
-        pairs = zip((*self.loops.of_kernel, *self.loops.of_y), (*shape_of(self.kernel), *shape_of(self.y)), strict=True)
-        channel = self.loops.of_kernel[-2]
-        return {loop: size - self.precision.extra * (loop == channel) for loop, size in pairs}
+        rows, width = marked_numbers(op, ROWS, WIDTH)
+        return cls(WordArrays(precision, loops, x, kernel, y), rows, width)
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        *outer, lane = self.loops.of_y
-        outer.remove(self.loops.rows[-1])
-        whole, left = divmod(self.sizes[lane], self.width)
+        *outer, lane = self.arrays.loops.of_y
+        outer.remove(self.arrays.loops.rows[-1])
+        whole, left = divmod(self.arrays.sizes[lane], self.width)
 
         def panel(filters: int, number: ir.Value) -> None:
             first = arith.muli(number, index(self.width))
-            self.for_each(outer, {}, lambda at: self.write_rows(filters, {**at, lane: first}))
+            self.for_each(outer, {lane: first}, lambda at: self.write_rows(filters, at))
 
         counted(whole, partial(panel, self.width))
         if left:
             panel(left, index(whole))
 
-    def for_each(
-        self, loops: Sequence[int], at: dict[int, ir.Value], write: Callable[[dict[int, ir.Value]], None]
-    ) -> None:
+    def for_each(self, loops: Sequence[int], at: Steps, write: Callable[[Steps], None]) -> None:
         """Code for every step of some loops."""
         if not loops:
             write(at)
             return
         loop, *rest = loops
-        counted(self.sizes[loop], lambda step: self.for_each(rest, {**at, loop: step}, write))
+        counted(self.arrays.sizes[loop], lambda step: self.for_each(rest, {**at, loop: step}, write))
 
-    def write_rows(self, filters: int, at: dict[int, ir.Value]) -> None:
+    def write_rows(self, filters: int, at: Steps) -> None:
         """One register tile after the other."""
-        row = self.loops.rows[-1]
-        whole, left = divmod(self.sizes[row], self.rows)
-        counted(
-            whole,
-            lambda number: RegisterTileSums(
-                self, {**at, row: arith.muli(number, index(self.rows))}, self.rows, filters
-            ).write(),
-        )
+        row = self.arrays.loops.rows[-1]
+        whole, left = divmod(self.arrays.sizes[row], self.rows)
+
+        def tile(rows: int, number: ir.Value) -> None:
+            first = arith.muli(number, index(self.rows))
+            RegisterTileSums(self.arrays, {**at, row: first}, rows, filters).write()
+
+        counted(whole, partial(tile, self.rows))
         if left:
-            RegisterTileSums(self, {**at, row: index(whole * self.rows)}, left, filters).write()
-
-
-@dataclass(frozen=True)
-class RegisterTileSums:
-    """One register tile.
-
-    Attributes:
-        whole: What it is a part of.
-        at: Step of every parallel loop where it begins.
-        rows: Number of rows.
-        filters: Number of filters, those of a panel at most.
-    """
-
-    whole: WindowSums
-    at: dict[int, ir.Value]
-    rows: int
-    filters: int
-
-    @property
-    def vectors(self) -> int:
-        """Vectors of a row, the last maybe filled in part."""
-        return -(-self.filters // LANES)
-
-    @property
-    def words(self) -> int:
-        """Words of channels of a tap."""
-        return self.whole.sizes[self.whole.loops.of_kernel[-2]]
-
-    @property
-    def taps(self) -> int:
-        """Number of taps."""
-        return prod(self.whole.sizes[loop] for loop in self.whole.loops.taps)
-
-    def write(self) -> None:
-        """All of it, at the insertion point."""
-        chunk = self.whole.precision.chunk
-        if not chunk or self.taps * self.words <= chunk:
-            self.store(self.sum_taps(index(0), index(self.taps)), added=False)
-            return
-        for row, part in product(range(self.rows), range(self.vectors)):
-            self.store_vector(splat(0, "f32"), row, part)
-        if self.words > chunk:
-            counted(self.taps, self.add_tap)
-            return
-        together = chunk // self.words
-
-        def group(number: ir.Value) -> None:
-            first = arith.muli(number, index(together))
-            last = arith.minui(arith.addi(first, index(together)), index(self.taps))
-            self.store(self.sum_taps(first, last), added=True)
-
-        counted(-(-self.taps // together), group)
-
-    def add_tap(self, tap: ir.Value) -> None:
-        """Add the products of a tap that has more words than a chunk."""
-        chunk = index(self.whole.precision.chunk)
-        loop = scf.ForOp(index(0), index(self.words), chunk)
-        with ir.InsertionPoint(loop.body):
-            first = loop.induction_variable
-            last = arith.minui(arith.addi(first, chunk), index(self.words))
-            self.store(self.sum_words(tap, first, last, self.zeros), added=True)
-            scf.yield_([])
-
-    def sum_taps(self, first: ir.Value, last: ir.Value) -> Sums:
-        """The sums over some taps."""
-        loop = scf.ForOp(first, last, index(1), self.zeros)
-        with ir.InsertionPoint(loop.body):
-            every = index(0), index(self.words)
-            scf.yield_(self.sum_words(loop.induction_variable, *every, list(loop.inner_iter_args)))
-        return list(loop.results)
-
-    def sum_words(self, tap: ir.Value, first: ir.Value, last: ir.Value, sums: Sums) -> Sums:
-        """Sums with the products of some words of a tap more."""
-        at = self.of_tap(tap)
-        inputs = [self.of_x(at, row) for row in range(self.rows)]
-        loop = scf.ForOp(first, last, index(1), sums)
-        with ir.InsertionPoint(loop.body):
-            word, found = loop.induction_variable, []
-            taps = [self.as_values(self.load_kernel(at, word, part)) for part in range(self.vectors)]
-            for row, indices in enumerate(inputs):
-                one = vector.broadcast(vector_of(LANES, "i32"), memref.load(self.whole.x, [*indices, word]))
-                for part, of_kernel in enumerate(taps):
-                    so_far = loop.inner_iter_args[row * self.vectors + part]
-                    found.append(self.dot(so_far, self.as_values(one), of_kernel))
-            scf.yield_(found)
-        return list(loop.results)
-
-    def store(self, totals: Sums, *, added: bool) -> None:
-        """Write the results that sums give, or add them to what is there."""
-        precision, zero = self.whole.precision, self.of_tap(index(0))
-        scales: list[ir.Value] = []
-        if precision.is_scaled:
-            behind = index(self.words)
-            of_x = arith.bitcast(ir.F32Type.get(), memref.load(self.whole.x, [*self.of_x(zero, 0), behind]))
-            spread = vector.broadcast(vector_of(LANES, "f32"), of_x)
-            for part in range(self.vectors):
-                of_kernel = arith.bitcast(vector_of(LANES, "f32"), self.load_kernel(zero, behind, part))
-                scales.append(arith.mulf(spread, of_kernel))
-        for (row, part), total in zip(product(range(self.rows), range(self.vectors)), totals, strict=True):
-            found = total
-            if scales:
-                found = arith.sitofp(vector_of(LANES, "f32"), found)
-                found = (
-                    math.fma(found, scales[part], self.load_vector(row, part))
-                    if added
-                    else arith.mulf(found, scales[part])
-                )
-            self.store_vector(found, row, part)
-
-    @property
-    def zeros(self) -> Sums:
-        """Where sums start."""
-        zero = splat(0, "i32" if self.whole.precision.most else "f32")
-        return [zero] * (self.rows * self.vectors)
-
-    def of_tap(self, tap: ir.Value) -> dict[int, ir.Value]:
-        """The step of every loop, but that over channels, at a tap."""
-        found = dict(self.at)
-        for loop in reversed(self.whole.loops.taps):
-            size = index(self.whole.sizes[loop])
-            found[loop], tap = arith.remui(tap, size), arith.divui(tap, size)
-        return found
-
-    def of_x(self, at: dict[int, ir.Value], row: int) -> list[ir.Value]:
-        """Indices of the inputs of a row, but that of the channel."""
-        found = []
-        for terms in self.whole.loops.of_x[:-1]:
-            place = index(0)
-            for loop, factor in terms:
-                step = at[loop]
-                if loop == self.whole.loops.rows[-1]:
-                    step = arith.addi(step, index(row))
-                place = arith.addi(place, arith.muli(step, index(factor)))
-            found.append(place)
-        return found
-
-    def load_kernel(self, at: dict[int, ir.Value], word: ir.Value, part: int) -> ir.Value:
-        """Words of neighbouring filters."""
-        *taps, _, lane = self.whole.loops.of_kernel
-        place = [*(at[loop] for loop in taps), word, arith.addi(at[lane], index(part * LANES))]
-        return vector.load(vector_of(LANES, "i32"), self.whole.kernel, place)
-
-    def of_y(self, row: int, part: int) -> list[ir.Value]:
-        """Indices of a vector of results."""
-        offsets = {self.whole.loops.rows[-1]: row, self.whole.loops.of_y[-1]: part * LANES}
-        return [arith.addi(self.at[loop], index(offsets.get(loop, 0))) for loop in self.whole.loops.of_y]
-
-    def mask(self, part: int) -> ir.Value | None:
-        """A mask of the filters that there are; `None` where a vector is full."""
-        left = self.filters - part * LANES
-        return None if left >= LANES else vector.constant_mask(vector_of(LANES, "i1"), [left])
-
-    def load_vector(self, row: int, part: int) -> ir.Value:
-        """A vector of results."""
-        mask, kind = self.mask(part), vector_of(LANES, "f32")
-        if mask is None:
-            return vector.load(kind, self.whole.y, self.of_y(row, part))
-        return vector.maskedload(kind, self.whole.y, self.of_y(row, part), mask, splat(0, "f32"))
-
-    def store_vector(self, value: ir.Value, row: int, part: int) -> None:
-        """Write a vector of results, as far as there are filters."""
-        mask = self.mask(part)
-        if mask is None:
-            vector.store(value, self.whole.y, self.of_y(row, part))
-        else:
-            vector.maskedstore(self.whole.y, self.of_y(row, part), mask, value)
-
-    def as_values(self, words: ir.Value) -> ir.Value:
-        """Words as the values they hold."""
-        precision = self.whole.precision
-        return vector.bitcast(vector_of(LANES * precision.values, precision.element), words)
-
-    def dot(self, sums: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """The instruction."""
-        return call_intrinsic(INTRINSICS[self.whole.precision.element], [sums.type], sums, a, b)[0]
+            tile(left, index(whole))

@@ -1,0 +1,223 @@
+"""A register tile of a convolution of words: dot products whose sums stay in registers, on buffers.
+
+Sums of int16 stay in 32 bits as long as no values could overflow them, and go on in f32.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from mlir import ir
+from mlir.dialects import arith, math, memref, scf, vector
+
+from autotune.compiler.ir.loops import counted
+from autotune.compiler.ir.values import index
+from autotune.compiler.passes.dots import INTRINSICS
+from autotune.compiler.passes.rounding import LANES, call_intrinsic, shape_of, splat, vector_of
+from autotune.contrib.narrow_windows.loops import WindowLoops
+from autotune.core.precision import Precision
+
+Sums = list[ir.Value]  # a vector a row and part of the panel, row by row
+Steps = dict[int, ir.Value]  # by loop
+
+
+@dataclass(frozen=True)
+class WordArrays:
+    """What a convolution of words goes over.
+
+    Attributes:
+        precision: Precision of the words.
+        loops: How it goes over its arrays.
+        x: Words of inputs (.., words).
+        kernel: Words of the kernel (.., words, filters).
+        y: Results (.., filters), f32.
+    """
+
+    precision: Precision
+    loops: WindowLoops
+    x: ir.Value
+    kernel: ir.Value
+    y: ir.Value
+
+    @cached_property
+    def sizes(self) -> dict[int, int]:
+        """Trip count of every loop, that over channels in words of values."""
+        pairs = zip((*self.loops.of_kernel, *self.loops.of_y), (*shape_of(self.kernel), *shape_of(self.y)), strict=True)
+        channel = self.loops.of_kernel[-2]
+        return {loop: size - self.precision.extra * (loop == channel) for loop, size in pairs}
+
+
+@dataclass(frozen=True)
+class RegisterTileSums:
+    """One register tile.
+
+    Attributes:
+        arrays: Arrays that it is a part of.
+        at: Step of every parallel loop where it begins.
+        rows: Number of rows.
+        filters: Number of filters, those of a panel at most.
+    """
+
+    arrays: WordArrays
+    at: Steps
+    rows: int
+    filters: int
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of a row, the last maybe filled in part."""
+        return -(-self.filters // LANES)
+
+    @property
+    def words(self) -> int:
+        """Words of channels of a tap."""
+        return self.arrays.sizes[self.arrays.loops.of_kernel[-2]]
+
+    @property
+    def taps(self) -> int:
+        """Number of taps."""
+        return prod(self.arrays.sizes[loop] for loop in self.arrays.loops.taps)
+
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        chunk = self.arrays.precision.chunk
+        if not chunk or self.taps * self.words <= chunk:
+            self.store(self.sum_taps(index(0), index(self.taps)), added=False)
+            return
+        for row, part in product(range(self.rows), range(self.vectors)):
+            self.store_vector(splat(0, "f32"), row, part)
+        if self.words > chunk:
+            counted(self.taps, self.add_tap)
+            return
+        together = chunk // self.words
+
+        def group(number: ir.Value) -> None:
+            first = arith.muli(number, index(together))
+            last = arith.minui(arith.addi(first, index(together)), index(self.taps))
+            self.store(self.sum_taps(first, last), added=True)
+
+        counted(-(-self.taps // together), group)
+
+    def add_tap(self, tap: ir.Value) -> None:
+        """Add the products of a tap that has more words than a chunk."""
+        chunk = index(self.arrays.precision.chunk)
+        loop = scf.ForOp(index(0), index(self.words), chunk)
+        with ir.InsertionPoint(loop.body):
+            first = loop.induction_variable
+            last = arith.minui(arith.addi(first, chunk), index(self.words))
+            self.store(self.sum_words(tap, first, last, self.zeros), added=True)
+            scf.yield_([])
+
+    def sum_taps(self, first: ir.Value, last: ir.Value) -> Sums:
+        """The sums over some taps."""
+        loop = scf.ForOp(first, last, index(1), self.zeros)
+        with ir.InsertionPoint(loop.body):
+            every = index(0), index(self.words)
+            scf.yield_(self.sum_words(loop.induction_variable, *every, list(loop.inner_iter_args)))
+        return list(loop.results)
+
+    def sum_words(self, tap: ir.Value, first: ir.Value, last: ir.Value, sums: Sums) -> Sums:
+        """Sums with the products of some words of a tap more."""
+        at = self.of_tap(tap)
+        inputs = [self.of_x(at, row) for row in range(self.rows)]
+        loop = scf.ForOp(first, last, index(1), sums)
+        with ir.InsertionPoint(loop.body):
+            word, found = loop.induction_variable, []
+            taps = [self.as_values(self.load_kernel(at, word, part)) for part in range(self.vectors)]
+            for row, indices in enumerate(inputs):
+                one = vector.broadcast(vector_of(LANES, "i32"), memref.load(self.arrays.x, [*indices, word]))
+                for part, of_kernel in enumerate(taps):
+                    so_far = loop.inner_iter_args[row * self.vectors + part]
+                    found.append(self.dot(so_far, self.as_values(one), of_kernel))
+            scf.yield_(found)
+        return list(loop.results)
+
+    def store(self, totals: Sums, *, added: bool) -> None:
+        """Write the results that sums give, or add them to what is there."""
+        precision, zero = self.arrays.precision, self.of_tap(index(0))
+        scales: list[ir.Value] = []
+        if precision.is_scaled:
+            behind = index(self.words)
+            of_x = arith.bitcast(ir.F32Type.get(), memref.load(self.arrays.x, [*self.of_x(zero, 0), behind]))
+            spread = vector.broadcast(vector_of(LANES, "f32"), of_x)
+            for part in range(self.vectors):
+                of_kernel = arith.bitcast(vector_of(LANES, "f32"), self.load_kernel(zero, behind, part))
+                scales.append(arith.mulf(spread, of_kernel))
+        for (row, part), total in zip(product(range(self.rows), range(self.vectors)), totals, strict=True):
+            found = total
+            if scales:
+                found = arith.sitofp(vector_of(LANES, "f32"), found)
+                found = (
+                    math.fma(found, scales[part], self.load_vector(row, part))
+                    if added
+                    else arith.mulf(found, scales[part])
+                )
+            self.store_vector(found, row, part)
+
+    @property
+    def zeros(self) -> Sums:
+        """Where sums start."""
+        zero = splat(0, "i32" if self.arrays.precision.most else "f32")
+        return [zero] * (self.rows * self.vectors)
+
+    def of_tap(self, tap: ir.Value) -> Steps:
+        """The step of every loop, but that over channels, at a tap."""
+        found = dict(self.at)
+        for loop in reversed(self.arrays.loops.taps):
+            size = index(self.arrays.sizes[loop])
+            found[loop], tap = arith.remui(tap, size), arith.divui(tap, size)
+        return found
+
+    def of_x(self, at: Steps, row: int) -> list[ir.Value]:
+        """Indices of the inputs of a row, but that of the channel."""
+        found = []
+        for terms in self.arrays.loops.of_x[:-1]:
+            place = index(0)
+            for loop, factor in terms:
+                step = at[loop]
+                if loop == self.arrays.loops.rows[-1]:
+                    step = arith.addi(step, index(row))
+                place = arith.addi(place, arith.muli(step, index(factor)))
+            found.append(place)
+        return found
+
+    def load_kernel(self, at: Steps, word: ir.Value, part: int) -> ir.Value:
+        """Words of neighbouring filters."""
+        *taps, _, lane = self.arrays.loops.of_kernel
+        place = [*(at[loop] for loop in taps), word, arith.addi(at[lane], index(part * LANES))]
+        return vector.load(vector_of(LANES, "i32"), self.arrays.kernel, place)
+
+    def of_y(self, row: int, part: int) -> list[ir.Value]:
+        """Indices of a vector of results."""
+        offsets = {self.arrays.loops.rows[-1]: row, self.arrays.loops.of_y[-1]: part * LANES}
+        return [arith.addi(self.at[loop], index(offsets.get(loop, 0))) for loop in self.arrays.loops.of_y]
+
+    def mask(self, part: int) -> ir.Value | None:
+        """A mask of the filters that there are; `None` where a vector is full."""
+        left = self.filters - part * LANES
+        return None if left >= LANES else vector.constant_mask(vector_of(LANES, "i1"), [left])
+
+    def load_vector(self, row: int, part: int) -> ir.Value:
+        """A vector of results."""
+        mask, kind = self.mask(part), vector_of(LANES, "f32")
+        if mask is None:
+            return vector.load(kind, self.arrays.y, self.of_y(row, part))
+        return vector.maskedload(kind, self.arrays.y, self.of_y(row, part), mask, splat(0, "f32"))
+
+    def store_vector(self, value: ir.Value, row: int, part: int) -> None:
+        """Write a vector of results, as far as there are filters."""
+        mask = self.mask(part)
+        if mask is None:
+            vector.store(value, self.arrays.y, self.of_y(row, part))
+        else:
+            vector.maskedstore(self.arrays.y, self.of_y(row, part), mask, value)
+
+    def as_values(self, words: ir.Value) -> ir.Value:
+        """Words as the values they hold."""
+        precision = self.arrays.precision
+        return vector.bitcast(vector_of(LANES * precision.values, precision.element), words)
+
+    def dot(self, sums: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The instruction."""
+        return call_intrinsic(INTRINSICS[self.arrays.precision.element], [sums.type], sums, a, b)[0]
