@@ -24,7 +24,17 @@ static inline uint32_t bf16_bits(float value) {
 }
 #endif
 """
-STEPS = """\
+LARGEST_OF = """\
+#ifndef AUTOTUNE_LARGEST_OF
+#define AUTOTUNE_LARGEST_OF
+static inline float largest_of(const float *first, int64_t stride, int64_t count) {
+  float most = 0;
+  for (int64_t i = 0; i < count; ++i) most = fmaxf(most, fabsf(first[i * stride]));
+  return most;
+}
+#endif
+"""
+FINEST_STEPS = """\
 #ifndef AUTOTUNE_FINEST_STEPS
 #define AUTOTUNE_FINEST_STEPS
 /* What a column may be multiplied by: by no `span` neighbours do their magnitudes add up to more than `room`. */
@@ -69,24 +79,14 @@ def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str
     *lead, words, n = weight.shape
     k, panels, width = prod(source) // (prod(lead) * n), weight.stored_shape[-3], weight.columns
     element = f"(b * {n} + c) * {k} + i" if weight.transposed else f"(b * {k} + i) * {n} + c"
-    largest, last = "", ""
+    first, stride = (f"(b * {n} + c) * {k}", 1) if weight.transposed else (f"b * {k} * {n} + c", n)
+    scale, last = "", ""
     if precision.extra:
-        largest = f"""
-      float most = 0;
-      for (int64_t i = 0; i < {k}; ++i) most = fmaxf(most, fabsf(weight[{element}]));
-      const float steps = most > 0 ? {precision.most}.0f / most : 0, scale = most * (1.0f / {precision.most});"""
-    if precision.chunk:
-        first, stride = (f"(b * {n} + c) * {k}", 1) if weight.transposed else (f"b * {k} * {n} + c", n)
-        largest = f"""
-      const float steps = {finest_steps(precision, f"&weight[{first}]", stride, 1, k)};
-      float most = 0;
-      for (int64_t i = 0; i < {k}; ++i) most = fmaxf(most, fabsf(weight[{element}]));
-      const float scale = steps > 0 ? 1.0f / steps : most;"""
-        last = f"""
-      memcpy(&column[{words - precision.extra} * {width}], &scale, 4);"""
+        scale = "\n" + scaling(precision, f"&weight[{first}]", stride, 1, k)
+        last = f"\n      memcpy(&column[{words - precision.extra} * {width}], &scale, 4);"
     summed = ""
     if precision.shift:
-        largest += "\n      int32_t sum = 0;"
+        scale += "\n      int32_t sum = 0;"
         last += f"\n      column[{words - 1} * {width}] = -{precision.shift} * sum;"
         summed = " sum += (int8_t)of_value;"
     about = f"{in_comment(weight.argument)} {list(source)}, rounded to {precision.name} by columns"
@@ -97,7 +97,7 @@ static inline void {name}(const float *weight, int32_t *panels) {{
   memset(panels, 0, {4 * prod(weight.stored_shape)});
   for (int64_t b = 0; b < {prod(lead)}; ++b)
     for (int64_t c = 0; c < {n}; ++c) {{
-      int32_t *column = panels + (b * {panels} + c / {width}) * {words * width} + c % {width};{largest}
+      int32_t *column = panels + (b * {panels} + c / {width}) * {words * width} + c % {width};{scale}
       for (int64_t i = 0; i < {k}; ++i) {{
         {"const " if precision.parts == 1 else ""}float value = weight[{element}];
 {stored}
@@ -109,22 +109,28 @@ static inline void {name}(const float *weight, int32_t *panels) {{
 
 def helpers_of(precision: Precision) -> str:
     """What the C of a precision's packers calls."""
-    return f"{HELPERS}{LEFT if precision.parts > 1 else ''}{STEPS if precision.chunk else ''}"
+    parts, chunk = (LEFT if precision.parts > 1 else ""), (FINEST_STEPS if precision.chunk else "")
+    return f"{HELPERS}{LARGEST_OF if precision.is_scaled else ''}{parts}{chunk}"
 
 
-def finest_steps(precision: Precision, first: str, stride: int, rows: int, length: int) -> str:
-    """C that computes `Precision.finest_steps` of a column.
+def scaling(precision: Precision, first: str, stride: int, rows: int, length: int) -> str:
+    """The lines that find what a column is multiplied by, ``steps``, and what a step of it is worth, ``scale``.
 
     Args:
-        precision: Precision with chunks.
+        precision: Precision with a scale a column.
         first: C of the place of its first element.
         stride: Elements from one to the next.
-        rows: Runs of elements that are filled up to whole words each.
+        rows: Runs of elements, each filled up to whole words.
         length: Elements of a run.
     """
+    largest = f"      const float most = largest_of({first}, {stride}, {rows * length});\n"
+    if not precision.chunk:
+        most = precision.most
+        return f"{largest}      const float steps = most > 0 ? {most}.0f / most : 0, scale = most * (1.0f / {most});"
     padded = precision.part_words(length) * precision.values
-    sizes = f"{stride}, {rows}, {length}, {padded}, {precision.span}"
-    return f"finest_steps({first}, {sizes}, {precision.room!r}, {LARGEST})"
+    sizes = f"{stride}, {rows}, {length}, {padded}, {precision.span}, {precision.room!r}, {LARGEST}"
+    steps = f"      const float steps = finest_steps({first}, {sizes});\n"
+    return f"{largest}{steps}      const float scale = steps > 0 ? 1.0f / steps : most;"
 
 
 def store_value(precision: Precision, k: int, width: int, summed: str) -> str:

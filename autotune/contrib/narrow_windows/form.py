@@ -14,7 +14,7 @@ import numpy as np
 from mlir import ir
 from mlir.dialects import tensor
 
-from autotune.bundles.c_words import BITS, finest_steps, helpers_of
+from autotune.bundles.c_words import BITS, helpers_of, scaling
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import indexing_maps
 from autotune.compiler.normalise.emit import dims, generic, read_all
@@ -91,26 +91,22 @@ class WindowWords(PluggedForm):
         *taps, panels, words, columns = stored
         precision, count = self.precision, prod(taps)
         *_, channels, filters = weight
-        values, steps, scale = precision.values, "", ""
-        if precision.chunk:
-            steps = f"""
-    const float steps = {finest_steps(precision, "&weight[f]", filters, count, channels)};
-    float most = 0;
-    for (int64_t i = 0; i < {count * channels}; ++i) most = fmaxf(most, fabsf(weight[i * {filters} + f]));
-    const float scale = steps > 0 ? 1.0f / steps : most;"""
-            scale = f"\n      memcpy(&tap[{(words - precision.extra) * columns}], &scale, 4);"
+        values, scale, last = precision.values, "", ""
+        if precision.is_scaled:
+            scale = "\n" + scaling(precision, "&weight[f]", filters, count, channels)
+            last = f"\n      memcpy(&tap[{(words - precision.extra) * columns}], &scale, 4);"
         return f"""\
 {helpers_of(precision)}/* Stores {about}, rounded to {precision.name} by filters, in panels of words {list(stored)}. */
 static inline void {name}(const float *weight, int32_t *panels) {{
   memset(panels, 0, {4 * prod(stored)});
-  for (int64_t f = 0; f < {filters}; ++f) {{{steps}
+  for (int64_t f = 0; f < {filters}; ++f) {{{scale}
     for (int64_t t = 0; t < {count}; ++t) {{
       int32_t *tap = panels + (t * {panels} + f / {columns}) * {words * columns} + f % {columns};
       for (int64_t c = 0; c < {channels}; ++c) {{
         const float value = weight[(t * {channels} + c) * {filters} + f];
         const uint32_t of_value = {BITS[precision.element]};
         tap[c / {values} * {columns}] |= (int32_t)(of_value << {32 // values} * (c % {values}));
-      }}{scale}
+      }}{last}
     }}
   }}
 }}
