@@ -160,7 +160,7 @@ def packer(name: str, weight: WeightRecord, stored: Parameter, shape: tuple[int,
         return word_packer(name, weight, shape)
     if weight.precision:
         about = f"{in_comment(weight.argument)} {list(shape)}"
-        return weight_form(weight.precision).c_packer(name, about, shape, weight.stored_shape)
+        return weight_form(weight.precision).c_packer(name, about, prod(shape), weight.shape, weight.columns)
     *lead, k, n = weight.shape
     panels = -(-n // weight.columns)
     kind, width = C_TYPES[stored.dtype], weight.columns

@@ -86,19 +86,19 @@ class WindowWords(PluggedForm):
             made.owner.attributes[SUMS] = ir.StringAttr.get(self.precision.name)
         narrow.replace(op, made)
 
-    def c_packer(self, name: str, about: str, weight: Shape, stored: Shape) -> str:
+    def c_packer(self, name: str, about: str, elements: int, shape: Shape, columns: int) -> str:
         """C that rounds filters and lays them in panels of words."""
-        *taps, panels, words, columns = stored
+        *taps, words, filters = shape
         precision, count = self.precision, prod(taps)
-        *_, channels, filters = weight
+        channels, panels = elements // (count * filters), -(-filters // columns)
         values, scale, last = precision.values, "", ""
         if precision.is_scaled:
             scale = "\n" + scaling(precision, "&weight[f]", filters, count, channels)
             last = f"\n      memcpy(&tap[{(words - precision.extra) * columns}], &scale, 4);"
         return f"""\
-{helpers_of(precision)}/* Stores {about}, rounded to {precision.name} by filters, in panels of words {list(stored)}. */
+{helpers_of(precision)}/* Stores {about}, rounded to {precision.name} by filters, in panels of {columns} filters. */
 static inline void {name}(const float *weight, int32_t *panels) {{
-  memset(panels, 0, {4 * prod(stored)});
+  memset(panels, 0, {4 * count * panels * words * columns});
   for (int64_t f = 0; f < {filters}; ++f) {{{scale}
     for (int64_t t = 0; t < {count}; ++t) {{
       int32_t *tap = panels + (t * {panels} + f / {columns}) * {words * columns} + f % {columns};

@@ -1,7 +1,6 @@
 """Filters as Winograd's transform has them, stored before any call, and the op that stands for their convolution."""
 
 from dataclasses import dataclass
-from math import prod
 
 from mlir import ir
 
@@ -75,13 +74,13 @@ class TransformedFilters(PluggedForm):
             made.owner.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.filtering.outputs)
         narrow.replace(op, made)
 
-    def c_packer(self, name: str, about: str, weight: Shape, stored: Shape) -> str:
+    def c_packer(self, name: str, about: str, elements: int, shape: Shape, columns: int) -> str:
         """C that transforms filters and lays them in panels."""
-        side, (panels, channels, columns) = self.filtering.inputs, stored[-3:]
-        filters = prod(weight) // (TAPS * TAPS * channels)
+        side, (channels, filters) = self.filtering.inputs, shape[-2:]
+        panels = -(-filters // columns)
         rows = ", ".join("{" + ", ".join(repr(float(each)) for each in row) + "}" for row in self.filtering.of_taps)
         return f"""\
-/* Stores {about}, transformed for {self.name}, in panels {list(stored)}. */
+/* Stores {about}, transformed for {self.name}, in panels of {columns} filters. */
 static inline void {name}(const float *weight, float *panels) {{
   static const double of_taps[{side}][{TAPS}] = {{{rows}}};
   for (int64_t u = 0; u < {side}; ++u)

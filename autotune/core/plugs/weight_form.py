@@ -61,13 +61,14 @@ class PluggedForm(WeightForm, Protocol):
     what that gives as `Rewrites.precision`.
     """
 
-    def c_packer(self, name: str, about: str, weight: Shape, stored: Shape) -> str:
-        """C of a function ``static inline void name(const float *weight, float *panels)`` that stores a weight.
+    def c_packer(self, name: str, about: str, elements: int, shape: Shape, columns: int) -> str:
+        """C of a function ``static inline void name(const float *weight, T *panels)`` that stores a weight.
 
         Args:
             name: Name of the function.
             about: A comment's words on the weight, without an end of the comment.
-            weight: Shape of the weight, ``(..., k, n)``.
-            stored: Shape of the panels, ``(..., panels, k, columns)``; columns beyond n are zero.
+            elements: Number of elements of the weight, which lie in the order of ``(..., k, n)``.
+            shape: Logical shape ``(..., k, n)`` of what is stored, of elements of type T.
+            columns: Columns of a panel, of ``(..., panels, k, columns)``; those beyond n are zero.
         """
         ...
