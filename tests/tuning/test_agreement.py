@@ -76,31 +76,40 @@ def test_tasks_step_back_until_enough_rows_agree(allowed, place, error):
 
 
 class Steps:
-    """A plan of so many steps, the last of which rounds nothing; counts what is measured."""
+    """A plan of so many steps, the last of which rounds nothing; what is expected of each is as wrong as is said."""
 
-    def __init__(self, steps, enough):
-        self.positions, self.steps, self.enough, self.measured = [0], steps, enough, []
+    def __init__(self, steps, enough, surprise):
+        self.positions, self.steps, self.enough, self.surprise = [0], steps, enough, surprise
+        self.measured, self.scale = [], 1.0
 
-    @property
-    def is_rounded(self):
-        return self.positions[0] < self.steps
+    def path(self):
+        return [[step] for step in range(self.steps + 1)]
 
-    def step_back(self):
-        self.positions[0] += 1
+    def error(self, step):
+        return 0.1 * 2.0 ** (self.enough - step)
+
+    def expected_of(self, positions):
+        return self.scale * self.error(positions[0]) * self.surprise ** positions[0]
+
+    def learn(self, error):
+        self.scale *= error / self.expected_of(self.positions)
 
     def measure(self):
-        self.measured.append(self.positions[0])
-        return Spent(0.1, self.positions[0]) if self.positions[0] >= self.enough else None
+        (step,) = self.positions
+        self.measured.append(step)
+        return self.error(step), Spent(0.1, self.error(step)) if step >= self.enough else None
 
 
-@pytest.mark.parametrize("steps", [1, 2, 7, 18])
-def test_no_more_steps_are_taken_than_must_be_and_few_are_measured(steps):
+@pytest.mark.parametrize("steps", [1, 2, 7, 18, 200])
+@pytest.mark.parametrize("surprise", [1.0, 1.5, 0.2])
+def test_no_more_steps_are_taken_than_must_be_and_few_are_measured(steps, surprise):
     for enough in range(steps + 1):
-        plan = Steps(steps, enough)
-        spent = fewest_steps(plan, plan.measure)
+        plan = Steps(steps, enough, surprise)
+        spent = fewest_steps(plan, 0.1, plan.measure)
         assert plan.positions == [enough]
-        assert spent == (Spent(0.1, enough) if enough < steps else None)
-        assert len(set(plan.measured)) == len(plan.measured) <= 2 * (enough + 1).bit_length() + 1
+        assert spent == (Spent(0.1, 0.1) if enough < steps else None)
+        most = 3 if surprise == 1.0 else 3 * (steps + 1).bit_length()
+        assert len(set(plan.measured)) == len(plan.measured) <= most
 
 
 @pytest.mark.parametrize(("least", "seeds"), [(1, 1), (24, 3), (20, 3), (10**6, 4)])

@@ -21,6 +21,7 @@ from autotune.registry import rounding_families
 from autotune.tuning.stages.agreement import Allowed
 from autotune.tuning.stages.budget import PrecisionChoices, choose_precisions, is_rounded, rounding_here, seconds_of
 from autotune.tuning.stages.choose import Choice
+from autotune.tuning.stages.task_search import TOO_COARSE
 from autotune.worker.bench.verify import allowed_error, verify
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
@@ -103,6 +104,19 @@ def test_the_task_that_saves_least_for_its_error_steps_back_first():
     assert {name for name, _ in chosen[1].rivals} == {"exact", WAYS[2].name}
 
 
+def test_a_coarse_task_does_not_make_fine_ones_step_back():
+    fine, coarse = ((1.0, 0.5, 0.9), (0.01, 0.02)), ((1.0, 0.5, 0.2), (0.01, 0.5))
+    choices, errors = whole([fine, fine, fine, coarse])
+
+    def of(rounded, seed):  # what the coarse one is off reaches the outputs, what fine ones are off hardly does
+        known = {(c.search.task.tag, c.search.family.name): errors.own(c, seed) for c in rounded if is_rounded(c)}
+        return max(error if error > 0.1 else error / 10 for error in known.values()) if known else 0.0
+
+    chosen, spent, _ = choose_precisions(choices, Allowed(0.02), SimpleNamespace(of=of, own=errors.own), 0, SILENT)
+    assert [c.search.family.name for c in chosen] == [WAYS[1].name] * 4
+    assert spent.spent == pytest.approx(0.001)
+
+
 def test_without_a_budget_nothing_is_asked():
     choices, errors = whole([((1.0, 0.5, 0.2), (0.1, 0.2))])
     assert choose_precisions(choices, Allowed(), errors, 0, SILENT) == (choices, None, ())
@@ -167,6 +181,21 @@ def test_a_budget_that_nothing_faster_meets_leaves_f32_and_says_so(tmp_path, mon
     assert result.spent is None
     assert "no task rounds its operands: none that is faster keeps errors below 1e-06" in result.notes
     assert at.Bundle.read(tmp_path / "b").manifest.budget is None
+
+
+@HERE
+def test_a_precision_that_is_too_coarse_gets_a_few_trials_and_is_named(tmp_path):
+    with no_care():
+        result = at.tune(SPEC, trials=24, cold=True, error=5e-4, store=tmp_path / "s", bundle=tmp_path / "b")
+    frame = at.trials(tmp_path / "s")
+    for family in ("bf16", "int8"):
+        mine = frame[frame.family == family]
+        assert 1 <= len(mine) <= TOO_COARSE
+        assert set(mine.outcome) <= {"wrong-result", "duplicate"}
+    assert (frame.family == "int16").sum() > 0
+    ((_, task),) = at.Bundle.read(tmp_path / "b").tasks.items()
+    assert task.schedule in {"int16", "matmul"}
+    assert not any("plain lowering instead" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("error", ["2", "-0.1"])

@@ -10,6 +10,7 @@ A whole model takes half a minute to compile, and a task a second: the whole is 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from math import isfinite
 
 from autotune.core.listener import Listener
@@ -20,6 +21,7 @@ from autotune.tuning.stages.agreement import Allowed, Errors, limits_of
 from autotune.tuning.stages.choose import Choice
 
 FRESH = 3  # beyond the seed of the search, and the one that finalists race on; odd: models record inputs of two seeds
+HALFWAY = 3  # every such measurement is halfway between what is known to be too little and to be enough
 ELSEWHERE = 3.0  # times the error that was measured, which other inputs may have then
 
 
@@ -60,11 +62,7 @@ def choose_precisions(
         return list(choices), None, ()
     listener.stage("spending the error budget")
     plan = GreedyRelaxation([PrecisionChoices.of(choice) for choice in choices], errors, seed)
-    if plan.is_rounded:
-        plan.learn(max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH)))
-    while plan.is_rounded and plan.expected > allowed.room:
-        plan.step_back()
-    spent = fewest_steps(plan, lambda: spent_by(plan, allowed, errors, seed))
+    spent = fewest_steps(plan, allowed.room, lambda: spent_by(plan, allowed, errors, seed))
     if spent is None:
         return plan.chosen, None, (f"no task rounds its operands: none that is faster keeps {limits_of(allowed)}",)
     plan.learn(spent.spent)
@@ -72,42 +70,50 @@ def choose_precisions(
     return plan.chosen, replace(spent, tasks=alone), ()
 
 
-def fewest_steps(plan: "GreedyRelaxation", measured: Callable[[], Spent | None]) -> Spent | None:
+def fewest_steps(
+    plan: "GreedyRelaxation", room: float, measured: Callable[[], tuple[float, Spent | None]]
+) -> Spent | None:
     """Step back until the whole keeps what is allowed, and no further than it must; what it then spends.
 
-    Measuring takes long: steps are doubled until there are enough, and what lies between is halved. The last of all
-    steps, after which no task rounds, is always enough: `None`.
+    Measuring takes long, and what tasks are off alone says too little: errors of the whole are below their sum, the
+    coarser the task, the less so. So of the steps that may be the last to be taken, the one is measured where the sum,
+    scaled to what was measured last, fits; now and then the one halfway. The last of all steps, after which no task
+    rounds, is always enough: `None`.
+
+    Args:
+        plan: Tasks, each with its fastest candidate; then with those that are chosen.
+        room: Error that is allowed.
+        measured: Gives what the whole with the present candidates is off, and what it spends if that is allowed.
     """
-    path, short, stride, spent = [[*plan.positions]], -1, 1, None
-    while plan.is_rounded and (spent := measured()) is None:
-        short = len(path) - 1
-        for _ in range(stride):
-            if plan.is_rounded:
-                plan.step_back()
-                path.append([*plan.positions])
-        stride *= 2
-    enough = len(path) - 1
-    while enough - short > 1:
-        middle = (enough + short) // 2
-        plan.positions = [*path[middle]]
-        if (found := measured()) is None:
-            short = middle
+    path = plan.path()
+    short, enough, spent, step = -1, len(path) - 1, None, 0
+    for turn in count(1):
+        if enough - short < 2:  # nothing is between
+            break
+        plan.positions = path[step]
+        error, found = measured()
+        plan.learn(error)
+        if found is None:
+            short = step
         else:
-            enough, spent = middle, found
-    plan.positions = [*path[enough]]
+            enough, spent = step, found
+        fits = (i for i in range(short + 1, enough) if plan.expected_of(path[i]) <= room)
+        step = (short + enough) // 2 if turn % HALFWAY == 0 else next(fits, enough - 1)
+    plan.positions = path[enough]
     return spent
 
 
-def spent_by(plan: "GreedyRelaxation", allowed: Allowed, errors: Errors, seed: int) -> Spent | None:
-    """What the whole spends on unseen inputs; `None` where that is more than is allowed."""
+def spent_by(plan: "GreedyRelaxation", allowed: Allowed, errors: Errors, seed: int) -> tuple[float, Spent | None]:
+    """What the whole is off on unseen inputs, and what it spends; `None` where that is more than is allowed."""
     spent = max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH))
     if spent > allowed.room:
-        return None
+        return spent, None
     error = allowed.error or min(allowed.room, ELSEWHERE * spent)
     if not allowed.agreement:
-        return Spent(error, spent)
+        return spent, Spent(error, spent)
     agrees, rows = errors.agreement(plan.chosen, seed + FRESH)
-    return Spent(error, spent, {}, allowed.agreement, agrees, rows) if agrees >= allowed.agreement else None
+    kept = Spent(error, spent, {}, allowed.agreement, agrees, rows) if agrees >= allowed.agreement else None
+    return spent, kept
 
 
 def rounding(choice: Choice) -> float:
@@ -160,6 +166,8 @@ def with_rivals(choices: Sequence[Choice]) -> list[Choice]:
 class GreedyRelaxation:
     """A greedy relaxation: every task begins with its fastest candidate, and steps back to more exact ones.
 
+    Errors of tasks alone decide in which order, and what the whole may be off.
+
     Attributes:
         tasks: Candidates of every task.
         errors: Gives errors of the whole.
@@ -183,11 +191,6 @@ class GreedyRelaxation:
         """A choice a task."""
         return [task.choices[index] for task, index in zip(self.tasks, self.positions, strict=True)]
 
-    @property
-    def is_rounded(self) -> bool:
-        """Whether a task rounds operands."""
-        return any(map(is_rounded, self.chosen))
-
     def alone(self, task: int, index: int | None = None) -> float:
         """The error that one task makes with a candidate, by default its own, on inputs of its own.
 
@@ -206,29 +209,37 @@ class GreedyRelaxation:
         """What a task brings of the error of the whole; squares of all shares add up to that."""
         return self.scale * self.alone(task)
 
-    @property
-    def summed(self) -> float:
-        """The sum of what tasks alone are off, if their errors are independent."""
-        return float(sum(self.alone(task) ** 2 for task in range(len(self.tasks))) ** 0.5)
+    def summed(self, positions: Sequence[int]) -> float:
+        """The sum of what tasks alone are off with some candidates, if their errors are independent."""
+        return float(sum(self.alone(task, index) ** 2 for task, index in enumerate(positions)) ** 0.5)
 
-    @property
-    def expected(self) -> float:
-        """The error of the whole, as far as is known."""
-        return self.scale * self.summed
+    def expected_of(self, positions: Sequence[int]) -> float:
+        """The error of the whole with some candidates, as far as is known."""
+        return self.scale * self.summed(positions)
 
     def learn(self, error: float) -> None:
         """Take what the whole with the present candidates is off for the measure of all sums."""
-        if self.summed and isfinite(self.summed) and isfinite(error):
-            self.scale = error / self.summed
+        summed = self.summed(self.positions)
+        if summed and isfinite(summed) and isfinite(error):
+            self.scale = error / summed
 
-    def step_back(self) -> None:
-        """Let the task do a step back that loses the least time for the error it regains."""
+    def path(self) -> list[list[int]]:
+        """Candidates of every task, step by step, from the fastest to where none rounds.
 
-        def price(task: int) -> float:
-            choices, index = self.tasks[task].choices, self.positions[task]
-            slower = seconds_of(choices[index - 1]) - seconds_of(choices[index])
-            regained = self.alone(task) ** 2 - self.alone(task, index - 1) ** 2
-            return slower / regained if regained > 0 else float("inf")
+        A step is that of the task that loses the least time for the error that is regained.
+        """
+        found = [[*self.positions]]
+        while True:
+            now = found[-1]
+            able = [task for task, index in enumerate(now) if is_rounded(self.tasks[task].choices[index])]
+            if not able:
+                return found
+            cheapest = min(able, key=lambda task: self.price(task, now[task]))
+            found.append([index - (task == cheapest) for task, index in enumerate(now)])
 
-        able = [task for task, choice in enumerate(self.chosen) if is_rounded(choice)]
-        self.positions[min(able, key=price)] -= 1
+    def price(self, task: int, index: int) -> float:
+        """Time that a task's step back from a candidate takes, for the error that is regained."""
+        choices = self.tasks[task].choices
+        slower = seconds_of(choices[index - 1]) - seconds_of(choices[index])
+        regained = self.alone(task, index) ** 2 - self.alone(task, index - 1) ** 2
+        return slower / regained if regained > 0 else float("inf")

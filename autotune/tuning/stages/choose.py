@@ -22,6 +22,7 @@ from autotune.tuning.samplers.objectives import finalists_of
 from autotune.tuning.stages.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.stages.task_search import TaskSearch
 
+INSTEAD = "plain lowering instead"
 WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred
 CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
 HOPELESS = 1.5  # times the best of a way that rounds no more: one that rounds and is slower yet is raced with nobody
@@ -90,7 +91,7 @@ def choose(
     if not search.right:
         last = search.trials[-1]
         config = " ".join(f"{name}={value}" for name, value in last.config.items())
-        return Choice(search, None, note=f"no config works ({last.diagnostic}; with {config}); plain lowering instead")
+        return Choice(search, None, note=f"no config works ({last.diagnostic}; with {config}); {INSTEAD}")
     finalists = pick_finalists(search, default, care.finalists)
     plain = Candidate(None, baseline.pipeline)
     seconds = plain_seconds() if plain_seconds is not None else time_plain(search, baseline, worker)
@@ -114,7 +115,7 @@ def choose(
         seconds = theirs.median
         faster = quiet_time(theirs.seconds) < quiet_time(raced[winner].seconds)
         if faster and is_different(theirs.seconds, raced[winner].seconds, floor=floor):
-            return Choice(search, None, None, seconds, f"{baseline.name} is faster here; plain lowering instead")
+            return Choice(search, None, None, seconds, f"{baseline.name} is faster here; {INSTEAD}")
     return Choice(search, finalists[winner].config, raced[winner], seconds)
 
 
@@ -208,8 +209,15 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench, process
     able = [choice for choice in choices if choice.config is not None]
     waits = any(choice.samples is None and not choice.note for choice in able)  # for this race
     if len(able) < 2 and not waits:
-        notes = "; ".join(choice.note for choice in choices if choice.note and choice not in able)
         chosen = (able or choices)[0]
+        against = (
+            f"{choice.search.family.name} does not compete: {choice.note.removesuffix(f'; {INSTEAD}')}"
+            if able
+            else choice.note
+            for choice in choices
+            if choice.note and choice not in able
+        )
+        notes = "; ".join(against)
         return chosen if len(choices) == 1 else replace(chosen, note=chosen.note or notes)
     candidates = [choice.search.candidate(choice.config or {}) for choice in able]
     widest = max((choice.search for choice in able), key=lambda search: search.task.payload.error)

@@ -27,6 +27,7 @@ from autotune.tuning.stages.warm_start import KnownConfig, starts
 from autotune.worker.isolation.limits import learn_time_limits
 
 SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
+TOO_COARSE = 3  # wrong results of a family that rounds, before any right one: an error hardly depends on the config
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,12 @@ class TaskSearch:
         """Measured trials, fastest first."""
         return sorted((t for t in self.trials if t.seconds is not None), key=lambda t: t.seconds or 0.0)
 
+    @property
+    def is_too_coarse(self) -> bool:
+        """Whether rounding seems to be off by more than is allowed, whatever the config."""
+        wrong = sum(trial.outcome == "wrong-result" for trial in self.trials)
+        return self.family.error > 0 and wrong >= TOO_COARSE and self.best_seconds is None
+
     def step(self, evaluator: Evaluator) -> tuple[Trial, bool] | None:
         """Try the next config.
 
@@ -163,6 +170,8 @@ class TaskSearch:
         """
         with self.watch.phase("ask"):
             self._catch_up()
+            if self.is_too_coarse:
+                return None
             while (config := self.search.ask([asked.config for asked in self.under_way.values()])) is not None:
                 step = self.script_step(config, alone=True)
                 identity, threads = step.program.identity, self.machine.threads
