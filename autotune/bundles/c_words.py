@@ -12,6 +12,7 @@ BITS = {
     "i16": "(uint32_t)(uint16_t)(int16_t)lrintf(value * steps)",
     "bf16": "bf16_bits(value)",
 }
+AS_IT_IS = "(uint32_t)(uint8_t)(int8_t)value"  # of a byte
 HELPERS = """\
 #include <math.h>
 #include <string.h>
@@ -49,8 +50,8 @@ static inline float finest_steps(const float *first, int64_t stride, int64_t row
     if (!(value <= largest)) largest = value;
     if (!(sum <= sums)) sums = sum;
   }
-  const double steps = fmin(most / largest, room / sums);
-  return isfinite(steps) ? (float)steps : 0;
+  if (!isfinite(sums)) return 0;
+  return (float)fmin(fmin(most / largest, room / sums), 0x1p126);
 }
 #endif
 """
@@ -81,7 +82,7 @@ def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str
     element = f"(b * {n} + c) * {k} + i" if weight.transposed else f"(b * {k} + i) * {n} + c"
     first, stride = (f"(b * {n} + c) * {k}", 1) if weight.transposed else (f"b * {k} * {n} + c", n)
     scale, last = "", ""
-    if precision.extra:
+    if precision.is_scaled:
         scale = "\n" + scaling(precision, f"&weight[{first}]", stride, 1, k)
         last = f"\n      memcpy(&column[{words - precision.extra} * {width}], &scale, 4);"
     summed = ""
@@ -123,14 +124,20 @@ def scaling(precision: Precision, first: str, stride: int, rows: int, length: in
         rows: Runs of elements, each filled up to whole words.
         length: Elements of a run.
     """
-    largest = f"      const float most = largest_of({first}, {stride}, {rows * length});\n"
+    largest = f"largest_of({first}, {stride}, {rows * length})"
     if not precision.chunk:
         most = precision.most
-        return f"{largest}      const float steps = most > 0 ? {most}.0f / most : 0, scale = most * (1.0f / {most});"
+        return (
+            f"      const float most = fmaxf({precision.least!r}f, {largest});\n"
+            f"      const float steps = {most}.0f / most, scale = most * (1.0f / {most});"
+        )
     padded = precision.part_words(length) * precision.values
     sizes = f"{stride}, {rows}, {length}, {padded}, {precision.span}, {precision.room!r}, {LARGEST}"
-    steps = f"      const float steps = finest_steps({first}, {sizes});\n"
-    return f"{largest}{steps}      const float scale = steps > 0 ? 1.0f / steps : most;"
+    return (
+        f"      const float most = {largest};\n"
+        f"      const float steps = finest_steps({first}, {sizes});\n"
+        "      const float scale = steps > 0 ? 1.0f / steps : most;"
+    )
 
 
 def store_value(precision: Precision, k: int, width: int, summed: str) -> str:
@@ -142,7 +149,8 @@ def store_value(precision: Precision, k: int, width: int, summed: str) -> str:
         width: Columns of a panel.
         summed: What else is done with a value.
     """
-    values, bits, rounded = precision.values, 32 // precision.values, BITS[precision.element]
+    values, bits = precision.values, 32 // precision.values
+    rounded = AS_IT_IS if precision.exact else BITS[precision.element]
     if precision.parts == 1:
         return f"""\
         const uint32_t of_value = {rounded};

@@ -55,9 +55,16 @@ def check_units(bundle: BundleFiles) -> None:
     """Refuse a bundle whose rounded products this processor lacks the instructions for.
 
     Raises:
-        BundleError: The bundle lacks them.
+        BundleError: Instructions are lacking, or weights are stored otherwise than the schedule says.
     """
     manifest = bundle.manifest
+    said = precisions_in(bundle.script or "")
+    for weight in manifest.weights:
+        if weight.precision and weight.precision not in said:
+            raise BundleError(
+                f"{bundle.folder} must be as it was recorded: weight {weight.argument} is in {weight.precision}, "
+                f"the schedule says {', '.join(said) or 'no precision'}; restore it"
+            )
     names = (*(weight.precision for weight in manifest.weights), *precisions_in(bundle.script or ""))
     schedules = {task.schedule for task in manifest.tasks.values()}
     needed = [PRECISIONS[name].lacking for name in dict.fromkeys(names) if name in PRECISIONS]

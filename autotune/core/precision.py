@@ -126,6 +126,11 @@ class Precision:
             rest = rest - found[-1].astype(np.float32)
         return found
 
+    @property
+    def least(self) -> float:
+        """Least that the largest value of a row counts as, so that its steps are finite: 2e-34 in int16."""
+        return self.most / MOST_STEPS
+
     def quantise(self, b: Array) -> tuple[Array, Array]:
         """The step of each column of B, and its elements in steps: whole numbers."""
         largest = np.abs(b).max(axis=-2, keepdims=True).astype(np.float32)
@@ -133,10 +138,12 @@ class Precision:
             steps = self.finest_steps(b)
             scale = np.divide(np.float32(1), steps, out=largest.copy(), where=steps > 0)
         else:
-            steps = np.divide(np.float32(self.most), largest, out=np.zeros_like(largest), where=largest > 0)
+            largest = np.maximum(largest, np.float32(self.least))
+            steps = np.float32(self.most) / largest
             scale = largest * np.float32(1 / self.most)
-        rounded = np.rint(b.astype(np.float32) * steps).astype(np.int8 if self.values == 4 else np.int16)
-        return scale, rounded
+        with np.errstate(invalid="ignore"):  # what is no number makes the scale none
+            rounded = np.nan_to_num(np.rint(b.astype(np.float32) * steps))
+        return scale, rounded.astype(np.int8 if self.values == 4 else np.int16)
 
     @property
     def span(self) -> int:
@@ -157,11 +164,11 @@ class Precision:
         sums = np.cumsum(magnitudes, axis=-2)
         most = sums[..., min(self.span, b.shape[-2]) - 1 :, :].copy()
         most[..., 1:, :] -= sums[..., : -self.span, :]
-        with np.errstate(divide="ignore"):
-            found = np.minimum(
-                LARGEST / magnitudes.max(axis=-2, keepdims=True), self.room / most.max(-2, keepdims=True)
-            )
-        return np.where(np.isfinite(found), found, 0).astype(np.float32)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            of_sums = self.room / most.max(axis=-2, keepdims=True)
+            found = np.minimum(LARGEST / magnitudes.max(axis=-2, keepdims=True), of_sums)
+        steps: Array = np.nan_to_num(np.minimum(found, MOST_STEPS)).astype(np.float32)
+        return steps
 
     @property
     def lacking(self) -> str:
@@ -174,6 +181,7 @@ class Precision:
 
 
 LARGEST = 2**15 - 1  # of values in 16 bits
+MOST_STEPS = 2.0**126  # that a value is multiplied by: a power of two whose inverse is a normal number, too
 MARGIN = 1e-6  # of numbers that are added up and divided in floats
 UNIT_OF_BF16 = 2.0**-9  # half the distance from 1 to the next value
 INT16 = Precision("int16", 2, 1, 1 << 30, "avx512_vnni", 0.5 / 16383, most=16383, chunk=32)

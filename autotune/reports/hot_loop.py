@@ -1,6 +1,7 @@
 """The hot loop of a compiled program: its instructions, what llvm-mca expects of it, and what it takes when run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from autotune.compiler.codegen.loop_model import HotLoop, judge_hot_loop
 from autotune.compiler.codegen.machine_code import MachineLoop
@@ -9,13 +10,15 @@ from autotune.core.candidate import Candidate
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
+from autotune.core.scripts.assembly import precisions_in
 from autotune.tuning.stages.roofline import share_of_roof
 from autotune.worker.bench.kernels import fma_payload
 from autotune.worker.bench.roofs import CHAINS, STEPS
-from autotune.worker.loading.reading import compile_to, partition
+from autotune.worker.loading.reading import compile_to, partition, script_text
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=15, seconds=1.0)
+ROUNDED = 0.1  # error of a program that rounds: what it may be off is for its bundle to say
 
 
 def find_hot_loop(payload: Payload, candidate: Candidate) -> HotLoop | None:
@@ -51,6 +54,8 @@ def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machin
     roof = find_hot_loop(fma_payload(machine.lanes, CHAINS[0], STEPS), Candidate(None, TAIL))
     if roof is None or roof.expected is None or not roof.flops:
         return "# measured: needs llvm-mca's cycles of the roof's kernel to compare with"
+    if precisions_in(script_text(candidate.script)):
+        payload = replace(payload, error=ROUNDED)
     with Worker(threads=machine.threads) as worker:
         (run,) = worker.evaluate(Job(payload, (candidate,), machine, effort=EFFORT))
     if run.samples is None:

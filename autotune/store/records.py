@@ -23,6 +23,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]
 # The least is that of 2^32 calls that were compiled into one: of a program that reads nothing, such as rotary angles.
 Seconds = Annotated[float, Field(ge=1e-18, lt=1e6, allow_inf_nan=False)]
+Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # between numbers of f64
 Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
 Flops = Annotated[float, Field(ge=1, lt=1e24, allow_inf_nan=False)] | Annotated[float, Field(ge=0, le=0)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
@@ -231,10 +232,10 @@ class OutputNumerics:
         rms_error: Root of the mean squared difference.
     """
 
-    max_error: Amount
-    tolerance: Amount
-    magnitude: Amount
-    rms_error: Amount
+    max_error: Distance
+    tolerance: Distance
+    magnitude: Distance
+    rms_error: Distance
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,11 @@ ARM = """
 """
 
 
+def test_dot_products_are_arithmetic():
+    lines = [f"{4 * i:x}: {name} %zmm0, %zmm1, %zmm2" for i, name in enumerate(("vpdpwssd", "vdpbf16ps", "vpaddd"))]
+    assert [each.is_arithmetic for each in read_instructions("\n".join(lines))] == [True, True, False]
+
+
 def test_code_for_arm_is_read_with_its_immediates_and_branches():
     loop = hot_loop(read_instructions(ARM))
     assert [i.text for i in loop.body[-2:]] == ["subs\tx8, x8, #0x1", "tbz\tw8, #0x4, 0x10"]

@@ -1,6 +1,7 @@
 """The error budget of a whole: who rounds, who steps back, what is recorded."""
 
 import json
+import re
 from dataclasses import dataclass
 from math import inf, sqrt
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from autotune.core.payload import Argument, Payload
 from autotune.core.precision import PRECISIONS, Precision
 from autotune.core.trial import Samples
 from autotune.registry import rounding_families
+from autotune.reports.show import show
 from autotune.tuning.stages.agreement import Allowed
 from autotune.tuning.stages.budget import PrecisionChoices, choose_precisions, is_rounded, rounding_here, seconds_of
 from autotune.tuning.stages.choose import Choice
@@ -165,8 +167,16 @@ def test_a_tuned_bundle_says_what_it_spent_and_is_verified_against_it(tmp_path):
     assert [weight.precision for weight in bundle.manifest.weights] == [task.schedule]
     assert "matmul" in task.rivals
     assert bundle.replay().is_right
+    shown = show(str(tmp_path / "b"), "asm", tag).text
+    assert re.search(r"vpdp|vdpbf16|vfmadd", shown)
+    assert "wrong-result" not in shown
     place = tmp_path / "b" / "manifest.json"
     manifest = json.loads(place.read_text())
+    other = "bf16" if task.schedule != "bf16" else "int16"
+    weights = [{**weight, "precision": other} for weight in manifest["weights"]]
+    place.write_text(json.dumps({**manifest, "weights": weights}))
+    with pytest.raises(at.AutotuneError, match=rf"is in {other}, the schedule says {task.schedule}; restore it"):
+        at.Bundle.read(tmp_path / "b").replay()
     manifest["budget"]["spent"] = 0.4
     place.write_text(json.dumps(manifest))
     with pytest.raises(at.AutotuneError, match=r"budget.spent must be within 0.05, got 0.4"):

@@ -11,6 +11,7 @@ JUMP = re.compile(r"j[a-z]+|b|b\.[a-z]+|cbn?z|tbn?z")
 FMA = re.compile(r"vfn?m(add|sub)\d*[ps][sd]|fn?ml[as]|fn?mad|fn?msb|fn?m(add|sub)")
 ARITHMETIC = re.compile(
     r"v?(add|sub|mul|div|max|min|sqrt|and|or|xor)n?p[sd]|f(add|subr?|mul|divr?|max(nm)?|min(nm)?|sqrt|scale)"
+    r"|vpdp\w+|vdpbf16ps|tdp\w+|vpmadd\w+|[su]?dot|[su]mmla"
 )
 WIDTHS = ((re.compile(r"%zmm"), 512), (re.compile(r"%ymm"), 256), (re.compile(r"%xmm|\bv\d+\.|\bq\d+"), 128))
 SCALABLE = re.compile(r"\bz\d+\b")  # of SVE: how long is the machine's to say
@@ -54,7 +55,7 @@ class Instruction:
 
     @property
     def is_arithmetic(self) -> bool:
-        """Whether it computes with floating-point numbers."""
+        """Whether it computes with floating-point numbers, or sums products of whole ones."""
         return self.is_fma or bool(ARITHMETIC.fullmatch(self.mnemonic))
 
     @property

@@ -25,6 +25,7 @@ from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.emit import dims, generic, read_all
 from autotune.compiler.passes.matrices import loop_over_matrices
 from autotune.compiler.tasks.groups import find_groups
+from autotune.core.errors import CompileError
 from autotune.core.ops.op import Op
 from autotune.core.payload import Array
 from autotune.core.plugs.weight_form import Shape, WeightForm
@@ -72,6 +73,8 @@ class Words(WeightForm):
 
     def replace(self, op: ir.Operation, kernel: ir.Value) -> None:
         """Replace a product of A (m, k), whose C is only filled, by the rounding of A's rows and a product of words."""
+        if any(len(static_shape(operand)) != 2 for operand in op.operands):
+            raise CompileError("transform", f"{self.name} must be of products of matrices, got another op, {op.name}")
         with ir.InsertionPoint(op), op.location:
             made = product(op.operands[0], op.operands[1], destination(op), self.precision)
         replace(op, made)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
@@ -135,7 +136,7 @@ class Rounding:
 
         def write(number: ir.Value) -> None:
             if self.precision.extra:
-                largest = self.largest(self.raised(splat(0, "i32"), [number]))
+                largest = self.largest(self.raised(splat(self.least, "i32"), [number]))
                 self.store_scale(self.scale(largest), [number])
                 self.round_row([number], self.steps(largest))
             else:
@@ -163,10 +164,13 @@ class Rounding:
         memref.store(self.bits(scale), self.words, [*row, index(values)])
 
     def steps(self, largest: ir.Value) -> ir.Value:
-        """What values are multiplied by to be rounded, in all lanes; zero where all are."""
-        is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, self.number(0.0))
-        inverse = arith.divf(self.number(self.precision.most), largest)
-        return vector.broadcast(vector_of(LANES, "f32"), arith.select(is_zero, self.number(0.0), inverse))
+        """What values are multiplied by to be rounded, in all lanes."""
+        return vector.broadcast(vector_of(LANES, "f32"), arith.divf(self.number(self.precision.most), largest))
+
+    @property
+    def least(self) -> int:
+        """The bits of what the largest magnitude counts as at least."""
+        return int(np.float32(self.precision.least).view(np.int32))
 
     def copy_bytes(self, rows: int, k: int) -> None:
         """The rows of bytes as words of bytes without a sign."""

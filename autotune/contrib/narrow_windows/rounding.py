@@ -63,7 +63,7 @@ class SharedRounding:
         """The largest magnitude of those that share a scale; on several threads, of parts first."""
         first, *rest = self.shared
         if first != self.split:
-            return self.rows.largest(self.raised(self.shared, outer, splat(0, "i32")))
+            return self.rows.largest(self.raised(self.shared, outer, splat(self.rows.least, "i32")))
         word = ir.IntegerType.get_signless(32)
         parts = memref.alloc(ir.MemRefType.get([self.sizes[first]], word), [], [])
 
@@ -72,7 +72,7 @@ class SharedRounding:
             memref.store(self.rows.largest_bits(found), parts, [at])
 
         split(self.sizes[first], write)
-        loop = scf.ForOp(index(0), index(self.sizes[first]), index(1), [arith.constant(word, 0)])
+        loop = scf.ForOp(index(0), index(self.sizes[first]), index(1), [arith.constant(word, self.rows.least)])
         with ir.InsertionPoint(loop.body):
             part = memref.load(parts, [loop.induction_variable])
             scf.yield_([arith.maxsi(loop.inner_iter_args[0], part)])

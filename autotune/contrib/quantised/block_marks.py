@@ -2,7 +2,7 @@
 
 from autotune.core.plugs.rewrites import NeededRewrite
 
-BLOCK_CODE = NeededRewrite("block-code", 4, why="weights in blocks by code of ours")
+BLOCK_CODE = NeededRewrite("block-code", 5, why="weights in blocks by code of ours")
 MARK = "autotune.blocks_by_"  # beginning of the attributes of an op that is computed so
 DOTS, ROWS, UNROLL, AHEAD = (f"{MARK}{name}" for name in ("dots", "rows", "unroll", "ahead"))
 FLOATS, LOOKUP = f"{MARK}floats", f"{MARK}lookup"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from mlir import ir
 from mlir.dialects import arith, math, memref, vector
 
@@ -11,8 +12,10 @@ from autotune.compiler.passes.rounding import ROUND, dot_bytes, splat, vector_of
 from autotune.contrib.quantised.activation_rows import ActivationRows
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
 from autotune.contrib.quantised.loads import zeros
+from autotune.core.precision import MOST_STEPS
 
 MOST = 127  # steps of the largest activation of a block
+LEAST = int(np.float32(MOST / MOST_STEPS).view(np.int32))  # bits of what that counts as at least
 SIGN = 2**31 - 1
 NIBBLE = 0x0F0F0F0F
 
@@ -36,11 +39,11 @@ def block_scale(values: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
     """The step of a block, and what elements are multiplied with to be in steps; NaN where an element is."""
     word, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
     bits = [arith.andi(arith.bitcast(vector_of(LANES, "i32"), v), splat(SIGN, "i32")) for v in values]
-    most = bits[0] if len(bits) == 1 else arith.maxsi(*bits)
+    most = arith.maxsi(splat(LEAST, "i32"), bits[0])
+    if len(bits) > 1:
+        most = arith.maxsi(most, bits[1])
     largest = arith.bitcast(f32, vector.reduction(word, vector.CombiningKind.MAXSI, most))
-    zero, steps = (arith.constant(f32, float(number)) for number in (0.0, MOST))
-    is_zero = arith.cmpf(arith.CmpFPredicate.OEQ, largest, zero)
-    inverse = arith.select(is_zero, zero, arith.divf(steps, largest))
+    inverse = arith.divf(arith.constant(f32, float(MOST)), largest)
     return arith.mulf(largest, arith.constant(f32, 1 / MOST)), inverse
 
 

@@ -14,6 +14,7 @@ from autotune.compiler.passes.pipelines import TAIL, tail
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.narrow_windows.family import WINDOW_BF16, WINDOW_INT16
 from autotune.core.candidate import Candidate
+from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.precision import BF16X2
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
@@ -253,3 +254,30 @@ def test_threads_share_the_rounding_of_large_inputs(family, sizes, loops):
     text = compile_to("panel-loads", load_payload(spec), candidate).text
     assert text.count("scf.forall") == (loops if family.precision.most else min(loops, 1))
     assert error_of(spec, family, machine=machine, pipeline=tail(2), pieces_m=1) < 20 * family.error
+
+
+@pytest.mark.skipif(bool(WINDOW_INT16.lacking), reason=WINDOW_INT16.lacking or "here")
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [0.0, 1e-38, 1e-35, 1e-30, 1e30])
+def test_inputs_and_filters_of_any_size_have_finite_steps(size):
+    payload, machine = load_payload(specs("size=8,channels=16,filters=16")), this_machine()
+    parts, steps, _ = steps_of(payload, WINDOW_INT16, machine)
+    inputs = payload.make_inputs(0)
+    inputs["x"] *= np.float32(size)
+    inputs["kernel"] *= np.array([1e-37, 1e6, 0.0, 1.0] * 4, np.float32)
+    (got,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+    (expected,) = payload.reference(**inputs)
+    least = [
+        2.0**-126 * 16 * 9 * most for most in (np.abs(inputs["kernel"]).max(axis=(0, 1, 2)), np.abs(inputs["x"]).max())
+    ]
+    off = np.abs(got.astype("f8") - expected).max(axis=(0, 1, 2))
+    assert (off <= 1e-3 * np.abs(expected).max(axis=(0, 1, 2)) + sum(least) + 2.0**-126).all()
+
+
+@pytest.mark.skipif(bool(WINDOW_INT16.lacking), reason=WINDOW_INT16.lacking or "here")
+def test_a_precision_of_matrices_is_refused_for_windows_in_a_line():
+    payload, machine = load_payload(specs("size=8,channels=16,filters=16")), this_machine()
+    parts, steps, _ = steps_of(payload, WINDOW_INT16, machine)
+    script = assemble(steps).replace('"window_int16"', '"int16"')
+    with pytest.raises(CompileError, match=r"int16 must be of products of matrices, got another op, linalg\.conv"):
+        compile_to("panels", payload, Candidate(script, TAIL, parts.payload.text, tuple(panels_of(steps))))
