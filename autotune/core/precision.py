@@ -161,10 +161,10 @@ class Precision:
     def finest_steps(self, b: Array) -> Array:
         """What each column of B may be multiplied by at most: by no chunk, wherever it begins, do sums overflow."""
         magnitudes = np.abs(b.astype(np.float64))
-        sums = np.cumsum(magnitudes, axis=-2)
-        most = sums[..., min(self.span, b.shape[-2]) - 1 :, :].copy()
-        most[..., 1:, :] -= sums[..., : -self.span, :]
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            sums = np.cumsum(magnitudes, axis=-2)
+            most = sums[..., min(self.span, b.shape[-2]) - 1 :, :].copy()
+            most[..., 1:, :] -= sums[..., : -self.span, :]
             of_sums = self.room / most.max(axis=-2, keepdims=True)
             found = np.minimum(LARGEST / magnitudes.max(axis=-2, keepdims=True), of_sums)
         steps: Array = np.nan_to_num(np.minimum(found, MOST_STEPS)).astype(np.float32)

@@ -275,7 +275,9 @@ def test_a_bundle_whose_tiles_this_processor_lacks_is_refused_or_emulated_when_a
     monkeypatch.delenv("AUTOTUNE_TILES", raising=False)
     bundle = read_bundle(pristine)
     weight = WeightRecord("b", (8, 24), (1, 16, 32), 32, transposed=False, precision="tile_bf16")
-    tiled = replace(bundle, manifest=replace(bundle.manifest, weights=(weight,)))
+    said = f'// autotune.precision = {{t = "{weight.precision}"}}\n{bundle.script}'
+    texts = {**bundle.texts, "schedule.mlir": said}
+    tiled = replace(bundle, texts=texts, manifest=replace(bundle.manifest, weights=(weight,)))
     if not ask_for_tiles():
         with pytest.raises(BundleError, match=r"cannot run here: products by tiles need .*`replay --emulate`"):
             recorded_candidate(tiled)
