@@ -5,11 +5,12 @@ for n: for h0 step block:   y[n, h0 to h0 + block] = code of ours;  what follows
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from autotune.core.host.machine import Machine
 from autotune.core.ops.op import Contraction, Lanes, Op, Operand
-from autotune.core.space import Config, Constraint, Knob
+from autotune.core.space import Config, Constraint, Knob, Space, Value
 from schedules import moves
 from schedules.blocking import cut
 from schedules.functions import choose_functions
@@ -158,7 +159,7 @@ class RowBlockWriter:
         block = self.blocks.block(self.config)
         nest = replace(op.nest, sizes=(*block, *op.nest.sizes[len(block) :]))
         rows = row_tiles(nest.sizes[lanes.row]) if lanes.row is not None else (1,)
-        tiles = [RegisterTile(row, self.width // self.machine.lanes, self.machine.lanes) for row in rows]
+        tiles = [tile_of(row, self.width, self.machine) for row in rows]
         like = Contraction(rows[-1], nest.sizes[lanes.lane], prod(nest.reduced), constant_b=True)
         best = fastest(like, tiles, self.machine, is_masked=False)
         config: Config = {"rows": best.rows, "width": self.width, "outside": ORDERS[0]}
@@ -167,6 +168,18 @@ class RowBlockWriter:
         writer.tile_loops(moves.generalize(self.script, handle), tiled, nest.sizes, "")
         writer.start_from(fill)
         writer.finish()
+
+
+def tile_of(rows: Value, width: Value, machine: Machine) -> RegisterTile:
+    """The register tile of knobs."""
+    return RegisterTile(int(rows), int(width) // machine.lanes, machine.lanes)
+
+
+def fastest_tile(space: Space, like: Contraction, machine: Machine) -> RegisterTile:
+    """The register tile, of those that knobs allow, that does a product first."""
+    values = {knob.name: knob.values for knob in space.knobs}
+    tiles = [tile_of(rows, width, machine) for rows, width in product(values["rows"], values["width"])]
+    return fastest(like, tiles, machine, is_masked=True)
 
 
 def is_beside(op: Op, window: Op) -> bool:

@@ -65,7 +65,7 @@ def check_units(bundle: BundleFiles) -> None:
                 f"{bundle.folder} must be as it was recorded: weight {weight.argument} is in {weight.precision}, "
                 f"the schedule says {', '.join(said) or 'no precision'}; restore it"
             )
-    names = (*(weight.precision for weight in manifest.weights), *precisions_in(bundle.script or ""))
+    names = (*(weight.precision for weight in manifest.weights), *said)
     schedules = {task.schedule for task in manifest.tasks.values()}
     needed = [PRECISIONS[name].lacking for name in dict.fromkeys(names) if name in PRECISIONS]
     needed += [family.lacking for family in rounding_families() if family.name in schedules]

@@ -219,7 +219,14 @@ def is_by_tiles(schedule: str) -> bool:
         >>> [is_by_tiles(schedule) for schedule in ("tile_bf16", "blocks_tile_int8", "blocks_int8")]
         [True, True, False]
     """
-    return any(f"_{schedule}".endswith(f"_{precision.name}") for precision in TILES)
+    precision = precision_of(schedule)
+    return precision is not None and precision.by_tiles
+
+
+def precision_of(schedule: str) -> Precision | None:
+    """The precision that a family multiplies in, whose name its own is or ends in; `None` for f32."""
+    named = [precision for precision in PRECISIONS.values() if f"_{schedule}".endswith(f"_{precision.name}")]
+    return max(named, key=lambda precision: len(precision.name), default=None)
 
 
 def roof_of(schedule: str, rates: Mapping[str, float]) -> float | None:
@@ -235,10 +242,9 @@ def roof_of(schedule: str, rates: Mapping[str, float]) -> float | None:
         >>> [roof_of(schedule, rates) for schedule in ("matmul", "bf16x2", "blocks_int8", "tile_int8")]
         [100000000000.0, 60000000000.0, 400000000000.0, None]
     """
-    named = [precision for precision in PRECISIONS.values() if f"_{schedule}".endswith(f"_{precision.name}")]
-    if not named:
+    precision = precision_of(schedule)
+    if precision is None:
         return rates.get("flops")
-    precision = max(named, key=lambda precision: len(precision.name))
     rate = rates.get(precision.unit)
     return rate / len(precision.products) if rate else None
 

@@ -6,7 +6,6 @@ They compete where an error is allowed, as products of matrices in int16 and bf1
 """
 
 from dataclasses import dataclass, replace
-from itertools import product
 from math import prod
 
 from autotune.contrib.narrow_windows.marks import NARROW_WINDOWS, ROWS, WIDTH
@@ -19,10 +18,17 @@ from autotune.core.precision import BF16, INT16, Precision
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.functions import function_defaults, function_knobs
-from schedules.matmul_model import RegisterTile
 from schedules.moves import Script
-from schedules.row_blocks import RowBlocks, RowBlockWriter, is_beside, is_of_loops, starts_from_zero
-from schedules.sliding_window import fastest, fits, row_tiles
+from schedules.row_blocks import (
+    RowBlocks,
+    RowBlockWriter,
+    fastest_tile,
+    is_beside,
+    is_of_loops,
+    starts_from_zero,
+    tile_of,
+)
+from schedules.sliding_window import fits, row_tiles
 
 VECTORS = (1, 2, 3, 4, 6)
 LEAST = 8  # channels: of fewer, rounding takes longer than it saves
@@ -79,8 +85,7 @@ class NarrowWindow(Family):
         knobs = (block, Knob("rows", row_tiles(blocks.sizes[sums.row])), Knob("width", widths), *shared)
 
         def registers(config: Config) -> bool:
-            tile = RegisterTile(int(config["rows"]), int(config["width"]) // machine.lanes, machine.lanes)
-            return fits(tile, machine)
+            return fits(tile_of(config["rows"], config["width"], machine), machine)
 
         fit = f"sums, words of the kernel and of an input fit {machine.vector_registers} registers"
         return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers), blocks.constraint))
@@ -95,10 +100,7 @@ class NarrowWindow(Family):
         block = max((rows for rows in found if rows * of_row <= machine.l2_bytes // 2), default=found[0])
         summed = -(-prod(sums.op.nest.reduced) // self.precision.values)
         like = Contraction(blocks.sizes[sums.row], blocks.sizes[-1], summed, constant_b=True)
-        values = {knob.name: knob.values for knob in self.space(task, machine).knobs}
-        pairs = product(values["rows"], values["width"])
-        tiles = [RegisterTile(int(rows), int(width) // machine.lanes, machine.lanes) for rows, width in pairs]
-        best = fastest(like, tiles, machine, is_masked=True)
+        best = fastest_tile(self.space(task, machine), like, machine)
         return {"block": block, "rows": best.rows, "width": best.columns, **shared, **function_defaults(task)}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:

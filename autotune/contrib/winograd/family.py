@@ -7,7 +7,6 @@ four outputs a tile are off by about twice as much as direct sums. So they compe
 """
 
 from dataclasses import dataclass, replace
-from itertools import product
 
 from autotune.contrib.winograd.marks import LANES, LINES, ROWS, WIDTH, WINOGRAD
 from autotune.contrib.winograd.transform import TAPS, Filtering
@@ -18,10 +17,17 @@ from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.functions import function_defaults, function_knobs
-from schedules.matmul_model import RegisterTile
 from schedules.moves import Script
-from schedules.row_blocks import RowBlocks, RowBlockWriter, is_beside, is_of_loops, starts_from_zero
-from schedules.sliding_window import fastest, fits
+from schedules.row_blocks import (
+    RowBlocks,
+    RowBlockWriter,
+    fastest_tile,
+    is_beside,
+    is_of_loops,
+    starts_from_zero,
+    tile_of,
+)
+from schedules.sliding_window import fits
 
 REGISTER_ROWS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 VECTORS = (1, 2, 3, 4, 6)
@@ -101,8 +107,7 @@ class Winograd(Family):
         ]
 
         def registers(config: Config) -> bool:
-            tile = RegisterTile(int(config["rows"]), int(config["width"]) // machine.lanes, machine.lanes)
-            return fits(tile, machine)
+            return fits(tile_of(config["rows"], config["width"], machine), machine)
 
         def inside(config: Config) -> bool:
             return int(config["lines"]) <= plane.down(int(config["block"]))
@@ -131,10 +136,7 @@ class Winograd(Family):
         parts = -(-plane.down(block) // most)
         lines = min(line for line in plane.lines if line >= -(-plane.down(block) // parts))
         like = Contraction(lines * plane.across, plane.filters, plane.channels, constant_b=True)
-        values = {knob.name: knob.values for knob in self.space(task, machine).knobs}
-        pairs = product(values["rows"], values["width"])
-        tiles = [RegisterTile(int(rows), int(width) // machine.lanes, machine.lanes) for rows, width in pairs]
-        best = fastest(like, tiles, machine, is_masked=True)
+        best = fastest_tile(self.space(task, machine), like, machine)
         return {
             "block": block,
             "lines": lines,
