@@ -5,13 +5,16 @@ those PyTorch applies itself to what our functions give.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
-from torch.fx import GraphModule
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx import Graph, GraphModule, Node
 
 from autotune.contrib.torch_backend.graphs import GraphFunction
 from autotune.contrib.torch_backend.options import BackendOptions, read_options
@@ -20,6 +23,7 @@ from autotune.core.errors import OptionError
 
 MOST_SIZES = 64  # that one graph is compiled for
 STATIC = "_dynamo_static_input_type"  # what Dynamo notes of parameters and buffers
+WRITTEN_INPUT = "InputMutationAOTOutput"  # what PyTorch notes of a result that is an input's new value
 WRITTEN_OUT = (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,)
 
 
@@ -42,24 +46,33 @@ def compile_graph(
         OptionError: An option is unknown or out of its range; or the graph is for training.
     """
     chosen = read_options(options, mode)
-    let_numbers_be_tensors(module)
     open_sizes = any(isinstance(size, torch.SymInt) for each in inputs for size in sizes_of(each))
     return EachSize(module, chosen) if open_sizes else functional(module, inputs, chosen)
 
 
-def let_numbers_be_tensors(module: GraphModule) -> None:
-    """Compute with the tensors in which Dynamo gives real numbers that change from call to call; in place.
+def with_tensors_of_numbers(module: GraphModule) -> GraphModule:
+    """A graph that computes with the tensors in which Dynamo gives real numbers that change from call to call.
 
     It would compute with what `item` gives of them, which is no tensor, and so is in no program.
     """
-    for node in [each for each in module.graph.nodes if each.op == "call_method" and each.target == "item"]:
-        given = node.args[0]
-        if given.op == "placeholder" and isinstance(node.meta.get("example_value"), torch.SymFloat):
-            with module.graph.inserting_before(node):
-                number = module.graph.call_method("to", (given, torch.get_default_dtype()))
-            node.replace_all_uses_with(number)
-            module.graph.erase_node(node)
-    module.recompile()
+    items = [node for node in module.graph.nodes if is_item_of_number(node)]
+    if not items:
+        return module
+    graph, copies = Graph(), dict[Node, Node]()
+    graph.output(graph.graph_copy(module.graph, copies))
+    for node in (copies[each] for each in items):
+        with graph.inserting_before(node):
+            number = graph.call_method("to", (node.args[0], torch.get_default_dtype()))
+        node.replace_all_uses_with(number)
+        graph.erase_node(node)
+    return GraphModule(module, graph)
+
+
+def is_item_of_number(node: Node) -> bool:
+    """Tell whether a node of Dynamo's graph takes a number out of a tensor in which it is given."""
+    given = node.args[0] if node.op == "call_method" and node.target == "item" else None
+    is_given = isinstance(given, Node) and given.op == "placeholder"
+    return is_given and isinstance(node.meta.get("example_value"), torch.SymFloat)
 
 
 def sizes_of(value: object) -> tuple[Any, ...]:
@@ -67,16 +80,33 @@ def sizes_of(value: object) -> tuple[Any, ...]:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else (value,)
 
 
-def functional(module: GraphModule, inputs: Sequence[Any], options: BackendOptions) -> Callable[..., Any]:
-    """A graph of fixed sizes as a function of its inputs."""
+def functional(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    options: BackendOptions,
+    see: Callable[[GraphModule], None] | None = None,
+) -> Callable[..., Any]:
+    """A graph of fixed sizes as a function of its inputs.
+
+    Args:
+        module: The graph.
+        inputs: What it is called with.
+        options: Options of the backend.
+        see: Called with what the graph is without changes to its inputs.
+    """
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     static = [STATIC in (node.meta.get("tensor_dict") or {}) for node in placeholders]
 
     def compile_inference(graph: GraphModule, _: Sequence[Any]) -> GraphFunction:
+        if see is not None:
+            see(graph)
         return GraphFunction(graph, kinds_of(graph, static), options)
 
     table = get_decompositions(WRITTEN_OUT)
     compiler: Any = aot_autograd(fw_compiler=refuse, inference_compiler=compile_inference, decompositions=table)
+    if (plain := with_tensors_of_numbers(module)) is not module:
+        with suppress(DataDependentOutputException):  # an op that takes a number alone, such as `torch.full`
+            return compiler(plain, inputs)  # type: ignore[no-any-return]
     return compiler(module, inputs)  # type: ignore[no-any-return]
 
 
@@ -112,8 +142,32 @@ def kinds_of(graph: GraphModule, static: Sequence[bool]) -> list[str]:
     return found
 
 
+def writes_inputs(graph: GraphModule) -> bool:
+    """Tell whether PyTorch writes some results of a functional graph into its inputs."""
+    described = graph.graph.output_node().meta.get("desc") or ()
+    return any(type(each).__name__ == WRITTEN_INPUT for each in described)
+
+
+def overlap(inputs: Sequence[Any]) -> bool:
+    """Tell whether elements of two tensors may be the same: they lie between each other's ends."""
+    spans = sorted(
+        (each.data_ptr(), each.data_ptr() + extent(each))
+        for each in inputs
+        if isinstance(each, torch.Tensor) and each.numel() and each.layout is torch.strided
+    )
+    return any(one[1] > other[0] for one, other in pairwise(spans))
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Bytes from a tensor's first element to the end of its last."""
+    steps = ((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(tensor.itemsize * (1 + sum(steps)))
+
+
 class EachSize:
     """A graph of open sizes, compiled for each that it is called with.
+
+    PyTorch runs a graph that writes its inputs where these overlap: what is compiled is of inputs that do not.
 
     Args:
         module: The graph.
@@ -123,16 +177,22 @@ class EachSize:
     def __init__(self, module: GraphModule, options: BackendOptions) -> None:
         self._module, self._options = module, options
         self._known: dict[tuple[Any, ...], Callable[..., Any]] = {}
+        self._writes = False
 
     def __call__(self, *inputs: Any) -> Any:  # noqa: ANN401 - as PyTorch calls it
         """Compute once."""
+        if self._writes and overlap(inputs):
+            return self._module(*inputs)
         key = tuple(sizes_of(each) for each in inputs)
         if key not in self._known:
             if len(self._known) >= MOST_SIZES:
                 say_once(f"backend autotune: {MOST_SIZES} sizes of a graph are compiled, PyTorch runs others")
                 return self._module(*inputs)
             say_once("backend autotune: a graph is called with other sizes; it is compiled for each of them")
-            self._known[key] = self._compile(inputs)
+            made = self._compile(inputs)
+            if self._writes and overlap(inputs):  # which is known only now
+                return self._module(*inputs)
+            self._known[key] = made
         return self._known[key](*(each for each in inputs if isinstance(each, torch.Tensor)))
 
     def _compile(self, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -145,4 +205,9 @@ class EachSize:
                 node.replace_all_uses_with(value)
                 copied.erase_node(node)
         module.recompile()
-        return functional(module, [each for each in inputs if isinstance(each, torch.Tensor)], self._options)
+        tensors = [each for each in inputs if isinstance(each, torch.Tensor)]
+        return functional(module, tensors, self._options, self._see)
+
+    def _see(self, graph: GraphModule) -> None:
+        """Note whether the graph writes its inputs."""
+        self._writes = self._writes or writes_inputs(graph)

@@ -7,12 +7,13 @@ once have one each. What is made of weights, such as panels, is shared, and made
 import ctypes
 import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from autotune.bundles.contexts import ContextPool
 from autotune.compiler.codegen.kernel_code import LinkedKernel
@@ -51,6 +52,7 @@ class MadeOf(Generic[V]):
 
     def __init__(self, make: Callable[[Sequence[torch.Tensor]], V]) -> None:
         self._make = make
+        ALL_MADE.add(self)
         self._made: dict[tuple[int, ...], tuple[list[int], V, Any]] = {}
 
     def of(self, tensors: Sequence[torch.Tensor]) -> V:
@@ -70,6 +72,36 @@ class MadeOf(Generic[V]):
         held = [weakref.ref(tensor, forget) for tensor in tensors]
         self._made[key] = (state, value, held)
         return value
+
+    def forget_written(self, storages: Set[int]) -> None:
+        """Forget what was made of tensors that lie in storages at some addresses."""
+        for key, (_, _, held) in list(self._made.items()):
+            tensors = [tensor for each in held if (tensor := each()) is not None]
+            if any(tensor.untyped_storage().data_ptr() in storages for tensor in tensors):
+                self._made.pop(key, None)
+
+
+ALL_MADE = weakref.WeakSet[MadeOf[Any]]()
+
+
+def forget_fused(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """Forget what was made of parameters that an optimizer wrote in a fused step: PyTorch does not count its writes."""
+    if torch.compiler.is_compiling():  # a step in a graph, in which it is counted
+        return
+    fused = [group["params"] for group in optimizer.param_groups if group.get("fused")]
+    storages = {parameter.untyped_storage().data_ptr() for group in fused for parameter in group if is_dense(parameter)}
+    if storages:
+        for made in list(ALL_MADE):
+            made.forget_written(storages)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor has elements in a storage on the processor."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return plain and tensor.layout is torch.strided and tensor.device.type == "cpu"
+
+
+register_optimizer_step_post_hook(forget_fused)
 
 
 class Context:
@@ -114,9 +146,16 @@ class RegionProgram:
         kept: The program.
         likes: Results as PyTorch gives them, in shape, strides and element type.
         threads: Threads that the program may use.
+        indices: Bounds of whole numbers of the region's tensors that are indices: the least, the one above the largest.
     """
 
-    def __init__(self, kept: Kept, likes: Sequence[torch.Tensor], threads: int = 1) -> None:
+    def __init__(
+        self,
+        kept: Kept,
+        likes: Sequence[torch.Tensor],
+        threads: int = 1,
+        indices: Mapping[int, tuple[int, int]] | None = None,
+    ) -> None:
         self._kept, arguments = kept, kept.program.arguments
         most = max(1, len(physical_cores()) // threads)
         self._contexts = ContextPool(lambda: Context(kept), most)
@@ -130,7 +169,11 @@ class RegionProgram:
         self._inputs = [
             (number, a.number, TORCH_DTYPES[a.dtype], a) for number, a in enumerate(arguments) if a.source == "input"
         ]
-        self._bounded = [(a.number, *bounds) for a in arguments if (bounds := bounds_of(a)) is not None]
+        bounds = {a.number: found for a in arguments if (found := bounds_of(a)) is not None}
+        for number, (low, high) in (indices or {}).items():
+            known = bounds.get(number, (low, high))
+            bounds[number] = max(low, known[0]), min(high, known[1])
+        self._bounded = [(number, *each) for number, each in bounds.items()]
         self._results = [(tuple(like.shape), like.dtype) for like in likes]
         self._strided = {n: like.stride() for n, like in enumerate(likes) if not like.is_contiguous()}
         self._fixed = [self._constants[a.name].ctypes.data if a.source == "constant" else 0 for a in arguments]

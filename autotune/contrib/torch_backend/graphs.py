@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from autotune.contrib.torch_backend.calls import MadeOf, OutOfBoundsError, RegionProgram
 from autotune.contrib.torch_backend.first_calls import FirstCalls
 from autotune.contrib.torch_backend.held import split
+from autotune.contrib.torch_backend.indices import bounds_in, leave_doubtful
 from autotune.contrib.torch_backend.kept import keep_checked, keep_uncovered, keep_wrong, read_uncovered
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.programs import key_of, program_of
@@ -135,6 +136,7 @@ def as_run(module: torch.nn.Module) -> Run:
 
 def prepare_rest(graph: Graph, kinds: Sequence[str], tensors: Tensors, options: BackendOptions) -> Run:
     """As `prepare`, of a graph that computes nothing of weights alone; ops that the importer refuses are left out."""
+    leave_doubtful(graph, kinds, tensors)
     whole = GraphRegion(graph, tuple(kinds))
     constants = [tensor for tensor, kind in zip(tensors, kinds, strict=True) if kind == "constant"]
     record = options.folder / f"{key_of(whole, constants, options.threads)}.json"
@@ -222,7 +224,9 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
     plain_run = as_run(plainly)
     try:
         kept = program_of(region, tensors, options)
-        program = RegionProgram(kept, region.results, options.threads)
+        known = zip(region.placeholders, tensors, region.held, strict=True)
+        bounds = bounds_in(region.graph, {place: tensor for place, tensor, held in known if held == "constant"})
+        program = RegionProgram(kept, region.results, options.threads, bounds)
     except AutotuneError as error:
         if ops := refused_ops(error, region.graph):
             raise RefusedError(ops) from error

@@ -13,6 +13,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from autotune.contrib.torch_backend.calls import TORCH_DTYPES
 from autotune.contrib.torch_backend.held import VIEWS, is_random
+from autotune.contrib.torch_backend.indices import LEFT
 from autotune.core.errors import AutotuneError
 
 NAMED = re.compile(r"node \S+ \((aten\.[\w.]+|prims\.[\w.]+)\)|(?:torch\.)(aten\.[\w.]+|prims\.[\w.]+)")
@@ -99,7 +100,9 @@ def why_not(node: Node) -> str:
         return "it is no op of PyTorch's own"
     if op._schema.is_mutable:
         return "it changes a tensor in place"
-    return "it draws random numbers" if is_random(node) else ""
+    if not op._schema.returns:
+        return "it gives no tensor"  # but an error, perhaps
+    return "it draws random numbers" if is_random(node) else str(node.meta.get(LEFT, ""))
 
 
 def has_known_types(node: Node) -> bool:
