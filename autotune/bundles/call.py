@@ -68,7 +68,7 @@ class PayloadFunction:
         self._calls = NamedCalls(payload, caller)
         self._compute = self._calls.quickest()
 
-    def keep(self, **weights: Array) -> None:
+    def keep(self, /, **weights: Array) -> None:
         """Hold copies of weights: later calls need not give them, and neither look at them nor copy them.
 
         Raises:
@@ -79,7 +79,7 @@ class PayloadFunction:
 
     if TYPE_CHECKING:
 
-        def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+        def __call__(self, /, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
             """Compute once; see `NamedCalls.compute`."""
 
     else:  # what is called is compiled code: a method of Python would take as long as that does
@@ -105,7 +105,7 @@ class NamedCalls:
         """What computes once, by compiled code where that can be, until weights are kept."""
         return self.caller.quick(self.compute) or self.compute
 
-    def compute(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+    def compute(self, /, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
         """Compute once; see `Bundle.__call__`.
 
         Raises:

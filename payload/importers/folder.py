@@ -25,6 +25,7 @@ from autotune.core.plugs.imported import (
     input_key,
     result_key,
 )
+from payload.importers.linalg import UnsupportedError
 
 # By rank, the order of a kernel (f, c, i, j) as (i, j, c, f); of (f, c, j), and of (g, f, c, i, j) in groups likewise.
 KERNEL = {3: (2, 1, 0), 4: (2, 3, 1, 0)}
@@ -57,7 +58,11 @@ def write_folder(
         keep: Writes the model in its own format, whole, to a path, for its own runtime to be compared with.
         lying: Positions of weights in files of the user's, by name: those of a large model stay there.
         source: The model's file: the folder of a large model refers to it, and holds no copy.
+
+    Raises:
+        UnsupportedError: A weight or a result has no elements.
     """
+    check_filled(model, weights, results)
     is_large = sum(array.nbytes for array in weights.values()) > MOST_COPIED
     if is_large and source is not None:
         model, keep = replace(model, weights=files_of(lying), original=str(source.resolve())), None
@@ -75,6 +80,22 @@ def write_folder(
     if keep is not None:
         keep(folder / model.file)
     (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
+
+
+def check_filled(model: ImportedModel, weights: Mapping[str, Array], results: Sequence[Sequence[Array]]) -> None:
+    """Raise unless weights and results have elements; of results, where they are known.
+
+    Raises:
+        UnsupportedError: One has none; the error has its name in the model.
+    """
+    outputs = [argument.name for argument in model.arguments if argument.role == "output"]
+    given = dict(zip(outputs, results[0] if results else (), strict=False))
+    for what, arrays in (("weight", weights), ("result", given)):
+        for name, array in arrays.items():
+            if 0 in array.shape:
+                raise UnsupportedError(
+                    f"sizes of {what} {name} must be at least 1, got {tuple(array.shape)}; export the model without it"
+                )
 
 
 def files_of(lying: Mapping[str, TensorInFile]) -> tuple[WeightsElsewhere, ...]:

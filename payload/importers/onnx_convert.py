@@ -34,6 +34,7 @@ from payload.importers.onnx_blocks import HeldWeight, multiply_rows
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import use_standard_ops
 from payload.importers.onnx_files import external_files, lying_in_files
+from payload.importers.onnx_grids import OUTSIDE, grids_of
 from payload.importers.onnx_nodes import dtype_of, facts_of, of
 from payload.importers.onnx_oracle import ask_reference, inputs_of
 from payload.importers.onnx_phases import write_phases
@@ -104,13 +105,15 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_steps(model, weights)
     weights |= take_weights(graph)
     fix_sizes(model, {}, weights)
-    rewrite_nodes(graph, FIRST)
+    if rewrite_nodes(graph, FIRST):
+        fix_sizes(model, {}, weights)
     while end_next_pool(model):
         fix_sizes(model, {}, weights)
     known = facts_of(graph)
     places = places_of(graph, known.shapes, known.kinds)
     asked = [tensor for tensor in graph.input if tensor.name not in weights]
-    given = [argument_of(tensor, places) for tensor in asked]
+    grids = grids_of(graph)
+    given = [argument_of(tensor, places, grids) for tensor in asked]
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
     say_stage(f"importing {path.name}: computing what it gives, by ONNX's own reference")
@@ -204,6 +207,7 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
 
     try:
         model = onnx.load(path, load_external_data=False)
+        check_names(model.graph, sizes)
         check_numbers(model.graph)
         check_tensors(model.graph)
         lying = lying_in_files(model.graph, weights_of(model.graph), path)
@@ -226,6 +230,23 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
             f"it is no valid ONNX model: {' '.join(str(error).split())[:200]}; export it again"
         ) from error
     return ReadModel(light, weights, lying, notes_of_blocks(model.graph, held), held)
+
+
+def check_names(graph: "GraphProto", sizes: Mapping[str, int]) -> None:
+    """Raise unless sizes are of dimensions that a model leaves open.
+
+    Raises:
+        UnsupportedError: A size is of another dimension.
+    """
+    dims = [dim for tensor in [*graph.input, *graph.output] for dim in tensor.type.tensor_type.shape.dim]
+    left = sorted({dim.dim_param for dim in dims if dim.dim_param})
+    unknown = [one_line(name)[:50] for name in sizes if name not in left]
+    if unknown:
+        known = ", ".join(one_line(name)[:50] for name in left[:MOST_NAMED]) + (", .." if left[MOST_NAMED:] else "")
+        raise UnsupportedError(
+            f"sizes must be of dimensions that it leaves open ({known or 'none'}), got {', '.join(unknown)}; "
+            "leave them out"
+        )
 
 
 def keep_model(path: Path, sizes: Mapping[str, int], target: Path) -> None:
@@ -266,11 +287,19 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
     return tuple(dim.dim_value for dim in kind.shape.dim), dtype
 
 
-def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int]) -> ModelArgument:
-    """An input: integers are indices where they are used as such, else 0 and 1."""
+def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int], grids: Collection[str] = ()) -> ModelArgument:
+    """An input: integers are indices where they are used as such, bytes any else, and others 0 and 1.
+
+    Places in images are outside, too.
+    """
     _, dtype = shape_and_dtype(tensor)
+    if dtype.kind in "iu" and dtype.itemsize == 1 and tensor.name not in places:
+        ends = np.iinfo(dtype)
+        return ModelArgument(tensor.name, "input", float(ends.min), float(ends.max) + 1)
     if dtype.kind in "iub":
         return ModelArgument(tensor.name, "input", 0, places.get(tensor.name, 2))
+    if tensor.name in grids:
+        return ModelArgument(tensor.name, "input", -OUTSIDE, OUTSIDE)
     return ModelArgument(tensor.name, "input")
 
 

@@ -53,6 +53,11 @@ def use_standard_ops(
     version = name_own_domain(model)
     inline_functions(model)
     fix_sizes(model, sizes, weights)
+    nodes = list(every_node(model.graph))
+    ops = {node.op_type for node in nodes}
+    if version < OLDEST and ops & {*RECURRENT} and not ops & {*ROWS} and all(is_standard(n, version) for n in nodes):
+        version = use_version(model, OLDEST, version)  # they are written by ops of today; rows are as of their version
+        fix_sizes(model, {}, weights)
     rounds, held = 0, dict[str, HeldWeight]()
 
     def known() -> KnownTensors:
@@ -65,21 +70,22 @@ def use_standard_ops(
         if not is_standard(node, version):
             raise UnsupportedError(refusal(node))
     if version < OLDEST:
-        use_version(model, OLDEST)
+        use_version(model, OLDEST, version)
         fix_sizes(model, {}, weights)
     return held
 
 
-def use_version(model: "ModelProto", version: int) -> None:
-    """Write a model in a later version of ONNX's operators, in place, where ONNX knows how."""
+def use_version(model: "ModelProto", version: int, old: int) -> int:
+    """Write a model in a later version of ONNX's operators, in place, where ONNX knows how; which it then has."""
     from onnx import version_converter  # noqa: PLC0415 - comes with an extra
 
     origins = origins_of(model.graph)
     try:
         model.CopyFrom(version_converter.convert_version(model, version))
     except Exception:  # it has no way for some op, and says so by errors of C++: then all stays
-        return
+        return old
     take_origins(model.graph, origins)
+    return version
 
 
 def refusal(node: "NodeProto") -> str:

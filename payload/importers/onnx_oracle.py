@@ -103,6 +103,7 @@ def compute_node(
     from onnx import ValueInfoProto, helper  # noqa: PLC0415 - comes with an extra
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
     from onnx.reference.op_run import OpRun  # noqa: PLC0415
+    from onnx.reference.ops.op_conv_transpose import ConvTranspose as GivenTransposed  # noqa: PLC0415
 
     class GatherElements(OpRun):  # type: ignore[misc]
         """The reference's own fails for more than 64 elements along the axis."""
@@ -126,13 +127,31 @@ def compute_node(
             norm = (np.abs(x) ** p).sum(axis=axis, keepdims=True) ** (1 / p)
             return (x / np.where(norm == 0, 1, norm),)
 
+    class MaxPool(OpRun):  # type: ignore[misc]
+        """The reference's own has other shapes and places where pads differ, and pads whole numbers by what is none."""
+
+        def _run(self, x: Array, **_: Any) -> tuple[Array, ...]:  # noqa: ANN401 - what the node says
+            from payload.importers.onnx_pools import largest_in_windows  # noqa: PLC0415 - which builds on this module
+
+            return largest_in_windows(node, x)[: len(node.output)]
+
+    class ConvTranspose(GivenTransposed):  # type: ignore[misc]
+        """The reference's own adds the bias of the first group to all, and knows one filter a group."""
+
+        def _run(self, x: Array, w: Array, b: Array | None = None, **attributes: Any) -> tuple[Array]:  # noqa: ANN401
+            group = attributes.get("group") or 1
+            biases = [None] * group if b is None else np.split(b, group)
+            parts = zip(np.split(x, group, axis=1), np.split(w, group), biases, strict=True)
+            found = [GivenTransposed._run(self, *part, **{**attributes, "group": 1})[0] for part in parts]
+            return (np.concatenate(found, axis=1),)
+
     inputs, outputs = ([ValueInfoProto(name=name) for name in names if name] for names in (read, node.output))
     graph = helper.make_graph([node], "node", inputs, outputs)
     if wide:
         name_doubles(graph.node[0])
     versions = {opset.domain: opset.version for opset in model.opset_import}
     reference = ReferenceEvaluator(
-        graph, versions, list(model.functions), new_ops=[GatherElements, LRN, LpNormalization]
+        graph, versions, list(model.functions), new_ops=[ConvTranspose, GatherElements, LRN, LpNormalization, MaxPool]
     )
     return [np.asarray(found) for found in reference.run(None, dict(read))]
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from payload.importers.linalg import cannot_lower
 from payload.importers.onnx_einsum import multiply_in_pairs
+from payload.importers.onnx_grids import sample
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtype_of, facts_of, of
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
 from payload.importers.onnx_places import PLACES, read_by_axis
+from payload.importers.onnx_pools import write_pool
 from payload.importers.onnx_resize import resize
 from payload.importers.onnx_strange import (
     choose_of_equals,
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 
 PLANES = 4  # dimensions of images
 FLOAT = 1  # ONNX's number of f32
-AXES = 3  # position of a pad's axes among its inputs
+AXES, STEPS = 3, 4  # positions of the axes of a pad and a slice among their inputs, and of a slice's steps
+PADS_CHOSEN = ("auto_pad", "output_shape", "pads")
+BEFORE_ALL = -(1 << 63)  # where a slice ends that has the first element, backwards
 PADDED: dict[str, Callable[[int, int, int], tuple[Sequence[int], Sequence[int]]]] = {
     "reflect": lambda size, low, high: (range(low, 0, -1), range(size - 2, size - 2 - high, -1)),
     "edge": lambda size, low, high: ([0] * low, [size - 1] * high),
@@ -42,15 +47,17 @@ def write_plainly(model: "ModelProto") -> None:
         copy_given(model.graph, output)
 
 
-def rewrite_nodes(graph: "GraphProto", rewrites: Mapping[str, Rewrite]) -> None:
-    """Write nodes of a graph as others, by their ops, in place; all shapes are inferred."""
-    facts, nodes = facts_of(graph), list["NodeProto"]()
+def rewrite_nodes(graph: "GraphProto", rewrites: Mapping[str, Rewrite]) -> bool:
+    """Write nodes of a graph as others, by their ops, in place; all shapes are inferred. Returns whether one was."""
+    facts, nodes, is_any = facts_of(graph), list["NodeProto"](), False
     for number, node in enumerate(graph.node):
         writer, rewrite = NodeWriter(graph, f"{node.op_type.lower()}_{number}"), rewrites.get(node.op_type)
         known = rewrite is not None and not node.domain and node.input[0] in facts.shapes
         written = known and rewrite is not None and rewrite(writer, node, facts)
         nodes += take_origin(writer.nodes, node) if written else [node]
+        is_any = is_any or bool(written)
     replace_all(graph.node, nodes)
+    return is_any
 
 
 def copy_given(graph: "GraphProto", output: "ValueInfoProto") -> None:
@@ -178,28 +185,34 @@ def pad_what_is_cut(
     return True
 
 
+def begin_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Slice backwards from behind the last element, which is from the last one: torch-mlir counts those behind, too."""
+    inputs, shape = dict(enumerate(node.input)), facts.shapes[node.input[0]]
+    starts, ends, steps = (facts.constants.get(inputs.get(place, "")) for place in (1, 2, STEPS))
+    if starts is None or ends is None or steps is None or steps.size == 0 or steps.min() > 0:
+        return False
+    axes = facts.constants.get(inputs[AXES]) if inputs.get(AXES) else np.arange(len(starts))
+    if axes is None:
+        return False
+    bounds = []
+    for axis, start, end, step in zip(*(each.tolist() for each in (axes, starts, ends, steps)), strict=True):
+        size = shape[axis]
+        low, high = (at + size if at < 0 else at for at in (start, end))
+        if step < 0:
+            low, high = min(max(low, 0), size - 1), min(high, size - 1)
+            high = high if high >= 0 else BEFORE_ALL
+        bounds.append((low, high))
+    limits = (writer.numbers(*each) for each in zip(*bounds, strict=True))
+    axes_and_steps = (writer.numbers(*(int(each) for each in numbers)) for numbers in (axes, steps))
+    writer.add("Slice", node.input[0], *limits, *axes_and_steps, into=node.output[0])
+    return True
+
+
 def copies(writer: NodeWriter, x: str, axis: int, indices: Sequence[int]) -> list[str]:
     """Slices along an axis that have its elements at some indices, in order."""
     runs = [[place for _, place in run] for _, run in groupby(enumerate(indices), lambda each: each[1] - each[0])]
     bounds = [writer.numbers(*each) for run in runs for each in ([run[0]], [run[-1] + 1], [axis])]
     return [writer.add("Slice", x, *bounds[at : at + 3]) for at in range(0, len(bounds), 3)]
-
-
-def count_places_in_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """A max pool that says where each maximum is: torch-mlir counts indices in each plane, ONNX in all of them."""
-    from onnx import NodeProto  # noqa: PLC0415
-
-    shape = facts.shapes[node.input[0]]
-    if len(node.output) == 1 or not node.output[1] or of(node, "storage_order", 0):
-        return False
-    inside = NodeProto()
-    inside.CopyFrom(node)
-    inside.output[1] = f"{writer.stem}_inside"
-    writer.nodes.append(inside)
-    planes = np.arange(shape[0] * shape[1], dtype=np.int64) * prod(shape[2:])
-    first = writer.constant(planes.reshape(*shape[:2], *[1] * (len(shape) - 2)))
-    writer.add("Add", inside.output[1], first, into=node.output[1])
-    return True
 
 
 def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
@@ -263,6 +276,35 @@ def scale_product(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
     turned = {name: of(node, name, 0) for name in ("transA", "transB")}
     product = writer.add("Gemm", *node.input[:2], **turned)
     writer.add("Mul", product, writer.number(scale, facts.kinds[node.input[0]]), into=node.output[0])
+    return True
+
+
+def say_transposed_pads(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """ConvTranspose that chooses its pads, or says what it gives: with the pads as numbers, which torch-mlir reads.
+
+    Raises:
+        UnsupportedError: ONNX has results behind the last window, which ONNX Runtime cuts off.
+    """
+    auto, given = of(node, "auto_pad", "NOTSET"), of(node, "output_shape", [])
+    sizes, kernel = facts.shapes[node.input[0]][2:], facts.shapes.get(node.input[1], [])[2:]
+    rank = len(sizes)
+    if (auto not in ("SAME_UPPER", "SAME_LOWER") and not given) or len(kernel) != rank:
+        return False
+    strides, dilations = (of(node, name, [1] * rank) for name in ("strides", "dilations"))
+    more = of(node, "output_padding", [0] * rank)
+    wanted = given[-rank:] if given else [size * step for size, step in zip(sizes, strides, strict=True)]
+    spans = [
+        strides[d] * (sizes[d] - 1) + more[d] + (kernel[d] - 1) * dilations[d] + 1 - wanted[d] for d in range(rank)
+    ]
+    if min(spans) < 0:
+        if given:
+            return False
+        raise cannot_lower(node.doc_string, f"its strides must be at most what its kernel covers for {auto}")
+    halves = [(span // 2, span - span // 2) for span in spans]
+    pairs = halves if auto == "SAME_UPPER" else [each[::-1] for each in halves]
+    attributes = {each.name: of(node, each.name, None) for each in node.attribute if each.name not in PADS_CHOSEN}
+    pads = [pair[side] for side in (0, 1) for pair in pairs]
+    writer.add("ConvTranspose", *node.input, into=node.output[0], pads=pads, **attributes)
     return True
 
 
@@ -341,7 +383,7 @@ def norm_of_one(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 
 
 # What ONNX's own reference reads otherwise, too: written as others before that is asked.
-FIRST: dict[str, Rewrite] = {"GatherElements": read_by_axis}
+FIRST: dict[str, Rewrite] = {"ConvTranspose": say_transposed_pads, "GatherElements": read_by_axis}
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), norm_of_one),
     "BitShift": shift_inside,
@@ -352,16 +394,18 @@ REWRITES: dict[str, Rewrite] = {
     "Einsum": multiply_in_pairs,
     "Gemm": scale_product,
     "Gelu": gelu_by_tanh,
+    "GridSample": sample,
     "LpNormalization": normalize,
     "LRN": norm_by_neighbours,
     "DepthToSpace": spread_channels,
     "SpaceToDepth": gather_channels,
     "Pad": pad_by_copies,
     "Resize": resize,
+    "Slice": begin_inside,
     "Equal": equal_to_itself,
     **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), compare_with_itself),
     "Mod": remainder_towards_zero,
-    "MaxPool": count_places_in_all,
+    "MaxPool": write_pool,
     "Where": choose_of_equals,
     **PLACES,
 }

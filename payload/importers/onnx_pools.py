@@ -1,15 +1,19 @@
 """Pools of which the last window ends behind the pad (`ceil_mode`): the pad is made as long as it needs.
 
 torch-mlir, and ONNX's inference of shapes, count windows that begin behind the pad, which are none; and torch-mlir
-divides by elements behind it.
+divides by elements behind it. Pads that a pool chooses itself (`auto_pad`) are said as numbers: ONNX's reference has
+others than ONNX Runtime.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autotune.core.payload import Array
+from payload.importers.linalg import cannot_lower
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, dtype_of, facts_of, of
 from payload.importers.onnx_origins import take_origin
 from payload.importers.onnx_values import replace_all
@@ -18,6 +22,117 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
+NONE, SAME = "NOTSET", "SAME"  # of `auto_pad`
+FLOAT, REAL = 1, (1, 10, 11, 16)  # ONNX's numbers of f32; and of f32, f16, f64 and bf16
+REPLACED = ("auto_pad", "ceil_mode", "pads")
+PLANE = 2  # dimensions of one
+MOST_TAPS = 125  # elements of a window of which places are counted one by one
+
+
+def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """A max pool that torch-mlir does not know or gets wrong: of whole numbers, or one that says where maxima are.
+
+    Raises:
+        UnsupportedError: Windows are too large for places to be counted.
+    """
+    x, shape = node.input[0], facts.shapes[node.input[0]]
+    places = node.output[1] if len(node.output) > 1 else ""
+    is_real = facts.kinds[x] in REAL
+    if not places and (is_real or len(shape) - 2 == PLANE):
+        return False
+    kind = facts.kinds[x] if is_real else FLOAT
+    windows, by_columns = Windows(node, shape[2:]), bool(of(node, "storage_order", 0))
+    attributes = {each.name: of(node, each.name, None) for each in node.attribute if each.name != "storage_order"}
+    real = x if is_real else writer.add("Cast", x, to=FLOAT)  # of 8 bits: exact
+    is_lowered = places and windows.is_plain and not by_columns
+    names = [node.output[0] if is_real else f"{writer.stem}_real"] + ([f"{writer.stem}_inside"] if is_lowered else [])
+    writer.add("MaxPool", real, into=names, **attributes)
+    if not is_real:
+        writer.add("Cast", names[0], to=facts.kinds[x], into=node.output[0])
+    planes = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * len(shape[2:])) * prod(shape[2:])
+    if is_lowered:  # torch-mlir counts in each plane, ONNX in all of them
+        writer.add("Add", names[1], writer.constant(planes), into=places)
+    elif places:
+        if prod(windows.kernel) > MOST_TAPS:
+            raise cannot_lower(node.doc_string, f"its windows must have at most {MOST_TAPS} elements, they have more")
+        found = count_places(writer, (real, kind), planes, windows, by_columns=by_columns)
+        writer.add("Identity", found, into=places)
+    return True
+
+
+def count_places(
+    writer: NodeWriter, given: tuple[str, int], planes: Array, windows: "Windows", *, by_columns: bool
+) -> str:
+    """Places of the first maxima of windows among all elements of a tensor of real numbers.
+
+    Args:
+        writer: Writer of the nodes.
+        given: Name of the tensor, and ONNX's number of its type.
+        planes: The place of the first element of each of its planes.
+        windows: Windows of the pool.
+        by_columns: Whether elements of a plane are counted along its first dimension first.
+    """
+    (x, kind), rank = given, planes.ndim - 2
+    pads = [0, 0, *windows.pads[:rank], 0, 0, *windows.pads[rank:]]
+    padded = writer.add("Pad", x, writer.numbers(*pads), writer.number(-np.inf, kind)) if any(pads) else x
+    taps = [windows.tap(which, by_columns=by_columns) for which in np.ndindex(*windows.kernel)]
+    best, found = "", writer.constant(planes + first_inside(taps))
+    for tap in taps:
+        bounds = (tap.begins, tap.ends, range(2, 2 + rank), tap.steps)
+        part = writer.add("Slice", padded, *(writer.numbers(*each) for each in bounds))
+        if best:
+            is_more = writer.add("Greater", part, best)
+            found = writer.add("Where", is_more, writer.constant(planes + tap.places), found)
+            best = writer.add("Where", is_more, part, best)
+        else:
+            best = part
+    return found
+
+
+def first_inside(taps: "Sequence[Tap]") -> Array:
+    """Of each window, the place of the first element that is in the image."""
+    first = np.zeros_like(taps[0].places)
+    for tap in reversed(taps):
+        first = np.where(tap.inside, tap.places, first)
+    return first
+
+
+def largest_in_windows(node: "NodeProto", x: Array) -> tuple[Array, Array]:
+    """What a max pool gives: maxima, and their places among all elements."""
+    shape, rank = x.shape, x.ndim - 2
+    windows, by_columns = Windows(node, list(shape[2:])), bool(of(node, "storage_order", 0))
+    sides = [(0, 0), (0, 0), *zip(windows.pads[:rank], windows.pads[rank:], strict=True)]
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+    padded = np.pad(x, sides, constant_values=lowest)
+    taps = [windows.tap(which, by_columns=by_columns) for which in np.ndindex(*windows.kernel)]
+    cuts: list[tuple[Any, ...]] = [(..., *map(slice, tap.begins, tap.ends, tap.steps)) for tap in taps]
+    parts = [padded[cut] for cut in cuts]
+    best = parts[0]
+    found = np.broadcast_to(first_inside(taps), best.shape)
+    for tap, part in zip(taps[1:], parts[1:], strict=True):
+        found = np.where(part > best, tap.places, found)
+        best = np.maximum(best, part)
+    planes = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * rank) * prod(shape[2:])
+    return best, planes + found
+
+
+@dataclass(frozen=True)
+class Tap:
+    """One element of every window.
+
+    Attributes:
+        begins: Position of that of the first window in the padded image.
+        ends: Behind that of the last one.
+        steps: Distances from one to the next.
+        places: Position of each in the image; any number where it is outside.
+        inside: Whether each lies in the image.
+    """
+
+    begins: Sequence[int]
+    ends: Sequence[int]
+    steps: Sequence[int]
+    places: Array
+    inside: Array
 
 
 class Windows:
@@ -34,16 +149,21 @@ class Windows:
 
     def __init__(self, node: "NodeProto", shape: list[int]) -> None:
         ones, self._shape = [1] * len(shape), shape
-        pads = list(of(node, "pads", [0] * (2 * len(shape))))
+        pads, auto = list(of(node, "pads", [0] * (2 * len(shape)))), of(node, "auto_pad", NONE)
         self._before, self._behind = pads[: len(shape)], pads[len(shape) :]
         self._kernel, self._steps = of(node, "kernel_shape", ones), of(node, "strides", ones)
         self._dilations = of(node, "dilations", ones)
         self.counts, self.ends = [], []
         for d, size in enumerate(shape):
-            low, step, behind = self._before[d], self._steps[d], self._behind[d]
-            covered = (self._kernel[d] - 1) * self._dilations[d] + 1
-            count = -(-(low + size + behind - covered) // step) + 1
-            count -= (count - 1) * step >= low + size
+            step, covered = self._steps[d], (self._kernel[d] - 1) * self._dilations[d] + 1
+            if auto != NONE:
+                self._before[d], self._behind[d] = chosen_pads(auto, size, step, covered)
+            low, behind = self._before[d], self._behind[d]
+            span = low + size + behind - covered
+            count = span // step + 1
+            if of(node, "ceil_mode", 0) and not auto.startswith(SAME):
+                count = -(-span // step) + 1
+                count -= (count - 1) * step >= low + size
             self.counts.append(count)
             self.ends.append(max(behind, (count - 1) * step + covered - low - size))
 
@@ -51,6 +171,33 @@ class Windows:
     def pads(self) -> list[int]:
         """Pads in which all windows end."""
         return [*self._before, *self.ends]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether torch-mlir finds places in them: of two dimensions, pads alike on both sides, without dilations."""
+        return len(self._shape) == PLANE and self._before == self.ends and set(self._dilations) == {1}
+
+    @property
+    def kernel(self) -> list[int]:
+        """Elements of a window along each dimension."""
+        return list(self._kernel)
+
+    def tap(self, which: Sequence[int], *, by_columns: bool) -> Tap:
+        """An element of every window.
+
+        Args:
+            which: Position in the window.
+            by_columns: Whether places are counted along the first dimension first.
+        """
+        begins = [at * dilation for at, dilation in zip(which, self._dilations, strict=True)]
+        ends = [b + (n - 1) * s + 1 for b, n, s in zip(begins, self.counts, self._steps, strict=True)]
+        places, inside = np.zeros((), np.int64), np.ones((), bool)
+        for d, size in enumerate(self._shape):
+            step = prod(self._shape[:d]) if by_columns else prod(self._shape[d + 1 :])
+            at = begins[d] - self._before[d] + np.arange(self.counts[d]) * self._steps[d]
+            places = places[..., None] + at * step
+            inside = inside[..., None] & (at >= 0) & (at < size)
+        return Tap(begins, ends, self._steps, places, inside)
 
     def shares(self) -> Array:
         """Of each window, its elements over those that are not behind the pad that the node says."""
@@ -62,14 +209,23 @@ class Windows:
         return np.asarray(prod(self._kernel) / counts)
 
 
+def chosen_pads(auto: str, size: int, step: int, covered: int) -> tuple[int, int]:
+    """Pads before and behind that a pool chooses, along a dimension of so many elements."""
+    need = max(0, (-(-size // step) - 1) * step + covered - size) if auto.startswith(SAME) else 0
+    less, more = need // 2, need - need // 2
+    return (more, less) if auto == "SAME_LOWER" else (less, more)
+
+
 def end_next_pool(model: "ModelProto") -> bool:
-    """Let the windows of a model's next pool with `ceil_mode` end in its pad, in place; returns whether there was one.
+    """Let the windows of a model's next pool with `ceil_mode` or pads of its choice end in pads that it says, in place.
+
+    Returns whether there was one.
 
     Shapes must be inferred: what was inferred of results behind the pool may have been wrong.
     """
     graph = model.graph
     pools = [(number, node) for number, node in enumerate(graph.node) if node.op_type in POOLS and not node.domain]
-    pools = [each for each in pools if of(each[1], "ceil_mode", 0) and of(each[1], "auto_pad", "NOTSET") == "NOTSET"]
+    pools = [each for each in pools if of(each[1], "ceil_mode", 0) or of(each[1], "auto_pad", NONE) != NONE]
     facts = facts_of(graph) if pools else KnownTensors({}, {}, {})
     for number, node in pools:
         if node.input[0] in facts.shapes:
@@ -82,11 +238,11 @@ def end_next_pool(model: "ModelProto") -> bool:
 
 
 def write_ended(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> None:
-    """A pool without `ceil_mode`, and what corrects its means."""
+    """A pool with pads that it says and without `ceil_mode`, and what corrects its means."""
     x = node.input[0]
     windows = Windows(node, facts.shapes[x][2:])
-    attributes = {each.name: of(node, each.name, None) for each in node.attribute}
-    attributes |= {"ceil_mode": 0, "pads": windows.pads}
+    attributes = {each.name: of(node, each.name, None) for each in node.attribute if each.name not in REPLACED}
+    attributes["pads"] = windows.pads
     shares = windows.shares() if of(node, "count_include_pad", 0) else np.ones(())
     if np.all(shares == 1):
         writer.add(node.op_type, *node.input, into=list(node.output), **attributes)

@@ -1,6 +1,7 @@
 """Calls read arrays where they lie, never look at held weights again, and write new arrays; on any thread."""
 
 import ctypes
+import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,9 +12,11 @@ from import_support import import_product
 
 import autotune as at
 from autotune.bundles import contexts
+from autotune.bundles.call import NamedCalls, PayloadFunction
 from autotune.compiler.lowering import array_calls
 from autotune.compiler.lowering.array_calls import ArrayCall
 from autotune.compiler.passes.panels import PanelWeight
+from autotune.contrib.sizes.calls import AnySize
 from autotune.core.arrays import FEW, Accepted, is_frozen, lie_within
 from autotune.core.payload import DTYPES, Argument
 
@@ -356,6 +359,15 @@ def test_numbers_of_a_type_that_its_bounds_hold_are_not_looked_at():
     assert accepted(np.array([7], ml_dtypes.bfloat16), "bf16").dtype == ml_dtypes.bfloat16
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_an_array_that_may_hold_bits_of_halves_is_refused(dtype):
+    name = DTYPES[dtype].name
+    with pytest.raises(at.PayloadError, match=rf"must be {name}, got an array of uint16; pass its bits as x\.view"):
+        accepted(np.array([0x3F80], np.uint16), dtype)
+    assert accepted(np.array([0x3F80], np.uint16).view(name), dtype).dtype == DTYPES[dtype]
+    assert accepted(np.array([7], np.int16), dtype) == 7
+
+
 @pytest.mark.parametrize("wide", [np.float64, np.longdouble])
 def test_an_array_of_wider_numbers_is_refused_by_name_and_not_rounded(function, wide):
     with pytest.raises(
@@ -363,3 +375,23 @@ def test_an_array_of_wider_numbers_is_refused_by_name_and_not_rounded(function, 
     ):
         function(A.astype(wide), B)
     agree(function(A.tolist(), B), A @ B)
+
+
+def test_an_argument_may_be_called_self(tmp_path):
+    path = tmp_path / "own.onnx"
+    onnx = pytest.importorskip("onnx")
+    inputs = [onnx.helper.make_tensor_value_info(name, 1, [2, 3]) for name in ("self", "arrays")]
+    node = onnx.helper.make_node("Sub", ["self", "arrays"], ["y"])
+    graph = onnx.helper.make_graph([node], "own", inputs, [onnx.helper.make_tensor_value_info("y", 1, [2, 3])])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), path)
+    given = {"self": np.full((2, 3), 5, np.float32), "arrays": np.ones((2, 3), np.float32)}
+    agree(at.compile(path)(**given), np.full((2, 3), 4))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [at.Bundle.__call__, at.Bundle.keep, NamedCalls.compute, PayloadFunction.keep, AnySize.__call__, AnySize.plan],
+)
+def test_what_takes_arrays_by_name_takes_every_name(method):
+    first = next(iter(inspect.signature(method).parameters.values()))
+    assert first.kind is inspect.Parameter.POSITIONAL_ONLY

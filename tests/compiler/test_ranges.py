@@ -80,6 +80,57 @@ def test_a_call_gives_what_is_an_index_in_the_end(tmp_path, row, accepts):
     assert open_payload(path).arguments[0].accepts == accepts
 
 
+APART = """func.func @rows(%ids: memref<5x5xi32>, %table: memref<7xf32>, %out: memref<5x5xf32>) {{
+  %i = bufferization.to_tensor %ids restrict : memref<5x5xi32> to tensor<5x5xi32>
+  %t = bufferization.to_tensor %table restrict : memref<7xf32> to tensor<7xf32>
+  %zero = arith.constant 0 : i64
+  %seven = arith.constant 7 : i32
+  %e = tensor.empty() : tensor<5x5xi32>
+  %b = tensor.empty() : tensor<5x5xi1>
+  %f = tensor.empty() : tensor<5x5xf32>
+  %negative = linalg.generic {{indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}}
+    ins(%i : tensor<5x5xi32>) outs(%b : tensor<5x5xi1>) {{
+  ^bb0(%id: i32, %o: i1):
+    %wide = arith.extsi %id : i32 to i64
+    %c = arith.cmpi slt, %wide, %zero : i64
+    linalg.yield %c : i1
+  }} -> tensor<5x5xi1>
+  %from_end = linalg.generic {{indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}}
+    ins(%i : tensor<5x5xi32>) outs(%e : tensor<5x5xi32>) {{
+  ^bb0(%id: i32, %o: i32):
+    %c = arith.addi %id, %seven : i32
+    linalg.yield %c : i32
+  }} -> tensor<5x5xi32>
+  %r = linalg.generic {{indexing_maps = [{maps}, #same], iterator_types = ["parallel", "parallel"]}}
+    ins(%negative, %from_end, %i : tensor<5x5xi1>, tensor<5x5xi32>, tensor<5x5xi32>) outs(%f : tensor<5x5xf32>) {{
+  ^bb0(%c: i1, %behind: i32, %id: i32, %o: f32):
+    %row = arith.select %c, %behind, %id : i32
+    %place = arith.index_cast %row : i32 to index
+    %v = tensor.extract %t[%place] : tensor<7xf32>
+    linalg.yield %v : f32
+  }} -> tensor<5x5xf32>
+  bufferization.materialize_in_destination %r in restrict writable %out : (tensor<5x5xf32>, memref<5x5xf32>) -> ()
+  return
+}}"""
+MAPS = "#same = affine_map<(i, j) -> (i, j)>\n#turned = affine_map<(i, j) -> (j, i)>\n"
+
+
+@pytest.mark.parametrize(
+    ("maps", "accepts"),
+    [
+        ("#same, #same, #same", (-7, 7)),
+        ("#turned, #turned, #turned", (-7, 7)),
+        ("#turned, #same, #same", (0, 7)),
+        ("#same, #turned, #same", (0, 7)),
+        ("#same, #same, #turned", (0, 7)),
+    ],
+)
+def test_what_another_nest_compared_is_known_of_the_same_elements_alone(tmp_path, maps, accepts):
+    path = tmp_path / "rows.mlir"
+    path.write_text(MAPS + APART.format(maps=maps))
+    assert open_payload(path).arguments[0].accepts == accepts
+
+
 def test_integers_that_are_no_indices_take_every_value(tmp_path):
     path = tmp_path / "plain.mlir"
     path.write_text("""func.func @plain(%x: tensor<5xi32>) -> tensor<5xi32> {

@@ -292,6 +292,13 @@ def test_a_converter_that_says_no_whole_line_is_waited_for():
         assert heard.stages == ["one", "two"]
 
 
+def test_a_folder_with_the_suffix_of_a_model_is_what_was_imported(tmp_path):
+    import_model(str(mlp(tmp_path / "model.onnx")), tmp_path / "mine.onnx")
+    assert open_payload(tmp_path / "mine.onnx").arguments
+    with pytest.raises(PayloadError, match=r"a model must be a file, .* is a folder"):
+        import_model(str(tmp_path / "mine.onnx"), tmp_path / "again")
+
+
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, refused):
     (tmp_path / "mine.txt").write_text("mine")
     refused("import", mlp(tmp_path / "model.onnx"), "-o", tmp_path, words="is in use; pass --output")

@@ -63,7 +63,7 @@ def assert_as_onnx_runtime(path, given, tolerance=1e-5):
     return model
 
 
-def recurrent(path, op, direction, lengths, *, full, named=True):
+def recurrent(path, op, direction, lengths, *, full, named=True, version=17):
     ways = 2 if direction == "bidirectional" else 1
     wide = GATES[op] * HIDDEN
     held = {"W": random(ways, wide, WIDTH), "R": random(ways, wide, HIDDEN)}
@@ -81,7 +81,7 @@ def recurrent(path, op, direction, lengths, *, full, named=True):
     attributes = {"linear_before_reset": int(full)} if op == "GRU" else {}
     results = ["Y", "Y_h", "Y_c"][: 3 if op == "LSTM" else 2]
     node = helper.make_node(op, names, results, direction=direction, hidden_size=HIDDEN, **attributes)
-    return write(path, [node], given, results, held), given
+    return write(path, [node], given, results, held, version=version), given
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,12 @@ def test_recurrent_ops_of_all_directions(op, direction, full, tmp_path):
     for lengths in (None, [2, 4]):
         path, given = recurrent(tmp_path / "model.onnx", op, direction, lengths, full=full)
         assert_as_onnx_runtime(path, given)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_recurrent_ops_of_old_models_are_written_by_ops_of_today(op, tmp_path):
+    path, given = recurrent(tmp_path / "model.onnx", op, "bidirectional", [2, 4], full=True, version=7)
+    assert_as_onnx_runtime(path, given)
 
 
 def test_a_recurrent_op_of_which_a_part_is_not_known_is_refused_by_name(tmp_path):
@@ -346,8 +352,10 @@ def test_an_input_of_a_type_that_is_not_read_is_refused_by_its_name(tmp_path):
 @pytest.mark.parametrize(
     ("op", "shape", "attributes", "ranges"),
     [
-        ("Gather", [4], {"axis": 1}, (7, (0, 7))),
-        ("GatherElements", [5, 2], {"axis": 1}, (7, (0, 7))),
+        ("Gather", [4], {"axis": 1}, (7, (-7, 7))),
+        ("GatherElements", [5, 2], {"axis": 1}, (7, (-7, 7))),
+        ("GatherND", [4, 1], {}, (5, (-5, 5))),
+        ("GatherND", [4, 2], {}, (5, (-5, 5))),
         ("NegativeLogLikelihoodLoss", [5], {}, (7, (0, 7))),
         ("SoftmaxCrossEntropyLoss", [5], {}, (7, (0, 7))),
         ("ReverseSequence", [7], {"time_axis": 0, "batch_axis": 1}, (5, (-8, 8))),

@@ -8,6 +8,7 @@ from model_zoo import FLOAT, TensorProto, helper, numpy_helper
 import autotune as at
 from autotune.core.errors import PayloadError
 from autotune.worker.loading.importing import import_model
+from payload.importers.onnx_convert import argument_of
 
 pytestmark = pytest.mark.usefixtures("warm_converters")
 RNG = np.random.default_rng(0)
@@ -41,6 +42,13 @@ def assert_as_onnx_runtime(tmp_path, nodes, given, results, held=()):
     for mine, theirs in zip(ours, expected, strict=True):
         assert mine.shape == theirs.shape
         np.testing.assert_allclose(mine.astype(np.float64), theirs.astype(np.float64), atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "ends"), [(U8, (0, 256)), (TensorProto.INT8, (-128, 128)), (I32, (0, 2))])
+def test_inputs_of_bytes_are_tried_with_any_number(kind, ends):
+    tensor = helper.make_tensor_value_info("x", kind, [4])
+    found, of_places = argument_of(tensor, {}), argument_of(tensor, {"x": 3})
+    assert ((found.low, found.high), (of_places.low, of_places.high)) == (ends, (0, 3))
 
 
 def test_integers_of_8_bits_are_unsigned_in_every_op_of_elements(tmp_path):

@@ -12,6 +12,7 @@ from autotune.compiler.tasks.partition import partition
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Job
 from autotune.core.host.machine import this_machine
+from autotune.core.plugs.imported import ORACLE, input_key
 from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload
@@ -298,7 +299,22 @@ MODELS |= {
         )
         for op in ("ReduceL2", "ReduceLogSumExp")
     },
+    **{
+        f"GridSample, {mode}, {pad}, {aligned}": lambda p, mode=mode, pad=pad, aligned=aligned: sampled(
+            p, mode, padding_mode=pad, align_corners=aligned
+        )
+        for mode, pad, aligned in (("nearest", "border", 0), ("linear", "reflection", 1), ("linear", "reflection", 0))
+    },
+    "GridSample of volumes": lambda p: newest(
+        p, "GridSample", ("x", [2, 3, 4, 5, 2]), ("g", [2, 2, 3, 1, 3]), opset=22, result=[2, 3, 2, 3, 1]
+    ),
 }
+
+
+def sampled(path, mode, opset=22, **attributes):
+    """An image at places of a grid."""
+    given = ("x", [1, 2, 4, 5]), ("g", [1, 1, 10, 2])
+    return newest(path, "GridSample", *given, opset=opset, result=[1, 2, 1, 10], mode=mode, **attributes)
 
 
 @pytest.mark.parametrize(("number", "name"), list(enumerate(MODELS)))
@@ -333,9 +349,204 @@ def test_a_size_of_zero_is_said_to_be_one(tmp_path):
         import_model(str(path), tmp_path / "model")
 
 
+@pytest.mark.parametrize(
+    ("op", "held", "attributes", "what"),
+    [
+        ("Slice", {"s": np.array([2]), "e": np.array([2])}, {}, "result y"),
+        ("Concat", {"w": np.zeros((0, 4), np.float32)}, {"axis": 0}, "weight w"),
+    ],
+)
+def test_what_has_no_elements_is_named(op, held, attributes, what, tmp_path):
+    given = {"x": np.zeros((3, 4), np.float32)}
+    path = modelled(tmp_path / "model.onnx", helper.make_node(op, ["x", *held], ["y"], **attributes), given, held)
+    with pytest.raises(PayloadError, match=rf"sizes of {what} must be at least 1, got \(0, 4\)"):
+        import_model(str(path), tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [((3, 4), r"leaves open \(none\), got batch"), (("n", 4), r"leaves open \(n\), got batch")],
+)
+def test_sizes_of_no_open_dimension_are_refused(sizes, said, tmp_path):
+    path = newest(tmp_path / "model.onnx", "Neg", ("x", sizes))
+    with pytest.raises(PayloadError, match=said):
+        import_model(f"{path},n=3,batch=2" if "n" in sizes else f"{path},batch=2", tmp_path / "model")
+
+
 def test_elements_at_no_indices_are_refused(tmp_path):
     none = numpy_helper.from_array(np.zeros((0, 1), np.int64), "at")
     nodes = [helper.make_node("GatherND", ["x", "at"], ["e"]), helper.make_node("Concat", ["e", "x"], ["y"], axis=0)]
     path = save_newest(tmp_path / "model.onnx", nodes, [("x", [4, 3])], [4, 3], [none])
     with pytest.raises(PayloadError, match="cannot be imported"):
+        import_model(str(path), tmp_path / "model")
+
+
+@pytest.mark.parametrize(("mode", "aligned"), [("linear", 0), ("linear", 1), ("nearest", 0), ("nearest", 1)])
+def test_places_outside_an_image_hold_zeros(mode, aligned, tmp_path):
+    path = sampled(tmp_path / "model.onnx", mode, align_corners=aligned)
+    image = np.arange(1, 41, dtype=np.float32).reshape(1, 2, 4, 5)
+    places = np.zeros((1, 1, 10, 2), np.float32)
+    places[..., 0] = [-2, -1.5, -1.3, -1.1, -0.75, 0, 1.1, 1.24, 1.5, 9]
+    places[0, 0, 4:6, 1] = -0.5, 0.5
+    (expected,) = ReferenceEvaluator(onnx.load(path)).run(None, {"x": image, "g": places})
+    import_model(str(path), tmp_path / "model")
+    np.testing.assert_allclose(at.compile(str(tmp_path / "model"))(image, places), expected, rtol=1e-5)
+
+
+def test_places_of_a_grid_are_drawn_outside_the_image_too(tmp_path):
+    import_model(str(sampled(tmp_path / "model.onnx", "bilinear", opset=16)), tmp_path / "model")
+    with np.load(tmp_path / "model" / ORACLE) as recorded:
+        assert np.abs(recorded[input_key(0, "g")]).max() > 1
+        assert np.abs(recorded[input_key(0, "x")]).max() <= 1
+
+
+def test_cubic_samples_are_refused_by_their_node(tmp_path):
+    with pytest.raises(PayloadError, match=r"GridSample, which gives y.*must be nearest or linear, it is cubic"):
+        import_model(str(sampled(tmp_path / "model.onnx", "cubic")), tmp_path / "model")
+
+
+def modelled(path, node, given, held=(), *, version=17, results=1):
+    """A model of one node, whose inputs are like these arrays."""
+    kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
+    inputs = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in given.items()]
+    first = next(iter(kinds.values()))
+    outputs = [
+        helper.make_tensor_value_info(name, kind, None)
+        for name, kind in zip(node.output, (first, INT64)[:results], strict=True)
+    ]
+    weights = [numpy_helper.from_array(array, name) for name, array in dict(held).items()]
+    graph = helper.make_graph([node], "model", inputs, outputs, weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=9), path)
+    return path
+
+
+def assert_as_onnx_runtime(path, folder, given):
+    """Import a file, and compare what its default schedules give with ONNX Runtime."""
+    import onnxruntime
+
+    expected = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, given)
+    import_model(str(path), folder)
+    called = at.compile(str(folder))
+    found = called(*given.values())
+    for ours, theirs in zip(found.values() if isinstance(found, dict) else [found], expected, strict=True):
+        assert ours.shape == theirs.shape
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    return called
+
+
+@pytest.mark.parametrize(
+    ("op", "indices", "dtype", "attributes"),
+    [
+        ("Gather", [[-3, 1], [-4, 3]], np.int32, {}),
+        ("Gather", [-3, 2], np.int64, {"axis": 1}),
+        ("GatherElements", [[-3, 1, -4]], np.int64, {}),
+        ("GatherElements", [[-3], [2]], np.int32, {"axis": 1}),
+        ("GatherND", [[-3], [1]], np.int64, {}),
+        ("GatherND", [[-3, 2], [2, -3]], np.int64, {}),
+    ],
+)
+def test_negative_indices_of_an_input_count_from_the_end(op, indices, dtype, attributes, tmp_path):
+    given = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "i": np.array(indices, dtype)}
+    path = modelled(tmp_path / "model.onnx", helper.make_node(op, ["x", "i"], ["y"], **attributes), given)
+    called = assert_as_onnx_runtime(path, tmp_path / "model", given)
+    for wrong in (-5, 4):
+        with pytest.raises(PayloadError, match="i must be from -"):
+            called(given["x"], np.full_like(given["i"], wrong))
+
+
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
+def test_negative_indices_of_an_input_are_put_from_the_end(op, tmp_path):
+    given = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "i": np.array([[-3], [3]])}
+    given["u"] = np.array([[90.0], [91]] if op == "ScatterElements" else [[90.0] * 3, [91] * 3], np.float32)
+    path = modelled(tmp_path / "model.onnx", helper.make_node(op, ["x", "i", "u"], ["y"]), given)
+    assert_as_onnx_runtime(path, tmp_path / "model", given)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ([2**63 - 1], [-(2**63)], [0], [-1]),
+        ([5], [-100], [0], [-1]),
+        ([100, 1], [1, 3], [-2, 1], [-2, 1]),
+        ([7, 9], [-3, -9], [1, 0], [-1, -3]),
+        ([2], [-6], [0], [-1]),
+    ],
+)
+def test_a_slice_backwards_begins_at_the_last_element_that_there_is(bounds, tmp_path):
+    given = {"x": np.arange(20, dtype=np.float32).reshape(5, 4)}
+    held = {name: np.array(each) for name, each in zip("seap", bounds, strict=True)}
+    path = modelled(tmp_path / "model.onnx", helper.make_node("Slice", ["x", *held], ["y"]), given, held)
+    assert_as_onnx_runtime(path, tmp_path / "model", given)
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "attributes"),
+    [
+        ("AveragePool", [1, 2, 8, 9], {"kernel_shape": [1, 1], "strides": [2, 1], "auto_pad": "VALID", "ceil_mode": 1}),
+        ("AveragePool", [1, 2, 7, 8], {"kernel_shape": [3, 2], "strides": [2, 2], "auto_pad": "SAME_LOWER"}),
+        ("MaxPool", [1, 2, 9, 8], {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_UPPER"}),
+        ("MaxPool", [1, 2, 9, 8], {"kernel_shape": [2, 3], "strides": [2, 2], "auto_pad": "VALID", "ceil_mode": 1}),
+        ("MaxPool", [1, 2, 9], {"kernel_shape": [2], "strides": [2], "auto_pad": "SAME_LOWER"}),
+    ],
+)
+def test_pools_that_choose_their_pads(op, shape, attributes, tmp_path):
+    given = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+    path = modelled(tmp_path / "model.onnx", helper.make_node(op, ["x"], ["y"], **attributes), given)
+    assert_as_onnx_runtime(path, tmp_path / "model", given)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_maxima_of_bytes(rank, dtype, tmp_path):
+    given = {"x": np.random.default_rng(0).integers(-128, 128, [1, 2, *[5] * rank]).astype(dtype)}
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2] * rank, pads=[1, 0] * rank)
+    assert_as_onnx_runtime(modelled(tmp_path / "model.onnx", node, given), tmp_path / "model", given)
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [
+        ([1, 2, 6, 5], {"kernel_shape": [2, 2], "pads": [1, 1, 0, 0]}),
+        ([2, 2, 6, 7], {"kernel_shape": [2, 2], "dilations": [2, 3]}),
+        ([1, 2, 6, 5], {"kernel_shape": [3, 2], "strides": [2, 1], "storage_order": 1}),
+        ([1, 2, 9], {"kernel_shape": [3], "strides": [2], "pads": [1, 0]}),
+        ([2, 2, 5, 4, 6], {"kernel_shape": [1, 2, 1], "strides": [2, 1, 3], "pads": [0, 1, 0, 0, 0, 0]}),
+        ([1, 1, 5, 4, 6], {"kernel_shape": [2, 2, 2], "dilations": [1, 2, 3]}),
+        ([1, 2, 7, 6], {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1}),
+    ],
+)
+def test_places_of_maxima(shape, attributes, tmp_path):
+    given = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+    node = helper.make_node("MaxPool", ["x"], ["y", "i"], **attributes)
+    path = modelled(tmp_path / "model.onnx", node, given, results=2)
+    assert_as_onnx_runtime(path, tmp_path / "model", given)
+
+
+def transposed(path, shape, kernel, given, **attributes):
+    """A transposed convolution by a weight, with a bias of whole numbers."""
+    rng, made = np.random.default_rng(0), kernel[1] * attributes.get("group", 1)
+    held = {"w": rng.standard_normal(kernel).astype(np.float32), "b": np.arange(made, dtype=np.float32)}
+    given["x"] = rng.standard_normal(shape).astype(np.float32)
+    return modelled(path, helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], **attributes), given, held)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "attributes"),
+    [
+        ([1, 3, 3, 4], [3, 1, 4, 4], {"group": 3, "strides": [2, 2], "pads": [1] * 4}),
+        ([2, 3, 5], [3, 1, 1], {"group": 3, "strides": [2]}),
+        ([1, 2, 4, 3], [2, 2, 3, 2], {"auto_pad": "SAME_UPPER", "strides": [2, 1]}),
+        ([1, 2, 4, 3], [2, 2, 3, 2], {"auto_pad": "SAME_LOWER", "strides": [2, 1]}),
+        ([1, 2, 4, 3], [2, 2, 3, 3], {"output_shape": [8, 6], "strides": [2, 2]}),
+    ],
+)
+def test_transposed_convolutions_in_groups_and_with_pads_of_their_choice(shape, kernel, attributes, tmp_path):
+    given = {}
+    path = transposed(tmp_path / "model.onnx", shape, kernel, given, **attributes)
+    assert_as_onnx_runtime(path, tmp_path / "model", given)
+
+
+def test_a_transposed_convolution_of_gaps_that_chooses_its_pads_is_refused(tmp_path):
+    path = transposed(tmp_path / "model.onnx", [1, 2, 3], [2, 2, 1], {}, auto_pad="SAME_LOWER", strides=[3])
+    with pytest.raises(PayloadError, match=r"node 0 .*strides must be at most what its kernel covers for SAME_LOWER"):
         import_model(str(path), tmp_path / "model")

@@ -29,6 +29,7 @@ MOVES = (
 SEVERAL = ("tensor.from_elements", "tensor.insert_slice", "tensor.insert", "tensor.concat")  # of their values
 READS = {"tensor.extract": 0, "memref.load": 0, "tensor.insert": 1, "memref.store": 1}  # operand that is indexed
 HARMLESS = ("arith.", "linalg.")  # ops that take indices and touch no memory by them
+NOT_EQUAL = 1  # MLIR's number of a predicate
 BRANCHES = {0: (0, 0), 1: None, 2: (None, -1), 3: (None, 0), 4: (1, None), 5: (0, None)}  # of cmpi, signed
 
 
@@ -116,7 +117,10 @@ class Intervals:
         """What is known besides where a comparison of a value with a constant holds, or not; `None`: it never does."""
         if int(holds) not in range(*self.of(condition, refined, depth)):
             return None
-        if isinstance(condition, ir.BlockArgument) or condition.owner.operation.name != "arith.cmpi":
+        condition = tested(condition)
+        if isinstance(condition, ir.BlockArgument):
+            return self._where_computed(condition, depth, holds=holds)
+        if condition.owner.operation.name != "arith.cmpi":
             return {}
         op = condition.owner.operation
         value, with_value = op.operands
@@ -129,7 +133,30 @@ class Intervals:
         low, high = self.of(value, refined, depth)
         least, most = (None if end is None else limit[0] + end for end in ends)
         narrow = (low if least is None else max(low, least), high if most is None else min(high, most + 1))
-        return {value: narrow} if narrow[0] < narrow[1] else None
+        return dict.fromkeys(same_numbers(value), narrow) if narrow[0] < narrow[1] else None
+
+    def _where_computed(self, condition: ir.BlockArgument, depth: int, *, holds: bool) -> dict[ir.Value, Range] | None:
+        """What is known of other elements of a nest where one holds that a nest before computed of the same ones."""
+        nest = condition.owner.owner.operation
+        maker = elementwise(nest.operands[condition.arg_number]) if nest.name == "linalg.generic" else None
+        if maker is None or depth > DEEPEST:
+            return {}
+        known = self._where(yielded_by(maker), {}, depth + 1, holds=holds)
+        if not known:
+            return known
+        elements = {maker.operands[v.arg_number]: each for v, each in known.items() if is_argument_of(v, maker)}
+        maps, found = indexing_maps(nest), dict[ir.Value, Range]()
+        for argument, operand, amap in zip(nest.regions[0].blocks[0].arguments, nest.operands, maps, strict=True):
+            if amap != maps[condition.arg_number] or not is_whole(operand):
+                continue
+            if operand in elements:
+                found[argument] = elements[operand]
+            elif (other := elementwise(operand)) is not None:
+                inner = zip(other.regions[0].blocks[0].arguments, other.operands, strict=True)
+                bound = {each: elements[read] for each, read in inner if read in elements}
+                if bound:
+                    found[argument] = self.of(yielded_by(other), bound, depth + 1)
+        return found
 
     def _of_nest(self, op: ir.Operation, number: int, refined: Mapping[ir.Value, Range], depth: int) -> Range | None:
         """Range of what a structured op gives: what it begins with, and what an iteration yields of that."""
@@ -170,6 +197,54 @@ def accepted_ranges(function: ir.OpView, drawn: Mapping[ir.Value, Range]) -> dic
     return found
 
 
+def tested(condition: ir.Value) -> ir.Value:
+    """The value that a condition says is not 0: booleans are stored in bytes."""
+    while not isinstance(condition, ir.BlockArgument):
+        op = condition.owner.operation
+        is_widened = op.name in ("arith.extui", "arith.extsi")
+        is_nonzero = op.name == "arith.cmpi" and ir.IntegerAttr(op.attributes["predicate"]).value == NOT_EQUAL
+        if is_nonzero:
+            limit = op.operands[1]
+            made = None if isinstance(limit, ir.BlockArgument) else limit.owner.operation
+            is_nonzero = made is not None and made.name == "arith.constant" and constant_range(made) == (0, 1)
+        if not is_widened and not is_nonzero:
+            break
+        condition = op.operands[0]
+    return condition
+
+
+def same_numbers(value: ir.Value) -> Iterator[ir.Value]:
+    """A value, and those that it is as a wider number."""
+    yield value
+    while not isinstance(value, ir.BlockArgument) and value.owner.operation.name == "arith.extsi":
+        value = value.owner.operation.operands[0]
+        if element_type(value) == "i1":  # which is -1 where it is true
+            return
+        yield value
+
+
+def elementwise(tensor: ir.Value) -> ir.Operation | None:
+    """The nest that makes each element of a tensor of the elements at the same place; `None` where none does."""
+    if isinstance(tensor, ir.BlockArgument):
+        return None
+    op = tensor.owner.operation
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return None
+    maps, block = indexing_maps(op), op.regions[0].blocks[0]
+    is_plain = maps[0].is_permutation and all(each == maps[0] for each in maps)
+    return op if is_plain and not list(block.arguments[len(block.arguments) - 1].uses) else None
+
+
+def yielded_by(nest: ir.Operation) -> ir.Value:
+    """The first element that an iteration of a nest gives."""
+    return list(nest.regions[0].blocks[0].operations)[-1].operation.operands[0]
+
+
+def is_argument_of(value: ir.Value, nest: ir.Operation) -> bool:
+    """Tell whether a value is an element that a nest is given."""
+    return isinstance(value, ir.BlockArgument) and value.owner == nest.regions[0].blocks[0]
+
+
 def is_within(index: Range, size: int | None) -> bool:
     """Tell whether indices are surely those of elements."""
     return size is not None and index[0] >= 0 and index[1] <= size
@@ -189,7 +264,13 @@ def candidates(
     shift = Intervals({**found, sources[0]: (0, 1)}).of(index)
     shifted = [(-shift[0], size - shift[0])] if shift[1] - shift[0] == 1 else []
     inside = bisect(range(size), 0, key=lambda end: not is_within(of_ends(found, sources[0], index, end + 1), size))
-    return [(0, type_range(sources[0])[1]), (-size, size), (0, size), *shifted, *([(0, inside)] if inside else [])]
+    return [
+        (0, type_range(sources[0])[1]),
+        (-size, size),
+        (0, size),
+        *shifted,
+        *([(-inside, inside), (0, inside)] if inside else []),
+    ]
 
 
 def of_ends(found: Mapping[ir.Value, Range], source: ir.Value, index: ir.Value, end: int) -> Range:

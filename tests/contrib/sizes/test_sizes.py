@@ -79,6 +79,28 @@ def test_what_may_be_padded_and_split_is_proved(name):
     assert (batch.pad, batch.split) == (True, True)
 
 
+MANY = Bounds("tokens", 8, 40)  # of which the largest is above zero in nearly every draw around it
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.max(1),
+        lambda x: x.min(1),
+        lambda x: x.argmax(1),
+        lambda x: x / np.maximum(np.abs(x.max(1, keepdims=True)), 1),
+        lambda x: x / np.maximum(np.abs(x).mean(1, keepdims=True), 4),
+    ],
+)
+def test_zeros_that_are_no_largest_among_usual_numbers_are_seen_among_others(function):
+    assert not Prover(Arithmetic(function), (BATCH, MANY), {}).prove(MANY).pad
+
+
+@pytest.mark.parametrize("function", [lambda x: x / max(1, abs(x).max()), lambda x: x * (1 + (x > 2).any())])
+def test_parts_that_meet_in_large_numbers_alone_are_no_parts(function):
+    assert not Prover(Arithmetic(function), (BATCH, TOKENS), {}).prove(TOKENS).split
+
+
 def test_a_mask_of_zeros_alone_is_asked_for_where_it_would_reach_the_padding():
     prover = Prover(MODELS["softmax of what a mask leaves"][0], (BATCH, TOKENS), {})
     assert prover.prove(TOKENS).masks == ("mask",)
@@ -260,7 +282,7 @@ def test_requests_that_are_not_served_are_refused_in_one_line(folder):
         "mask must hold a 1 in each line along tokens": {"ids": np.ones((1, 7), int), "mask": np.zeros((1, 7), int)},
         "takes ids, mask, each once; got ids": {"ids": np.ones((1, 7), int)},
         "ids must hold whole numbers": {**request(rng, 1, 12), "ids": np.ones((1, 12))},
-        "ids must be from 0 to 49, got 50": {**request(rng, 1, 12), "ids": np.full((1, 12), 50)},
+        "ids must be from -50 to 49, got 50": {**request(rng, 1, 12), "ids": np.full((1, 12), 50)},
         "ids must have 2 axes, got 0": {**request(rng, 1, 12), "ids": None},
         "mask must have 2 axes, got 1": {**request(rng, 1, 12), "mask": np.ones(12, int)},
     }

@@ -1,0 +1,180 @@
+"""GridSample: elements at places that a tensor holds, the nearest or a mean of neighbours.
+
+    place = ((g + 1) size - 1) / 2, or (g + 1) (size - 1) / 2 where corners are aligned
+    y = sum over neighbours of weight x[neighbour], of zeros where a neighbour lies outside
+
+torch-mlir reads beyond the image where a place is outside, and knows images and zeros alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from payload.importers.linalg import cannot_lower
+from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+MODES = ("nearest", "linear", "bilinear")
+PADS = ("zeros", "border", "reflection")
+REAL = (1, 10, 11, 16)  # ONNX's numbers of f32, f16, f64 and bf16
+WHOLE = 7  # and of i64
+MOVES = (
+    "Cast",
+    "Flatten",
+    "Identity",
+    "Reshape",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+)  # what leaves numbers as they are
+OUTSIDE = 2.0  # places of a grid lie between this and its negative; those beyond 1 are outside the image
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """An element next to a place, along one axis.
+
+    Attributes:
+        index: Name of the index, in i64 and inside the image.
+        inside: Name of whether it was inside the image before; empty where that is no matter.
+        weight: Name of its share; empty for all.
+    """
+
+    index: str
+    inside: str
+    weight: str
+
+
+def grids_of(graph: "GraphProto") -> frozenset[str]:
+    """Names of tensors that hold places in images, as they are."""
+    found = set[str]()
+    for node in reversed(graph.node):
+        if node.op_type == "GridSample" and len(node.input) > 1:
+            found.add(node.input[1])
+        elif node.op_type in MOVES and node.output[0] in found:
+            found.add(node.input[0])
+    return frozenset(found)
+
+
+def sample(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """GridSample as gathered elements, in any number of dimensions.
+
+    Raises:
+        UnsupportedError: The mode is cubic, or numbers are whole.
+    """
+    x, grid = node.input[:2]
+    shape, given = facts.shapes[x], facts.shapes.get(grid)
+    mode, pad = of(node, "mode", "linear"), of(node, "padding_mode", "zeros")
+    if mode not in MODES or pad not in PADS:
+        raise cannot_lower(node.doc_string, f"its mode must be nearest or linear, it is {mode} with {pad}")
+    if facts.kinds[x] not in REAL or facts.kinds.get(grid) not in REAL:
+        raise cannot_lower(node.doc_string, "it must sample real numbers, at places in real numbers")
+    if given is None:
+        return False
+    n, channels, *sizes = shape
+    count = prod(given[1:-1])
+    axes = []
+    for d, size in enumerate(sizes):
+        at = len(sizes) - 1 - d  # a place has the last axis first
+        part = writer.add("Slice", grid, *(writer.numbers(each) for each in (at, at + 1, len(given) - 1)))
+        scaled = place_in(writer, writer.reshape(part, n, 1, count), size, facts.kinds[grid], node)
+        axes.append(neighbours(writer, scaled, size, facts.kinds, (x, grid), mode, pad))
+    terms = [weigh(writer, node, shape, each, facts.kinds[x]) for each in product(*axes)]
+    total = terms[0]
+    for term in terms[1:]:
+        total = writer.add("Add", total, term)
+    writer.reshape(total, n, channels, *given[1:-1], into=node.output[0])
+    return True
+
+
+def place_in(writer: NodeWriter, g: str, size: int, kind: int, node: "NodeProto") -> str:
+    """Places along an axis of so many elements; the nearest are whole, and a half is rounded to an even one."""
+    one, half = (writer.number(each, kind) for each in (1, 2))
+    begun = writer.add("Add", g, one)
+    is_aligned = bool(of(node, "align_corners", 0))
+    if is_aligned:
+        place = writer.add("Mul", writer.add("Div", begun, half), writer.number(size - 1, kind))
+    else:
+        behind = writer.add("Sub", writer.add("Mul", begun, writer.number(size, kind)), one)
+        place = writer.add("Div", behind, half)
+    if of(node, "mode", "linear") == "nearest":
+        place = writer.add("Round", place)
+    if of(node, "padding_mode", "zeros") == "reflection":
+        place = reflect(writer, place, (0, size - 1) if is_aligned else (-0.5, size - 0.5), kind)
+    return place
+
+
+def reflect(writer: NodeWriter, place: str, ends: tuple[float, float], kind: int) -> str:
+    """Places between two ends, at which those outside are reflected as often as it takes."""
+    low, high = ends
+    if low == high:
+        return writer.add("Mul", place, writer.number(0, kind))
+    begin, around = writer.number(low, kind), writer.number(2 * (high - low), kind)
+    away = writer.add("Abs", writer.add("Sub", place, begin))
+    rounds = writer.add("Floor", writer.add("Div", away, around))
+    rest = writer.add("Sub", away, writer.add("Mul", rounds, around))
+    return writer.add("Add", begin, writer.add("Min", rest, writer.add("Sub", around, rest)))
+
+
+def neighbours(  # noqa: PLR0917 - each is of another kind
+    writer: NodeWriter,
+    place: str,
+    size: int,
+    kinds: Mapping[str, int],
+    names: tuple[str, str],
+    mode: str,
+    pad: str,
+) -> list[Neighbour]:
+    """The elements along an axis that a place is made of."""
+    x_kind, kind = (kinds[name] for name in names)
+    zero, last, one = (writer.number(each, kind) for each in (0, size - 1, 1))
+
+    def neighbour(at: str, weight: str) -> Neighbour:
+        least, most = writer.add("GreaterOrEqual", at, zero), writer.add("LessOrEqual", at, last)
+        inside = writer.add("And", least, most)
+        if pad == "zeros":
+            held = writer.add("Where", inside, at, zero)  # NaN is inside of nothing
+        else:
+            held = writer.add("Where", most, writer.add("Where", least, at, zero), last)
+            inside = ""
+        share = writer.add("Cast", weight, to=x_kind) if weight else ""
+        return Neighbour(writer.add("Cast", held, to=WHOLE), inside, share)
+
+    if mode == "nearest":
+        return [neighbour(place, "")]
+    first = writer.add("Floor", place)
+    behind = writer.add("Sub", place, first)
+    return [
+        neighbour(first, writer.add("Sub", one, behind)),
+        neighbour(writer.add("Add", first, one), behind),
+    ]
+
+
+def weigh(writer: NodeWriter, node: "NodeProto", shape: list[int], taken: tuple[Neighbour, ...], kind: int) -> str:
+    """The elements at a neighbour along each axis, times its share; ``(n, channels, places)``."""
+    n, channels, *sizes = shape
+    at = ""
+    for d, each in enumerate(taken):
+        step = prod(sizes[d + 1 :])
+        part = writer.add("Mul", each.index, writer.numbers(step)) if step > 1 else each.index
+        at = writer.add("Add", at, part) if at else part
+    if n == 1:
+        rows = writer.reshape(node.input[0], channels, prod(sizes))
+        found = writer.add("Gather", rows, writer.reshape(at, -1), axis=1)
+        found = writer.add("Unsqueeze", found, writer.numbers(0))
+    else:
+        begins = writer.constant(np.arange(n * channels, dtype=np.int64).reshape(n, channels, 1) * prod(sizes))
+        found = writer.add("Gather", writer.reshape(node.input[0], -1), writer.add("Add", at, begins), axis=0)
+    for each in taken:
+        if each.inside:
+            found = writer.add("Where", each.inside, found, writer.number(0, kind))
+    for each in taken:
+        if each.weight:
+            found = writer.add("Mul", found, each.weight)
+    return found
