@@ -131,8 +131,8 @@ def may_open_file(spec: str) -> bool:
 
 
 def is_importable(spec: str) -> bool:
-    """Whether a spec names a file that an importer reads."""
-    return suffix_of(spec) in registered(IMPORTERS)
+    """Whether a spec names a file that an importer reads; a folder of such a name may be one that was imported."""
+    return suffix_of(spec) in registered(IMPORTERS) and not os.path.isdir(spec.partition(",")[0])
 
 
 def dialect_of(text: str) -> Dialect | None:
@@ -174,6 +174,8 @@ def import_file(spec: str, folder: Path) -> None:
     """
     name, given = parse_spec(spec)
     points = registered(IMPORTERS)
+    if os.path.isdir(name):
+        raise PayloadError(f"a model must be a file, {name!r} is a folder; an imported one is tuned as it is")
     if not is_importable(spec):
         raise PayloadError(f"a model must end in one of {', '.join(points)}, mlir; got {name!r}; export it as ONNX")
     wrong = [f"{key}={size}" for key, size in given.items() if not re.fullmatch("[1-9][0-9]{0,9}", size)]

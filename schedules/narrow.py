@@ -25,6 +25,7 @@ from autotune.core.precision import (
     TILE_BF16,
     TILE_BF16X2,
     TILE_BF16X3,
+    TILE_BYTES,
     TILE_INT8,
     Precision,
 )
@@ -55,8 +56,8 @@ class Narrow(Family):
 
     @property
     def specific(self) -> int:
-        """Exact, it is before the families that multiply anything."""
-        return int(self.precision.exact)
+        """Exact, it is before the families that multiply anything, and by tiles before the one of vectors."""
+        return 1 + self.precision.by_tiles if self.precision.exact else 0
 
     @property
     def error(self) -> float:
@@ -75,13 +76,16 @@ class Narrow(Family):
 
     def runs_on(self, machine: Machine) -> bool:
         """Dot products are of vectors of 512 bits; which of them, a program says to whom it is loaded by."""
-        return machine.isa == "avx512f"
+        return machine.isa == "avx512f" and (bool(machine.tiles) or not self.precision.by_tiles)
 
     def covers(self, task: Task) -> bool:
         """Products of f32, alone or in a group that the families for f32 cover."""
         whole = task.contractions
         if not whole or not all(map(self.takes, whole)) or task.grows or (self.precision.exact and self.lacking):
             return False
+        rows, length = self.precision.worth
+        if self.precision.exact and any(c.m < rows or c.k < length for c in whole):
+            return False  # what is exact is the default wherever it is covered
         if not (FUSED if task.is_group else MATMUL).covers(task):
             return False
         if any(c.batched for c in whole) and not all(map(is_of_matrices, task.ops)):
@@ -91,9 +95,13 @@ class Narrow(Family):
 
     def takes(self, c: Contraction) -> bool:
         """Whether a contraction has the operands that can be rounded."""
-        plain = c.zeroed and not (c.transposed_a or c.stored_b)
+        plain = c.zeroed and not c.transposed_a and (not c.stored_b or self.reads_stored(c))
         plain &= (c.constant_b and not c.batched) or self.precision.packs_in_call
         return plain and c.dtype == ("i8" if self.precision.exact else "f32") and c.k <= self.precision.most_k
+
+    def reads_stored(self, c: Contraction) -> bool:
+        """Whether words are made of a weight that is stored in less than f32: not of steps, which are found in f32."""
+        return c.constant_b and not self.precision.most and self.precision.parts == 1
 
     def space(self, task: Task, machine: Machine) -> Space:
         """The knobs of the family for f32, those fixed that words leave no choice."""
@@ -149,7 +157,7 @@ class Narrow(Family):
     def in_words(self, c: Contraction) -> Contraction:
         """A product of words."""
         words = self.precision.words(c.k)
-        return replace(c, k=words, transposed_b=False, zeroed=False, precision=self.name)
+        return replace(c, k=words, transposed_b=False, zeroed=False, stored_b="", precision=self.name)
 
 
 def is_of_matrices(op: Op) -> bool:
@@ -221,4 +229,4 @@ NARROW_INT16, NARROW_BF16, NARROW_INT8 = Narrow(INT16), Narrow(BF16), Narrow(INT
 NARROW_BF16X2, NARROW_BF16X3 = Narrow(BF16X2), Narrow(BF16X3)
 TILED_BF16, TILED_BF16X2, TILED_BF16X3 = Narrow(TILE_BF16), Narrow(TILE_BF16X2), Narrow(TILE_BF16X3)
 TILED_INT8 = Narrow(TILE_INT8)
-NARROW_BYTES = Narrow(BYTES)
+NARROW_BYTES, TILED_BYTES = Narrow(BYTES), Narrow(TILE_BYTES)

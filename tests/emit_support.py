@@ -9,7 +9,7 @@ import pytest
 
 from autotune.contrib.emit.c_library import write_c
 from autotune.contrib.emit.c_source import SharedLibrary
-from autotune.contrib.emit.levels import LEVELS
+from autotune.contrib.emit.levels import LEVELS, level_of
 from autotune.contrib.emit.linking import find_compiler
 from autotune.contrib.emit.standalone import CallArgument, Function
 from autotune.contrib.emit.variants import compile_level
@@ -22,7 +22,7 @@ from autotune.worker.worker import Worker
 
 NEEDS_LINKER = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
 VALGRIND, QEMU = shutil.which("valgrind"), shutil.which("qemu-x86_64")
-BASE, OURS = "x86-64", next(level.name for level in LEVELS.values() if level.isa == this_machine().isa)
+BASE, OURS = "x86-64", level_of(this_machine()).name
 
 
 def library_of(folder, spec, levels, threads=1):

@@ -143,7 +143,7 @@ class Bundle:
         """The compiled program, in this process, which therefore trusts the bundle."""
         return compile_bundle(self._files)
 
-    def keep(self, **weights: Array) -> None:
+    def keep(self, /, **weights: Array) -> None:
         """Hold copies of weights: later calls need not give them, and neither look at them nor copy them.
 
         Raises:
@@ -151,7 +151,7 @@ class Bundle:
         """
         self.function.keep(**weights)
 
-    def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+    def __call__(self, /, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
         """Compute it once, in this process, on NumPy arrays; the first call compiles.
 
         Args:

@@ -78,14 +78,13 @@ def c_header(
     """
     name = c_name(entry)
     plain = [parameter(index, argument) for index, argument in enumerate(arguments)]
-    types = {argument.name: argument.dtype for argument in arguments}
-    shapes = {argument.name: argument.shape for argument in arguments}
+    sources = {argument.name: argument for argument in arguments}
     stored = [
-        Parameter(f"panels{i}_{identifier(w.argument)}", w.dtype(types[w.argument]), w.stored_shape)
+        Parameter(f"panels{i}_{identifier(w.argument)}", w.dtype(sources[w.argument].dtype), w.stored_shape)
         for i, w in enumerate(weights)
     ]
     packers = [
-        packer(f"{name}_prepare_{identifier(w.argument)}_panels_{i}", w, stored[i], shapes[w.argument])
+        packer(f"{name}_prepare_{identifier(w.argument)}_panels_{i}", w, stored[i], sources[w.argument])
         for i, w in enumerate(weights)
     ]
     everything = [*plain, *stored]
@@ -154,20 +153,20 @@ def caller(name: str, symbol: str, parameters: Sequence[Parameter]) -> str:
     return "\n".join([*lines, "}"])
 
 
-def packer(name: str, weight: WeightRecord, stored: Parameter, shape: tuple[int, ...]) -> str:
-    """The function that stores a weight, an argument of some shape, in panels: once, before any call."""
+def packer(name: str, weight: WeightRecord, stored: Parameter, source: Argument) -> str:
+    """The function that stores a weight, an argument of the payload, in panels: once, before any call."""
     if weight.precision in PRECISIONS:
-        return word_packer(name, weight, shape)
+        return word_packer(name, weight, source)
     if weight.precision:
-        about = f"{in_comment(weight.argument)} {list(shape)}"
-        return weight_form(weight.precision).c_packer(name, about, prod(shape), weight.shape, weight.columns)
+        about, elements = f"{in_comment(weight.argument)} {list(source.shape)}", prod(source.shape)
+        return weight_form(weight.precision).c_packer(name, about, elements, weight.shape, weight.columns)
     *lead, k, n = weight.shape
     panels = -(-n // weight.columns)
     kind, width = C_TYPES[stored.dtype], weight.columns
-    source = [*lead, n, k] if weight.transposed else [*lead, k, n]
+    shape = [*lead, n, k] if weight.transposed else [*lead, k, n]
     element = f"(b * {n} + c) * {k} + i" if weight.transposed else f"(b * {k} + i) * {n} + c"
     return f"""\
-/* Stores {in_comment(weight.argument)} {source} in panels {list(stored.shape)}; columns beyond {n} are zero. */
+/* Stores {in_comment(weight.argument)} {shape} in panels {list(stored.shape)}; columns beyond {n} are zero. */
 static inline void {name}(const {kind} *weight, {kind} *panels) {{
   for (int64_t b = 0; b < {prod(lead)}; ++b)
     for (int64_t p = 0; p < {panels}; ++p)

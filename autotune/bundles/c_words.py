@@ -2,6 +2,7 @@
 
 from math import prod
 
+from autotune.core.payload import Argument
 from autotune.core.precision import LARGEST, Precision, precision_named
 from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
@@ -55,6 +56,37 @@ static inline float finest_steps(const float *first, int64_t stride, int64_t row
 }
 #endif
 """
+# Type of an element as it is stored, and how it is read as a float.
+STORED = {
+    "f32": ("float", "weight[{}]"),
+    "i8": ("int8_t", "(float)weight[{}]"),
+    "f16": ("uint16_t", "float_of_f16(weight[{}])"),
+    "bf16": ("uint16_t", "float_of_bf16(weight[{}])"),
+}
+WIDEN = {
+    "bf16": """\
+#ifndef AUTOTUNE_FLOAT_OF_BF16
+#define AUTOTUNE_FLOAT_OF_BF16
+static inline float float_of_bf16(uint16_t stored) {
+  const uint32_t bits = (uint32_t)stored << 16;
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+#endif
+""",
+    "f16": """\
+#ifndef AUTOTUNE_FLOAT_OF_F16
+#define AUTOTUNE_FLOAT_OF_F16
+static inline float float_of_f16(uint16_t stored) {
+  const int exponent = stored >> 10 & 31, mantissa = stored & 1023, is_normal = exponent > 0;
+  const float finite = ldexpf((float)(mantissa | is_normal << 10), exponent - is_normal - 24);
+  const float size = exponent < 31 ? finite : mantissa ? NAN : INFINITY;
+  return stored >> 15 ? -size : size;
+}
+#endif
+""",
+}
 LEFT = """\
 #ifndef AUTOTUNE_BF16_REST
 #define AUTOTUNE_BF16_REST
@@ -68,17 +100,18 @@ static inline float bf16_rest(float value, uint32_t taken) {
 """
 
 
-def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str:
+def word_packer(name: str, weight: WeightRecord, source: Argument) -> str:
     """The function that rounds a weight by columns and stores it in panels.
 
     Args:
         name: Name of the function.
         weight: Weight, its k in words.
-        source: Shape of the payload's argument, f32.
+        source: The payload's argument; f32 where columns have a scale.
     """
     precision = precision_named(weight.precision)
     *lead, words, n = weight.shape
-    k, panels, width = prod(source) // (prod(lead) * n), weight.stored_shape[-3], weight.columns
+    k, panels, width = prod(source.shape) // (prod(lead) * n), weight.stored_shape[-3], weight.columns
+    kind, reads = STORED[source.dtype]
     element = f"(b * {n} + c) * {k} + i" if weight.transposed else f"(b * {k} + i) * {n} + c"
     first, stride = (f"(b * {n} + c) * {k}", 1) if weight.transposed else (f"b * {k} * {n} + c", n)
     scale, last = "", ""
@@ -90,17 +123,18 @@ def word_packer(name: str, weight: WeightRecord, source: tuple[int, ...]) -> str
         scale += "\n      int32_t sum = 0;"
         last += f"\n      column[{words - 1} * {width}] = -{precision.shift} * sum;"
         summed = " sum += (int8_t)of_value;"
-    about = f"{in_comment(weight.argument)} {list(source)}, rounded to {precision.name} by columns"
+    about = f"{in_comment(weight.argument)} {list(source.shape)}, rounded to {precision.name} by columns"
+    helpers = helpers_of(precision) + WIDEN.get(source.dtype, "")
     stored = store_value(precision, k, width, summed)
     return f"""\
-{helpers_of(precision)}/* Stores {about}, in panels of words {list(weight.stored_shape)}. */
-static inline void {name}(const float *weight, int32_t *panels) {{
+{helpers}/* Stores {about}, in panels of words {list(weight.stored_shape)}. */
+static inline void {name}(const {kind} *weight, int32_t *panels) {{
   memset(panels, 0, {4 * prod(weight.stored_shape)});
   for (int64_t b = 0; b < {prod(lead)}; ++b)
     for (int64_t c = 0; c < {n}; ++c) {{
       int32_t *column = panels + (b * {panels} + c / {width}) * {words * width} + c % {width};{scale}
       for (int64_t i = 0; i < {k}; ++i) {{
-        {"const " if precision.parts == 1 else ""}float value = weight[{element}];
+        {"const " if precision.parts == 1 else ""}float value = {reads.format(element)};
 {stored}
       }}{last}
     }}

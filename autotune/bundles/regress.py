@@ -30,9 +30,10 @@ from autotune.bundles.verdict import (
     quiet_speedup,
 )
 from autotune.core.candidate import Claim
-from autotune.core.errors import BundleError
+from autotune.core.errors import BundleError, MachineError
 from autotune.core.evaluator import Effort
 from autotune.core.host.machine import Machine
+from autotune.core.host.matrix_unit import VARIABLE, are_emulated
 from autotune.core.listener import SILENT, Listener
 from autotune.core.trial import UNTOLD
 from autotune.store.bundle import BundleFiles, read_bundle, write_bundle
@@ -79,7 +80,10 @@ def regress(folders: Sequence[Path], options: RegressOptions, listener: Listener
 
     Raises:
         BundleError: One of them is refused.
+        MachineError: Times are to be recorded where tiles are emulated.
     """
+    if options.update and are_emulated():
+        raise MachineError(f"times of emulated tiles are no record: unset {VARIABLE} to run `regress --update`")
     begun = time.perf_counter()
     bundles = sorted((read_bundle(folder) for folder in folders), key=cost)
     found = []
@@ -212,6 +216,8 @@ def why_stale(bundle: BundleFiles) -> str:
     if lacks_reference(bundle):
         return why_unknown_here(bundle)
     if manifest.fingerprint != recorded_machine(bundle).fingerprint:
+        if are_emulated():
+            return f"it was recorded on another machine, and {VARIABLE} has tiles emulated on this one; unset it"
         return "it was recorded on another machine; `autotune regress --update` records this one"
     return ""
 

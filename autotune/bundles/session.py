@@ -123,7 +123,7 @@ class SessionFunction:
         slots = dict(zip(arrays, bound.slots, strict=False))
         self._call = ArrayCall(bound, [slots[name] for name in self._inputs], inputs)
 
-    def __call__(self, **inputs: Array) -> tuple[Array, ...]:
+    def __call__(self, /, **inputs: Array) -> tuple[Array, ...]:
         """Call it once.
 
         Returns:

@@ -60,7 +60,8 @@ class Accepted:
 
         Raises:
             AutotuneError: The value is of another shape or kind, out of range, or an array of wider numbers, which
-                would be rounded; numbers and lists of Python are not.
+                would be rounded (numbers and lists of Python are not), or one of uint16, which may be the bits of f16
+                or bf16.
             NotExactlyError: The value is for another program.
         """
         if self.is_exact and (type(value) is not np.ndarray or (value.shape, value.dtype) != (self.shape, self.dtype)):
@@ -76,6 +77,9 @@ class Accepted:
         if isinstance(value, np.ndarray) and array.dtype.kind == "f" and array.dtype.itemsize > self.dtype.itemsize:
             way_out = f"it would be rounded; pass {self.name}.astype({self.dtype.name!r})"
             raise self.error(f"{title} must be {self.dtype.name}, got an array of {array.dtype}; {way_out}")
+        if isinstance(value, np.ndarray) and array.dtype == np.uint16 and self.dtype.itemsize == 2 and not whole:
+            way_out = f"pass its bits as {self.name}.view({self.dtype.name!r}), or its numbers as floats"
+            raise self.error(f"{title} must be {self.dtype.name}, got an array of uint16; {way_out}")
         if array.dtype == bool and self.dtype.itemsize == 1 and array.flags.c_contiguous:
             return array.view(self.dtype)
         if whole:

@@ -78,6 +78,11 @@ class Precision:
         return self.step > 1
 
     @property
+    def worth(self) -> tuple[int, int]:
+        """Rows and elements of a row from which a product is worth tiles: half of one is full; 1 each without them."""
+        return (ROWS // 2, ROWS * self.values // 2) if self.by_tiles else (1, 1)
+
+    @property
     def packs_in_call(self) -> bool:
         """Whether a B that is known in the call only can be packed there."""
         return self.exact or not self.most
@@ -120,10 +125,10 @@ class Precision:
 
     def split(self, values: Array) -> list[Array]:
         """The parts of elements, of bf16."""
-        found, rest = [], values.astype(np.float32)
-        for _ in range(self.parts):
-            found.append(rest.astype(ml_dtypes.bfloat16))
+        found, rest = [values.astype(ml_dtypes.bfloat16)], values.astype(np.float32)
+        for _ in range(1, self.parts):
             rest = rest - found[-1].astype(np.float32)
+            found.append(rest.astype(ml_dtypes.bfloat16))
         return found
 
     @property
@@ -196,9 +201,10 @@ TILE_BF16 = Precision("tile_bf16", 2, 0, 1 << 30, "amx_bf16", BF16.error, step=R
 TILE_BF16X2 = Precision("tile_bf16x2", 2, 0, 1 << 30, "amx_bf16", BF16X2.error, parts=2, step=ROWS)
 TILE_BF16X3 = Precision("tile_bf16x3", 2, 0, 1 << 30, "amx_bf16", BF16X3.error, parts=3, step=ROWS)
 TILE_INT8 = Precision("tile_int8", 4, ROWS, (1 << 31) // (128 * 127), "amx_int8", INT8.error, most=127, step=ROWS)
+TILE_BYTES = Precision("tile_bytes", 4, 0, (1 << 31) // (128 * 128), "amx_int8", 0.0, most=127, step=ROWS, exact=True)
 VECTORS = (BF16X3, BF16X2, INT16, BF16, INT8)  # the nearest to f32 first
 TILES = (TILE_BF16X3, TILE_BF16X2, TILE_BF16, TILE_INT8)
-PRECISIONS = {precision.name: precision for precision in (*VECTORS, *TILES, BYTES)}
+PRECISIONS = {precision.name: precision for precision in (*VECTORS, *TILES, BYTES, TILE_BYTES)}
 
 
 def precision_named(name: str) -> Precision:

@@ -70,7 +70,9 @@ def of_machine(was: Machine, now: Machine) -> list[str]:
         found.append(f"threads were {was.threads}, are {now.threads}: cores or an OpenMP runtime are missing here")
     if replace(was, threads=1).fingerprint == replace(now, threads=1).fingerprint:
         return found
-    found += [f"machine was {was.cpu}, is {now.cpu}: times are not comparable, speed-ups only roughly"]
+    if replace(was, threads=1, tiles=now.tiles).fingerprint != replace(now, threads=1).fingerprint:
+        kind = f"machine was {was.cpu}, is {now.cpu}" if was.cpu != now.cpu else f"machine was another {was.cpu}"
+        found += [f"{kind}: times are not comparable, speed-ups only roughly"]
     if was.isa != now.isa:
         found.append(f"ISA was {was.isa}, is {now.isa}: LLVM compiles the same vectors to other instructions")
     if was.tiles != now.tiles and was.tiles:

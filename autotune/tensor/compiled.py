@@ -91,7 +91,7 @@ class CompiledFunction:
         self._latest: Specialised | None = None  # of arrays alone, all of which its program looks at
         update_wrapper(self, function)
 
-    def __call__(self, *arguments: object, **named: object) -> Nested:
+    def __call__(self, /, *arguments: object, **named: object) -> Nested:
         """Compute once; the first call at some shapes traces and compiles.
 
         Raises:

@@ -17,7 +17,7 @@ from autotune.core.payload import Payload
 from autotune.core.plugs.rivals import OpenRivals
 from autotune.core.scripts.rules import NONE
 from autotune.core.scripts.user_family import OwnFamily
-from autotune.registry import load_baseline, load_family, rewriter, rivals, ties
+from autotune.registry import load_baseline, load_family, rewriter, rivals, rounding_families, ties
 from autotune.store.bundle import check_target, digest, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.room import with_room
@@ -185,7 +185,8 @@ def search(
     options, tasks = run.options, run.parts.tasks
     wanted = own or (load_family(options.family) if options.family else None)
     competing, left_out = others.families(tasks, run.machine)
-    coarse, lacking = rounding_here(allowed.room, roofs.known)
+    able = [family for family in rounding_families() if any(map(family.covers, tasks))]
+    coarse, lacking = rounding_here(able, allowed.room, roofs.known)
     setting = setting_of(run.payload, run.machine, store, options, rules=run.fired_rules, start=start)
     searches = open_searches(tasks, setting, options.beside, Entrants(wanted, competing, coarse, allowed.room))
     ours = dry_run_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)

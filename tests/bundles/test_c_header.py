@@ -6,12 +6,14 @@ import shutil
 import subprocess
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import ml_dtypes
 import numpy as np
 import pytest
-from c_support import EXPECTED_TYPES, NEEDS_C, STRICT, c_program, call_from_c, emit
+from c_support import COMPILER, EXPECTED_TYPES, NEEDS_C, STRICT, c_program, call_from_c, emit
 from hypothesis import given
 from hypothesis import strategies as st
 from precision_support import FAMILIES
@@ -20,12 +22,14 @@ from tuning_support import MACHINES, default_steps, run
 from autotune.bundles import c_header as header
 from autotune.bundles.c_header import C_TYPES, c_header, parameter
 from autotune.compiler.lowering.emit import Emitted
+from autotune.compiler.passes.panels import PanelWeight
 from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.c_names import c_name
 from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import DTYPES, ROLES, Argument, Payload
+from autotune.core.precision import PRECISIONS
 from autotune.core.printable import in_comment
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
 from autotune.registry import family_for, load_payload
@@ -150,6 +154,55 @@ def test_c_stores_weights_as_words_of_rounded_values(family, tmp_path):
     here = run(payload, values, candidate.script, TAIL, text=candidate.text, panels=candidate.panels)
     for argument, expected in zip(payload.outputs, here, strict=True):
         np.testing.assert_allclose(got[argument.name], expected, atol=2e-3 * np.abs(expected).max())
+
+
+STORED = [
+    *((name, "f32") for name, precision in PRECISIONS.items() if not precision.exact),
+    *((name, "i8") for name, precision in PRECISIONS.items() if precision.exact),
+    *(("tile_bf16", dtype) for dtype in ("bf16", "f16", "i8")),
+]
+
+
+def stored_values(dtype, shape):
+    """Numbers of an element type, its smallest and its infinity among them."""
+    generator = np.random.default_rng(5)
+    if dtype == "i8":
+        return generator.integers(-128, 128, shape, np.int8)
+    values = generator.standard_normal(shape).astype(DTYPES[dtype])
+    if dtype != "f32":
+        values.flat[:3] = np.inf, -3 * float(ml_dtypes.finfo(values.dtype).smallest_subnormal), -0.0
+    return values
+
+
+@NEEDS_C
+def test_words_that_c_makes_have_the_bits_of_those_that_numpy_makes(tmp_path):
+    text, calls, expected = [], [], []
+    for number, ((name, dtype), transposed) in enumerate(product(STORED, (False, True))):
+        batch, k, n, columns = 2, 37, 21, 16
+        shape = (batch, PRECISIONS[name].words(k), n)
+        panel = PanelWeight(0, 1, shape, columns, transposed, name)
+        source = Argument("w", "weight", (batch, n, k) if transposed else (batch, k, n), dtype)
+        record = WeightRecord("w", shape, panel.stored_shape, columns, transposed, name)
+        values, stored = stored_values(dtype, source.shape), parameter(1, panel.argument(source))
+        (tmp_path / f"in{number}").write_bytes(values.tobytes())
+        expected.append(panel.pack(values))
+        text.append(header.packer(f"pack{number}", record, stored, source))
+        kind, count = EXPECTED_TYPES[dtype], expected[-1].size
+        calls.append(
+            f"{{ static {kind} w[{values.size}]; static int32_t p[{count}];"
+            f' FILE *in = fopen("in{number}", "rb"), *out = fopen("out{number}", "wb");'
+            f" if (fread(w, sizeof w, 1, in) != 1) return 1; pack{number}(w, p); fwrite(p, sizeof p, 1, out);"
+            " fclose(in); fclose(out); }"
+        )
+    lines = ["#include <stdint.h>", "#include <stdio.h>", *text, "int main(void) {", *calls, "return 0; }"]
+    (tmp_path / "main.c").write_text("\n".join(lines) + "\n")
+    command = [COMPILER, "-std=c11", *STRICT, "-O1", "main.c", "-lm", "-o", "main"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    subprocess.run(["./main"], cwd=tmp_path, check=True)
+    for number, words in enumerate(expected):
+        got = np.fromfile(tmp_path / f"out{number}", np.int32)
+        np.testing.assert_array_equal(got, words.view(np.int32).ravel(), str(STORED[number // 2]))
 
 
 @NEEDS_C

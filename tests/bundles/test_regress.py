@@ -249,6 +249,18 @@ def test_an_edited_payload_is_stale(bundle):
     assert (finding.verdict, finding.why) == ("stale", "its payload is built otherwise now; tune it again")
 
 
+def test_times_of_emulated_tiles_are_no_record(bundle, measured, autotune, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_TILES", "emulate")
+    recorded = (bundle / "manifest.json").read_bytes()
+    code, _, said = autotune("regress", bundle, "--update")
+    assert (code, "unset AUTOTUNE_TILES" in said) == (2, True)
+    assert (bundle / "manifest.json").read_bytes() == recorded
+    measured += [session(np.random.default_rng(9)) for _ in range(5)]
+    finding = check(bundle)
+    assert finding.verdict == "stale"
+    assert "unset it" in finding.why
+
+
 def test_slow_bundles_are_left_out_of_a_quick_check(bundle):
     generator = np.random.default_rng(6)
     slow = [ProcessTimes(*(tuple(1e4 * s for s in times) for times in vars(session(generator)).values()))]

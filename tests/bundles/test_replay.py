@@ -23,7 +23,7 @@ from autotune.core.payload import Argument
 from autotune.core.stats import Interval
 from autotune.core.trial import Samples
 from autotune.store.bundle import read_bundle
-from autotune.store.differences import differences
+from autotune.store.differences import differences, of_machine
 from autotune.store.manifest import parse_manifest
 from autotune.store.records import WeightRecord
 from autotune.store.sessions import figures_of, speedup_of
@@ -216,6 +216,15 @@ def test_weaker_on_another_machine_is_no_failure(pristine, tmp_path):
 
 def test_nothing_differs_where_it_was_recorded(pristine):
     assert replay(pristine).differences == ()
+
+
+def test_a_machine_is_another_by_name_by_caches_or_by_its_tiles_alone():
+    here = replace(this_machine(), tiles="")
+    assert of_machine(replace(here, tiles="amx"), here)[0].startswith("tiles were")
+    (kind, caches) = of_machine(replace(here, l2_bytes=1 << 24), here)
+    assert kind.startswith(f"machine was another {here.cpu}: times")
+    assert caches.startswith("L2 was 16384 KiB")
+    assert of_machine(replace(here, cpu="other"), here)[0].startswith(f"machine was other, is {here.cpu}: times")
 
 
 def test_another_compiler_is_explained_by_what_it_makes_of_the_script(manifest):

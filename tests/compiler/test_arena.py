@@ -17,6 +17,7 @@ from autotune.compiler.passes.arena import NAME, plan_arena
 from autotune.compiler.passes.pipelines import ARENA_PASS, PLAIN, TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
+from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.host.pages import aligned_empty
 from autotune.core.payload import Argument, Payload
@@ -178,6 +179,16 @@ def test_an_arena_of_hundreds_of_megabytes_compiles_and_takes_no_room_in_the_obj
         engine.dump_to_object_file(str(tmp_path / "large.o"))
     assert found.peak_bytes == 300 << 20
     assert (tmp_path / "large.o").stat().st_size < 100_000
+
+
+def test_an_arena_that_memory_cannot_hold_is_refused():
+    kind = f"memref<{1 << 40}xf32>"
+    last = f"%v = memref.subview %a[%n] [16] [1] : {kind} to memref<16xf32, strided<[1], offset: ?>>"
+    copied = copy("%v", "%out", "memref<16xf32, strided<[1], offset: ?>>")
+    with context():
+        module = parse(function(f"%a = memref.alloc() : {kind}", last, copied), "large")
+        with pytest.raises(CompileError, match=r"must fit the memory of this machine, .* they take 4.1e\+03 GiB"):
+            run_pipeline(Unit(module), TAIL)
 
 
 def test_planning_again_changes_nothing():

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from precision_support import WORDS, by_unit, computed, error_of_whole
 from tuning_support import MACHINES, contraction_payload
 
+from autotune import tensor
+from autotune.bundles.call import compile_candidate
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.lowering.emit import Emission, emit_program
 from autotune.compiler.lowering.stages import compile_to
@@ -17,10 +19,14 @@ from autotune.compiler.tasks.partition import partition
 from autotune.contrib.targets.target_file import SHIPPED, find_target, read_target
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, MachineError
+from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import are_emulated, ask_for_tiles, describe_unit, has_unit, why_no_tiles
-from autotune.core.scripts.assembly import write_step
-from autotune.registry import load_payload
-from autotune.tuning.candidates import candidate_alone, candidate_whole
+from autotune.core.precision import INT16
+from autotune.core.scripts.assembly import precisions_in, write_step
+from autotune.registry import family_for, load_family, load_payload
+from autotune.tuning.candidates import candidate_alone, candidate_whole, default_candidate
+from autotune.worker.loading.reading import open_payload
+from schedules.fused import FUSED
 from schedules.matmul_space import fits_unit, tiles_of
 
 TILED = [family for family in WORDS if family.precision.by_tiles]
@@ -42,6 +48,28 @@ def check(family, m, n, k, *, scale=1.0, **config):
     inputs["a"] *= np.float32(scale)
     (got,) = computed(family, payload, inputs, **config)
     np.testing.assert_array_equal(got, by_unit(family.precision, inputs["a"], inputs["b"]))
+
+
+STORED = """
+func.func @stored(%a: tensor<19x70xf32>, %b: tensor<70x33xT> {autotune.role = "weight"}) -> tensor<19x33xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<19x33xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<19x33xf32>) -> tensor<19x33xf32>
+  %m = linalg.matmul ins(%a, %b : tensor<19x70xf32>, tensor<70x33xT>) outs(%i : tensor<19x33xf32>) -> tensor<19x33xf32>
+  return %m : tensor<19x33xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_a_weight_that_is_stored_in_halves_is_multiplied_as_one_of_f32(kind, tmp_path):
+    (tmp_path / "stored.mlir").write_text(STORED.replace("T>", f"{kind}>").replace("T {", f"{kind} {{"))
+    payload = open_payload(str(tmp_path / "stored.mlir"))
+    (task,) = partition(payload).tasks
+    assert [family.name for family in TILED if family.covers(task)] == ["tile_bf16"]  # others round it in f32
+    family, inputs = load_family("tile_bf16"), payload.make_inputs(0)
+    (a, b), (got,) = inputs.values(), computed(family, payload, inputs)
+    np.testing.assert_array_equal(got, by_unit(family.precision, a, b.astype(np.float32)))
 
 
 @settings(max_examples=2, deadline=None)
@@ -87,6 +115,12 @@ def test_what_is_too_small_is_zero(scale):
 def test_a_group_has_its_epilogue_in_f32_behind_the_unit(family):
     off = error_of_whole(family, "gpt,seq=24,d_model=32,layers=1,heads=2,d_ff=80,vocab=50,positions=24")
     assert off < {"tile_bf16x3": 1e-6, "tile_bf16x2": 3e-5}.get(family.name, 0.05)
+
+
+@pytest.mark.parametrize("weights", ["bf16", "int8"])
+def test_a_model_whose_weights_are_stored_in_less_has_its_products_by_tiles(weights):
+    spec = "gpt,seq=24,d_model=32,layers=1,heads=2,d_ff=80,vocab=50,positions=24"
+    assert error_of_whole(load_family("tile_bf16"), f"{spec},weights={weights}") < 0.05
 
 
 def test_split_products_are_as_exact_as_their_parts_allow():
@@ -220,3 +254,27 @@ def test_a_machine_file_must_have_vectors_beside_its_tiles(change, message):
 def test_machines_with_and_without_tiles_are_not_compared():
     plain = MACHINES["avx512"]
     assert len({replace(plain, tiles=tiles).fingerprint for tiles in ("", "amx", "emulated")}) == 3
+
+
+@pytest.mark.skipif(bool(INT16.lacking), reason=INT16.lacking or "here")
+def test_emulated_tiles_and_dot_products_of_vectors_are_in_one_program():
+    """Nothing is left that the passes must free, which know no side effects of the latter's instructions."""
+    payload = load_payload("gpt,d_model=32,heads=2,d_ff=64,vocab=40,seq=8,layers=1")
+    names = iter(("tile_bf16", "int16") * 8)
+
+    def mixed(task, machine):
+        family = load_family(next(names)) if task.contractions else None
+        return family if family is not None and family.covers(task) else family_for(task, machine)
+
+    candidate = default_candidate(partition(payload), this_machine(), mixed)
+    assert {"tile_bf16", "int16"} <= {*precisions_in(candidate.script)}
+    assert not compile_candidate(payload, candidate).buffers.others
+
+
+def test_a_product_whose_rows_are_needed_whole_has_a_default():
+    arrays = [np.ones(shape, np.float32) for shape in ((3, 40, 24), (3, 24, 48))]
+    payload = tensor.payload(lambda a, b: tensor.softmax(tensor.matmul(a, b)), *arrays)
+    (task,) = partition(payload).tasks
+    assert "columns" not in {knob.name for knob in TILED[0].space(task, this_machine()).knobs}
+    (found,), (exact,) = (computed(each, payload, payload.make_inputs(0)) for each in (TILED[0], FUSED))
+    assert 0 < np.abs(found - exact).max() < 1e-2

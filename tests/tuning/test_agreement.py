@@ -21,7 +21,7 @@ from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import LEAST_ROWS, Allowed
 from autotune.tuning.stages.budget import choose_precisions, fewest_steps, is_rounded
 from autotune.tuning.stages.choose import Choice
-from autotune.worker.bench.proof import RowsWanted, agreeing, count_rows, has_rows
+from autotune.worker.bench.proof import DrawsWanted, agreeing, count_rows, has_rows
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
 SPEC = "matmul,m=64,n=128,k=256,constant_b=1"
@@ -116,7 +116,7 @@ def test_no_more_steps_are_taken_than_must_be_and_few_are_measured(steps, surpri
 def test_rows_are_counted_on_inputs_until_there_are_enough(least, seeds):
     payload = load_payload("softmax,rows=8,cols=16")
     claim = Claim(payload, default_candidate(partition(payload), this_machine()), 5)
-    assert count_rows(RowsWanted(claim, least, 4)) == (8 * seeds, 8 * seeds)
+    assert count_rows(DrawsWanted(claim, least, 4)) == (8 * seeds, 8 * seeds)
 
 
 def test_a_row_agrees_where_its_largest_element_has_the_place():

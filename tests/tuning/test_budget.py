@@ -18,17 +18,34 @@ from autotune.core.listener import SILENT
 from autotune.core.payload import Argument, Payload
 from autotune.core.precision import PRECISIONS, Precision
 from autotune.core.trial import Samples
-from autotune.registry import rounding_families
+from autotune.registry import family_for, roof_of_family, rounding_families
 from autotune.reports.show import show
 from autotune.tuning.stages.agreement import Allowed
 from autotune.tuning.stages.budget import PrecisionChoices, choose_precisions, is_rounded, rounding_here, seconds_of
 from autotune.tuning.stages.choose import Choice
+from autotune.tuning.stages.opening import Entrants
 from autotune.tuning.stages.task_search import TOO_COARSE
 from autotune.worker.bench.verify import allowed_error, verify
+from autotune.worker.loading.reading import partition
 
 HERE = pytest.mark.skipif(any(f.marks[0].args[0] for f in FAMILIES), reason="this CPU lacks the instructions")
 EXACT = SimpleNamespace(name="exact", error=0.0)
 WAYS = (EXACT, rounding_families()[0], rounding_families()[-1])
+
+
+def test_a_family_that_is_named_is_the_only_one_that_rounds():
+    (task,) = partition(at.payload("matmul,m=32,n=32,k=64,constant_b=1")).tasks
+    plain, named, other = family_for(task), *rounding_families()[:2]
+    assert {named.covers(task), other.covers(task)} == {True}
+
+    def searched(wanted, error=0.1):
+        found = Entrants(wanted, rounding=(named, other), error=error).of(task, [])
+        return [(family.name, mine.payload.error) for mine, family in found]
+
+    assert searched(None) == [(plain.name, 0.0), (named.name, 0.1), (other.name, 0.1)]
+    assert searched(named) == [(plain.name, 0.0), (named.name, 0.1)]
+    assert searched(plain) == [(plain.name, 0.0)]
+    assert searched(named, error=0.0) == [(named.name, 0.0)]
 
 
 # Laws of spending, on errors that are known.
@@ -106,6 +123,14 @@ def test_the_task_that_saves_least_for_its_error_steps_back_first():
     assert {name for name, _ in chosen[1].rivals} == {"exact", WAYS[2].name}
 
 
+def test_what_the_last_step_back_leaves_is_spent_on_tasks_that_had_stepped_back_before():
+    small, large = ((1.0, 0.51, 0.5), (0.001, 0.01)), ((200.0, 110.0, 10.0), (0.02, 0.5))
+    choices, errors = whole([small, large])
+    chosen, spent, _ = choose_precisions(choices, Allowed(0.1), errors, 0, SILENT)
+    assert [c.search.family.name for c in chosen] == [WAYS[2].name, WAYS[1].name]
+    assert spent.spent == pytest.approx(sqrt(0.01**2 + 0.02**2))
+
+
 def test_a_coarse_task_does_not_make_fine_ones_step_back():
     fine, coarse = ((1.0, 0.5, 0.9), (0.01, 0.02)), ((1.0, 0.5, 0.2), (0.01, 0.5))
     choices, errors = whole([fine, fine, fine, coarse])
@@ -117,6 +142,16 @@ def test_a_coarse_task_does_not_make_fine_ones_step_back():
     chosen, spent, _ = choose_precisions(choices, Allowed(0.02), SimpleNamespace(of=of, own=errors.own), 0, SILENT)
     assert [c.search.family.name for c in chosen] == [WAYS[1].name] * 4
     assert spent.spent == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why"), [((1.0, 0.5, 0.2), "none that is faster keeps"), ((0.1, 0.5, 0.2), "none that may keep")]
+)
+def test_what_is_too_coarse_and_what_is_too_slow_are_told_apart(seconds, why):
+    choices, errors = whole([(seconds, (0.1, 0.2))])
+    chosen, spent, (note,) = choose_precisions(choices, Allowed(0.01), errors, 0, SILENT)
+    assert (is_rounded(chosen[0]), spent) == (False, None)
+    assert note.startswith(f"no task rounds its operands: {why} errors below 0.01")
 
 
 def test_without_a_budget_nothing_is_asked():
@@ -168,7 +203,7 @@ def test_a_tuned_bundle_says_what_it_spent_and_is_verified_against_it(tmp_path):
     assert "matmul" in task.rivals
     assert bundle.replay().is_right
     shown = show(str(tmp_path / "b"), "asm", tag).text
-    assert re.search(r"vpdp|vdpbf16|vfmadd", shown)
+    assert re.search(r"vpdp|vdpbf16|tdp|vfmadd", shown)
     assert "wrong-result" not in shown
     place = tmp_path / "b" / "manifest.json"
     manifest = json.loads(place.read_text())
@@ -186,10 +221,10 @@ def test_a_tuned_bundle_says_what_it_spent_and_is_verified_against_it(tmp_path):
 @HERE
 def test_a_budget_that_nothing_faster_meets_leaves_f32_and_says_so(tmp_path, monkeypatch):
     coarse = tuple(family for family in rounding_families() if family.error > 1e-5)  # split products may meet it
-    monkeypatch.setattr("autotune.tuning.stages.budget.rounding_families", lambda: coarse)
+    monkeypatch.setattr("autotune.tuning.tune.rounding_families", lambda: coarse)
     result = tuned(tmp_path, 1e-6)
     assert result.spent is None
-    assert "no task rounds its operands: none that is faster keeps errors below 1e-06" in result.notes
+    assert any(re.match("no task rounds its operands: .* errors below 1e-06", note) for note in result.notes)
     assert at.Bundle.read(tmp_path / "b").manifest.budget is None
 
 
@@ -198,13 +233,15 @@ def test_a_precision_that_is_too_coarse_gets_a_few_trials_and_is_named(tmp_path)
     with no_care():
         result = at.tune(SPEC, trials=24, cold=True, error=5e-4, store=tmp_path / "s", bundle=tmp_path / "b")
     frame = at.trials(tmp_path / "s")
-    for family in ("bf16", "int8"):
+    coarse = {"bf16", "int8", "tile_bf16", "tile_int8"} & {*frame.family}
+    assert "int8" in coarse
+    for family in coarse:
         mine = frame[frame.family == family]
-        assert 1 <= len(mine) <= TOO_COARSE
+        assert len(mine) <= TOO_COARSE
         assert set(mine.outcome) <= {"wrong-result", "duplicate"}
     assert (frame.family == "int16").sum() > 0
     ((_, task),) = at.Bundle.read(tmp_path / "b").tasks.items()
-    assert task.schedule in {"int16", "matmul"}
+    assert task.schedule not in coarse
     assert not any("plain lowering instead" in note for note in result.notes)
 
 
@@ -232,10 +269,13 @@ def test_a_budget_beside_another_machine_is_refused(refused):
 )
 def test_precisions_whose_instructions_are_no_faster_than_f32_are_left_out(rates, left_out, monkeypatch):
     monkeypatch.setattr(Precision, "lacking", "")
-    families, notes = rounding_here(1e-2, rates)
+    families, notes = rounding_here(rounding_families(), 1e-2, rates)
+    roofs = [roof_of_family(family.name, rates) or 0.0 for family in families]
+    assert roofs == sorted(roofs, reverse=True)  # the fastest get their trials first
     asked = [family.name for family in rounding_families() if family.asked]
     ours = {family.name for family in families if family.name in PRECISIONS}  # features bring others
-    assert ours == {*PRECISIONS} - {*asked, *left_out, "bytes"}
+    rounding = {name for name, precision in PRECISIONS.items() if not precision.exact}
+    assert ours == rounding - {*asked, *left_out}
     of_ours = [note for note in notes if note.partition(" ")[0] in PRECISIONS]
     assert [note.partition(" ")[0] for note in of_ours] == left_out
     assert all("x the rate of f32 on this machine" in note for note in of_ours)

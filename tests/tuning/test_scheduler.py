@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +25,7 @@ from autotune.store.store import Store
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.scheduler import Scheduler
 from autotune.tuning.stages.opening import open_searches, setting_of
-from autotune.tuning.stages.running import run_on_slots
+from autotune.tuning.stages.running import run_on_slots, turns_of
 
 CURVES = json.loads((Path(__file__).parents[1] / "curves" / "gpt2.json").read_text())
 
@@ -223,3 +224,18 @@ def test_model_resumes_with_the_same_tasks_in_the_same_order_and_runs_nothing_tw
     _, after = search_model(path, 22, worker)
     assert after[: len(before)] == before
     assert worker.jobs == 6
+
+
+def test_first_trials_are_given_by_turns():
+    scheduler = Scheduler([1] * 5, turns=(0, 1, 2, 0, 1))
+    given = []
+    for _ in range(5):
+        place = scheduler.choose()
+        scheduler.learn(place, 1.0, cost=0.1)
+        given.append(place)
+    assert given == [0, 3, 1, 4, 2]
+
+
+def test_every_task_has_its_first_families_first():
+    searches = [SimpleNamespace(task=SimpleNamespace(tag=tag)) for tag in ("a", "a", "b", "a", "b", "c")]
+    assert turns_of(searches) == [0, 1, 0, 2, 1, 0]

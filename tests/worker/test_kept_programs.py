@@ -12,9 +12,10 @@ from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import CompileError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import this_machine
+from autotune.registry import load_payload
 from autotune.worker.bench import evaluate, proof
 from autotune.worker.bench.kept_programs import LEAST_PROGRAMS, MOST_BYTES, MOST_PROGRAMS, KeptPrograms
-from autotune.worker.bench.proof import RowsWanted, count_rows, measure_errors
+from autotune.worker.bench.proof import DrawsWanted, count_rows, largest_error, measure_errors
 
 PAYLOAD, GOOD = contraction_payload(9, 11, 5), Candidate(None, PLAIN)
 QUICK = Effort(samples=3, seconds=1.0, sample_seconds=1e-4)
@@ -44,7 +45,16 @@ def test_what_was_timed_is_proved_on_all_inputs_without_compiling(compiled):
     assert outcomes(GOOD) == ["ok"]
     (error,) = measure_errors(Claim(PAYLOAD, GOOD))
     assert error.max_error <= error.tolerance
-    assert count_rows(RowsWanted(Claim(PAYLOAD, GOOD), least=20, most_seeds=3)) == (27, 27)
+    assert count_rows(DrawsWanted(Claim(PAYLOAD, GOOD), least=20, most_seeds=3)) == (27, 27)
+    assert compiled == [GOOD]
+
+
+@pytest.mark.parametrize(("least", "draws"), [(99, 1), (100, 2), (1000, 4)])
+def test_the_largest_error_is_of_as_many_inputs_as_few_results_ask_for(least, draws, compiled):
+    payload = load_payload("matmul,m=9,n=11,k=40")
+    each = [error for seed in range(draws) for error in measure_errors(Claim(payload, GOOD, seed))]
+    largest = largest_error(DrawsWanted(Claim(payload, GOOD), least, most_seeds=4))
+    assert largest == max(error.max_error / error.magnitude for error in each) > 0
     assert compiled == [GOOD]
 
 

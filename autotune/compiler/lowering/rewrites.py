@@ -12,7 +12,7 @@ from mlir import ir
 
 from autotune.compiler.ir.module import find_function, parse, run_passes
 from autotune.compiler.passes.apart import Apart, set_apart
-from autotune.compiler.passes.arena import plan_arena
+from autotune.compiler.passes.arena import check_room, plan_arena
 from autotune.compiler.passes.block_copies import copy_blocks
 from autotune.compiler.passes.byte_rounding import round_bytes, rounds
 from autotune.compiler.passes.dots import write_dots
@@ -233,6 +233,7 @@ def arena(unit: Unit) -> None:
     if unit.threads == 1:
         serialise_foralls(unit.module)
     unit.buffers = plan_arena(unit.module, unit.threads)
+    check_room(unit.buffers.peak_bytes)
 
 
 def has_several_threads(unit: Unit) -> bool:

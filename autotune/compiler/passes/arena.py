@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+import psutil
 from mlir import ir
 from mlir.dialects import arith, func, llvm, memref
 
@@ -15,6 +16,7 @@ from autotune.compiler.ir.module import symbol
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.lifetimes import Buffer, Steps, find_buffers
 from autotune.core.arena_plan import ALIGNMENT, BufferPlan, Lifetime, place
+from autotune.core.errors import CompileError
 
 NAME = "__autotune_arena"
 # A thread's number in its parallel loop, from 0 on, by the runtime that runs the loop. Every OpenMP runtime exports
@@ -76,6 +78,21 @@ def plan_arena(module: ir.Module, threads: int = 1) -> BufferPlan:
     if found:
         move_into_arena(module, found, slots, whole.peak_bytes)
     return whole
+
+
+def check_room(size: int) -> None:
+    """Refuse an arena that this machine cannot hold: LLVM ends the process that it cannot be mapped in.
+
+    Raises:
+        CompileError: Stage ``lower``; it is larger than the memory there is.
+    """
+    most = psutil.virtual_memory().total
+    if size > most:
+        raise CompileError(
+            "lower",
+            f"intermediate buffers must fit the memory of this machine, {most / 2**30:.3g} GiB, they take "
+            f"{size / 2**30:.3g} GiB; choose smaller sizes",
+        )
 
 
 def plan_function(steps: Steps, threads: int) -> FunctionPlan:

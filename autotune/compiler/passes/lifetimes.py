@@ -229,11 +229,11 @@ def carried(loop: ir.Operation, index: int) -> tuple[ir.Value, ir.Value]:
 def is_access(op: ir.Operation) -> bool:
     """Tell whether an operation only reads and writes the memory it is given.
 
-    An address may be kept for later; that of a tile is used where it is taken.
+    An address may be kept for later, and so may what is passed to a function; those of a tile are used at once.
     """
     name = op.name
-    if name == "memref.extract_aligned_pointer_as_index":
-        return TILE in op.attributes
+    if name in ("memref.extract_aligned_pointer_as_index", "func.call"):
+        return TILE in op.attributes and not any(map(is_memory, op.results))
     structured = name.startswith(("linalg.", "vector.")) and not name.endswith(".yield")
     return (structured or name in ACCESSES) and not any(map(is_memory, op.results))
 

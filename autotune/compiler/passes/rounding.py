@@ -173,7 +173,7 @@ class Rounding:
         return int(np.float32(self.precision.least).view(np.int32))
 
     def copy_bytes(self, rows: int, k: int) -> None:
-        """The rows of bytes as words of bytes without a sign."""
+        """The rows of bytes as words; without a sign where a number is added to them."""
         count = LANES * self.precision.values
         shift = splat(self.precision.shift, "i8", count)
 
@@ -181,7 +181,7 @@ class Rounding:
             source = widened(vector.load(vector_of(part, "i8"), self.source, [row, column]), count)
             words = vector.bitcast(vector_of(LANES, "i32"), arith.addi(source, shift))
             place = arith.divui(column, index(self.precision.values))
-            vector.store(first_of(words, -(-part // self.precision.values)), self.words, [row, place])
+            vector.store(first_of(words, self.precision.part_words(part)), self.words, [row, place])
 
         outer = scf.ForOp(index(0), index(rows), index(1))
         with ir.InsertionPoint(outer.body):

@@ -46,6 +46,21 @@ def dynamic_slice() -> tuple[list[int], list[int], list[int]]:
     return [dynamic, dynamic], [ROWS, LANES], [1, 1]
 
 
+def new_tile(element: str) -> ir.Value:
+    """A buffer of a tile, of 16 rows of 16 elements."""
+    return memref.alloc(ir.MemRefType.get([ROWS, LANES], ir.Type.parse(element)), [], [])
+
+
+def zero_tile(element: str) -> ir.Value:
+    """The same, of zeros."""
+    tile = new_tile(element)
+    loop, body = counted(ROWS)
+    with body:
+        vector.store(splat(0, element), tile, [loop.induction_variable, index(0)])
+        scf.yield_([])
+    return tile
+
+
 def counted(count: int) -> tuple[scf.ForOp, ir.InsertionPoint]:
     """A loop of so many steps, and where its body is written."""
     loop = scf.ForOp(index(0), index(count), index(1))
@@ -62,6 +77,10 @@ class TileUnit(Protocol):
 
     def zero(self) -> ir.Value:
         """A tile of C, of zeros."""
+        ...
+
+    def begin(self, view: ir.Value) -> ir.Value:
+        """A tile of C, of what lies at a view."""
         ...
 
     def load(self, view: ir.Value, *, once: bool) -> ir.Value:
@@ -86,6 +105,10 @@ class Amx:
     def zero(self) -> ir.Value:
         """``tilezero``."""
         return call_intrinsic("llvm.x86.tilezero.internal", [self.kind], *self.shape(2))[0]
+
+    def begin(self, view: ir.Value) -> ir.Value:
+        """``tileloadd``."""
+        return self.load(view, once=False)
 
     def load(self, view: ir.Value, *, once: bool) -> ir.Value:
         """``tileloadd``, or ``tileloaddt1``."""
@@ -132,11 +155,12 @@ class Emulated:
 
     def zero(self) -> ir.Value:
         """A buffer of zeros."""
-        tile = memref.alloc(ir.MemRefType.get([ROWS, LANES], ir.Type.parse(self.element)), [], [])
-        loop, body = counted(ROWS)
-        with body:
-            vector.store(splat(0, self.element), tile, [loop.induction_variable, index(0)])
-            scf.yield_([])
+        return zero_tile(self.element)
+
+    def begin(self, view: ir.Value) -> ir.Value:
+        """A buffer with a copy."""
+        tile = new_tile(self.element)
+        self.store(view, tile)
         return tile
 
     def load(self, view: ir.Value, *, once: bool) -> ir.Value:
@@ -151,7 +175,7 @@ class Emulated:
         if name not in {symbol(op) for op in whole.body.operations}:
             with ir.InsertionPoint(whole.body):
                 self.write_function(name, kinds, element)
-        func.CallOp([], name, [c, *views])
+        func.CallOp([], name, [c, *views]).operation.attributes[TILE] = ir.UnitAttr.get()
         return c
 
     def write_function(self, name: str, kinds: list[ir.Type], element: str) -> None:
@@ -249,7 +273,7 @@ class TileProduct:
         precision: Precision of the words.
         a: Words of A's rows (m, words).
         b: Words of B's columns (words, n), which may be loaded from beyond n up to whole tiles.
-        c: Buffer of the tile's results (m, n), f32.
+        c: Buffer of the tile's results (m, n), f32, or i32 where they are exact.
         unit: Whether the processor's unit computes it; else it is emulated.
     """
 
@@ -265,7 +289,7 @@ class TileProduct:
         starts = [(row, column) for row in range(0, rows, ROWS) for column in range(0, columns, LANES)]
         by = Amx() if self.unit else Emulated(self.sums)
         left = rows % ROWS
-        rest = empty_tile() if left else None
+        rest = zero_tile("i32") if left else None  # rows that it has too many stay zero
         zeros = [by.zero() for _ in starts]
         words = (shape_of(self.b)[0] - self.precision.extra) // self.precision.parts
         a_streams, b_streams = self.streams()
@@ -325,13 +349,13 @@ class TileProduct:
     def store(self, by: TileUnit, c: ir.Value, row: int, column: int) -> None:
         """Write a tile of sums, as far as C has rows and columns."""
         rows, columns = shape_of(self.c)
-        if not self.precision.most and row + ROWS <= rows and column + LANES <= columns:
+        if not self.precision.is_scaled and row + ROWS <= rows and column + LANES <= columns:
             by.store(c, tile_of(self.c, index(row), index(column)))
             return
-        held = memref.alloc(ir.MemRefType.get([ROWS, LANES], ir.Type.parse(self.sums)), [], [])
+        held = new_tile(self.sums)
         by.store(c, tile_of(held, index(0), index(0)))
         count, values = min(LANES, columns - column), shape_of(self.b)[0] - self.precision.extra
-        scale = self.load_scale(index(values), column, count) if self.precision.most else None
+        scale = self.load_scale(index(values), column, count) if self.precision.is_scaled else None
         loop, body = counted(min(ROWS, rows - row))
         with body:
             total = vector.load(vector_of(LANES, self.sums), held, [loop.induction_variable, index(0)])
@@ -363,13 +387,3 @@ def moves_with(value: ir.Value, loop: scf.ForOp) -> bool:
     if isinstance(made_by, ir.Block) or made_by.operation.block != loop.body:
         return False
     return any(moves_with(operand, loop) for operand in made_by.operation.operands)
-
-
-def empty_tile() -> ir.Value:
-    """A tile of words for rows that are left over; those that it has too many are zero."""
-    tile = memref.alloc(ir.MemRefType.get([ROWS, LANES], ir.IntegerType.get_signless(32)), [], [])
-    loop, body = counted(ROWS)
-    with body:
-        vector.store(splat(0, "i32"), tile, [loop.induction_variable, index(0)])
-        scf.yield_([])
-    return tile

@@ -307,7 +307,10 @@ class ByteWindowRows:
         offsets = [lane * stride + number for lane in range(LANES) for number in range(WORD)]
         last = (count - 1) * stride + reach
         if offsets[-1] < BYTES:  # what lies beyond the last is read as zero
-            found = self.load_side_by_side(flat, address.at(loops, start * stride), last + 1, kind)
+            # Where half a vector holds them, it is no more: of a whole one, LLVM 22 moves the `xori` to and fro past
+            # the shuffle for ever where shuffles across lanes are cheap (`fast-variable-crosslane-shuffle`: Intel's).
+            source = vector_of(BYTES if offsets[-1] >= BYTES // 2 else BYTES // 2, "i8")
+            found = self.load_side_by_side(flat, address.at(loops, start * stride), last + 1, source)
             found = vector.shuffle(found, found, offsets)
         else:
             addresses = [address.at(loops, start * stride + min(offset, last)) for offset in offsets]

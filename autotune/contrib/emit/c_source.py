@@ -402,7 +402,7 @@ def constants(library: SharedLibrary) -> str:
 def stores(variant: LevelPrograms) -> str:
     """C that stores the weights of a variant in panels."""
     return "".join(
-        packer(store_name(variant, number), panel.record, panel.stored, panel.source.shape)
+        packer(store_name(variant, number), panel.record, panel.stored, panel.source)
         for number, panel in enumerate(variant.panels)
     )
 

@@ -2,6 +2,7 @@
 
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
 
 static int has_feature(const struct feature *feature) {
   unsigned found[4];
@@ -16,9 +17,17 @@ static int saves(unsigned wanted) {
   return (low & wanted) == wanted;
 }
 
+/* Linux gives the registers of AMX to processes that ask, which objects do when they are loaded (arch_prctl(2)). */
+static int may_use_tiles(unsigned wanted) {
+  const unsigned of_tiles = 1u << 18;
+  unsigned long granted = 0;
+  if (!(wanted & of_tiles)) return 1;
+  return syscall(SYS_arch_prctl, 0x1022 /* ARCH_GET_XCOMP_PERM */, &granted) == 0 && granted & of_tiles;
+}
+
 static int can_run(const struct variant *variant) {
   for (int i = 0; i < variant->features; ++i)
     if (!has_feature(&variant->feature[i])) return 0;
-  return saves(variant->saved);
+  return saves(variant->saved) && may_use_tiles(variant->saved);
 }
 #endif

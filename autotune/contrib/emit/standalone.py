@@ -74,7 +74,7 @@ class Function:
         self._idle: deque[ctypes.c_void_p] = deque()
         self._idle.append(self._new_context())
 
-    def __call__(self, *arrays: object, **named: object) -> Any:  # noqa: ANN401 - an array, or a tuple of some
+    def __call__(self, /, *arrays: object, **named: object) -> Any:  # noqa: ANN401 - an array, or a tuple of some
         """Compute once.
 
         Args:

@@ -79,7 +79,7 @@ def size_texts(sizes: AnySizePrograms, names: Sequence[str], given: Sequence[tup
 
 def range_of(argument: Argument) -> tuple[int, int] | None:
     """Least and most that an element may be, of whole numbers that are looked at; `None` for all."""
-    if argument.role == "weight" or argument.dtype not in ("i8", "i32", "i64"):
+    if argument.role not in ("input", "state") or argument.dtype not in ("i8", "i32", "i64"):
         return None
     least, end = argument.accepts or (int(argument.low), int(argument.high))
     limit = 1 << (8 * DTYPES[argument.dtype].itemsize - 1)

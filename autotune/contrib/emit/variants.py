@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
-from autotune.contrib.emit.levels import INTRINSICS, Level, check_schedules, features_for, find_level, level_of
+from autotune.contrib.emit.levels import INTRINSICS, Level, features_for, find_level, level_of
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
@@ -98,7 +98,7 @@ def levels_of(bundles: Sequence[BundleFiles]) -> dict[str, BundleFiles]:
                 f"bundles of one library must compute the same, {bundle.folder} computes {bundle.payload.name} and "
                 f"{bundles[0].folder} {bundles[0].payload.name}; emit them apart"
             )
-        level = level_of(bundle.manifest.machine).name
+        level = level_of(bundle.manifest.machine, bundle.script).name
         if level in found:
             raise BundleError(
                 f"bundles of one library must be of different levels, {found[level].folder} and {bundle.folder} are of "
@@ -113,27 +113,25 @@ def compile_level(
 ) -> LevelProgram:
     """Compile a payload for a level: as a bundle says, or by default schedules; all else as of a machine, this one."""
     like = like or this_machine()
-    if bundle is not None:
-        check_schedules(task.schedule for task in bundle.manifest.tasks.values())
     candidate = schedules(payload, level.machine(like), bundle)
     claim = Claim(bundle.payload if bundle else payload, candidate)
     return compile_claim(claim, level, symbol_of(level), worker, like, tuned=bundle is not None)
 
 
 def level_of_sizes(model: AnySizePrograms) -> Level:
-    """The level that all sizes of a model of any size were tuned on.
+    """The level that all sizes of a model of any size were tuned on, with a matrix unit if any leaves products to one.
 
     Raises:
         BundleError: Sizes were tuned on machines of different levels.
         MachineError: A machine is no x86-64.
     """
-    levels = [level_of(program.machine) for program in model.programs]
-    if len(set(levels)) > 1:
+    levels = [level_of(program.machine, program.candidate.script) for program in model.programs]
+    if len({level.isa for level in levels}) > 1:
         raise BundleError(
             f"sizes of one library must be tuned on machines of one level, these were on "
             f"{' and '.join(sorted({level.name for level in levels}))}; tune the folder on one machine"
         )
-    return levels[0]
+    return max(levels, key=lambda level: len(level.features))
 
 
 def compile_sizes(model: AnySizePrograms, level: Level, *, tuned: bool) -> tuple[LevelProgram, ...]:
@@ -174,7 +172,6 @@ def compile_claim(
     """Compile a program for a level."""
     needed = tuple(INTRINSICS.items())
     found = emit(Emission(claim, "object", level.target(like, ()), symbol, needed, setter), worker)
-    check_schedules(weight.precision for weight in found.weights)
     return LevelProgram(
         level,
         symbol,

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from mlir import ir
-from mlir.dialects import memref
+from mlir.dialects import arith, memref
 
 from autotune.compiler.ir.values import maker
-from autotune.compiler.passes.marked_loops import marked, parents
+from autotune.compiler.passes.marked_loops import counter, marked, parent_marked, parents
 from autotune.compiler.passes.words_of_b import VIEWS
 from autotune.contrib.quantised.block_marks import (
     AHEAD,
     BYTE_PANELS,
     DOTS,
     FLOATS,
+    FROM_ZERO,
     LANES,
     LOOKUP,
     PANELS,
@@ -33,7 +34,9 @@ from autotune.contrib.quantised.rounded_rows import RoundedRows
 from autotune.contrib.quantised.rounded_tiles import RoundedTiles, TileLayout
 from autotune.contrib.quantised.tile_product import TileSums
 from autotune.contrib.quantised.widened_product import WidenedProduct, WidenedTile
-from autotune.contrib.quantised.widened_tiles import TurnedRows, WidenedTiles
+from autotune.contrib.quantised.widened_tiles import WidenedTiles
+from autotune.contrib.quantised.widened_words import RowWords
+from autotune.core.scripts.marks import BLOCKS_OF_K
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,15 @@ class MarkedProduct:
         with before:
             halves = [flat_blocks(half, int(operands.has_rows), 1) for half in given]
         return cls(op, operands, halves, before, here)
+
+    def from_zero(self) -> ir.Value | None:
+        """Whether sums start from zero, as a value at the insertion point: in the first part of k, where it is cut."""
+        if FROM_ZERO not in self.op.attributes:
+            return None
+        loop = parent_marked(self.op, BLOCKS_OF_K)
+        if loop is None:
+            return arith.constant(ir.IntegerType.get_signless(1), 1)
+        return arith.cmpi(arith.CmpIPredicate.eq, counter(loop), loop.operands[0])
 
     def number(self, mark: str) -> int:
         """What a mark says."""
@@ -134,10 +146,10 @@ def write_tiles(found: MarkedProduct, *, unit: bool) -> None:
 def write_widened_tiles(found: MarkedProduct, *, unit: bool) -> None:
     """Many rows, by tiles of bf16."""
     with found.before:
-        x = TurnedRows.allocate(found.halves)
+        x = RowWords.allocate(found.halves)
         x.write()
     with found.here:
-        WidenedTiles(found.operands, x, unit).write()
+        WidenedTiles(found.operands, x, unit, found.from_zero()).write()
 
 
 def write_panels(found: MarkedProduct) -> None:

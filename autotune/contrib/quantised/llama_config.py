@@ -3,6 +3,7 @@
 Llama, Mistral and SmolLM are ``llama``; Qwen2 adds biases; Phi-3 keeps several weights in one tensor.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,31 @@ from payload.importers.linalg import UnsupportedError
 ARCHITECTURES = ("llama", "qwen2", "phi3")
 SIZES = {"tokens": 64, "positions": 512}  # what a spec may say, and what else they are at most
 ROTARY_BASE = 10_000.0
+OF_BLOCK = re.compile(r"blk\.(?P<layer>0|[1-9][0-9]{0,5})\.(?P<tensor>.+)")
+ROTARY_SCALES = "rope_freqs.weight"  # a tensor that some files have
+# Keys of an architecture that are read here, or change nothing that is computed.
+KEYS = (
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.layer_norm_rms_epsilon",
+    "attention.sliding_window",
+    "attention.value_length",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "feed_forward_length",
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.scaling.factor",
+    "rope.scaling.finetuned",
+    "rope.scaling.original_context_length",
+    "rope.scaling.type",
+    "tensor_data_layout",
+    "vocab_size",
+)
+# Factors that change nothing where they are 1; of all other keys, 0 says that they are not used.
+FACTORS = ("embedding_scale", "logit_scale", "residual_scale", "rope.scaling.attn_factor")
 
 
 @dataclass(frozen=True)
@@ -134,8 +160,8 @@ def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
         sizes: Values of `SIZES` that are asked for, by name.
 
     Raises:
-        UnsupportedError: The architecture is another, a size is missing or impossible, or there are not as many
-            texts of tokens as tokens.
+        UnsupportedError: The architecture is another, a size is missing or impossible, a key or a tensor says more than
+            is computed, or there are not as many texts of tokens as tokens.
     """
     architecture = str(file.fields.get("general.architecture"))
     if architecture not in ARCHITECTURES:
@@ -144,6 +170,7 @@ def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
             "import it from ONNX"
         )
     check_plain(file, architecture)
+    check_keys(file, architecture)
     width = file.whole(f"{architecture}.embedding_length")
     heads = file.whole(f"{architecture}.attention.head_count")
     table = file.tensors.get("token_embd.weight")
@@ -166,6 +193,7 @@ def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
         biased="blk.0.attn_q.bias" in file.tensors,
     )
     check_heads(file, config)
+    check_tensors(file, config)
     check_tokenizer(file, config)
     check_caches(config)
     return config
@@ -201,6 +229,40 @@ def check_plain(file: GGUFFile, architecture: str) -> None:
     if scaling not in ("none", "linear") or "rope_factors_short.weight" in file.tensors:
         said = one_line(str(scaling))[:50]
         raise UnsupportedError(f"rotary positions must be scaled linearly or not, {said!r} is not known; import ONNX")
+
+
+def check_keys(file: GGUFFile, architecture: str) -> None:
+    """Raise where a key of the architecture says something that is not computed here.
+
+    Raises:
+        UnsupportedError: There is such a key.
+    """
+    for key, value in file.fields.items():
+        name = key.removeprefix(f"{architecture}.")
+        unused = value == 0 or (name in FACTORS and value == 1)
+        if name != key and name not in KEYS and not unused:
+            raise UnsupportedError(
+                f"{one_line(key)[:80]} must be left out, it is {one_line(str(value))[:50]}, "
+                "which is not computed here; import it from ONNX"
+            )
+
+
+def check_tensors(file: GGUFFile, config: LlamaConfig) -> None:
+    """Raise where a tensor of the file is no weight of the model.
+
+    Raises:
+        UnsupportedError: There is such a tensor.
+    """
+    outside = {f"{name}.weight" for name in config.global_shapes} | {ROTARY_SCALES}
+    inside = {source.tensor for source in sources(config).values()}
+    for name in file.tensors:
+        of_block = OF_BLOCK.fullmatch(name)
+        known = of_block and of_block["tensor"] in inside and int(of_block["layer"]) < config.layers
+        if name not in outside and not known:
+            raise UnsupportedError(
+                f"tensors must be those of a {config.architecture} of {config.layers} blocks, {one_line(name)[:80]} is "
+                "none, and is not computed here; import it from ONNX"
+            )
 
 
 def check_heads(file: GGUFFile, config: LlamaConfig) -> None:
@@ -262,7 +324,7 @@ def rotary_tables(file: GGUFFile, config: LlamaConfig) -> dict[str, Array]:
     frequency = base ** (-np.arange(half) / half)
     if file.fields.get(f"{prefix}.scaling.type") == "linear":
         frequency /= file.real(f"{prefix}.scaling.factor")
-    if "rope_freqs.weight" in file.tensors:
-        frequency /= file.tensor("rope_freqs.weight", (half,)).numbers(0, half)
+    if ROTARY_SCALES in file.tensors:
+        frequency /= file.tensor(ROTARY_SCALES, (half,)).numbers(0, half)
     angle = np.outer(np.arange(config.positions), frequency)
     return {"rope_cos": np.cos(angle).astype(np.float32), "rope_sin": np.sin(angle).astype(np.float32)}

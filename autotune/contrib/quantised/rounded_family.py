@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from autotune.contrib.quantised.block_marks import AHEAD, DOTS, TILES, UNROLL, WIDENED_TILES
+from autotune.contrib.quantised.block_marks import AHEAD, DOTS, FROM_ZERO, TILES, UNROLL, WIDENED_TILES
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
 from autotune.contrib.quantised.by_columns import ByOwnCode, column_loop, dividing, sizes_of
 from autotune.contrib.quantised.family import AHEADS, BLOCKS, UNROLLS
@@ -17,10 +17,12 @@ from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
 from autotune.core.precision import TILE_BF16
+from autotune.core.scripts.marks import BLOCKS_OF_K, BY_TILES, ZEROS
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules import moves
 from schedules.moves import Script
+from schedules.row_blocks import starts_from_zero
 
 FLAG = "avx512_vnni"
 COLUMNS, ROWS = (1, 2, 4, 8), (1, 2, 4)
@@ -132,7 +134,7 @@ class BlockTiles(RoundedBlocks):
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
         """Many rows, by tiles of bytes."""
-        return {TILES: None, UNROLL: int(config["unroll"])}
+        return {TILES: None, UNROLL: int(config["unroll"]), BY_TILES: None}
 
 
 @dataclass(frozen=True)
@@ -170,12 +172,23 @@ class BlockWidenedTiles(BlockTiles):
         depth, rank, column = int(config["tile_k"]), len(task.nest.sizes), column_loop(task.nest)
         if not depth:
             return super().piece(script, task, config)
-        op, _ = moves.tile_loop(script, "%op", rank, column + 1, depth // outer_elements(task))
+        op, loop = moves.tile_loop(script, "%op", rank, column + 1, depth // outer_elements(task))
+        moves.annotate(script, loop, BLOCKS_OF_K)
         return self.shared_out(script, op, task, config)
+
+    def tiled(self, script: Script, task: Task, config: Config) -> str:
+        """The op inside loops; where it is filled with zeros, that is left to code of ours."""
+        filled = task.root.filled
+        zeros = moves.producer(script, "%op", filled) if filled is not None and starts_from_zero(task.root) else ""
+        op = super().tiled(script, task, config)
+        if zeros:
+            moves.annotate(script, zeros, ZEROS, 0)
+            moves.annotate(script, op, FROM_ZERO)
+        return op
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
         """Many rows, by tiles of bf16."""
-        return {WIDENED_TILES: None}
+        return {WIDENED_TILES: None, BY_TILES: None}
 
 
 def outer_elements(task: Task) -> int:

@@ -1,12 +1,10 @@
 """Code for many rows by a weight in blocks, by tiles of bf16, on buffers: some columns are widened once for all rows.
 
-    y[m, n] = sum over k of  bf16(scale[n, k / block] q[n, k]) bf16(x[m, k])
+    y[m, n] = sum over k of  bf16(x[m, k]) bf16(scale[n, k / block] q[n, k])
 
-As in `tile_product.py` the weight is the left operand, as its rows lie. Scales are multiplied before anything is
-rounded, so that sums of all of k stay in tiles, two of rows by two of columns.
+Sums of all of k stay in tiles, two of rows by two of columns, and are stored where they are wanted.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -15,90 +13,65 @@ from mlir.dialects import arith, memref, scf, vector
 
 from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.rounding import splat, vector_of
-from autotune.compiler.passes.tiles import Amx, Emulated, tile_of
-from autotune.compiler.passes.words_of_b import transposed
+from autotune.compiler.passes.rounding import vector_of
+from autotune.compiler.passes.tiles import Amx, Emulated, dynamic_strides, new_tile, tile_of, zero_tile
 from autotune.contrib.quantised.block_operands import BlockOperands
-from autotune.contrib.quantised.block_steps import LANES, QUARTER
+from autotune.contrib.quantised.block_steps import LANES
 from autotune.contrib.quantised.loads import fetch_for_writing
-from autotune.contrib.quantised.widen import widened_block
+from autotune.contrib.quantised.widened_words import RowWords, WidenedPanel
 
-PAIR = 2  # values of a word; tiles of a register tile, each way
-DEPTH = PAIR * LANES  # elements of k in a tile
-
-
-def words_of(values: ir.Value) -> ir.Value:
-    """A vector of f32, rounded, as half as many words."""
-    rounded = arith.truncf(vector_of(QUARTER, "bf16"), values)
-    return vector.bitcast(vector_of(QUARTER // PAIR, "i32"), rounded)
+PAIR = 2  # tiles of a register tile, each way
 
 
 @dataclass(frozen=True)
-class TurnedRows:
-    """Activations as right operands of tiles.
+class ResultTile:
+    """A tile of the result.
 
     Attributes:
-        halves: Activations ``(m, blocks, 16)``, f32, for each half of a block.
-        words: Tiles, ``(row tiles x depth tiles x 16, 16)``: row j has words of elements 2 j and 2 j + 1 of 16 rows.
+        result: Sums ``(m, n)``, f32.
+        row: First row of the tile.
+        column: First column of the tile.
+        height: Rows that are there.
+        held: A tile that stands for one with fewer rows than others.
     """
 
-    halves: Sequence[ir.Value]
-    words: ir.Value
-
-    @classmethod
-    def allocate(cls, halves: Sequence[ir.Value]) -> "TurnedRows":
-        """A buffer for them, at the insertion point."""
-        rows, blocks, _ = ir.MemRefType(halves[0].type).shape
-        count = -(-rows // LANES) * -(-blocks * len(halves) * QUARTER // DEPTH) * LANES
-        return cls(halves, memref.alloc(ir.MemRefType.get([count, LANES], ir.IntegerType.get_signless(32)), [], []))
+    result: ir.Value
+    row: ir.Value
+    column: ir.Value
+    height: int
+    held: ir.Value
 
     @property
-    def quarters(self) -> int:
-        """Vectors of elements of a row."""
-        return int(ir.MemRefType(self.halves[0].type).shape[1]) * len(self.halves)
+    def is_whole(self) -> bool:
+        """Whether all rows are there."""
+        return self.height == LANES
 
-    @property
-    def depth_tiles(self) -> int:
-        """Tiles along k."""
-        return -(-self.quarters // PAIR)
+    def line(self, row: ir.Value) -> list[ir.Value]:
+        """Where a row of it begins."""
+        return [arith.addi(self.row, row), self.column]
 
-    def write(self) -> None:
-        """All of it, at the insertion point."""
-        whole, left = divmod(int(ir.MemRefType(self.halves[0].type).shape[0]), LANES)
-        counted(whole, lambda tile: self.write_rows(tile, LANES))
-        if left:
-            self.write_rows(index(whole), left)
+    def fetch(self) -> None:
+        """Fetch what is written later."""
+        for row in range(self.height):
+            fetch_for_writing(self.result, self.line(index(row)))
 
-    def write_rows(self, tile: ir.Value, rows: int) -> None:
-        """All of k of some rows."""
-        counted(self.quarters // PAIR, lambda depth: self.write_tile(tile, depth, rows, PAIR))
-        if self.quarters % PAIR:
-            self.write_tile(tile, index(self.quarters // PAIR), rows, 1)
+    def open(self) -> ir.Value:
+        """A view of as many rows as others have, with what is in the result."""
+        if self.is_whole:
+            return tile_of(self.result, self.row, self.column)
+        counted(self.height, lambda row: self.copy(row, into_result=False))
+        return tile_of(self.held, index(0), index(0))
 
-    def write_tile(self, tile: ir.Value, depth: ir.Value, rows: int, quarters: int) -> None:
-        """A tile of so many rows and vectors of elements; what is beyond is zero."""
-        lines = [splat(0, "i32")] * LANES
-        for row in range(rows):
-            at = arith.addi(arith.muli(tile, index(LANES)), index(row))
-            parts = [words_of(self.load(at, depth, quarter)) for quarter in range(quarters)]
-            nothing = vector.extract_strided_slice(parts[0].type, splat(0, "i32"), [0], [QUARTER // PAIR], [1])
-            both = parts if quarters == PAIR else [parts[0], nothing]
-            lines[row] = vector.shuffle(*both, list(range(LANES)))
-        first = self.first_row(tile, depth)
-        for number, line in enumerate(transposed(lines)):
-            vector.store(line, self.words, [arith.addi(first, index(number)), index(0)])
+    def close(self) -> None:
+        """Write to the result what is in the view."""
+        if not self.is_whole:
+            counted(self.height, lambda row: self.copy(row, into_result=True))
 
-    def load(self, row: ir.Value, depth: ir.Value, quarter: int) -> ir.Value:
-        """A vector of elements of a row."""
-        if len(self.halves) == PAIR:
-            half, block = self.halves[quarter], depth
-        else:
-            half, block = self.halves[0], arith.addi(arith.muli(depth, index(PAIR)), index(quarter))
-        return vector.load(vector_of(QUARTER, "f32"), half, [row, block, index(0)])
-
-    def first_row(self, tile: ir.Value, depth: ir.Value) -> ir.Value:
-        """Where a tile begins."""
-        return arith.muli(arith.addi(arith.muli(tile, index(self.depth_tiles)), depth), index(LANES))
+    def copy(self, row: ir.Value, *, into_result: bool) -> None:
+        """Copy a row from the result, or into it."""
+        ends = [(self.result, self.line(row)), (self.held, [row, index(0)])]
+        target, source = ends if into_result else reversed(ends)
+        vector.store(vector.load(vector_of(LANES, "f32"), *source), *target)
 
 
 @dataclass(frozen=True)
@@ -107,90 +80,101 @@ class WidenedTiles:
 
     Attributes:
         operands: What is multiplied.
-        x: Activations in tiles.
+        x: Activations.
         unit: Whether the processor's unit computes it; else it is emulated.
+        from_zero: Whether sums start from zero, a truth value of the program; `None` where they start from the result.
     """
 
     operands: BlockOperands
-    x: TurnedRows
+    x: RowWords
     unit: bool
+    from_zero: ir.Value | None
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        panel = self.write_panel()
-        held = memref.alloc(ir.MemRefType.get([LANES, LANES], ir.F32Type.get()), [], [])
+        panel = WidenedPanel.allocate(self.operands, self.x)
+        panel.write()
+        held, zeros = [new_tile("f32") for _ in range(PAIR)], zero_tile("f32")
         whole, left = divmod(self.operands.rows, LANES)
-        counted(whole // PAIR, lambda pair: self.write_rows(panel, held, arith.muli(pair, index(PAIR)), [LANES] * PAIR))
-        rest = [*[LANES] * (whole % PAIR), *[left] * bool(left)]
-        if rest:
-            self.write_rows(panel, held, index(whole // PAIR * PAIR), rest)
 
-    def write_panel(self) -> ir.Value:
-        """Columns of the weight as words ``(n, words)``; rows lie an odd number of cache lines apart."""
-        steps, wide = self.operands.steps, self.x.depth_tiles * LANES
-        kind = ir.MemRefType.get(
-            [self.operands.columns, wide + LANES * (self.x.depth_tiles % 2 == 0)], ir.IntegerType.get_signless(32)
-        )
-        panel, part = memref.alloc(kind, [], []), QUARTER // PAIR
+        def write_rows(first: ir.Value, heights: list[int]) -> None:
+            RegisterTiles(self, panel, zeros, held, first, heights).write()
 
-        def widen(column: ir.Value) -> None:
-            def block_of(block: ir.Value) -> None:
-                start = arith.muli(block, index(part * steps.halves))
-                for half, values in enumerate(widened_block(self.operands, column, block)):
-                    vector.store(words_of(values), panel, [column, arith.addi(start, index(half * part))])
+        counted(whole // PAIR, lambda pair: write_rows(arith.muli(pair, index(PAIR * LANES)), [LANES] * PAIR))
+        if rest := [*[LANES] * (whole % PAIR), *[left] * bool(left)]:
+            write_rows(index(whole // PAIR * PAIR * LANES), rest)
 
-            counted(steps.blocks, block_of)
-            if self.x.quarters % PAIR:
-                nothing = vector.extract_strided_slice(vector_of(part, "i32"), splat(0, "i32"), [0], [part], [1])
-                vector.store(nothing, panel, [column, index(self.x.quarters * part)])
 
-        counted(self.operands.columns, widen)
-        return panel
+@dataclass(frozen=True)
+class RegisterTiles:
+    """One tile of rows or two by all columns.
 
-    def write_rows(self, panel: ir.Value, held: ir.Value, tile: ir.Value, rows: list[int]) -> None:
-        """One tile of rows or two by all columns."""
-        count = PAIR if self.operands.columns // LANES % PAIR == 0 else 1
-        tiles = [arith.addi(tile, index(number)) for number in range(len(rows))]
+    Attributes:
+        of: What they are part of.
+        panel: The columns.
+        zeros: A tile of zeros.
+        held: Tiles that stand for those of the result with fewer rows, one for each column of a register tile.
+        row: First row of the first tile.
+        heights: Rows of each tile.
+    """
 
-        def part(number: ir.Value) -> None:
-            first = arith.muli(number, index(count * LANES))
-            columns = [arith.addi(first, index(each * LANES)) for each in range(count)]
-            places = [
-                [[arith.addi(arith.muli(each, index(LANES)), index(row)), column] for row in range(height)]
-                for (each, height), column in product(zip(tiles, rows, strict=True), columns)
-            ]
-            for place in (each for group in places for each in group):
-                fetch_for_writing(self.operands.result, place)
-            by = Amx() if self.unit else Emulated("f32")
-            for total, group in zip(self.sums(by, panel, tiles, columns), places, strict=True):
-                by.store(total, tile_of(held, index(0), index(0)))
-                self.add(held, group)
+    of: WidenedTiles
+    panel: WidenedPanel
+    zeros: ir.Value
+    held: list[ir.Value]
+    row: ir.Value
+    heights: list[int]
 
-        counted(self.operands.columns // (count * LANES), part)
+    def write(self) -> None:
+        """All of it, at the insertion point."""
+        tiles = self.of.operands.columns // LANES
+        count = PAIR if tiles % PAIR == 0 else 1
+        counted(tiles // count, lambda number: self.write_columns(arith.muli(number, index(count)), count))
+
+    def write_columns(self, first: ir.Value, count: int) -> None:
+        """A register tile of so many columns of tiles."""
+        by = Amx() if self.of.unit else Emulated("f32")
+        tiles = [arith.addi(first, index(number)) for number in range(count)]
+        rows = [arith.addi(self.row, index(number * LANES)) for number in range(len(self.heights))]
+        found = [
+            ResultTile(self.of.operands.result, row, arith.muli(tile, index(LANES)), height, held)
+            for (row, height), (tile, held) in product(
+                zip(rows, self.heights, strict=True), zip(tiles, self.held, strict=False)
+            )
+        ]
+        for each in found:
+            each.fetch()
+        views = [each.open() for each in found]
+        sums = self.sums(by, rows, tiles, [by.begin(self.start(view)) for view in views])
+        for each, view, total in zip(found, views, sums, strict=True):
+            by.store(total, view)
+            each.close()
+
+    def start(self, view: ir.Value) -> ir.Value:
+        """What sums of a tile of the result begin with, a view."""
+        if self.of.from_zero is None:
+            return view
+        kind = dynamic_strides(view)
+        zeros = memref.cast(kind, tile_of(self.zeros, index(0), index(0)))
+        return arith.select(self.of.from_zero, zeros, memref.cast(kind, view))
 
     def sums(
-        self, by: Amx | Emulated, panel: ir.Value, tiles: list[ir.Value], columns: list[ir.Value]
+        self, by: Amx | Emulated, rows: list[ir.Value], tiles: list[ir.Value], starts: list[ir.Value]
     ) -> list[ir.Value]:
-        """Tiles of sums, columns of each tile of rows after the other."""
-        starts = [by.zero() for _ in range(len(tiles) * len(columns))]
-        loop = scf.ForOp(index(0), index(self.x.depth_tiles), index(1), starts if by.carries else [])
+        """Tiles of sums, those of a tile of rows after the other."""
+        x, panel = self.of.x, self.panel
+        loop = scf.ForOp(index(0), index(x.depth_tiles), index(1), starts if by.carries else [])
         with ir.InsertionPoint(loop.body):
             depth = loop.induction_variable
             found = list(loop.inner_iter_args) if by.carries else starts
-            at = arith.muli(depth, index(LANES))
-            of_weight = [by.load(tile_of(panel, column, at), once=False) for column in columns]
-            for number, tile in enumerate(tiles):
-                of_x = by.load(tile_of(self.x.words, self.x.first_row(tile, depth), index(0)), once=False)
-                for which, left in enumerate(of_weight):
-                    place = number * len(columns) + which
-                    found[place] = by.dot("bf16", found[place], left, of_x)
+            of_weight: dict[int, ir.Value] = {}
+            for number, row in enumerate(rows):  # loads stand where they are needed first
+                of_x = by.load(tile_of(x.words, row, arith.muli(depth, index(LANES))), once=False)
+                for which, tile in enumerate(tiles):
+                    if which not in of_weight:
+                        view = tile_of(panel.words, panel.first_row(tile, depth), index(0))
+                        of_weight[which] = by.load(view, once=True)
+                    place = number * len(tiles) + which
+                    found[place] = by.dot("bf16", found[place], of_x, of_weight[which])
             scf.yield_(found if by.carries else [])
         return list(loop.results) if by.carries else starts
-
-    def add(self, held: ir.Value, places: list[list[ir.Value]]) -> None:
-        """Add a tile to the result, turned over, as far as there are rows."""
-        kind = vector_of(LANES, "f32")
-        lines = transposed([vector.load(kind, held, [index(row), index(0)]) for row in range(LANES)])
-        for place, total in zip(places, lines, strict=False):
-            before = vector.load(kind, self.operands.result, place)
-            vector.store(arith.addf(before, total), self.operands.result, place)

@@ -216,7 +216,7 @@ class AnySize:
         """Bytes of weights that products read in panels, over all sizes that were called."""
         return self._shared.panel_bytes
 
-    def plan(self, **sizes: int) -> list[tuple[str, int]]:
+    def plan(self, /, **sizes: int) -> list[tuple[str, int]]:
         """What a request of a size is computed by: the sizes, and how much of the split dimension each does.
 
         A size is a compiled one, or a smaller one that the program of such serves.
@@ -232,7 +232,7 @@ class AnySize:
             for each in self._plan(tuple(sizes[d.name] for d in self._dims))
         ]
 
-    def __call__(self, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
+    def __call__(self, /, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
         """Compute a request of any size within the bounds; the first call of a compiled size compiles it.
 
         Args:

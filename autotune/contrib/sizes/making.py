@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from math import inf
 from pathlib import Path
 
@@ -352,7 +353,8 @@ def verify(folder: Path, prover: Prover) -> float:
     prepared = tuple(prepare(folder, described, number) for number in range(len(sizes)))
     names = names_of(read_description(size_folder(folder, sizes[0])))
     requests = list(random_requests(described.dims, TRIED, 1))
-    inputs = [prover.draw(each) for each in requests]
+    kinds = cycle(reals for reals in prover.reals if reals.tolerance < TOLERANCE)
+    inputs = [prover.draw(each, reals) for each, reals in zip(requests, kinds, strict=False)]
     wanted = [tuple(prover.model.run(given)) for given in inputs]
     given = tuple({names[name]: array for name, array in each.items()} for each in inputs)
     with Worker(MODEL_SECONDS) as worker:

@@ -15,9 +15,27 @@ from autotune.core.payload import Array
 from autotune.core.plugs.any_size import OpenDim
 
 RANDOM = 6  # random sizes that are tried, besides the borders
-TOLERANCE = 1e-4  # of the largest value: two programs of f32 that sum in another order
 Range = tuple[int, int]  # of whole numbers, the end exclusive
 TRUTH = (0, 2)
+
+
+@dataclass(frozen=True)
+class Reals:
+    """Numbers that real inputs are drawn from.
+
+    Attributes:
+        low, high: Bounds of the numbers.
+        tolerance: Part of a result's largest value that two programs of f32 may differ by: they sum in another order.
+    """
+
+    low: float
+    high: float
+    tolerance: float
+
+
+# Zeros of the padding are no largest among positive numbers, and no smallest among negative ones; large numbers pass
+# bounds that a model compares with, and differ more in logits.
+REALS = (Reals(-1, 1, 1e-4), Reals(-2, -1, 1e-4), Reals(1, 2, 1e-4), Reals(-20, 20, 1e-2))
 
 
 @dataclass(frozen=True)
@@ -52,10 +70,17 @@ class Prover:
         if results is None or bounds.low == bounds.high:
             return Dim(bounds.name, bounds.low, bounds.high, results=results or ())
         dim = Dim(bounds.name, bounds.low, bounds.high, results=results)
-        pad = all(self.is_padded_right(dim, n, to) for n, to in self.paddings(bounds))
-        split = None not in results and bounds.low == 1 and all(map(self.is_split_right, *self.splits(dim)))
+        pad = all(self.is_padded_right(dim, *each, reals) for reals in self.reals for each in self.paddings(bounds))
+        split = None not in results and bounds.low == 1
+        for reals in self.reals:
+            split = split and all(self.is_split_right(dim, *each, reals) for each in self.splits(dim))
         masks = tuple(each.name for each in self.masks(dim) if not self.stands_zeros(dim, each)) if pad else ()
         return Dim(bounds.name, bounds.low, bounds.high, pad, split, results, masks)
+
+    @property
+    def reals(self) -> tuple[Reals, ...]:
+        """What numbers are tried; one kind stands for all where no input is of real numbers."""
+        return REALS if any(each.dtype.kind not in "iub" for each in self.model.inputs) else REALS[:1]
 
     def axes_of(self, bounds: Bounds) -> tuple[int | None, ...] | None:
         """Axis of each result that a dimension is; `None` where a result follows it in another way."""
@@ -81,13 +106,13 @@ class Prover:
         found[other.name] = min(other.high, other.low + int(self.rng.integers(3)))
         return {**found, name: size}
 
-    def draw(self, sizes: Sizes) -> dict[str, Array]:
+    def draw(self, sizes: Sizes, reals: Reals = REALS[0]) -> dict[str, Array]:
         """Random inputs: what is 0 or 1 holds a 1 in each of its lines."""
         found = {}
         for each in self.model.inputs:
             shape, whole = each.at(sizes), each.dtype.kind in "iub"
             low, high = self.ranges.get(each.name, TRUTH)
-            array = self.rng.integers(low, high, shape) if whole else self.rng.uniform(-1, 1, shape)
+            array = self.rng.integers(low, high, shape) if whole else self.rng.uniform(reals.low, reals.high, shape)
             if whole and (low, high) == TRUTH and shape:
                 for axis in each.axes.values():
                     np.put_along_axis(array, ones_at(self.rng, shape, axis), 1, axis)
@@ -102,31 +127,33 @@ class Prover:
             n = int(self.rng.integers(low, high))
             yield n, int(self.rng.integers(n + 1, high + 1))
 
-    def is_padded_right(self, dim: Dim, n: int, to: int, changed: Mapping[str, Array] | None = None) -> bool:
+    def is_padded_right(
+        self, dim: Dim, n: int, to: int, reals: Reals = REALS[0], changed: Mapping[str, Array] | None = None
+    ) -> bool:
         """Tell whether a padded request gives what it gives as it is."""
-        given = dict(changed or self.draw(self.sizes(dim.name, n)))
+        given = dict(changed or self.draw(self.sizes(dim.name, n), reals))
         padded = {each.name: pad(given[each.name], each, dim.name, to) for each in self.model.inputs}
         want, found = self.model.run(given), self.model.run(padded)
-        return all(map(agree, [cut(array, axis, 0, n) for array, axis in zip(found, dim.results, strict=True)], want))
+        kept = [cut(array, axis, 0, n) for array, axis in zip(found, dim.results, strict=True)]
+        return all(agree(*pair, reals.tolerance) for pair in zip(kept, want, strict=True))
 
-    def splits(self, dim: Dim) -> tuple[list[Dim], list[int], list[int]]:
+    def splits(self, dim: Dim) -> Iterator[tuple[int, int]]:
         """Requests to split, and behind how many."""
-        found = [(dim.high, dim.high - 1), (2, 1)]
+        yield from ((dim.high, dim.high - 1), (2, 1))
         for _ in range(RANDOM):
             n = int(self.rng.integers(2, dim.high + 1))
-            found.append((n, int(self.rng.integers(1, n))))
-        return [dim] * len(found), [n for n, _ in found], [first for _, first in found]
+            yield n, int(self.rng.integers(1, n))
 
-    def is_split_right(self, dim: Dim, n: int, first: int) -> bool:
+    def is_split_right(self, dim: Dim, n: int, first: int, reals: Reals = REALS[0]) -> bool:
         """Tell whether a request in two parts gives what it gives as one."""
-        given = self.draw(self.sizes(dim.name, n))
+        given = self.draw(self.sizes(dim.name, n), reals)
         parts = []
         for start, end in ((0, first), (first, n)):
             part = {each.name: cut(given[each.name], each.axes.get(dim.name), start, end) for each in self.model.inputs}
             parts.append(self.model.run(part))
         whole = self.model.run(given)
         joined = [np.concatenate(pair, axis or 0) for *pair, axis in zip(*parts, dim.results, strict=True)]
-        return all(map(agree, joined, whole))
+        return all(agree(*pair, reals.tolerance) for pair in zip(joined, whole, strict=True))
 
     def masks(self, dim: Dim) -> list[OpenInput]:
         """Inputs of 0 and 1 along a dimension."""
@@ -140,7 +167,7 @@ class Prover:
         """Tell whether padding is right where an input holds zeros alone."""
         n = (dim.low + dim.high) // 2
         given = self.draw(self.sizes(dim.name, n))
-        return self.is_padded_right(dim, n, dim.high, {**given, mask.name: np.zeros_like(given[mask.name])})
+        return self.is_padded_right(dim, n, dim.high, changed={**given, mask.name: np.zeros_like(given[mask.name])})
 
 
 def ones_at(rng: np.random.Generator, shape: Sequence[int], axis: int) -> Array:
@@ -164,7 +191,7 @@ def cut(array: Array, axis: int | None, start: int, end: int) -> Array:
     return array[(slice(None),) * axis + (slice(start, end),)]
 
 
-def agree(found: Array, want: Array) -> bool:
+def agree(found: Array, want: Array, tolerance: float) -> bool:
     """Tell whether two results are the same but for the order of sums."""
     if found.shape != want.shape:
         return False
@@ -172,4 +199,4 @@ def agree(found: Array, want: Array) -> bool:
         return bool(np.array_equal(found, want))
     known = np.isfinite(want)
     largest = float(np.abs(want[known]).max()) if known.any() else 0.0
-    return bool(np.allclose(found, want, rtol=0, atol=TOLERANCE * max(largest, 1e-30), equal_nan=True))
+    return bool(np.allclose(found, want, rtol=0, atol=tolerance * max(largest, 1e-30), equal_nan=True))

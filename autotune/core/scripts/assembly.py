@@ -17,7 +17,8 @@ from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.program import Program
 from autotune.core.plugs.rewrites import Rewrites
-from autotune.core.scripts.marks import KNOBS, ONLINE, PRECISION, TAG
+from autotune.core.precision import is_by_tiles
+from autotune.core.scripts.marks import BY_TILES, KNOBS, ONLINE, PRECISION, TAG
 from autotune.core.space import Config
 from autotune.core.task import Task
 
@@ -190,6 +191,16 @@ def precisions_in(script: str) -> tuple[str, ...]:
     """
     said = re.search(rf"{re.escape(PRECISION)} = {{([^}}]*)}}", script)
     return tuple(dict.fromkeys(re.findall(r'"(\w+)"', said[1]))) if said else ()
+
+
+def multiplies_by_tiles(script: str) -> bool:
+    """Whether a script that was assembled leaves products to a matrix unit.
+
+    Example:
+        >>> multiplies_by_tiles('module attributes {autotune.precision = {a = "tile_bf16"}} {')
+        True
+    """
+    return f'"{BY_TILES}"' in script or any(map(is_by_tiles, precisions_in(script)))
 
 
 def before_lowering(script: str) -> str:

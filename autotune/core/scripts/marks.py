@@ -35,7 +35,9 @@ PANEL = "autotune.panel"  # on a sequence over one op: columns of the panels tha
 ROWS, COLUMNS, FACTOR, ROW_TOTALS, TOTALS, MEMBER = "rows", "columns", "factor", "row_totals", "totals", "member_"
 NARROW = "autotune.narrow"  # on ops that stand for products of rounded operands: the precision
 WORDS_OF_B = "autotune.words_of_b"  # on those that stand for the packing of B: its orientation, (k, n) or (n, k)
-TILE = "autotune.tile"  # on views of a stored weight, 16 rows of 16 words in one panel; on addresses of tiles
+# On views of a stored weight, 16 rows of 16 words in one panel; on addresses of tiles, and products that are emulated.
+TILE = "autotune.tile"
+BY_TILES = "autotune.by_tiles"  # on ops that code of ours multiplies by tiles of a matrix unit
 PRECISION = "autotune.precision"  # on a script: tasks whose products are so, and their precision
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
 MASKED = "autotune.masked_ends"  # on functions: vectors of lengths that are no powers of two are masked

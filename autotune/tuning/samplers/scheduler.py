@@ -71,22 +71,24 @@ class Record:
 class Scheduler:
     """Gives trials to tasks. The same seed and the same results give the same choices."""
 
-    def __init__(self, counts: Sequence[int], seed: int = 0) -> None:
+    def __init__(self, counts: Sequence[int], seed: int = 0, turns: Sequence[int] = ()) -> None:
         """Begin with no results.
 
         Args:
             counts: Number of times one call of the whole model runs each task.
             seed: Seed of the exploration.
+            turns: Round in which each task gets its first trial; all in one where it is empty.
         """
         self.records = [Record(count) for count in counts]
+        self._turns = turns or [0] * len(self.records)
         self._random = random.Random(seed)
 
     def choose(self) -> int | None:
-        """Position of the task that gets the next trial: each its first, in order; `None` if all are exhausted."""
+        """Position of the task that gets the next trial: each its first, by turns; `None` if all are exhausted."""
         open_ones = [place for place, record in enumerate(self.records) if record.is_open]
         if not open_ones:
             return None
-        fewest = min(open_ones, key=lambda place: self.records[place].trials)
+        fewest = min(open_ones, key=lambda place: (self.records[place].trials, self._turns[place]))
         if self.records[fewest].trials == 0 or self._random.random() < EPSILON:
             return fewest
         return max(open_ones, key=self.promise)

@@ -12,7 +12,7 @@ from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.tuning.stages.assemble import whole_candidate
 from autotune.tuning.stages.choose import Choice
-from autotune.worker.bench.proof import RowsWanted, count_rows, has_rows, measure_errors
+from autotune.worker.bench.proof import DrawsWanted, count_rows, has_rows, largest_error
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
 A = TypeVar("A")
@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 ANY = 1e30  # a budget that keeps nothing back, to measure what an error is
 LEAST_ROWS, MOST_SEEDS = 1000, 16  # of outputs, and sets of inputs, on which agreement is counted
+# Elements of outputs, and sets of inputs, on which an error is measured: the largest of few varies much.
+LEAST_ELEMENTS, MOST_DRAWS = 1000, 64
 LOOSE = 0.1  # error that outputs may have where agreement alone is asked for, while nothing is known of it
 
 
@@ -50,14 +52,12 @@ class Errors:
 
     def largest(self, claim: Claim) -> float:
         """The largest error of a program's outputs, each relative to its largest value; infinite if it does not run."""
-        found = self.answer(measure_errors, claim)
-        if found is None:
-            return float("inf")
-        return max((each.max_error / each.magnitude for each in found if each.magnitude), default=0.0)
+        error = self.answer(largest_error, DrawsWanted(claim, LEAST_ELEMENTS, MOST_DRAWS))
+        return float("inf") if error is None else error
 
     def agreement(self, choices: Sequence[Choice], seed: int) -> tuple[float, int]:
         """Share of rows whose largest element is where it should be, on inputs from this seed on, and their number."""
-        wanted = RowsWanted(self.claim(choices, seed), LEAST_ROWS, MOST_SEEDS)
+        wanted = DrawsWanted(self.claim(choices, seed), LEAST_ROWS, MOST_SEEDS)
         found = self.answer(count_rows, wanted)
         if found is None:
             return 0.0, 0

@@ -8,14 +8,14 @@ error that is regained, first until the sum fits the budget, then until the whol
 A whole model takes half a minute to compile, and a task a second: the whole is measured a few times, not once a task.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from math import isfinite
 
 from autotune.core.listener import Listener
 from autotune.core.plugs.family import Family
-from autotune.registry import roof_of_family, rounding_families
+from autotune.registry import roof_of_family
 from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import Allowed, Errors, limits_of
 from autotune.tuning.stages.choose import Choice
@@ -25,17 +25,23 @@ HALFWAY = 3  # every such measurement is halfway between what is known to be too
 ELSEWHERE = 3.0  # times the error that was measured, which other inputs may have then
 
 
-def rounding_here(error: float, rates: Mapping[str, float]) -> tuple[tuple[Family, ...], tuple[str, ...]]:
+def rounding_here(
+    families: Iterable[Family], error: float, rates: Mapping[str, float]
+) -> tuple[tuple[Family, ...], tuple[str, ...]]:
     """Families that round operands, where an error is allowed, and why others do not compete, a sentence each.
 
+    Those whose instruction is the fastest come first: trials may not be enough for all.
+
     Args:
+        families: Those that could.
         error: Room for the error of the whole; none competes without.
         rates: Roofs of this machine, by names of fields of `autotune.core.host.machine.Roofs`.
     """
-    found = [family for family in rounding_families() if error and not family.asked]
+    found = [family for family in families if error and not family.asked]
     against = {family.name: family.lacking or why_too_slow(family, rates) for family in found}
     notes = dict.fromkeys(filter(None, against.values()))
-    return tuple(family for family in found if not against[family.name]), tuple(notes)
+    able = [family for family in found if not against[family.name]]
+    return tuple(sorted(able, key=lambda family: -(roof_of_family(family.name, rates) or 0.0))), tuple(notes)
 
 
 def why_too_slow(family: Family, rates: Mapping[str, float]) -> str:
@@ -63,8 +69,12 @@ def choose_precisions(
     listener.stage("spending the error budget")
     plan = GreedyRelaxation([PrecisionChoices.of(choice) for choice in choices], errors, seed)
     spent = fewest_steps(plan, allowed.room, lambda: spent_by(plan, allowed, errors, seed))
+    spent = spend_rest(plan, allowed.room, lambda: spent_by(plan, allowed, errors, seed), spent)
     if spent is None:
-        return plan.chosen, None, (f"no task rounds its operands: none that is faster keeps {limits_of(allowed)}",)
+        faster = any(is_rounded(choice) for task in plan.tasks for choice in task.choices)
+        kept = limits_of(allowed)
+        why = f"none that is faster keeps {kept}" if faster else f"none that may keep {kept} was faster than in f32"
+        return plan.chosen, None, (f"no task rounds its operands: {why}",)
     plan.learn(spent.spent)
     alone = {choice.search.task.tag: plan.share(i) for i, choice in enumerate(plan.chosen) if is_rounded(choice)}
     return plan.chosen, replace(spent, tasks=alone), ()
@@ -100,6 +110,31 @@ def fewest_steps(
         fits = (i for i in range(short + 1, enough) if plan.expected_of(path[i]) <= room)
         step = (short + enough) // 2 if turn % HALFWAY == 0 else next(fits, enough - 1)
     plan.positions = path[enough]
+    return spent
+
+
+def spend_rest(
+    plan: "GreedyRelaxation", room: float, measured: Callable[[], tuple[float, Spent | None]], spent: Spent | None
+) -> Spent | None:
+    """Let tasks be as fast again as what steps back have left of the budget allows; what the whole then spends.
+
+    The last step back may be that of a task that brought most of the error: others had stepped back for nothing.
+
+    Args:
+        plan: Tasks, each with the candidate that is chosen; then with those that are.
+        room: Error that is allowed.
+        measured: Gives what the whole with the present candidates is off, and what it spends if that is allowed.
+        spent: What it spends so far.
+    """
+    before, steps = plan.positions, plan.way_up(room)
+    while steps:
+        plan.positions = steps[-1]
+        error, found = measured()
+        plan.learn(error)
+        if found is not None:
+            return found
+        steps = steps[: len(steps) // 2]
+    plan.positions = before
     return spent
 
 
@@ -236,6 +271,24 @@ class GreedyRelaxation:
                 return found
             cheapest = min(able, key=lambda task: self.price(task, now[task]))
             found.append([index - (task == cheapest) for task, index in enumerate(now)])
+
+    def way_up(self, room: float) -> list[list[int]]:
+        """Candidates of every task, step by step towards faster ones while the whole is expected to keep the room.
+
+        A step is that of the task that saves most time for the error that it adds.
+        """
+        found, now = list[list[int]](), self.positions
+        while True:
+            ahead = {
+                task: [each + (place == task) for place, each in enumerate(now)]
+                for task, index in enumerate(now)
+                if index + 1 < len(self.tasks[task].choices)
+            }
+            able = [task for task, positions in ahead.items() if self.expected_of(positions) <= room]
+            if not able:
+                return found
+            now = ahead[max(able, key=lambda task: self.price(task, ahead[task][task]))]
+            found.append(now)
 
     def price(self, task: int, index: int) -> float:
         """Time that a task's step back from a candidate takes, for the error that is regained."""

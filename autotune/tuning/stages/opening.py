@@ -57,7 +57,8 @@ class Entrants:
     """What searches a run's tasks besides the families that cover them first.
 
     Attributes:
-        wanted: Family that comes before others.
+        wanted: Family that searches the tasks that it covers: of those that round operands no other does, and none at
+            all if it does not round them itself.
         competing: Code of others, which competes with families.
         rounding: Families that round operands, and compete.
         error: Error that those may make, relative to the largest result.
@@ -75,11 +76,14 @@ class Entrants:
             task: The task.
             beside: Families that are searched beside the first one.
         """
-        first = self.wanted if self.wanted is not None and self.wanted.covers(task) else family_for(task)
+        wanted = self.wanted if self.wanted is not None and self.wanted.covers(task) else None
+        rounds = wanted is not None and wanted.error > 0 and self.error > 0  # what is exact stays to fall back to
+        first = family_for(task) if wanted is None or rounds else wanted
+        rounding = self.rounding if wanted is None else [wanted] if rounds else ()
         others = [family for family in beside if first is None or family.name != first.name]
         beside_it = [(task, family) for family in (*others, *self.competing) if family.covers(task)]
         allowed = replace(task, payload=replace(task.payload, error=self.error))
-        able = [(allowed, family) for family in self.rounding if family.covers(task)]
+        able = [(allowed, family) for family in rounding if family.covers(task)]
         return [*([(task, first)] if first is not None else []), *beside_it, *able]
 
 

@@ -5,6 +5,7 @@ With several, results come in the order they come in: a sweep that is resumed le
 """
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -46,7 +47,8 @@ def run_on_slots(searches: Sequence[TaskSearch], budget: Budget, slots: Slots, l
     Raises:
         MachineError: Nobody is left to evaluate; what is finished is recorded.
     """
-    run = SearchRun(searches, budget, slots, listener, Scheduler([s.task.count for s in searches], budget.seed))
+    scheduler = Scheduler([search.task.count for search in searches], budget.seed, turns_of(searches))
+    run = SearchRun(searches, budget, slots, listener, scheduler)
     try:
         if not slots.is_ordered:
             run.recall()
@@ -55,6 +57,19 @@ def run_on_slots(searches: Sequence[TaskSearch], budget: Budget, slots: Slots, l
         run.give_up()
     own = sum(search.own_seconds for search in searches)
     return Ran(run.evaluated, time.perf_counter() - run.begun, own)
+
+
+def turns_of(searches: Sequence[TaskSearch]) -> list[int]:
+    """Round in which each search gets its first trial: of every task the first family, then of every task the next.
+
+    Where trials are not enough for all, no task is then left without its most promising ones.
+    """
+    before: Counter[str] = Counter()
+    turns = []
+    for search in searches:
+        turns.append(before[search.task.tag])
+        before[search.task.tag] += 1
+    return turns
 
 
 @dataclass

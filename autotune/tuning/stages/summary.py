@@ -124,8 +124,8 @@ def summarize(
         notes.append("it has no linalg op on static tensors, so that nothing could be tuned")
     if searched.unlike:
         notes.append(
-            f"{searched.unlike} trials in the store are of another machine, compiler, payload text, family or script; "
-            "they are not used"
+            f"{searched.unlike} trials in the store are of another machine, number of threads, compiler, payload text, "
+            "error budget, family or script; they are not used"
         )
     notes += [f"{choice.search.task.tag}: {choice.note}" for choice in choices if choice.note]
     beside = figures.reference_seconds

@@ -1,7 +1,10 @@
 """What a bundle says of a program besides its times: how exact every output is, and hashes of its IR. In the worker."""
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,8 @@ from autotune.worker.bench.evaluate import build_and_verify
 from autotune.worker.bench.kept_programs import PROGRAMS
 from autotune.worker.bench.testbench import Testbench, open_testbench
 from autotune.worker.bench.verify import allowed_error
+
+MOST_SECONDS = 10.0  # in which inputs are drawn that an error is measured on
 
 
 @dataclass(frozen=True)
@@ -107,10 +112,7 @@ def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
     Raises:
         CompileError: The program does not compile, or is not right.
     """
-    bench = open_testbench(claim.payload, claim.seed)
-    bound = right_program(claim, bench)
-    bench.run_from_start(bound)  # into the arrays it is timed with; verification had its own
-    return output_errors(claim.payload, bench)
+    return next(drawn_errors(claim, 1))
 
 
 def right_program(claim: Claim, bench: Testbench) -> BoundProgram:
@@ -139,13 +141,13 @@ def check_right(payload: Payload, outcome: str, diagnostic: str) -> None:
 
 
 @dataclass(frozen=True)
-class RowsWanted:
-    """Rows of outputs to be compared with the oracle's.
+class DrawsWanted:
+    """Rows, or elements, of outputs to be compared with the oracle's.
 
     Attributes:
         claim: The program, and the first seed of its inputs.
-        least: Rows that are enough.
-        most_seeds: Sets of inputs, however few rows they have.
+        least: Rows, or elements, that are enough.
+        most_seeds: Sets of inputs, however few they have.
     """
 
     claim: Claim
@@ -153,22 +155,51 @@ class RowsWanted:
     most_seeds: int
 
 
-def count_rows(wanted: RowsWanted) -> tuple[int, int]:
+def drawn_errors(claim: Claim, most_seeds: int) -> Iterator[tuple[OutputError, ...]]:
+    """Errors of a program's outputs on one set of inputs after the other; it is verified on the first.
+
+    Raises:
+        CompileError: The program does not compile, or is not right.
+    """
+    bench = open_testbench(claim.payload, claim.seed)
+    bound = right_program(claim, bench)
+    for seed in range(claim.seed, claim.seed + most_seeds):
+        if seed != claim.seed:
+            bench = open_testbench(claim.payload, seed)
+            bound = bench.bind(bound.program)
+        bench.run_from_start(bound)  # into the arrays it is timed with; verification had its own
+        yield output_errors(claim.payload, bench)
+
+
+def count_rows(wanted: DrawsWanted) -> tuple[int, int]:
     """Rows of a program's outputs, and those of which the largest element is where the oracle has it.
 
     Raises:
         CompileError: The program does not compile, or is not right.
     """
-    claim, rows, same = wanted.claim, 0, 0
-    bound = right_program(claim, open_testbench(claim.payload, claim.seed))
-    for seed in range(claim.seed, claim.seed + wanted.most_seeds):
-        bench = open_testbench(claim.payload, seed)
-        bench.run_from_start(bench.bind(bound.program))
-        errors = output_errors(claim.payload, bench)
+    rows, same = 0, 0
+    for errors in drawn_errors(wanted.claim, wanted.most_seeds):
         rows, same = rows + sum(each.rows for each in errors), same + sum(each.same for each in errors)
         if rows >= wanted.least:
             break
     return rows, same
+
+
+def largest_error(wanted: DrawsWanted) -> float:
+    """The largest error of a program's outputs, each relative to its largest element.
+
+    Inputs are drawn for some seconds at most: the oracle of a large model takes long.
+
+    Raises:
+        CompileError: The program does not compile, or is not right.
+    """
+    start, largest = time.monotonic(), 0.0
+    of_one = sum(prod(argument.shape) for argument in wanted.claim.payload.written)
+    for number, errors in enumerate(drawn_errors(wanted.claim, wanted.most_seeds), 1):
+        largest = max([largest, *(each.max_error / each.magnitude for each in errors if each.magnitude)])
+        if number * of_one >= wanted.least or time.monotonic() - start > MOST_SECONDS:
+            break
+    return largest
 
 
 def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]:

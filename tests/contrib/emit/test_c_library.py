@@ -10,16 +10,26 @@ import numpy as np
 import pytest
 from emit_support import BASE, NEEDS_LINKER, OURS, QEMU, VALGRIND, agrees, build, library_of, linked, output_of
 
+import autotune as at
 from autotune.compiler.codegen.llvm_tools import find_tool
 from autotune.contrib.emit.c_library import write_c
 from autotune.contrib.emit.c_source import SharedLibrary, header_text
 from autotune.contrib.emit.forms import emit_as
-from autotune.contrib.emit.levels import LEVELS, check_schedules, features_for, find_level, level_of
+from autotune.contrib.emit.levels import LEVELS, features_for, find_level, level_of
 from autotune.contrib.emit.linking import link
 from autotune.contrib.emit.standalone import Function, LibraryError
+from autotune.contrib.emit.statuses import range_of
+from autotune.contrib.emit.variants import compile_claim, symbol_of
+from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError, MachineError
 from autotune.core.host.machine import this_machine
+from autotune.core.host.matrix_unit import ask_for_tiles
 from autotune.core.payload import Argument, Payload
+from autotune.core.scripts.marks import BY_TILES
+from autotune.registry import load_family
+from autotune.tuning.candidates import default_candidate
+from autotune.worker.loading.reading import partition
+from autotune.worker.worker import Worker
 
 pytestmark = NEEDS_LINKER
 PANELS = "matmul,m=16,n=40,k=24,constant_b=1"
@@ -292,17 +302,57 @@ def stand_in():
 def test_a_level_has_no_features_of_this_machine_s_matrix_unit():
     like = replace(this_machine(), tiles="amx")
     assert LEVELS["x86-64-v2"].target(like, ()).attributes == "+sse2"
-    with pytest.raises(MachineError, match=r"a library must not need AMX, .* this one has products in tile_bf16"):
-        check_schedules(["", "tile_bf16"])
+    assert "amx" not in LEVELS["x86-64-v4"].target(like, ()).attributes
+
+
+def test_a_program_by_tiles_has_a_level_of_its_own():
+    like = replace(this_machine(), isa="avx512f", tiles="amx")
+    scripts = ["", '{autotune.precision = {t = "bf16"}}', '{autotune.precision = {t = "tile_bf16"}}', f'"{BY_TILES}"']
+    names = ["x86-64-v4", "x86-64-v4", "x86-64-v4-amx", "x86-64-v4-amx"]
+    assert [level_of(like, script).name for script in scripts] == names
+    assert {"amx-tile", "amx-bf16", "avx512bf16"} <= {*LEVELS["x86-64-v4-amx"].features}
+    assert "+amx-int8" in LEVELS["x86-64-v4-amx"].target(this_machine(), ()).attributes
+
+
+@pytest.mark.skipif(not ask_for_tiles(), reason="needs a matrix unit")
+def test_a_library_of_tiles_agrees_where_the_unit_is(tmp_path):
+    payload = at.payload("matmul,m=21,n=40,k=70")
+    candidate = default_candidate(partition(payload), this_machine(), lambda *_: load_family("tile_bf16"))
+    level = level_of(this_machine(), candidate.script)
+    assert level.name == "x86-64-v4-amx"
+    with Worker() as worker:
+        code = compile_claim(Claim(payload, candidate), level, symbol_of(level), worker, this_machine())
+    function, given = linked(tmp_path, SharedLibrary(payload, (code,), None)), payload.make_inputs(0)
+    exact = given["a"] @ given["b"]
+    apart = np.abs(function(a=given["a"], b=given["b"]) - exact).max() / np.abs(exact).max()
+    assert 1e-4 < apart < 1e-2  # it rounds
+
+
+BYTES = """
+func.func @bytes(%a: tensor<19x70xi8>, %b: tensor<70x33xi8> {autotune.role = "weight"}) -> tensor<19x33xi32> {
+  %zero = arith.constant 0 : i32
+  %e = tensor.empty() : tensor<19x33xi32>
+  %i = linalg.fill ins(%zero : i32) outs(%e : tensor<19x33xi32>) -> tensor<19x33xi32>
+  %m = linalg.matmul ins(%a, %b : tensor<19x70xi8>, tensor<70x33xi8>) outs(%i : tensor<19x33xi32>) -> tensor<19x33xi32>
+  return %m : tensor<19x33xi32>
+}
+"""
+
+
+def test_a_library_whose_weights_are_bytes_has_the_sums_of_whole_numbers(tmp_path):
+    (tmp_path / "bytes.mlir").write_text(BYTES)
+    library = library_of(tmp_path, str(tmp_path / "bytes.mlir"), (OURS,))
+    a, b = library.payload.make_inputs(0).values()
+    np.testing.assert_array_equal(linked(tmp_path, library)(a), a.astype("i4") @ b.astype("i4"))
+    written = [argument for argument, _ in library.given if argument.role == "output"]
+    assert [(each.dtype, range_of(each)) for each in written] == [("i32", None)], "what lay there is not looked at"
 
 
 def test_levels_and_features():
     assert find_level("x86-64-v3").isa == "avx2"
     assert level_of(this_machine()).name == OURS
     assert features_for(["x86.avx512.vpdpbusd.512", "x86.avx512bf16.dpbf16ps.512"]) == ("avx512bf16", "avx512vnni")
-    with pytest.raises(MachineError, match="a library must not need AMX"):
-        features_for(["x86.tdpbssd.internal"])
-    with pytest.raises(MachineError, match="--target of a library must be one of x86-64-v4, x86-64-v3"):
+    with pytest.raises(MachineError, match="--target of a library must be one of x86-64-v4-amx, x86-64-v4, x86-64-v3"):
         find_level("riscv64")
     with pytest.raises(MachineError, match="the bundle is of neon"):
         level_of(replace(this_machine(), isa="neon"))

@@ -18,7 +18,7 @@ from autotune.core.errors import CompileError
 from autotune.core.host.machine import this_machine
 from autotune.core.precision import BF16X2
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
-from autotune.registry import load_payload, roof_of_family, weight_form
+from autotune.registry import load_payload, roof_of_family, rounding_families, weight_form
 from autotune.tuning.candidates import candidate_alone
 from autotune.tuning.stages.budget import rounding_here
 
@@ -190,8 +190,8 @@ def test_stand_ins_become_the_instruction_also_where_it_is_not(family):
 
 def test_they_compete_only_where_an_error_is_allowed():
     names = {family.name for family in FAMILIES if not family.lacking}
-    assert not names & {family.name for family in rounding_here(0.0, {})[0]}
-    assert names <= {family.name for family in rounding_here(1e-3, {"flops": 1e11})[0]}
+    assert not names & {family.name for family in rounding_here(rounding_families(), 0.0, {})[0]}
+    assert names <= {family.name for family in rounding_here(rounding_families(), 1e-3, {"flops": 1e11})[0]}
     assert BF16X2.error < WINDOW_INT16.error < WINDOW_BF16.error
 
 

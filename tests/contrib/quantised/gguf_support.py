@@ -65,8 +65,8 @@ def write_model(
 ):
     """Write a model; gives its tensors in f32, as its formats define them.
 
-    `fields` and `tensors` replace metadata and tensors (or drop them: None); `mixed` is the format of layer 1; `coder`
-    writes a tokenizer in the place of tokens alone.
+    `fields` and `tensors` replace metadata and tensors, add others, or drop them (None); `mixed` is the format of layer
+    1; `coder` writes a tokenizer in the place of tokens alone.
     """
     rng, writer = np.random.default_rng(7), gguf.GGUFWriter(path, architecture)
     sizes = {
@@ -79,14 +79,16 @@ def write_model(
     } | dict(fields)
     for name, value in sizes.items():
         if value is not None:
-            writer.add_uint32(f"{architecture}.{name}", value)
+            add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
+            add(f"{architecture}.{name}", value)
     writer.add_float32(f"{architecture}.attention.layer_norm_rms_epsilon", 1e-5)
     if coder is not None:
         coder(writer)
     elif tokens:
         writer.add_token_list([f"t{i}" for i in range(tokens)])
     given, held = dict(tensors), {}
-    for name, narrow in shapes_of(architecture, tied, layers).items():
+    wanted = shapes_of(architecture, tied, layers)
+    for name, narrow in {**dict.fromkeys(given, (WIDTH,)), **wanted}.items():
         shape = widened(narrow) if kind in FIRST else narrow
         array = given.get(name, rng.normal(0, 0.3, shape).astype(np.float32) + ("norm" in name))
         if array is None:

@@ -43,8 +43,9 @@ def keep_weights_small(path):
     onnx.save(model, path)
 
 
-@pytest.mark.parametrize("is_small", [False, True], ids=["whole bytes", "small weights"])
-@pytest.mark.parametrize("scheme", ["u8s8", "s8s8"])
+@pytest.mark.parametrize(
+    ("scheme", "is_small"), [("u8s8", False), ("s8s8", True)], ids=["whole bytes", "small weights"]
+)
 def test_a_library_of_a_quantised_onnx_model_is_exact(scheme, is_small, tmp_path):
     path = quantise(convolutions(tmp_path / "plain.onnx"), tmp_path / "model.onnx", scheme=scheme)
     if is_small:

@@ -85,6 +85,14 @@ WRONG = [
     ({"fields": {"block_count": None}}, "llama.block_count must be one whole number from 1 to 16777216, it is missing"),
     ({"fields": {"attention.head_count_kv": 3}}, "head_count_kv must divide head_count, got 3 and 4"),
     ({"fields": {"expert_count": 8}}, "a model must have one MLP a block"),
+    ({"fields": {"attention.scale": 0.5}}, "llama.attention.scale must be left out, it is 0.5, which is not computed"),
+    ({"fields": {"rope.scaling.attn_factor": 2.0}}, "llama.rope.scaling.attn_factor must be left out, it is 2.0"),
+    (
+        {"tensors": {"blk.1.ffn_down.bias": np.ones(WIDTH)}},
+        "tensors must be those of a llama of 2 blocks, blk.1.ffn_down.bias is none",
+    ),
+    ({"tensors": {"blk.2.ffn_norm.weight": np.ones(WIDTH)}}, "blk.2.ffn_norm.weight is none"),
+    ({"tensors": {"output.bias": np.ones(40)}}, "output.bias is none"),
     ({"fields": {"rope.dimension_count": 8}}, "heads must be of one even width and rotated whole"),
     ({"tokens": 39}, "tokenizer.ggml.tokens must have the 40 tokens of the embedding, it has 39 tokens"),
     ({"tensors": {"output_norm.weight": None}}, "tensor output_norm.weight must have shape 64, it is missing"),
@@ -106,6 +114,11 @@ def test_a_model_of_another_kind_is_refused_in_a_line(options, message, tmp_path
         convert(tmp_path / "model.gguf", tmp_path / "m", {})
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "m").exists()
+
+
+def test_keys_that_say_that_nothing_is_scaled_are_taken(tmp_path):
+    write_model(tmp_path / "model.gguf", fields={"logit_scale": 1.0, "final_logit_softcapping": 0.0, "expert_count": 0})
+    imported(tmp_path / "model.gguf", tmp_path / "m", positions=8)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.precision import TILE_BF16X2
 from autotune.core.scripts.assembly import assemble, panels_of
-from autotune.registry import load_payload, roof_of_family, weight_form
+from autotune.registry import load_payload, roof_of_family, rounding_families, weight_form
 from autotune.tuning.stages.budget import rounding_here
 
 FAMILIES = [WINOGRAD_F2, WINOGRAD_F4]
@@ -143,8 +143,9 @@ def test_sums_that_do_not_start_from_zero_are_left_alone(tmp_path):
 
 
 def test_it_competes_only_where_an_error_is_allowed():
-    assert not {family.name for family in FAMILIES} & {family.name for family in rounding_here(0.0, {})[0]}
-    assert {family.name for family in FAMILIES} <= {family.name for family in rounding_here(1e-3, {"flops": 1e11})[0]}
+    names, all_of_them = {family.name for family in FAMILIES}, rounding_families()
+    assert not names & {family.name for family in rounding_here(all_of_them, 0.0, {})[0]}
+    assert names <= {family.name for family in rounding_here(all_of_them, 1e-3, {"flops": 1e11})[0]}
     assert WINOGRAD_F2.error < WINOGRAD_F4.error < TILE_BF16X2.error
 
 
