@@ -100,8 +100,11 @@ class Narrow(Family):
         return plain and c.dtype == ("i8" if self.precision.exact else "f32") and c.k <= self.precision.most_k
 
     def reads_stored(self, c: Contraction) -> bool:
-        """Whether words are made of a weight that is stored in less than f32: not of steps, which are found in f32."""
-        return c.constant_b and not self.precision.most and self.precision.parts == 1
+        """Whether words are made of a weight that is stored in less than f32: not of steps, which are found in f32.
+
+        A value of bf16 or of a byte is one part, one of f16 two.
+        """
+        return c.constant_b and not self.precision.most and self.precision.parts <= 1 + (c.stored_b == "f16")
 
     def space(self, task: Task, machine: Machine) -> Space:
         """The knobs of the family for f32, those fixed that words leave no choice."""

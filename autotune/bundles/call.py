@@ -18,9 +18,9 @@ from autotune.core.partition import Partition
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.family import Family
 from autotune.core.task import Task
-from autotune.registry import family_for
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.candidates import default_candidate
+from autotune.tuning.half_results import family_as_typed
 from autotune.tuning.tunable import payload as payload_of
 from autotune.worker.loading.own_code import check_own_code
 from autotune.worker.loading.reading import partition
@@ -178,14 +178,15 @@ def default_where_it_compiles(parts: Partition, machine: Machine, listener: List
     """Default configs of the tasks that compile alone; the others become plain loops, and `listener` gets which."""
 
     def family_that_compiles(task: Task, machine: Machine) -> Family | None:
-        candidate = default_alone(task, machine)
-        if candidate is None:
+        family = family_as_typed(parts.payload, task, machine)
+        if family is None:
             return None
+        candidate = default_alone(task, family, machine)
         try:
             compile_candidate(task.payload, candidate)
         except CompileError as error:
             listener.note(f"{task.name}: its default config does not compile ({error}); plain lowering instead")
             return None
-        return family_for(task)
+        return family
 
     return default_candidate(parts, machine, family_that_compiles)

@@ -14,10 +14,11 @@ from autotune.core.host.machine import Machine, this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.plugs.external_kernel import kernel_files
+from autotune.core.plugs.family import Family
 from autotune.core.precision import PRECISIONS
 from autotune.core.scripts.assembly import precisions_in, write_step
 from autotune.core.task import Task
-from autotune.registry import family_for, is_registered, rounding_families
+from autotune.registry import is_registered, rounding_families
 from autotune.store.bundle import BundleFiles, read_bundle
 from autotune.store.differences import differences
 from autotune.store.manifest import MANIFEST_FILE
@@ -118,11 +119,8 @@ def why_unknown_here(bundle: BundleFiles) -> str:
     )
 
 
-def default_alone(task: Task, machine: Machine) -> Candidate | None:
-    """How a task alone is compiled without any search; `None` where no family covers it."""
-    family = family_for(task, machine)
-    if family is None:
-        return None
+def default_alone(task: Task, family: Family, machine: Machine) -> Candidate:
+    """How a task alone is compiled without any search, by a family."""
     step = write_step(task, family, family.default(task, machine), machine, alone=True)
     return candidate_alone(step, machine.threads)
 

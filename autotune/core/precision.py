@@ -7,7 +7,7 @@ A row of A and a column of B become words of several values each, which one inst
 An element may be split into parts, x = hi + lo, each rounded to bf16: the words of all `hi` come first, then those of
 all `lo`, and all products of parts are summed but those that the rounding of the last part exceeds:
 
-    a b = hi hi + hi lo + lo hi                 two parts, three products; lo lo is of the order of 2^-18, and left out
+    a b = hi hi + hi lo + lo hi                 two parts, three products; lo lo, at most 2^-16, is left out
 """
 
 from collections.abc import Mapping
@@ -127,7 +127,8 @@ class Precision:
         """The parts of elements, of bf16."""
         found, rest = [values.astype(ml_dtypes.bfloat16)], values.astype(np.float32)
         for _ in range(1, self.parts):
-            rest = rest - found[-1].astype(np.float32)
+            with np.errstate(invalid="ignore"):  # an infinity leaves what is no number
+                rest = rest - found[-1].astype(np.float32)
             found.append(rest.astype(ml_dtypes.bfloat16))
         return found
 
@@ -188,11 +189,11 @@ class Precision:
 LARGEST = 2**15 - 1  # of values in 16 bits
 MOST_STEPS = 2.0**126  # that a value is multiplied by: a power of two whose inverse is a normal number, too
 MARGIN = 1e-6  # of numbers that are added up and divided in floats
-UNIT_OF_BF16 = 2.0**-9  # half the distance from 1 to the next value
+UNIT_OF_BF16, UNIT_OF_TWO, UNIT_OF_THREE = 2.0**-8, 2.0**-17, 2.0**-26  # half a step of the last part of 1 and more
 INT16 = Precision("int16", 2, 1, 1 << 30, "avx512_vnni", 0.5 / 16383, most=16383, chunk=32)
 BF16 = Precision("bf16", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16)
-BF16X2 = Precision("bf16x2", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16**2, parts=2)
-BF16X3 = Precision("bf16x3", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_BF16**3, parts=3)
+BF16X2 = Precision("bf16x2", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_TWO, parts=2)
+BF16X3 = Precision("bf16x3", 2, 0, 1 << 30, "avx512_bf16", UNIT_OF_THREE, parts=3)
 INT8 = Precision("int8", 4, 2, (1 << 31) // (256 * 127), "avx512_vnni", 0.5 / 127, most=127, shift=128)
 # Bytes as they are, all sums exact.
 BYTES = Precision("bytes", 4, 1, (1 << 31) // (256 * 128), "avx512_vnni", 0.0, most=127, shift=128, exact=True)

@@ -32,6 +32,7 @@ SHORTEST, LONGEST = 1e-150, 1e150
 FEW_SPREAD = 0.1
 # Distance from 1.0 to the next number, by MLIR element type; integer arithmetic is exact.
 EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52, "i32": 0.0, "i64": 0.0, "f16": 2.0**-10, "bf16": 2.0**-7, "i8": 0.0}
+HALVES, HALF_STEPS = ("f16", "bf16"), 8.0
 TINY = {"f32": 2.0**-126, "f64": 2.0**-1022, "i32": 0.0, "i64": 0.0, "f16": 2.0**-14, "bf16": 2.0**-126, "i8": 0.0}
 
 
@@ -269,6 +270,9 @@ def tolerance(dtype: str, reduction: int, magnitude: float) -> float:
     At n = 512, f32, values in [-1, 1), the tolerance is about seven times the error of a plain loop and a
     thousandth of one typical product.
 
+    Floats of 16 bits are computed in f32 and rounded once, or, where they cannot be, a few times: however long the sum,
+    they may be off by `HALF_STEPS` of their own besides. One lost product of hundreds would hide in more.
+
     Args:
         dtype: MLIR element type.
         reduction: Longest chain of additions behind one element, n.
@@ -279,4 +283,8 @@ def tolerance(dtype: str, reduction: int, magnitude: float) -> float:
     """
     if dtype not in EPSILON:
         raise PayloadError(f"element type with a tolerance must be one of {', '.join(EPSILON)}; got {dtype!r}")
-    return EPSILON[dtype] * (4.0 + 2.0 * math.sqrt(max(reduction, 1))) * max(magnitude, TINY[dtype])
+    steps = 4.0 + 2.0 * math.sqrt(max(reduction, 1))
+    largest = max(magnitude, TINY[dtype])
+    if dtype in HALVES:
+        return (HALF_STEPS * EPSILON[dtype] + steps * EPSILON["f32"]) * largest
+    return EPSILON[dtype] * steps * largest

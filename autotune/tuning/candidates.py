@@ -1,6 +1,7 @@
 """Candidates of tasks and of whole payloads: steps of a script as a worker takes them, and default configs."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
@@ -10,7 +11,7 @@ from autotune.core.plugs.family import Family
 from autotune.core.scripts.assembly import Step, assemble, kernels_of, panels_of, script_of, write_step
 from autotune.core.space import Config
 from autotune.core.task import Task
-from autotune.registry import family_for
+from autotune.tuning.half_results import family_as_typed
 
 
 def candidate_alone(step: Step, threads: int = 1) -> Candidate:
@@ -37,7 +38,7 @@ def candidate_whole(steps: Sequence[Step], threads: int, tagged: str) -> Candida
 def default_candidate(
     parts: Partition,
     machine: Machine,
-    choose: Callable[[Task, Machine], Family | None] = family_for,
+    choose: Callable[[Task, Machine], Family | None] | None = None,
     change: Callable[[Task, Family, Config], Config] = lambda _, __, config: config,
 ) -> Candidate:
     """How a payload is compiled without any search: each task by the default config of the family that is chosen.
@@ -45,10 +46,10 @@ def default_candidate(
     Args:
         parts: The payload.
         machine: Machine that it is compiled for.
-        choose: Family of a task; `None` leaves the task as it is.
+        choose: Family of a task, of which `None` leaves the task as it is; by default `family_as_typed` of the payload.
         change: Config of a task, given the family and the default.
     """
-    steps = []
+    steps, choose = [], choose or partial(family_as_typed, parts.payload)
     for task in parts.tasks:
         family = choose(task, machine)
         if family is not None:

@@ -95,8 +95,11 @@ class TuneOptions:
     exact: bool = option(False, "Leave out rewrite rules that change rounding.", group=SEARCH)
     cold: bool = option(False, "Ignore what bundles and spaces below tuned/ record.", group=SEARCH)
     anew: bool = option(False, "Measure finalists and the whole again, and replace a faster bundle, too.", group=SEARCH)
-    error: float = option(
-        0.0, "What outputs may be off, of the largest of each; tasks may then round operands.", group=ROUNDING
+    error: float | None = option(
+        None,
+        "What outputs may be off, of the largest of each; tasks may then round operands. By default 0, or, where all "
+        "outputs are bf16 or f16, a step of that.",
+        group=ROUNDING,
     )
     agreement: float = option(
         0.0, "Least share of output rows whose argmax must stay; tasks may then round operands.", group=ROUNDING
@@ -117,8 +120,9 @@ class TuneOptions:
         check_real("timeout", self.timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
         check_whole("threads", self.threads, 1, MOST_THREADS)
         check_jobs(self.jobs, self.threads)
-        check_real("error", self.error, 0.0, MOST_ERROR, example=0.01)
-        if 0 < self.error < LEAST_ERROR:
+        if self.error is not None:
+            check_real("error", self.error, 0.0, MOST_ERROR, example=0.01)
+        if self.error and self.error < LEAST_ERROR:
             raise OptionError(
                 f"error must be 0 or at least {LEAST_ERROR:.2g}, what f32 itself rounds by, got {self.error:g}; "
                 "0 computes everything in f32"

@@ -22,11 +22,12 @@ from autotune.store.bundle import check_target, digest, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.room import with_room
 from autotune.store.store import Store
+from autotune.tuning.half_results import step_of_results
 from autotune.tuning.options import TuneOptions
 from autotune.tuning.result import TuneResult
 from autotune.tuning.stages.agreement import Allowed, Errors
 from autotune.tuning.stages.assemble import assemble_model
-from autotune.tuning.stages.budget import choose_precisions, rounding_here
+from autotune.tuning.stages.budget import choose_precisions, rounding_here, what_is_left
 from autotune.tuning.stages.choose import choose_all
 from autotune.tuning.stages.forecast import Forecast
 from autotune.tuning.stages.opening import (
@@ -84,10 +85,11 @@ def tune(
         KeyboardInterrupt: Passed on; what was recorded stays.
     """
     began = time.perf_counter()
-    allowed = check_request(payload, options, is_here=elsewhere is None)
+    check_request(payload, options, is_here=elsewhere is None)
     with_room(partial(check_target, bundle), bundle, store.pause)
     load_baseline(options.baseline)
     own = read_own(payload, start.script, options.task, family=options.family)
+    allowed = allowed_by(payload, options, plain=own is not None or elsewhere is not None)
     with (
         (
             open_workplace(options.threads, options.timeout, options.jobs)
@@ -191,6 +193,13 @@ def search(
     searches = open_searches(tasks, setting, options.beside, Entrants(wanted, competing, coarse, allowed.room))
     ours = dry_run_all(run.parts, own, run.machine) if own is not None else ties(tasks, wanted)
     notes = (*ours, *left_out, *lacking)
+    if not allowed.room and options.error is None and wanted is None:
+        notes = (*notes, *filter(None, [what_is_left(tasks, able, roofs.known)]))
+    elif allowed.room and options.error is None and not options.agreement:
+        notes = (
+            *notes,
+            f"outputs have 16 bits, and may be off by a step of them, {allowed.error:g}; --error 0 rounds none",
+        )
     for note in (*notes, *filter(None, [say_sampler(options.sampler, searches)])):
         run.listener.note(note)
     unlike = store.count_incomparable(each.sweep for each in searches)
@@ -226,13 +235,26 @@ def prove(run: Run, winners: Winners, workplace: Workplace) -> Proof:
     return Proof(timed, assembly, measure_sessions(run, assembly, timed.candidate, workplace.another))
 
 
-def check_request(payload: Payload, options: TuneOptions, *, is_here: bool) -> Allowed:
-    """Refuse what cannot be done, before anything is measured; gives what rounding may do to the outputs."""
+def check_request(payload: Payload, options: TuneOptions, *, is_here: bool) -> None:
+    """Refuse what cannot be done, before anything is measured."""
     check_names(options)
     check_means(payload, options.jobs if is_here else 0, options.goal)
-    allowed = Allowed(options.error, options.agreement)
-    allowed.check(payload)
-    return allowed
+    Allowed(agreement=options.agreement).check(payload)
+
+
+def allowed_by(payload: Payload, options: TuneOptions, *, plain: bool) -> Allowed:
+    """What rounding may do to the outputs: what the user says, else what their own type says.
+
+    Args:
+        payload: The payload.
+        options: Options of the run.
+        plain: Whether nothing but what is computed in f32 is searched unless it is asked for.
+    """
+    if options.error is not None or options.agreement or plain:
+        return Allowed(options.error or 0.0, options.agreement)
+    if options.family and not load_family(options.family).error:
+        return Allowed()
+    return Allowed(step_of_results(payload))
 
 
 def recorded(options: TuneOptions, start: Start, payload: Payload) -> TuneOptions:

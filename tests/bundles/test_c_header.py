@@ -160,6 +160,7 @@ STORED = [
     *((name, "f32") for name, precision in PRECISIONS.items() if not precision.exact),
     *((name, "i8") for name, precision in PRECISIONS.items() if precision.exact),
     *(("tile_bf16", dtype) for dtype in ("bf16", "f16", "i8")),
+    ("tile_bf16x2", "f16"),
 ]
 
 

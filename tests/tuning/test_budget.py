@@ -21,7 +21,14 @@ from autotune.core.trial import Samples
 from autotune.registry import family_for, roof_of_family, rounding_families
 from autotune.reports.show import show
 from autotune.tuning.stages.agreement import Allowed
-from autotune.tuning.stages.budget import PrecisionChoices, choose_precisions, is_rounded, rounding_here, seconds_of
+from autotune.tuning.stages.budget import (
+    PrecisionChoices,
+    choose_precisions,
+    is_rounded,
+    rounding_here,
+    seconds_of,
+    what_is_left,
+)
 from autotune.tuning.stages.choose import Choice
 from autotune.tuning.stages.opening import Entrants
 from autotune.tuning.stages.task_search import TOO_COARSE
@@ -279,3 +286,18 @@ def test_precisions_whose_instructions_are_no_faster_than_f32_are_left_out(rates
     of_ours = [note for note in notes if note.partition(" ")[0] in PRECISIONS]
     assert [note.partition(" ")[0] for note in of_ours] == left_out
     assert all("x the rate of f32 on this machine" in note for note in of_ours)
+
+
+def test_a_model_in_half_precision_says_what_an_allowed_error_would_give(monkeypatch):
+    monkeypatch.setattr(Precision, "lacking", "")
+    rates = {"flops": 2.0, "tile_bf16": 16.0, "bf16": 4.0, "int16": 6.0}
+
+    def said(payload, rates, families=None):
+        able = rounding_families() if families is None else families
+        return what_is_left(partition(at.payload(payload)).tasks, able, rates)
+
+    assert re.fullmatch(r"weights of \d+ tasks .*--error 1e-2.*\(tile_bf16: 8.0 x .*", said("nano,weights=bf16", rates))
+    assert said("nano", rates) == ""
+    assert said("nano,weights=bf16", {"flops": 2.0, "bf16": 1.0}) == ""
+    assert said("nano,weights=bf16", {}) == ""
+    assert said("nano,weights=bf16", rates, families=()) == ""

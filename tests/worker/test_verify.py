@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Argument, Payload
-from autotune.core.stats import tolerance
+from autotune.core.stats import EPSILON, HALF_STEPS, tolerance
 from autotune.worker.bench.verify import poison, verify
 
 SHAPE = (7, 5)
@@ -126,3 +126,8 @@ def test_missing_output_is_refused():
     payload = Payload("p", "", "f", (Argument("y", "output", SHAPE), Argument("z", "output", SHAPE)))
     with pytest.raises(PayloadError, match="an array each of y, z, in a list; got 1 and 1"):
         verify(payload, [rounded()], [EXPECTED])
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_a_lost_product_of_hundreds_does_not_hide_in_the_rounding_of_halves(dtype):
+    assert tolerance(dtype, 4096, 1.0) < 1.01 * HALF_STEPS * EPSILON[dtype]

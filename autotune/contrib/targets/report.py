@@ -12,6 +12,7 @@ from autotune.core.payload import Payload
 from autotune.core.target import Target
 from autotune.reports.format import error_beside
 from autotune.store.bundle import read_bundle
+from autotune.tuning.half_results import family_as_typed
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
@@ -100,10 +101,10 @@ def judge_loops(program: TargetProgram, worker: Worker) -> tuple[TaskLoop, ...]:
         return (task_loop(name, judge_hot_loop(disassemble(program.data, program.payload.entry), target)),)
     found = []
     for task in tasks:
-        candidate = default_alone(task, target.machine)
-        if candidate is None:
+        family = family_as_typed(program.payload, task, target.machine)
+        if family is None:
             continue
-        alone = compile_as(task.payload, candidate, target, worker)
+        alone = compile_as(task.payload, default_alone(task, family, target.machine), target, worker)
         loop = judge_hot_loop(disassemble(alone.data, task.payload.entry), target)
         found.append(task_loop(task.name, loop))
     return tuple(found)

@@ -235,7 +235,7 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
     if not kept.is_checked:
         given = [number for number, held in enumerate(region.held) if not held]
         return FirstCalls(
-            program, plainly, given, options.error, partial(keep_checked, kept), partial(keep_wrong, kept)
+            program, plainly, given, options.error or 0.0, partial(keep_checked, kept), partial(keep_wrong, kept)
         )
 
     def run(given: Tensors) -> Sequence[Any]:

@@ -38,6 +38,7 @@ from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.imported import ImportedModel
+from autotune.registry import family_for
 from autotune.store.bundle import read_bundle
 from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.importing import import_model
@@ -80,7 +81,9 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
         files = read_bundle(bundle)
         program = compile_candidate(files.payload, recorded_candidate(files))
     else:
-        program = compile_candidate(payload, default_candidate(partition(payload), this_machine(options.threads)))
+        choose = family_for if options.error == 0 else None  # asked for, it holds whatever types the model has
+        default = default_candidate(partition(payload), this_machine(options.threads), choose)
+        program = compile_candidate(payload, default)
     arguments, constants = arguments_of(region, payload, model, program)
     panels = [KeptPanels(**asdict(weight)) for weight in program.weights]
     return keep(
@@ -91,7 +94,7 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
         program.object_code(),
         constants,
         searched=options.trials,
-        error=options.error,
+        error=options.allowed(region.results),
     )
 
 

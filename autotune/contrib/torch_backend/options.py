@@ -2,10 +2,12 @@
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from autotune.core.errors import OptionError
 from autotune.core.host.cores import MOST_THREADS
@@ -20,7 +22,8 @@ class BackendOptions:
     Attributes:
         trials: Candidates of a search that is done before the first call; 0 for the default schedules.
         seconds: Time after which the search of one program ends; `None` for no such limit.
-        error: What outputs may be off, of the largest of each; tasks may then round operands.
+        error: What outputs may be off, of the largest of each; tasks may then round operands. `None`: nothing, or,
+            where all outputs are bf16 or f16, a step of that.
         threads: Threads that a program may use.
         store: Folder that programs, bundles and trials are kept in; empty for the user's cache.
 
@@ -30,7 +33,7 @@ class BackendOptions:
 
     trials: int = 0
     seconds: float | None = None
-    error: float = 0.0
+    error: float | None = None
     threads: int = 1
     store: str = ""
 
@@ -38,13 +41,21 @@ class BackendOptions:
         check_whole("trials", self.trials, 0, MOST_COUNT)
         if self.seconds is not None:
             check_real("seconds", self.seconds, 0.0, MOST_SECONDS, example=60)
-        check_real("error", self.error, 0.0, 1.0, example=0.01)
+        if self.error is not None:
+            check_real("error", self.error, 0.0, 1.0, example=0.01)
         check_whole("threads", self.threads, 1, MOST_THREADS)
 
     @property
     def folder(self) -> Path:
         """Folder that programs are kept in."""
         return Path(self.store) if self.store else cache() / "torch"
+
+    def allowed(self, results: Iterable[torch.Tensor]) -> float:
+        """What results of a program may be off, of the largest of each."""
+        if self.error is not None:
+            return self.error
+        floats = [result for result in results if result.is_floating_point()]
+        return min((torch.finfo(each.dtype).eps if each.itemsize == 2 else 0.0 for each in floats), default=0.0)
 
     @property
     def search(self) -> dict[str, Any]:

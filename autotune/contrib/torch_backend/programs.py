@@ -56,7 +56,8 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
     constants = [tensor for tensor, held in known if held == "constant" and tensor is not None]
     key = key_of(region, constants, options.threads)
     kept = read_kept(options.folder / key)
-    if kept is not None and options.trials <= kept.program.searched and kept.program.error <= options.error:
+    allowed = options.allowed(region.results)
+    if kept is not None and options.trials <= kept.program.searched and kept.program.error <= allowed:
         return kept
     refusal = refusal_of(options.folder / key)
     if reason := read_refusal(refusal):

@@ -11,10 +11,11 @@ A whole model takes half a minute to compile, and a task a second: the whole is 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from math import isfinite
+from math import inf, isfinite
 
 from autotune.core.listener import Listener
 from autotune.core.plugs.family import Family
+from autotune.core.task import Task
 from autotune.registry import roof_of_family
 from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import Allowed, Errors, limits_of
@@ -50,6 +51,26 @@ def why_too_slow(family: Family, rates: Mapping[str, float]) -> str:
     if not roof or not plain or roof > plain:
         return ""
     return f"{family.name} is left out: its instruction reaches {roof / plain:.2f} x the rate of f32 on this machine"
+
+
+def what_is_left(tasks: Iterable[Task], able: Iterable[Family], rates: Mapping[str, float]) -> str:
+    """What an allowed error would give tasks whose weights have half the bits already, a sentence; empty if nothing.
+
+    Args:
+        tasks: Tasks, none of which may round.
+        able: Families that could.
+        rates: Roofs of this machine, by names of fields of `autotune.core.host.machine.Roofs`.
+    """
+    halves = [task for task in tasks if any(c.stored_b.endswith("f16") for c in task.contractions)]
+    gains = {family: (roof_of_family(family.name, rates) or 0.0) / rates.get("flops", inf) for family in able}
+    fast = [family for family in gains if any(map(family.covers, halves)) and not family.asked and not family.lacking]
+    best = max(fast, key=gains.__getitem__, default=None)
+    if best is None or gains[best] <= 1:
+        return ""
+    return (
+        f"weights of {len(halves)} tasks are stored in 16 bits, and multiplied in f32; --error 1e-2 allows products of "
+        f"less ({best.name}: {gains[best]:.1f} x the rate of f32 on this machine)"
+    )
 
 
 def choose_precisions(

@@ -1,6 +1,7 @@
 """Modules under `torch.compile(.., backend="autotune")` give what PyTorch gives in float64, and change what it does."""
 
 import copy
+import json
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from torch import nn  # noqa: E402
 
 import autotune as at  # noqa: E402
 from autotune.contrib.torch_backend.calls import MadeOf  # noqa: E402
+from autotune.contrib.torch_backend.options import BackendOptions  # noqa: E402
 from autotune.contrib.torch_backend.programs import program_of  # noqa: E402
 from autotune.contrib.torch_backend.regions import SAID, BackendWarning  # noqa: E402
 from autotune.core.errors import PayloadError  # noqa: E402
@@ -276,6 +278,31 @@ def test_other_element_types(dtype):
     ours = compiled(layer)(x)
     assert ours.dtype == dtype
     assert_close(ours, layer(x), 1e-14 if dtype == torch.float64 else 2e-2)
+
+
+def test_a_model_in_bf16_is_multiplied_by_tiles_unless_no_error_is_allowed(monkeypatch, tmp_path):
+    monkeypatch.setenv("AUTOTUNE_TILES", "emulate")
+    net = nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.Linear(96, 40)).to(torch.bfloat16)
+    x, found = torch.randn(24, 64).to(torch.bfloat16), {}
+    for name, options in {"typed": {}, "plain": {"error": 0.0}}.items():
+        torch._dynamo.reset()
+        store = tmp_path / name
+        ours = torch.compile(net, backend="autotune", options={"store": store, **options})(x)
+        assert_close(ours, copy.deepcopy(net).double()(x.double()), 2.0**-7)
+        (kept,) = store.glob("*/program.json")
+        found[name] = json.loads(kept.read_text())
+    assert [found[name]["error"] for name in ("typed", "plain")] == [2.0**-7, 0.0]
+    assert all(weight["precision"] == "tile_bf16" for weight in found["typed"]["panels"])
+    assert not any(weight["precision"] for weight in found["plain"]["panels"])
+
+
+def test_what_outputs_may_be_off_is_a_step_of_their_own_where_nobody_says():
+    half, brain, whole = (torch.zeros(1, dtype=kind) for kind in (torch.float16, torch.bfloat16, torch.int64))
+    assert BackendOptions().allowed([half, whole]) == 2.0**-10
+    assert BackendOptions().allowed([half, brain]) == 2.0**-10
+    assert BackendOptions().allowed([half, torch.zeros(1)]) == 0.0
+    assert BackendOptions().allowed([]) == 0.0
+    assert BackendOptions(error=0.5).allowed([half]) == 0.5
 
 
 def test_arrays_that_lie_otherwise():
