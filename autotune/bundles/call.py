@@ -178,7 +178,7 @@ def default_where_it_compiles(parts: Partition, machine: Machine, listener: List
     """Default configs of the tasks that compile alone; the others become plain loops, and `listener` gets which."""
 
     def family_that_compiles(task: Task, machine: Machine) -> Family | None:
-        family = family_as_typed(parts.payload, task, machine)
+        family = family_as_typed(task, machine)
         if family is None:
             return None
         candidate = default_alone(task, family, machine)

@@ -182,6 +182,12 @@ class Payload:
         return tuple(argument for argument in self.arguments if argument.role == "output")
 
     @property
+    def result_type(self) -> str:
+        """Element type of the floats that it writes; empty where there are several, or none."""
+        kinds = {argument.dtype for argument in self.written if not argument.dtype.startswith("i")}
+        return kinds.pop() if len(kinds) == 1 else ""
+
+    @property
     def written(self) -> tuple[Argument, ...]:
         """The arguments that the function writes: states and outputs."""
         return tuple(argument for argument in self.arguments if argument.role in WRITTEN)

@@ -23,6 +23,7 @@ class Task:
         ops: Root, which carries the tag, then the ops that feed it, every op before those that it reads.
         occurrences: Number of ops of the whole module that carry the tag.
         count: Number of times one call of the whole module executes an op of the task.
+        result_type: `Payload.result_type` of the whole: what is beyond it nobody sees.
     """
 
     tag: str
@@ -30,6 +31,7 @@ class Task:
     ops: tuple[Op, ...]
     occurrences: int = 1
     count: int = 1
+    result_type: str = ""
 
     @property
     def name(self) -> str:

@@ -15,8 +15,9 @@ from autotune.core.plugs.program import ExternalCode
 from autotune.core.scripts.assembly import Step, kernels_of, origin, panels_of, script_of, write_step
 from autotune.core.space import Config, Space, Value
 from autotune.core.task import Task
-from autotune.registry import family_for, load_family
+from autotune.registry import load_family
 from autotune.store.bundle import BundleFiles
+from autotune.tuning.half_results import family_as_typed
 from autotune.tuning.stages.user_script import written
 
 KERNEL = "kernel"  # code of a back end, where that won the task
@@ -68,7 +69,7 @@ def as_recorded(
         BundleError: The bundle holds no such task.
     """
     if recorded is None:
-        found = own if own is not None and own.covers(task) else family_for(task, machine)
+        found = own if own is not None and own.covers(task) else family_as_typed(task, machine)
         return Scheduled(task, found, found.default(task, machine)) if found is not None else Scheduled(task)
     if task.tag not in recorded:
         raise BundleError(
@@ -112,7 +113,7 @@ def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
     Raises:
         SpaceError: A knob or value is not of the task's space, or the config breaks one of its constraints.
     """
-    family = scheduled.family or family_for(scheduled.task, machine)
+    family = scheduled.family or family_as_typed(scheduled.task, machine)
     if family is None:
         raise SpaceError(f"no schedule family covers {scheduled.task.tag}, so it has no knobs; leave out --config")
     space = family.space(scheduled.task, machine)

@@ -1,7 +1,6 @@
 """Candidates of tasks and of whole payloads: steps of a script as a worker takes them, and default configs."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate
@@ -38,7 +37,7 @@ def candidate_whole(steps: Sequence[Step], threads: int, tagged: str) -> Candida
 def default_candidate(
     parts: Partition,
     machine: Machine,
-    choose: Callable[[Task, Machine], Family | None] | None = None,
+    choose: Callable[[Task, Machine], Family | None] = family_as_typed,
     change: Callable[[Task, Family, Config], Config] = lambda _, __, config: config,
 ) -> Candidate:
     """How a payload is compiled without any search: each task by the default config of the family that is chosen.
@@ -46,10 +45,10 @@ def default_candidate(
     Args:
         parts: The payload.
         machine: Machine that it is compiled for.
-        choose: Family of a task, of which `None` leaves the task as it is; by default `family_as_typed` of the payload.
+        choose: Family of a task; `None` leaves the task as it is.
         change: Config of a task, given the family and the default.
     """
-    steps, choose = [], choose or partial(family_as_typed, parts.payload)
+    steps = []
     for task in parts.tasks:
         family = choose(task, machine)
         if family is not None:

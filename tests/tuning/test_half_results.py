@@ -50,7 +50,7 @@ def chosen(payload, choose):
 
 
 def typed(payload):
-    return chosen(payload, lambda task, machine: family_as_typed(payload, task, machine))
+    return chosen(payload, family_as_typed)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_without_a_matrix_unit_they_are_computed_in_f32(monkeypatch, tmp_path):
     payload, machine = layers(tmp_path, "bf16"), this_machine()
     object.__setattr__(machine, "tiles", "")
     tasks = partition(payload).tasks
-    assert [family_as_typed(payload, task, machine) for task in tasks] == [family_for(task) for task in tasks]
+    assert [family_as_typed(task, machine) for task in tasks] == [family_for(task) for task in tasks]
 
 
 def test_outputs_may_be_off_by_a_step_of_theirs_unless_somebody_says_otherwise(tmp_path):

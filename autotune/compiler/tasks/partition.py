@@ -78,7 +78,8 @@ def partition(payload: Payload) -> Partition:
                         break
         uncovered = uncovered_ops(function.operation, covered)
         text = str(module)
-    counted = (replace(task, occurrences=seen[tag], count=counts[tag]) for tag, task in tasks.items())
+    kind = payload.result_type
+    counted = (replace(t, occurrences=seen[tag], count=counts[tag], result_type=kind) for tag, t in tasks.items())
     return Partition(replace(payload, text=text), tuple(counted), rewriting, uncovered)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Knob, Space, Value
 from autotune.core.task import Task
-from autotune.registry import family_for
 from autotune.reports.scheduled import Scheduled
+from autotune.tuning.half_results import family_as_typed
 
 TAIL, COPY, LAYOUT, FUSION = "tail", "copy", "layout", "fusion"
 CALLS, HIDDEN, REGISTERS, BLOCKS = "function calls", "hidden work", "register tile", "blocks"
@@ -67,7 +67,7 @@ def suspects_of(task: Scheduled, machine: Machine) -> Iterator[Suspect]:
         task: The task, as it is compiled.
         machine: The host.
     """
-    family = task.family or family_for(task.task)
+    family = task.family or family_as_typed(task.task, machine)
     if family is None or task.kernel is not None or task.has_own_script:
         return
     default = family.default(task.task, machine)

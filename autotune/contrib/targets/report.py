@@ -101,7 +101,7 @@ def judge_loops(program: TargetProgram, worker: Worker) -> tuple[TaskLoop, ...]:
         return (task_loop(name, judge_hot_loop(disassemble(program.data, program.payload.entry), target)),)
     found = []
     for task in tasks:
-        family = family_as_typed(program.payload, task, target.machine)
+        family = family_as_typed(task, target.machine)
         if family is None:
             continue
         alone = compile_as(task.payload, default_alone(task, family, target.machine), target, worker)

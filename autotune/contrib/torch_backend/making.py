@@ -41,6 +41,7 @@ from autotune.core.plugs.imported import ImportedModel
 from autotune.registry import family_for
 from autotune.store.bundle import read_bundle
 from autotune.tuning.candidates import default_candidate
+from autotune.tuning.half_results import family_as_typed
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload, partition
 
@@ -81,7 +82,7 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
         files = read_bundle(bundle)
         program = compile_candidate(files.payload, recorded_candidate(files))
     else:
-        choose = family_for if options.error == 0 else None  # asked for, it holds whatever types the model has
+        choose = family_for if options.error == 0 else family_as_typed
         default = default_candidate(partition(payload), this_machine(options.threads), choose)
         program = compile_candidate(payload, default)
     arguments, constants = arguments_of(region, payload, model, program)
