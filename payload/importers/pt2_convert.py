@@ -25,6 +25,7 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower, lower
+from payload.importers.pt2_attention import attention
 from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero
 from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_gelu import gelu, power
@@ -155,6 +156,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
 
     ours = {
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
         torch.ops.aten.cumsum.default: sum_along,
         torch.ops.aten.cumprod.default: multiply_along,
         torch.ops.aten.gelu.default: gelu,
