@@ -42,7 +42,7 @@ from payload.importers.pt2_values import (
     places_of,
     to_numpy,
 )
-from payload.importers.pt2_views import as_strided
+from payload.importers.pt2_views import as_strided, pad_with_one
 from payload.programs import ProgramFile
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.gelu.default: gelu,
         torch.ops.aten.pow.Tensor_Scalar: power,
         torch.ops.aten.as_strided.default: as_strided,
+        torch.ops.aten.constant_pad_nd.default: pad_with_one,
         torch.ops.aten.div.Tensor_mode: divide,
         torch.ops.aten.div.Scalar_mode: divide,
         torch.ops.aten.fmod.Tensor: remainder_towards_zero,
