@@ -1,6 +1,7 @@
 """Converters as processes: how an importer starts one, and how it says in one line what went wrong."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ MOST_DISTURBED = 5.0  # times that by the clock: a converter that sleeps is ende
 LOOK_SECONDS = 0.2  # between looks at what a converter says
 MOST_BYTES = 1 << 20  # of it that are read at once
 STAGE = "autotune stage: "  # what a line begins with that tells of one
+RAISED = re.compile(r"[\w.]+(Error|Exception)\b")  # how the line of a traceback begins that says why: others follow
 REFUSED, UNABLE = 3, 4  # exit codes of a converter that refuses a model, and of one that lacks memory or space for it
 
 
@@ -73,7 +75,7 @@ def start_converter(
     if code in (REFUSED, UNABLE):
         raise (RefusedModelError if code == REFUSED else PayloadError)(f"{path} cannot be imported: {lines[-1]}")
     if code:
-        why = lines[-1][:300] if lines else "it printed nothing"
+        why = ([line for line in lines if RAISED.match(line)] or lines or ["it printed nothing"])[-1][:300]
         raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {code}): {why}")
 
 

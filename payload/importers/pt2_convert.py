@@ -25,6 +25,7 @@ from payload.importers.folder import (
     write_folder,
 )
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower, lower
+from payload.importers.pt2_attention import attention
 from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero
 from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_gelu import gelu, power
@@ -41,7 +42,7 @@ from payload.importers.pt2_values import (
     places_of,
     to_numpy,
 )
-from payload.importers.pt2_views import as_strided
+from payload.importers.pt2_views import as_strided, pad_with_one
 from payload.programs import ProgramFile
 
 if TYPE_CHECKING:
@@ -155,11 +156,13 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
 
     ours = {
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
         torch.ops.aten.cumsum.default: sum_along,
         torch.ops.aten.cumprod.default: multiply_along,
         torch.ops.aten.gelu.default: gelu,
         torch.ops.aten.pow.Tensor_Scalar: power,
         torch.ops.aten.as_strided.default: as_strided,
+        torch.ops.aten.constant_pad_nd.default: pad_with_one,
         torch.ops.aten.div.Tensor_mode: divide,
         torch.ops.aten.div.Scalar_mode: divide,
         torch.ops.aten.fmod.Tensor: remainder_towards_zero,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tuning_support import agrees, contraction_payload, loaded, product_of, run, run_tuned
 
+import autotune as at
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
@@ -488,13 +489,31 @@ def test_numbers_that_a_loop_carries_stay_f64_where_tensors_become_f32(tmp_path)
     np.testing.assert_array_equal(sums, np.cumsum(inputs["arg0"].astype(np.float64)).astype(np.float32))
 
 
-def test_a_power_that_is_no_small_whole_number_stays(tmp_path):
-    text = CUBE.replace("%three = arith.constant 3 : i64", "%three = arith.constant 9 : i64")
+@pytest.mark.parametrize("exponent", [9, -1, -2, -3, -7, 0, 1 << 40])
+def test_a_whole_power_is_right_in_vectors(exponent, tmp_path):
+    """LLVM has none of vectors: powers that are no small products are real ones."""
+    text = CUBE.replace("%three = arith.constant 3 : i64", f"%three = arith.constant {exponent} : i64")
     payload = loaded(tmp_path, text)
-    assert "math.fpowi" in rewritten(payload.text, multiply_powers)
-    np.testing.assert_allclose(
-        run(payload, inputs := payload.make_inputs(0), None, PLAIN)[0], inputs["arg0"] ** 9.0, rtol=1e-5, atol=1e-6
+    assert "math.fpowi" not in rewritten(payload.text, multiply_powers)
+    x = np.float32([[-2, -1, -0.5, 0.25, 0.75, 1, 1.5, 3]] * 6)
+    with np.errstate(over="ignore"):
+        wanted = np.power(x.astype(np.float64), float(exponent)).astype(np.float32)
+    np.testing.assert_allclose(at.compile(str(tmp_path / "mine.mlir"))(x), wanted, rtol=1e-5)
+
+
+def test_a_whole_power_that_is_given_is_right_in_vectors(tmp_path):
+    text = CUBE.replace("%three = arith.constant 3 : i64\n", "").replace(
+        "(%x: tensor<6x8xf32>)", "(%x: tensor<6x8xf32>, %n: tensor<6x8xi32>)"
     )
+    text = text.replace(
+        "affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>", ", ".join(["affine_map<(i, j) -> (i, j)>"] * 3)
+    )
+    text = text.replace("ins(%x : tensor<6x8xf32>)", "ins(%x, %n : tensor<6x8xf32>, tensor<6x8xi32>)")
+    text = text.replace("^bb0(%v: f32, %o: f32)", "^bb0(%v: f32, %three: i32, %o: f32)").replace("f32, i64", "f32, i32")
+    loaded(tmp_path, text)
+    x, n = np.float32([[-2, -1, -0.5, 0.25, 0.75, 1, 1.5, 3]] * 6), np.arange(-24, 24, dtype=np.int32).reshape(6, 8)
+    wanted = np.power(x.astype(np.float64), n)
+    np.testing.assert_allclose(at.compile(str(tmp_path / "mine.mlir"))(x, n), wanted, rtol=1e-5)
 
 
 BESIDE = """func.func @f(%x: tensor<6x8x16xf32>, %a: tensor<2x3x8xf32>) -> tensor<6x8x16xf32> {

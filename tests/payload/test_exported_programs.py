@@ -178,6 +178,39 @@ def test_rows_of_scores_that_are_hidden_whole_are_zero_as_pytorch_has_them(tmp_p
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
+class Padded(nn.Module):
+    """Rows that are moved on, cut off and filled."""
+
+    def forward(self, x):
+        moved = nn.functional.pad(x, (0, 0, 1, -1))
+        return moved + x, nn.functional.pad(x, (-2, 3, -1, -1), value=2.0) * 2, nn.functional.pad(x, (-1, 0)) * 2
+
+
+def test_pads_below_zero_cut_elements_off(tmp_path):
+    x = torch.randn(2, 5, 8)
+    torch.export.save(torch.export.export(Padded(), (x,)), tmp_path / "model.pt2")
+    import_model(str(tmp_path / "model.pt2"), tmp_path / "model")
+    got = compile_payload(open_payload(str(tmp_path / "model")))(x.numpy())
+    for ours, theirs in zip(got.values(), Padded()(x), strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-6)
+
+
+class Viewed(nn.Module):
+    """Attention whose result is viewed as it lies."""
+
+    def forward(self, q, k, v):
+        return nn.functional.scaled_dot_product_attention(q, k, v).view(-1)
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 8), (2, 4, 6, 8)])
+def test_attention_is_viewed_as_in_eager(shape, tmp_path):
+    given = tuple(torch.randn(shape) for _ in range(3))
+    torch.export.save(torch.export.export(Viewed(), given), tmp_path / "model.pt2")
+    import_model(str(tmp_path / "model.pt2"), tmp_path / "model")
+    got = compile_payload(open_payload(str(tmp_path / "model")))(*(each.numpy() for each in given))
+    np.testing.assert_allclose(got, Viewed()(*given).numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_pickles_in_a_program_are_not_run(tmp_path, refused):
     path, good, hidden, mark = (tmp_path / name for name in ("model.pt2", "good.pt2", "bomb", "mark"))
     torch.save(Bomb(mark), hidden)

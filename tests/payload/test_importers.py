@@ -292,6 +292,19 @@ def test_a_converter_that_says_no_whole_line_is_waited_for():
         assert heard.stages == ["one", "two"]
 
 
+def test_a_converter_that_fails_is_told_by_its_error_and_not_by_what_stands_below(tmp_path, monkeypatch):
+    def fail(_module, _arguments, said, _seconds):
+        said.write(
+            b"Traceback (most recent call last):\n  ...\nValueError: it cannot be\n\nSee the full graph there.\n"
+        )
+        return 1
+
+    monkeypatch.setattr("payload.importers.converter.run_module", fail)
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(PayloadError, match=r"the converter failed \(exit code 1\): ValueError: it cannot be$"):
+        import_model(str(tmp_path / "model.onnx"), tmp_path / "model")
+
+
 def test_a_folder_with_the_suffix_of_a_model_is_what_was_imported(tmp_path):
     import_model(str(mlp(tmp_path / "model.onnx")), tmp_path / "mine.onnx")
     assert open_payload(tmp_path / "mine.onnx").arguments

@@ -25,6 +25,7 @@ CUTS = {
     "qwen2": (ENDINGS + r"\p{N}" + REST,),
     "llama-bpe": (ENDINGS + r"\p{N}{1,3}" + REST,),
 }
+WHOLE = ("llama-bpe",)  # of which a piece that is a token is taken whole, and texts begin with the first token
 
 
 class OtherTokenizerError(UnsupportedError):
@@ -84,13 +85,14 @@ def of_bytes(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
     known = set(tokens)
     if not merges or any(len(pair) != 2 or not known.issuperset((*pair, "".join(pair))) for pair in merges):
         raise UnsupportedError(f"{KEY}.merges must be pairs of tokens that make tokens, they are not; convert it again")
+    model = pairs(tokens, [list(pair) for pair in merges]) | {"ignore_merges": cut in WHOLE}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     cuts = [{"type": "Split", "pattern": {"Regex": r}, "behavior": "Isolated", "invert": False} for r in CUTS[cut]]
     return {
         "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*cuts, level]},
         "decoder": level,
-        "model": pairs(tokens, [list(pair) for pair in merges]),
+        "model": model,
     }
 
 
@@ -148,7 +150,8 @@ def added(number: int, text: str, *, special: bool) -> dict[str, Any]:
 def first_token(file: GGUFFile, kind: str, tokens: Sequence[str]) -> dict[str, Any] | None:
     """What puts the first token of all texts before one, where the file asks for it."""
     number = file.fields.get(f"{KEY}.bos_token_id")
-    if not file.fields.get(f"{KEY}.add_bos_token", kind == "llama") or not isinstance(number, int):
+    usual = kind == "llama" or file.fields.get(f"{KEY}.pre") in WHOLE  # where the file says nothing
+    if not file.fields.get(f"{KEY}.add_bos_token", usual) or not isinstance(number, int):
         return None
     if not 0 <= number < len(tokens):
         raise UnsupportedError(f"{KEY}.bos_token_id must be a token, it is {number} of {len(tokens)}; convert it again")

@@ -43,6 +43,8 @@ KEYS = (
 )
 # Factors that change nothing where they are 1; of all other keys, 0 says that they are not used.
 FACTORS = ("embedding_scale", "logit_scale", "residual_scale", "rope.scaling.attn_factor")
+CAUSAL = "attention.causal"  # a key of which 0 does change what is computed: tokens attend to later ones
+WINDOW = "attention.sliding_window"
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,8 @@ def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
     table = file.tensors.get("token_embd.weight")
     vocab = table.shape[0] if table is not None else file.whole(f"{architecture}.vocab_size")
     context = file.whole(f"{architecture}.context_length")
-    positions, tokens = read_sizes(sizes, min(context, file.whole(f"{architecture}.attention.sliding_window", context)))
+    window = file.whole(f"{architecture}.{WINDOW}", context) if file.fields.get(f"{architecture}.{WINDOW}") else context
+    positions, tokens = read_sizes(sizes, min(context, window))
     config = LlamaConfig(
         architecture=architecture,
         layers=file.whole(f"{architecture}.block_count"),
@@ -225,7 +228,7 @@ def check_plain(file: GGUFFile, architecture: str) -> None:
     """
     if file.fields.get(f"{architecture}.expert_count"):
         raise UnsupportedError("a model must have one MLP a block, this one has experts; import a dense model")
-    scaling = file.fields.get(f"{architecture}.rope.scaling.type", "none")
+    scaling = file.fields.get(f"{architecture}.rope.scaling.type", "linear")
     if scaling not in ("none", "linear") or "rope_factors_short.weight" in file.tensors:
         said = one_line(str(scaling))[:50]
         raise UnsupportedError(f"rotary positions must be scaled linearly or not, {said!r} is not known; import ONNX")
@@ -237,13 +240,14 @@ def check_keys(file: GGUFFile, architecture: str) -> None:
     Raises:
         UnsupportedError: There is such a key.
     """
-    for key, value in file.fields.items():
+    said = {**file.fields, **{key: f"a list of {count}" for key, count in file.lengths.items()}}
+    for key, value in said.items():
         name = key.removeprefix(f"{architecture}.")
-        unused = value == 0 or (name in FACTORS and value == 1)
-        if name != key and name not in KEYS and not unused:
+        plain = bool(value) if name == CAUSAL else value == 0 or (name in FACTORS and value == 1)
+        if name != key and not plain and (name not in KEYS or key in file.lengths):
             raise UnsupportedError(
-                f"{one_line(key)[:80]} must be left out, it is {one_line(str(value))[:50]}, "
-                "which is not computed here; import it from ONNX"
+                f"{one_line(key)[:80]} must be {'one number' if name in KEYS else 'left out'}, it is "
+                f"{one_line(str(value))[:50]}, which is not computed here; import it from ONNX"
             )
 
 
@@ -322,8 +326,8 @@ def rotary_tables(file: GGUFFile, config: LlamaConfig) -> dict[str, Array]:
     half, prefix = config.depth // 2, f"{config.architecture}.rope"
     base = file.real(f"{prefix}.freq_base", ROTARY_BASE)
     frequency = base ** (-np.arange(half) / half)
-    if file.fields.get(f"{prefix}.scaling.type") == "linear":
-        frequency /= file.real(f"{prefix}.scaling.factor")
+    if file.fields.get(f"{prefix}.scaling.type", "linear") == "linear" and file.fields.get(f"{prefix}.scaling.factor"):
+        frequency /= file.real(f"{prefix}.scaling.factor")  # without a type, too, as llama.cpp has it; 0 is none
     if ROTARY_SCALES in file.tensors:
         frequency /= file.tensor(ROTARY_SCALES, (half,)).numbers(0, half)
     angle = np.outer(np.arange(config.positions), frequency)

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import DataDependentOutputException
@@ -20,11 +19,12 @@ from autotune.contrib.torch_backend.graphs import GraphFunction
 from autotune.contrib.torch_backend.options import BackendOptions, read_options
 from autotune.contrib.torch_backend.regions import say_once
 from autotune.core.errors import OptionError
+from payload.importers.pt2_attention import attention
 
 MOST_SIZES = 64  # that one graph is compiled for
 STATIC = "_dynamo_static_input_type"  # what Dynamo notes of parameters and buffers
 WRITTEN_INPUT = "InputMutationAOTOutput"  # what PyTorch notes of a result that is an input's new value
-WRITTEN_OUT = (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,)
+WRITTEN_OUT = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: attention}
 
 
 def compile_graph(
@@ -102,8 +102,7 @@ def functional(
             see(graph)
         return GraphFunction(graph, kinds_of(graph, static), options)
 
-    table = get_decompositions(WRITTEN_OUT)
-    compiler: Any = aot_autograd(fw_compiler=refuse, inference_compiler=compile_inference, decompositions=table)
+    compiler: Any = aot_autograd(fw_compiler=refuse, inference_compiler=compile_inference, decompositions=WRITTEN_OUT)
     if (plain := with_tensors_of_numbers(module)) is not module:
         with suppress(DataDependentOutputException):  # an op that takes a number alone, such as `torch.full`
             return compiler(plain, inputs)  # type: ignore[no-any-return]

@@ -79,8 +79,8 @@ def write_model(
     } | dict(fields)
     for name, value in sizes.items():
         if value is not None:
-            add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
-            add(f"{architecture}.{name}", value)
+            adds = {bool: writer.add_bool, float: writer.add_float32, list: writer.add_array, str: writer.add_string}
+            adds.get(type(value), writer.add_uint32)(f"{architecture}.{name}", value)
     writer.add_float32(f"{architecture}.attention.layer_norm_rms_epsilon", 1e-5)
     if coder is not None:
         coder(writer)

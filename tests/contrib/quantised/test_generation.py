@@ -66,6 +66,16 @@ def test_pairs_of_bytes_are_merged_as_the_library_merges_them():
     assert ours.encode("x<|end|>").ids[-1] == 0
 
 
+def test_texts_of_llama_3_begin_with_the_first_token_and_its_tokens_are_taken_whole():
+    """As its own tokenizer has them: no file says so, and merges do not lead to all tokens."""
+    tokens, merges = ["<b>", "a", "b", "c", "ab", "bc", "abc"], ["b c", "a b"]
+    for cut, wanted in (("llama-bpe", ["<b>", "abc"]), ("qwen2", ["a", "bc"])):
+        ours, _ = coder_of(file_of("gpt2", tokens, merges=merges, pre=cut, bos_token_id=0))
+        assert ours.encode("abc").tokens == wanted
+    ours, _ = coder_of(file_of("gpt2", tokens, merges=merges, pre="llama-bpe", bos_token_id=0, add_bos_token=False))
+    assert ours.encode("abc").tokens == ["abc"]
+
+
 PIECES = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", SPACE, "a", "b", f"{SPACE}a", "ab", f"{SPACE}ab", "ba"]
 SCORES = [0.0, 0.0, 0.0, 0.0, 0.0, -9.0, -8.0, -7.0, -3.0, -2.0, -1.0, -4.0]
 KINDS = [UNKNOWN, CONTROL, CONTROL, BYTE, BYTE, *[NORMAL] * 7]

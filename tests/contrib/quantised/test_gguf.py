@@ -87,6 +87,10 @@ WRONG = [
     ({"fields": {"expert_count": 8}}, "a model must have one MLP a block"),
     ({"fields": {"attention.scale": 0.5}}, "llama.attention.scale must be left out, it is 0.5, which is not computed"),
     ({"fields": {"rope.scaling.attn_factor": 2.0}}, "llama.rope.scaling.attn_factor must be left out, it is 2.0"),
+    ({"fields": {"attention.causal": False}}, "llama.attention.causal must be left out, it is False, which is not"),
+    ({"fields": {"swiglu_clamp_exp": [7.0, 7.0]}}, "llama.swiglu_clamp_exp must be left out, it is a list of 2, which"),
+    ({"fields": {"attention.head_count_kv": [2, 4]}}, "llama.attention.head_count_kv must be one number, it is a list"),
+    ({"fields": {"rope.scaling.type": "yarn"}}, "rotary positions must be scaled linearly or not, 'yarn' is not known"),
     (
         {"tensors": {"blk.1.ffn_down.bias": np.ones(WIDTH)}},
         "tensors must be those of a llama of 2 blocks, blk.1.ffn_down.bias is none",
@@ -117,8 +121,26 @@ def test_a_model_of_another_kind_is_refused_in_a_line(options, message, tmp_path
 
 
 def test_keys_that_say_that_nothing_is_scaled_are_taken(tmp_path):
-    write_model(tmp_path / "model.gguf", fields={"logit_scale": 1.0, "final_logit_softcapping": 0.0, "expert_count": 0})
+    unused = {"final_logit_softcapping": 0.0, "expert_count": 0, "attention.sliding_window": 0}
+    write_model(tmp_path / "model.gguf", fields={"logit_scale": 1.0, "attention.causal": True, **unused})
     imported(tmp_path / "model.gguf", tmp_path / "m", positions=8)
+
+
+@pytest.mark.parametrize(
+    ("said", "factor"),
+    [
+        ({"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}, 4),
+        ({"rope.scaling.factor": 4.0}, 4),
+        ({"rope.scaling.type": "none", "rope.scaling.factor": 4.0}, 1),
+        ({"rope.scaling.factor": 0.0}, 1),
+    ],
+)
+def test_rotary_positions_are_scaled_as_llama_cpp_scales_them(said, factor, tmp_path):
+    write_model(tmp_path / "model.gguf", fields=said)
+    file = read_gguf(tmp_path / "model.gguf")
+    angles = np.outer(np.arange(8), 10_000.0 ** (-np.arange(8) / 8)) / factor
+    tables = take_weights(file, read_config(file, {"positions": 8})).arrays
+    np.testing.assert_allclose(tables["rope_sin"], np.sin(angles), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,19 @@ class Attention(nn.Module):
         return x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_attention_lies_as_in_eager_and_is_viewed_so(turned):
+    def attend(x):
+        x = x.transpose(1, 2) if turned else x
+        mixed = F.scaled_dot_product_attention(x, x, x)
+        return mixed, (mixed.transpose(1, 2) if turned else mixed).view(-1) * 2
+
+    x = torch.randn(2, 5, 4, 8)
+    for ours, theirs in zip(compiled(attend)(x), attend(x), strict=True):
+        assert_close(ours, theirs)
+        assert ours.stride() == theirs.stride()
+
+
 class Sums(nn.Module):
     """Buffers that calls change, a mask, and a weight that is computed of another."""
 

@@ -1,30 +1,51 @@
-"""Small whole powers become products: libraries call a function for them, and vectors have none."""
+"""Small whole powers become products, others real powers: LLVM has whole powers of no vectors."""
 
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, math
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.values import maker
 
 LARGEST = 4
-POWERS = ("math.fpowi", "math.powf")
+WHOLE = "math.fpowi"
+POWERS = (WHOLE, "math.powf")
 
 
 def multiply_powers(module: ir.Module) -> None:
-    """Write ``x ** n`` as a product where n is a constant whole number from 1 to 4, in place.
+    """Write ``x ** n`` as a product where n is a constant whole number from -4 to 4 and not 0, in place.
 
     x ** 3   ->   x * x * x
+    x ** -2  ->   1 / (x * x)
+    x ** 9   ->   x ** 9.0
     """
-    found = [(op, exponent) for op in every_op(module) if (exponent := whole_exponent(op)) is not None]
-    for op, exponent in found:
-        base = product = op.operands[0]
+    found = [op for op in every_op(module) if op.name == WHOLE or whole_exponent(op) is not None]
+    for op in found:
+        exponent = whole_exponent(op)
         with ir.InsertionPoint(op), op.location:
-            for _ in range(exponent - 1):
-                product = arith.mulf(product, base)
-        op.results[0].replace_all_uses_with(product)
+            power = real_power(op) if exponent is None else product(op.operands[0], exponent)
+        op.results[0].replace_all_uses_with(power)
         op.erase()
     if found:
         run_passes(module, "builtin.module(canonicalize)")
+
+
+def product(base: ir.Value, exponent: int) -> ir.Value:
+    """A power as a product, or as one over it."""
+    found = base
+    for _ in range(abs(exponent) - 1):
+        found = arith.mulf(found, base)
+    if exponent > 0:
+        return found
+    kind = base.type
+    one = ir.FloatAttr.get(kind.element_type if isinstance(kind, ir.ShapedType) else kind, 1.0)
+    ones = ir.DenseElementsAttr.get_splat(kind, one) if isinstance(kind, ir.ShapedType) else one
+    return arith.divf(arith.constant(kind, ones), found)
+
+
+def real_power(op: ir.Operation) -> ir.Value:
+    """A whole power as one of a real number, which PyTorch and ONNX have for it, too."""
+    base, exponent = op.operands
+    return math.powf(base, arith.sitofp(base.type, exponent))
 
 
 def whole_exponent(op: ir.Operation) -> int | None:
@@ -40,4 +61,4 @@ def whole_exponent(op: ir.Operation) -> int | None:
             return None
         said = said.get_splat_value()
     value = float(ir.IntegerAttr(said).value if isinstance(said, ir.IntegerAttr) else ir.FloatAttr(said).value)
-    return int(value) if value.is_integer() and 1 <= value <= LARGEST else None
+    return int(value) if value.is_integer() and 1 <= abs(value) <= LARGEST else None
