@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Annotated, Any
@@ -41,10 +41,13 @@ MODELS = {
         "llama",
     ),
 }
+BF16 = " in bf16"  # what a name ends in, of a model whose weights and inputs are rounded to it
+MODELS["BF16"] = tuple(f"{name}{BF16}" for name in ("t5-small encoder", "clip text", "pythia-70m", "bert", "llama"))
 TINY = "one layer of 4x4"  # whose call is nothing but overhead
 ROUNDS, ROUND_SECONDS = 15, 0.03
 TOLERANCE = 1e-3  # of the largest value; or four times the error of PyTorch's own float32
 AS_PYTORCH = 4.0
+OTHERS = ("inductor", "eager")
 
 
 def make(name: str) -> tuple[Any, tuple[Any, ...]]:
@@ -55,11 +58,13 @@ def make(name: str) -> tuple[Any, tuple[Any, ...]]:
     torch.manual_seed(0)
     if name == TINY:
         return torch.nn.Linear(4, 4).eval(), (torch.randn(4, 4),)
-    model, inputs = {**foreign_zoo.FULL, **foreign_zoo.SMALL}[name]()
+    model, inputs = {**foreign_zoo.FULL, **foreign_zoo.SMALL}[name.removesuffix(BF16)]()
     with torch.no_grad():
         for weight in model.parameters():
             if not weight.any():  # a model of zeros, as some begin, would give zeros whatever it computes
                 weight.normal_(0, 0.02)
+    if name.endswith(BF16):
+        model, inputs = model.bfloat16(), tuple(x.bfloat16() if x.is_floating_point() else x for x in inputs)
     return model.eval(), inputs
 
 
@@ -137,7 +142,7 @@ HOW = ("cold", "timed", "traced")  # a process is for: the first call, the first
 
 def measure(only: Only = "", first: First = False) -> None:
     """Record every model that contains `only`."""
-    for name in (TINY, *MODELS["FULL"], *MODELS["SMALL"]):
+    for name in (TINY, *(name for kind in MODELS.values() for name in kind)):
         if only not in name:
             continue
         found = read(file_of("torch_backend"), name.replace(" ", "_")) if first else {}
@@ -160,24 +165,21 @@ def with_bytecode() -> dict[str, str]:
 
 def part(path: Path) -> str:
     """The table of a machine."""
-    names = (TINY, *MODELS["FULL"], *MODELS["SMALL"])
+    names = (TINY, *(name for kind in MODELS.values() for name in kind))
     found = [each for name in names if (each := read(path, name.replace(" ", "_")))]
     models = [each for each in found if each["model"] != TINY]
     if not models:
         return ""
-    ratios = {way: [each["seconds"][way] / each["seconds"]["ours"] for each in models] for way in ("inductor", "eager")}
-    right = sum(each["right"] for each in models)
     rows = [
         f"| `{each['model']}` | {each['seconds']['ours'] * 1e3:.3g} ms | "
-        + " | ".join(f"{each['seconds'][way] / each['seconds']['ours']:.2f} x" for way in ratios)
+        + " | ".join(f"{each['seconds'][way] / each['seconds']['ours']:.2f} x" for way in OTHERS)
         + f" | {each['error']:.1g} | {each['warm_seconds']:.1f} s | {traced(each)} | {each['inductor_seconds']:.1f} s |"
         for each in models
     ]
-    lines = [
-        f"\nIn `results/{path.parent.name}`: {right} of {len(models)} right; geometric mean "
-        f"{geometric_mean(ratios['inductor']):.2f} x Inductor (worst {min(ratios['inductor']):.2f}), "
-        f"{geometric_mean(ratios['eager']):.2f} x eager (worst {min(ratios['eager']):.2f})."
-    ]
+    brain = [each for each in models if each["model"].endswith(BF16)]
+    lines = [f"\nIn `results/{path.parent.name}`:"]
+    for kind, of_kind in (("f32", [each for each in models if each not in brain]), ("bf16", brain)):
+        lines += [summary(kind, of_kind)] if of_kind else []
     for each in found:
         if each["model"] == TINY:
             took = {way: f"{seconds * 1e6:.0f} us" for way, seconds in each["seconds"].items()}
@@ -187,6 +189,15 @@ def part(path: Path) -> str:
     first = ("first call, kept", "traced alone", "first call, Inductor")
     head = ("model", "a call", "Inductor / ours", "eager / ours", "error", *first)
     return "\n".join(lines) + "\n\n" + table(head, rows)
+
+
+def summary(kind: str, models: Sequence[Mapping[str, Any]]) -> str:
+    """How many models of a kind are right, and how fast they are beside PyTorch's, a sentence."""
+    said = [f"In {kind}, {sum(each['right'] for each in models)} of {len(models)} right"]
+    for way in OTHERS:
+        ratios = [each["seconds"][way] / each["seconds"]["ours"] for each in models]
+        said.append(f"geometric mean {geometric_mean(ratios):.2f} x {way} (worst {min(ratios):.2f})")
+    return "; ".join(said) + "."
 
 
 def traced(found: dict[str, Any]) -> str:
