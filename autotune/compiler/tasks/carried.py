@@ -29,11 +29,11 @@ def carry_in_place(module: ir.Module, name: str) -> bool:
     Raises:
         PayloadError: A loop carries what cannot be put there.
     """
-    if not loops_of(module) or (why := why_not_buffers(module)) is None or CARRIED not in why:
+    if not loops_of(module) or (why := why_not_carried(module)) is None:
         return False
     for loop in reversed(loops_of(module)):  # inner ones first: an outer one may then need nothing
         put_in_place(loop)
-        if (why := why_not_buffers(module)) is None:
+        if (why := why_not_carried(module)) is None:
             return True
     raise PayloadError(
         f"{name} must carry tensors through loops so that each can lie where the last one did, "
@@ -69,10 +69,13 @@ def is_moved(argument: ir.Value, value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType) and value != argument
 
 
-def why_not_buffers(module: ir.Module) -> str | None:
-    """Why a module does not bufferize; `None` if it does."""
+def why_not_carried(module: ir.Module) -> str | None:
+    """Why a module does not bufferize, if that is what a loop carries; `None` if it does, or another op is why.
+
+    Ops that are decomposed before, such as packs, do not bufferize here; what loops carry is examined before them.
+    """
     try:
         run_passes(copy_module(module), f"builtin.module({BUFFERIZE})")
     except CompileError as error:
-        return str(error)
+        return str(error) if CARRIED in str(error) else None
     return None
