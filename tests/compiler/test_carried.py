@@ -102,3 +102,10 @@ def test_what_one_branch_changes_and_the_other_gives_is_copied(tmp_path):
     }}""")
     a, found = np.ones((16, 16), np.float32), compile_payload(path)
     assert [found(a, np.int32(n)).max() for n in (0, 1)] == [4, 2]
+
+
+def test_a_loop_of_one_turn_writes_to_no_argument(tmp_path):
+    path = tmp_path / "once.mlir"
+    path.write_text(loop(f"{PRODUCT}\nscf.yield %m : {T}").replace("constant 4 : index", "constant 1 : index"))
+    a, x = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16)).astype(np.float32)
+    np.testing.assert_allclose(compile_payload(path)(a, x), a @ x, atol=1e-4)
