@@ -15,7 +15,7 @@ from mlir.dialects import arith, bufferization, func, math
 from autotune.compiler.ir.arguments import ROLE, pad, say
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.normalise.decompose import decompose
-from autotune.compiler.normalise.shapes.slices import cut_negative_pads
+from autotune.compiler.normalise.shapes.slices import cut_negative_pads, step_once_along_one
 from autotune.compiler.normalise.shared_starts import copy_shared_starts
 from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
 from autotune.compiler.normalise.types.halves import compute_in_singles
@@ -42,6 +42,7 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
         write_plainly(module),
         compute_in_singles(module),
         cut_negative_pads(module),
+        step_once_along_one(module),
         copy_shared_starts(module),
     ]
     return any(changed)
