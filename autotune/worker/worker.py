@@ -1,12 +1,17 @@
 """Workers: every candidate compiles and runs in an isolated process, which may crash, hang, fork or eat memory.
 
 The process persists from job to job; when one ends it, the candidate gets an outcome and the next a new process.
+
+A fork of the tuner has copies of all descriptors. Calls of both would mix in one channel, and its end would remove the
+folder of ours: a worker is of the process that made it, and its forks let it go.
 """
 
+import os
 import pickle
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -99,13 +104,25 @@ class Worker(Closing):
         self._turn = threading.RLock()  # of the process, which makes one call at a time: other threads wait
         self._drift = drift or Drift()
         self._care = chosen_care()
+        self._is_ours = True
+        OPEN.add(self)
 
     def close(self) -> None:
         """Stop the process, whatever it is doing."""
+        if not self._is_ours:
+            return
+        OPEN.discard(self)
         self._drop_cell()
         self._keeper.close()
         self._scratch.close()
         self._claim.close()
+
+    def let_go(self) -> None:
+        """Leave the process to the one that made this worker, of which we are a fork."""
+        self._is_ours = False
+        self._drop_cell()
+        self._keeper.let_go()
+        self._scratch.let_go()
 
     def kill(self) -> None:
         """Kill the process for good; from another thread, while it works: its candidate is as one that crashed."""
@@ -307,3 +324,16 @@ class Worker(Closing):
         if self._process is not None:
             self._process.close()
             self._process = None
+
+
+OPEN: "weakref.WeakSet[Worker]" = weakref.WeakSet()
+
+
+def let_all_go() -> None:
+    """Leave every worker to the process that we are a fork of."""
+    for worker in list(OPEN):
+        worker.let_go()
+    OPEN.clear()
+
+
+os.register_at_fork(after_in_child=let_all_go)

@@ -146,3 +146,22 @@ def test_kinds_of_floats_are_told_whatever_the_vectors(op, right, tmp_path):
     )
     x = np.resize(np.array([1, np.nan, np.inf, -np.inf, -0.0, -3e38, 1e-45], np.float32), (2, 3, 4))
     np.testing.assert_array_equal(compile_payload(payload)(x), right(x))
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "i1"])
+def test_functions_that_are_called_have_the_types_of_what_calls_them(element, tmp_path):
+    kind = f"tensor<4x6x{element}>"
+    path = tmp_path / "calls.mlir"
+    path.write_text(f"""func.func private @sum(%a: {kind}, %b: {kind}) -> {kind} {{
+  %e = tensor.empty() : {kind}
+  %sum = linalg.add ins(%a, %b : {kind}, {kind}) outs(%e : {kind}) -> {kind}
+  return %sum : {kind}
+}}
+func.func @f(%a: {kind}, %b: {kind}) -> {kind} {{
+  %unread = func.call @sum(%b, %b) : ({kind}, {kind}) -> {kind}
+  %sum = func.call @sum(%a, %b) : ({kind}, {kind}) -> {kind}
+  return %sum : {kind}
+}}""")
+    a, b = np.random.default_rng(0).integers(0, 2, (2, 4, 6)).astype(np.float32)
+    expected = np.maximum(a, b) if element == "i1" else a + b
+    np.testing.assert_array_equal(np.asarray(compile_payload(path)(a > 0, b > 0)).astype(np.float32), expected)

@@ -86,3 +86,41 @@ def test_a_module_without_flags_in_memory_stays_as_it_is():
         before = str(module)
         assert not store_booleans_as_bytes(module)
         assert str(module) == before
+
+
+NAMED = {  # what upstream computes of i1 by ops whose names alone say so
+    "add": ("add", FLAGS, lambda a, b: a | b),
+    "mul": ("mul", FLAGS, lambda a, b: a & b),
+    "max": ("max", FLAGS, lambda a, b: a & b),  # true is -1
+    "matmul_transpose_b": ("matmul", "tensor<4x4xi1>", lambda a, b: a @ b.T),
+    "counts": ("matmul", "tensor<4x4xi32>", lambda a, b: a.astype(int) @ b.T),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_ops_mean_the_same_in_bytes(name, tmp_path):
+    op, kind, expected = NAMED[name]
+    maps = [f"affine_map<(m, n, k) -> ({each})>" for each in ("m, k", "n, k", "m, n")] if op == "matmul" else []
+    element = kind.rpartition("x")[2].removesuffix(">")
+    body = f"""%zero = arith.constant 0 : {element}
+    %e = tensor.empty() : {kind}
+    %begin = linalg.fill ins(%zero : {element}) outs(%e : {kind}) -> {kind}
+    %r = linalg.{op} {f"indexing_maps = [{', '.join(maps)}]" if maps else ""} ins(%a, %b : {FLAGS}, {FLAGS})
+      outs(%begin : {kind}) -> {kind}"""
+    text = f"func.func @f(%a: {FLAGS}, %b: {FLAGS}) -> {kind} {{\n    {body}\n    return %r : {kind}\n}}"
+    payload = loaded(tmp_path, text.replace("constant 0 : i1", "constant false"))
+    inputs = payload.make_inputs(0)
+    (got,) = run(payload, inputs, None, PLAIN)
+    np.testing.assert_array_equal(got, expected(*(inputs[each].astype(bool) for each in ("arg0", "arg1"))))
+
+
+def test_pad_of_a_pack_is_a_byte(tmp_path):
+    packed = "tensor<1x2x4x4xi1>"
+    body = f"""%true = arith.constant true
+    %e = tensor.empty() : {packed}
+    %r = linalg.pack %a padding_value(%true : i1) inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %e
+      : {FLAGS} -> {packed}"""
+    payload = loaded(tmp_path, f"func.func @f(%a: {FLAGS}) -> {packed} {{\n    {body}\n    return %r : {packed}\n}}")
+    inputs = payload.make_inputs(0)
+    expected = np.pad(inputs["arg0"], ((0, 0), (0, 2)), constant_values=1).reshape(1, 4, 2, 4).transpose(0, 2, 1, 3)
+    np.testing.assert_array_equal(run(payload, inputs, None, PLAIN)[0], expected)

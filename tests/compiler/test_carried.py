@@ -45,6 +45,21 @@ POWERS = {
         loop(f"{PRODUCT}\nscf.yield %m, %t : {T}, {T}", "%t = %x, %u = %a", f"{T}, {T}", "%q, %r"),
         lambda a, x: np.linalg.matrix_power(a, 3) @ x,
     ),
+    "changed in place": (
+        loop(f"%m = linalg.max ins(%a, %t : {T}, {T}) outs(%t : {T}) -> {T}\nscf.yield %m : {T}"),
+        np.maximum,
+    ),
+    "beside a pack": (
+        loop(
+            f"""%p = tensor.empty() : tensor<4x4x4x4xf32>
+    %packed = linalg.pack %t inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %p : {T} -> tensor<4x4x4x4xf32>
+    %u = tensor.empty() : {T}
+    %m = linalg.unpack %packed inner_dims_pos = [0, 1] inner_tiles = [4, 4] into %u : tensor<4x4x4x4xf32> -> {T}
+    %n = linalg.add ins(%a, %m : {T}, {T}) outs(%u : {T}) -> {T}
+    scf.yield %n : {T}"""
+        ),
+        lambda a, x: 4 * a + x,
+    ),
     "kept": (loop(f"scf.yield %t : {T}"), lambda a, x: x),
 }
 
@@ -64,6 +79,33 @@ def test_loop_that_carries_a_tensor_is_right(name, scheduled, tmp_path):
 
 def test_loop_that_needs_no_copy_is_left_alone(tmp_path):
     path = tmp_path / "loop.mlir"
-    added = f"%m = linalg.add ins(%a, %t : {T}, {T}) outs(%t : {T}) -> {T}\nscf.yield %m : {T}"
+    added = f"%m = linalg.matmul ins(%a, %a : {T}, {T}) outs(%t : {T}) -> {T}\nscf.yield %m : {T}"
     path.write_text(loop(added))
     assert open_payload(path).text == path.read_text()
+
+
+def test_what_one_branch_changes_and_the_other_gives_is_copied(tmp_path):
+    path = tmp_path / "branch.mlir"
+    path.write_text(f"""func.func @f(%a: {T}, %n: tensor<i32>) -> {T} {{
+      %e = tensor.empty() : {T}
+      %w = linalg.add ins(%a, %a : {T}, {T}) outs(%e : {T}) -> {T}
+      %number = tensor.extract %n[] : tensor<i32>
+      %zero = arith.constant 0 : i32
+      %is_first = arith.cmpi eq, %number, %zero : i32
+      %r = scf.if %is_first -> ({T}) {{
+        %twice = linalg.add ins(%w, %w : {T}, {T}) outs(%w : {T}) -> {T}
+        scf.yield %twice : {T}
+      }} else {{
+        scf.yield %w : {T}
+      }}
+      return %r : {T}
+    }}""")
+    a, found = np.ones((16, 16), np.float32), compile_payload(path)
+    assert [found(a, np.int32(n)).max() for n in (0, 1)] == [4, 2]
+
+
+def test_a_loop_of_one_turn_writes_to_no_argument(tmp_path):
+    path = tmp_path / "once.mlir"
+    path.write_text(loop(f"{PRODUCT}\nscf.yield %m : {T}").replace("constant 4 : index", "constant 1 : index"))
+    a, x = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16)).astype(np.float32)
+    np.testing.assert_allclose(compile_payload(path)(a, x), a @ x, atol=1e-4)

@@ -149,3 +149,16 @@ def test_what_is_added_to_an_argument_begins_with_all_of_it(name):
     expected = run(payload, inputs, None, PLAIN)
     for seed in (None, 0, 1, 2):
         agrees(payload, run_tuned(payload, inputs, machine, seed)[0], expected)
+
+
+def test_sums_that_begin_with_an_argument_of_another_shape_keep_its_elements():
+    kind = "tensor<1x3x1xi64>"  # which a batch of one makes two dimensions of two more
+    text = f"""func.func @adds(%x: {kind}) -> {kind} {{
+      %window = tensor.empty() : tensor<1xi64>
+      %result = linalg.pooling_nwc_sum ins(%x, %window : {kind}, tensor<1xi64>) outs(%x : {kind}) -> {kind}
+      return %result : {kind}
+    }}"""
+    payload, x = read_payload("adds.mlir", text), np.arange(1, 4).reshape(1, 3, 1)
+    (given,), parts = run_tuned(payload, {payload.arguments[0].name: x}, this_machine())
+    assert parts.tasks
+    np.testing.assert_array_equal(np.reshape(given, x.shape), 2 * x)

@@ -123,3 +123,15 @@ def test_a_pad_that_is_a_result_is_written_where_it_is_wanted(tmp_path):
     text = compile_to("bufferized", payload, candidate).text
     assert "memref.alloc" not in text
     assert text.count("linalg.copy") + text.count("memref.copy") == 1
+
+
+def test_a_slice_of_one_element_may_have_any_step_there(tmp_path):
+    whole, part = "tensor<1x1x3x8xf32>", "tensor<1x2x2xf32>"
+    text = f"""func.func @f(%x: {whole}) -> {part} {{
+      %part = tensor.extract_slice %x[0, 0, 1, 3] [1, 1, 2, 2] [2, 1, 1, 2] : {whole} to {part}
+      return %part : {part}
+    }}"""
+    payload = loaded(tmp_path, text)
+    assert "[1, 1, 1, 2]" in payload.text
+    x = np.arange(24, dtype=np.float32).reshape(1, 1, 3, 8)
+    np.testing.assert_array_equal(run(payload, {"arg0": x}, None, PLAIN)[0], x[0, :, 1:3, 3:6:2])

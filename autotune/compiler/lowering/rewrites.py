@@ -280,7 +280,7 @@ REWRITES = (
     ),
     Rewrite(
         "kept-parts",
-        4,
+        5,
         lambda unit: copy_kept(unit.module),
         before=SCRIPT,
         needed=lambda unit: replaces_parts(unit.module),

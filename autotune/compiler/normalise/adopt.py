@@ -1,6 +1,7 @@
 """Adopting: a module as others write it becomes one that a payload may be.
 
-Functions from tensors to tensors, as importers write them, become functions over memrefs. Assertions go, being no part
+Functions from tensors to tensors, as importers write them, become functions over memrefs; what they call becomes a part
+of them, so that its types, tensors and tasks are seen as theirs are. Assertions go, being no part
 of what is computed. Intrinsics of LLVM that only compute, as upstream's examples have them, become the ops of ``arith``
 and ``math`` that mean the same (https://mlir.llvm.org/docs/Dialects/LLVM/), which vectorize and lower. Ops of ``math``
 that become machine code on scalars and vectors of one dimension alone become plain arithmetic.
@@ -14,7 +15,7 @@ from mlir.dialects import arith, bufferization, func, math
 from autotune.compiler.ir.arguments import ROLE, pad, say
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.normalise.decompose import decompose
-from autotune.compiler.normalise.shapes.slices import cut_negative_pads
+from autotune.compiler.normalise.shapes.slices import cut_negative_pads, step_once_along_one
 from autotune.compiler.normalise.shared_starts import copy_shared_starts
 from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
 from autotune.compiler.normalise.types.halves import compute_in_singles
@@ -33,6 +34,7 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
     """
     changed = [
         take_memrefs(entry()),
+        inline_calls(module),
         drop_asserts(module),
         decompose(module),
         store_booleans_as_bytes(module),
@@ -40,6 +42,7 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
         write_plainly(module),
         compute_in_singles(module),
         cut_negative_pads(module),
+        step_once_along_one(module),
         copy_shared_starts(module),
     ]
     return any(changed)
@@ -114,6 +117,18 @@ def write_results(block: ir.Block, kinds: Sequence[ir.Type]) -> None:
             bufferization.materialize_in_destination(None, value, target, restrict=True, writable=True)
         func.ReturnOp([])
     end.erase()
+
+
+CALL = "func.call"
+
+
+def inline_calls(module: ir.Module) -> bool:
+    """Put the bodies of functions where they are called, in place, if one is of tensors; tells whether any was."""
+    calls = [op for op in every_op(module) if op.name == CALL]
+    is_called = any(is_tensor(value.type) for op in calls for value in (*op.operands, *op.results))
+    if is_called:
+        run_passes(module, "builtin.module(inline,symbol-dce)")
+    return is_called
 
 
 ASSERT = "cf.assert"

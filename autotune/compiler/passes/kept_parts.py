@@ -18,6 +18,7 @@ from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import is_constant, maker, static_slice
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
+VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "tensor.cast")
 PUT = "tensor.insert_slice"
 LONGEST = 128  # elements of a vector that is longer than a row
 EMPTY = ("bufferization.alloc_tensor", "tensor.empty")
@@ -76,8 +77,11 @@ def stays(value: ir.Value) -> bool:
 
 
 def is_kept(value: ir.Value) -> bool:
-    """Tell whether a tensor is an argument that is not written, or a constant."""
+    """Tell whether a tensor is an argument that is not written, or a constant, or a view of one."""
     made_by = maker(value)
+    while made_by is not None and made_by.name in VIEWS:
+        value = made_by.operands[0]
+        made_by = maker(value)
     if made_by is None or made_by.name != "bufferization.to_tensor":
         return is_constant(value)
     return "writable" not in made_by.attributes

@@ -10,6 +10,7 @@ from mlir import ir
 from mlir.dialects import bufferization
 
 from autotune.compiler.ir.module import copy_module, every_op, run_passes
+from autotune.compiler.ir.values import maker
 from autotune.core.errors import CompileError, PayloadError
 
 BUFFERIZE = "one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map}"
@@ -29,11 +30,15 @@ def carry_in_place(module: ir.Module, name: str) -> bool:
     Raises:
         PayloadError: A loop carries what cannot be put there.
     """
-    if not loops_of(module) or (why := why_not_buffers(module)) is None or CARRIED not in why:
+    if not loops_of(module) or (why := why_not_carried(module)) is None:
         return False
+    if any(map(turns_once, loops_of(module))):  # it is none: what it carries is an argument that nothing may write
+        run_passes(module, "builtin.module(canonicalize)")
+        if (why := why_not_carried(module)) is None:
+            return True
     for loop in reversed(loops_of(module)):  # inner ones first: an outer one may then need nothing
         put_in_place(loop)
-        if (why := why_not_buffers(module)) is None:
+        if (why := why_not_carried(module)) is None:
             return True
     raise PayloadError(
         f"{name} must carry tensors through loops so that each can lie where the last one did, "
@@ -45,6 +50,15 @@ def loops_of(module: ir.Module) -> list[ir.Operation]:
     """Loops that carry a tensor."""
     found = [op for op in every_op(module) if op.name == "scf.for"]
     return [op for op in found if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)]
+
+
+def turns_once(loop: ir.Operation) -> bool:
+    """Tell whether a loop is known to have one turn at most."""
+    made_by = [maker(bound) for bound in list(loop.operands)[:3]]
+    if any(op is None or op.name != "arith.constant" for op in made_by):
+        return False
+    start, end, step = (ir.IntegerAttr(op.attributes["value"]).value for op in made_by if op is not None)
+    return bool(start + step >= end)
 
 
 def put_in_place(loop: ir.Operation) -> None:
@@ -69,10 +83,13 @@ def is_moved(argument: ir.Value, value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType) and value != argument
 
 
-def why_not_buffers(module: ir.Module) -> str | None:
-    """Why a module does not bufferize; `None` if it does."""
+def why_not_carried(module: ir.Module) -> str | None:
+    """Why a module does not bufferize, if that is what a loop carries; `None` if it does, or another op is why.
+
+    Ops that are decomposed before, such as packs, do not bufferize here; what loops carry is examined before them.
+    """
     try:
         run_passes(copy_module(module), f"builtin.module({BUFFERIZE})")
     except CompileError as error:
-        return str(error)
+        return str(error) if CARRIED in str(error) else None
     return None

@@ -57,6 +57,10 @@ class Scratch:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
+    def let_go(self) -> None:
+        """Leave the folder, and its lock, to the process that we are a fork of."""
+        os.close(self._lock)
+
 
 def sweep(parent: Path, prefix: str = WORKERS) -> None:
     """Remove this user's folders of a prefix that no living process holds."""

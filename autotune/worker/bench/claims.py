@@ -93,3 +93,14 @@ def lock_of(path: Path) -> int | None:
             return None
         return descriptor
     return None
+
+
+def let_go() -> None:
+    """Leave the cores to the process that we are a fork of, which would else hold them until we end, too."""
+    global _lock, _claims
+    _lock, _claims = Lock(), 0  # another thread of that process may have had the lock
+    while _held:
+        os.close(_held.popitem()[1])
+
+
+os.register_at_fork(after_in_child=let_go)

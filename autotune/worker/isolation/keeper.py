@@ -116,6 +116,11 @@ class Keeper:
             self._process.kill()
             self._process.wait()
 
+    def let_go(self) -> None:
+        """Leave the keeper to the process that we are a fork of: it ends with that one, not with us."""
+        self._control.close()
+        self._process.returncode = 0  # it is no child of ours, so that nobody need wait for it
+
 
 def start_keeping(handle: int, preload: Sequence[str]) -> "Popen[bytes]":
     """Start a process that keeps, a new Python: its memory lies elsewhere than that of the one before.

@@ -1,6 +1,7 @@
 """Reading: MLIR that people give us is parsed in an isolated process, and nowhere else; what comes back is data.
 
-One process reads for all of the program, as long as it lives: a text that ends it costs a new one.
+One process reads for all of the program, as long as it lives: a text that ends it costs a new one. A fork of the
+program has one of its own.
 
     payload, module, script --text--> isolated process --Payload, Partition, OpenScript, Stage--> tuner
 """
@@ -74,6 +75,9 @@ def reader() -> Worker:
     worker = Worker(READ_SECONDS)
     atexit.register(worker.close)
     return worker
+
+
+os.register_at_fork(after_in_child=reader.cache_clear)
 
 
 def read_apart(

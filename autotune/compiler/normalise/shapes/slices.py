@@ -13,6 +13,8 @@ from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import indexing_maps
 from autotune.compiler.ir.values import index, is_constant, maker, static_slice
 
+SLICES = ("tensor.extract_slice", "tensor.insert_slice", "tensor.parallel_insert_slice")
+
 
 def cut_negative_pads(module: ir.Module) -> bool:
     """Let pads by less than nothing be slices, and a pad of what is left, in place; tells whether there were any.
@@ -37,6 +39,23 @@ def cut_negative_pads(module: ir.Module) -> bool:
     if pads:
         run_passes(module, "builtin.module(canonicalize)")
     return bool(pads)
+
+
+def step_once_along_one(module: ir.Module) -> bool:
+    """Let slices of one element along a dimension have steps of one there, in place; tells whether any had others.
+
+    The step to a next element that there is not is all the same, but upstream's views of fewer dimensions end on it.
+    """
+    changed = False
+    for op in every_op(module):
+        if op.name not in SLICES:
+            continue
+        sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{what}"])) for what in ("sizes", "strides"))
+        plain = [1 if size == 1 and step > 0 else step for size, step in zip(sizes, steps, strict=True)]
+        if plain != steps:
+            op.attributes["static_strides"] = ir.DenseI64ArrayAttr.get(plain)
+            changed = True
+    return changed
 
 
 def is_negative(pad: ir.Operation) -> bool:

@@ -7,11 +7,15 @@ from mlir.dialects import arith
 
 from autotune.compiler.ir.arguments import HIGH, LOW, integer, say
 from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.scripts import run_script
 
 ON_TENSORS = "builtin.module(func.func(convert-elementwise-to-linalg))"
 YIELDS = ("linalg.yield", "tensor.yield")
-TAKE_SCALARS = ("linalg.fill", "tensor.insert", "tensor.from_elements", "tensor.splat", "memref.store")
+TAKE_SCALARS = ("linalg.fill", "linalg.pack", "tensor.insert", "tensor.from_elements", "tensor.splat", "memref.store")
 GIVE_SCALARS = ("tensor.extract", "memref.load")
+SAME_IN_BYTES = ("linalg.fill", "linalg.copy", "linalg.transpose", "linalg.broadcast")  # what moves elements alone
+WRITTEN_OUT = ("linalg.generic", "linalg.map", "linalg.reduce")  # ops whose bodies are part of the text
+MARK, ANY = "autotune.written_out", "!transform.any_op"
 
 
 def store_booleans_as_bytes(module: ir.Module) -> bool:
@@ -22,6 +26,7 @@ def store_booleans_as_bytes(module: ir.Module) -> bool:
     if not any(holds_booleans(value) for op in every_op(module) for value in values_of(op)):
         return False
     run_passes(module, ON_TENSORS)
+    write_out(module)
     for op in every_op(module):
         for value in values_of(op):
             if holds_booleans(value):
@@ -36,6 +41,33 @@ def store_booleans_as_bytes(module: ir.Module) -> bool:
     for op in every_op(module):
         convert_scalars(op)
     return True
+
+
+def write_out(module: ir.Module) -> None:
+    """Write named ops on booleans as generic ones: ``linalg.add`` of i1 is or, but of bytes a sum."""
+    found = [op for op in every_op(module) if computes_by_its_name(op)]
+    for op in found:
+        op.attributes[MARK] = ir.UnitAttr.get()
+    if found:
+        run_script(
+            module,
+            f"""module attributes {{transform.with_named_sequence}} {{
+  transform.named_sequence @__transform_main(%module: {ANY}) {{
+    %ops = transform.structured.match attributes{{{MARK}}} in %module : ({ANY}) -> {ANY}
+    %generic = transform.structured.generalize %ops : ({ANY}) -> {ANY}
+    transform.yield
+  }}
+}}""",
+        )
+    for op in every_op(module):
+        if MARK in op.attributes:
+            del op.attributes[MARK]
+
+
+def computes_by_its_name(op: ir.Operation) -> bool:
+    """Tell whether an op on booleans computes, and its text does not say what."""
+    named = op.name.startswith("linalg.") and len(op.regions) > 0 and op.name not in (*WRITTEN_OUT, *SAME_IN_BYTES)
+    return named and any(holds_booleans_type(value.type) for value in op.operands)
 
 
 def say_range(function: ir.Operation) -> None:
