@@ -167,11 +167,31 @@ def compile_payload(
         except CompileError:
             if not scheduled:
                 raise
-            tell_stage("compiling each task alone, as the whole does not compile")
-            function = PayloadFunction(payload, default_where_it_compiles(parts, machine, listener), machine)
+            function = where_it_compiles(parts, payload, machine, listener)
         if verify:
             check_recorded(payload, function)
         return function
+
+
+def where_it_compiles(parts: Partition, payload: Payload, machine: Machine, listener: Listener) -> PayloadFunction:
+    """The function of a payload that does not compile with the defaults of all its tasks.
+
+    Args:
+        parts: The payload's tasks.
+        payload: What is computed.
+        machine: This host.
+        listener: Notified of what is left out.
+
+    Raises:
+        CompileError: It does not compile by plain loops either.
+    """
+    tell_stage("compiling each task alone, as the whole does not compile")
+    try:
+        return PayloadFunction(payload, default_where_it_compiles(parts, machine, listener), machine)
+    except CompileError as error:
+        listener.note(f"{payload.name}: default configs compile alone, not together ({error}); plain lowering instead")
+        tell_stage("compiling the whole by plain loops")
+        return PayloadFunction(payload, Candidate(None, PLAIN), machine)
 
 
 def default_where_it_compiles(parts: Partition, machine: Machine, listener: Listener) -> Candidate:

@@ -69,6 +69,21 @@ def test_a_task_whose_default_does_not_compile_becomes_plain_loops(monkeypatch):
     assert np.allclose(function(**given), payload.reference(**inputs)[0], atol=1e-4)
 
 
+def test_defaults_that_compile_alone_and_not_together_leave_plain_loops(monkeypatch):
+    payload, compiled = at.payload("softmax,rows=3,cols=5"), call.compile_candidate
+
+    def refusing(of, candidate):
+        if of.name == payload.name and candidate.script is not None:
+            raise CompileError("bufferize", "cannot avoid a conflict")
+        return compiled(of, candidate)
+
+    monkeypatch.setattr(call, "compile_candidate", refusing)
+    keeper = NoteKeeper()
+    function, inputs = call.compile_payload(payload, listener=keeper), payload.make_inputs(0)
+    assert [note for note in keeper.notes if "not together (cannot avoid a conflict); plain lowering instead" in note]
+    np.testing.assert_allclose(function(*inputs.values()), payload.reference(**inputs)[0], atol=1e-6)
+
+
 def test_what_does_not_compile_at_all_is_said(monkeypatch):
     def refusing(payload, candidate):
         raise CompileError("transform", "nothing compiles")
