@@ -183,7 +183,7 @@ def where_it_compiles(parts: Partition, payload: Payload, machine: Machine, list
         listener: Notified of what is left out.
 
     Raises:
-        CompileError: It does not compile by plain loops either.
+        CompileError: Plain loops do not compile either.
     """
     tell_stage("compiling each task alone, as the whole does not compile")
     try:
