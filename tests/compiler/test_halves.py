@@ -170,3 +170,51 @@ def test_what_is_widened_where_it_is_used_is_not_widened_as_a_whole(kind, tmp_pa
     *_, product = partition(written(tmp_path, PRODUCT, kind)).tasks
     assert product.contraction is not None
     assert product.contraction.dtype == "f32"
+
+
+ROUNDED = """
+func.func @rounded(%x: tensor<3x64xf32>) -> tensor<3x64xf32> {
+  %half = arith.truncf %x : tensor<3x64xf32> to tensor<3x64xT>
+  %wide = arith.extf %half : tensor<3x64xT> to tensor<3x64xf32>
+  %twice = arith.addf %wide, %wide : tensor<3x64xf32>
+  return %twice : tensor<3x64xf32>
+}
+"""
+BY_OPS = """
+#same = affine_map<(i, j) -> (i, j)>
+func.func @rounded(%x: tensor<3x64xf32>) -> tensor<3x64xf32> {
+  %e = tensor.empty() : tensor<3x64xT>
+  %f = tensor.empty() : tensor<3x64xf32>
+  %half = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<3x64xf32>) outs(%e : tensor<3x64xT>) {
+    ^bb0(%p: f32, %o: T):
+      %n = arith.truncf %p : f32 to T
+      linalg.yield %n : T
+  } -> tensor<3x64xT>
+  %twice = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
+      ins(%half : tensor<3x64xT>) outs(%f : tensor<3x64xf32>) {
+    ^bb0(%p: T, %o: f32):
+      %w = arith.extf %p : T to f32
+      %s = arith.addf %w, %w : f32
+      linalg.yield %s : f32
+  } -> tensor<3x64xf32>
+  return %twice : tensor<3x64xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("text", [ROUNDED, BY_OPS], ids=["tensors", "ops"])
+@pytest.mark.parametrize("scheduled", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_number_that_is_narrowed_and_widened_again_is_rounded(kind, scheduled, text, tmp_path):
+    function = compile_payload(written(tmp_path, text, kind), scheduled=scheduled)
+    x = np.random.default_rng(0).standard_normal((3, 64), np.float32)
+    x[0, :4] = np.inf, -np.inf, np.nan, 1e-30
+    np.testing.assert_array_equal(function(x), 2 * x.astype(KINDS[kind]).astype(np.float32))
+
+
+def test_what_is_computed_further_in_halves_is_not_rounded_between(tmp_path):
+    square = "%more = arith.mulf %half, %half : tensor<3x64xT>\n  %wide = arith.extf %more"
+    payload = written(tmp_path, ROUNDED.replace("%wide = arith.extf %half", square), "bf16")
+    x = np.random.default_rng(0).standard_normal((3, 64), np.float32)
+    np.testing.assert_array_equal(compile_payload(payload)(x), 2 * (x * x))

@@ -309,6 +309,16 @@ def test_a_model_in_bf16_is_multiplied_by_tiles_unless_no_error_is_allowed(monke
     assert not any(weight["precision"] for weight in found["plain"]["panels"])
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_numbers_that_are_narrowed_and_widened_again_are_rounded(kind):
+    def function(x):
+        return x.to(kind).float() + 1, (x * 2).to(kind).to(torch.float32) @ x.T
+
+    x = torch.randn(5, 24)
+    for ours, theirs in zip(compiled(function)(x), function(x), strict=True):
+        assert_close(ours, theirs, 1e-6)
+
+
 def test_what_outputs_may_be_off_is_a_step_of_their_own_where_nobody_says():
     half, brain, whole = (torch.zeros(1, dtype=kind) for kind in (torch.float16, torch.bfloat16, torch.int64))
     assert BackendOptions().allowed([half, whole]) == 2.0**-10

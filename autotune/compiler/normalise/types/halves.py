@@ -11,7 +11,8 @@ from autotune.compiler.normalise.types.narrow import narrow_constant, narrowed
 
 HALVES = ("f16", "bf16")
 READ, WRITE = "bufferization.to_tensor", "bufferization.materialize_in_destination"
-CASTS = ("arith.extf", "arith.truncf")
+WIDEN, NARROW, GENERIC = "arith.extf", "arith.truncf", "linalg.generic"
+CASTS = (WIDEN, NARROW)
 MOVES = (READ, "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract")
 BITS = "arith.bitcast"  # what reads a float's bits cannot be computed in another type
 
@@ -21,6 +22,7 @@ def compute_in_singles(module: ir.Module) -> bool:
 
         c = a * b in f16   ->   c = truncf(extf(a) * extf(b) in f32)
 
+    What is narrowed from f32 only to be widened again is rounded, as it was meant.
     A function that works on memrefs of them, or on their bits, stays as it is, and one that computes nothing in them:
     what is widened where it is used is not widened as a whole, by a pass over memory.
     """
@@ -30,17 +32,20 @@ def compute_in_singles(module: ir.Module) -> bool:
     ops = every_op(module)
     if any(op.name == BITS or (holds_halves(op) and op.name not in (READ, WRITE)) for op in ops):
         return False
+    rounded_to = [element_of(op.results[0].type) if is_rounding(op) else None for op in ops]
     for value in [value for op in ops for value in values_of(op)]:
         if is_half(value.type) and not isinstance(value.type, ir.MemRefType):
             value.set_type(narrowed(value.type))
     for op in ops:
         if op.name == "arith.constant" and is_half(op.attributes["value"].type):
             widen_constant(op)
-    for op in ops:
+    for op, rounded in zip(ops, rounded_to, strict=True):
         if op.name == READ:
             widen_read(op)
         elif op.name == WRITE:
             narrow_written(op)
+        elif rounded is not None:
+            round_value(op, rounded)
         elif op.name in CASTS and op.operands[0].type == op.results[0].type:
             op.results[0].replace_all_uses_with(op.operands[0])
             op.erase()
@@ -50,20 +55,60 @@ def compute_in_singles(module: ir.Module) -> bool:
 
 def is_half(kind: ir.Type) -> bool:
     """Tell whether a type is a float of 16 bits, or tensors or memrefs of it."""
-    return str(kind.element_type if isinstance(kind, ir.ShapedType) else kind) in HALVES
+    return str(element_of(kind)) in HALVES
+
+
+def element_of(kind: ir.Type) -> ir.Type:
+    """The type of a float, or of those of tensors or memrefs."""
+    return kind.element_type if isinstance(kind, ir.ShapedType) else kind
+
+
+def is_rounding(op: ir.Operation) -> bool:
+    """Tell whether an op narrows an f32 that every op which reads it widens at once."""
+    if op.name != NARROW or not is_half(op.results[0].type) or str(element_of(op.operands[0].type)) != "f32":
+        return False
+    return is_widened(op.results[0])
+
+
+def is_widened(value: ir.Value) -> bool:
+    """Tell whether a number is read, and by ops alone that widen it; by others of whole tensors, too."""
+    uses = list(value.uses)
+    for use in uses:
+        reader = use.owner.operation
+        if reader.name == "linalg.yield" and reader.parent.name == GENERIC:
+            result = reader.parent.results[use.operand_number]
+            readers = [(each.owner.operation, each.operand_number) for each in result.uses]
+            if not readers or not all(op.name == GENERIC and is_widened(inside(op, number)) for op, number in readers):
+                return False
+        elif reader.name != WIDEN:
+            return False
+    return bool(uses)
+
+
+def inside(op: ir.Operation, number: int) -> ir.Value:
+    """What the body of a structured op has an operand's elements as."""
+    return op.regions[0].blocks[0].arguments[number]
+
+
+def round_value(op: ir.Operation, element: ir.Type) -> None:
+    """Let an op that narrowed a number give it rounded, as wide as it was."""
+    with ir.InsertionPoint(op), op.location:
+        rounded = arith.extf(op.results[0].type, cast(op.operands[0], element))
+    op.results[0].replace_all_uses_with(rounded)
+    op.erase()
 
 
 def only_widens(op: ir.Operation) -> bool:
-    """Tell whether an op does nothing with such floats but read, move or widen them, or let its body do so.
+    """Tell whether an op does nothing with such floats but read, move, widen or round them, or let its body do so.
 
     Factors of products are not left to bodies: families multiply f32, and read what is stored where they know how.
     """
     if any(is_half(value.type) for value in op.results):
-        return op.name in MOVES
+        return op.name in MOVES or (is_rounding(op) and not isinstance(op.results[0].type, ir.ShapedType))
     taken = [number for number, value in enumerate(op.operands) if is_half(value.type)]
-    if taken and op.name == "linalg.generic":
+    if taken and op.name == GENERIC:
         return not any(is_factor(op, number) for number in taken)
-    return not taken or op.name in (*MOVES, "arith.extf")
+    return not taken or op.name in (*MOVES, WIDEN)
 
 
 def is_factor(op: ir.Operation, number: int) -> bool:
