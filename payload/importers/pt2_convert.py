@@ -4,7 +4,7 @@
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower
 from payload.importers.pt2_attention import attention
 from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero
 from payload.importers.pt2_eager import check_program
+from payload.importers.pt2_examples import whole_examples
 from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_origins import drop_settings, name_places
 from payload.importers.pt2_phases import write_phases
@@ -76,10 +77,14 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     given = [argument_of(node, places) for node in inputs]
     kinds = {node.name: (tuple(node.meta["val"].shape), dtype_of(node.meta["val"])) for node in inputs}
     data = [random_inputs(given, kinds, seed) for seed in SEEDS]
-    say_stage(f"importing {path.name}: computing what it gives, by PyTorch")
-    results = [computed(graph, {**each, **weights}) for each in data]
-    say_stage(f"importing {path.name}: computing what it gives, by the program as it was exported")
-    check_program(exported, [data[0][node.name] for node in inputs], results[0], weights)
+    try:
+        results = tried(path.name, exported, graph, data, weights)
+    except UnsupportedError:
+        examples = whole_examples(exported, list(kinds), {name: shape for name, (shape, _) in kinds.items()})
+        if not examples:
+            raise
+        data = [{**each, **examples} for each in data]
+        results = tried(path.name, exported, graph, data, weights)
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     write_phases(graph, weights)
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
@@ -112,6 +117,32 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     )
 
 
+def tried(
+    name: str,
+    exported: "ExportedProgram",
+    graph: "Graph",
+    data: Sequence[Mapping[str, Array]],
+    weights: Mapping[str, Array],
+) -> list[list[Array]]:
+    """Results of a program for inputs of several seeds, those of the first compared with PyTorch's own.
+
+    Args:
+        name: Name of the file.
+        exported: The program, as the file holds it.
+        graph: What the importer made of it.
+        data: Inputs of each seed, by name, in order.
+        weights: Weights by name.
+
+    Raises:
+        UnsupportedError: PyTorch cannot compute it, or differs.
+    """
+    say_stage(f"importing {name}: computing what it gives, by PyTorch")
+    results = [computed(graph, {**each, **weights}) for each in data]
+    say_stage(f"importing {name}: computing what it gives, by the program as it was exported")
+    check_program(exported, list(data[0].values()), results[0], weights)
+    return results
+
+
 def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
     """What a program gives for random inputs.
 
@@ -124,7 +155,7 @@ def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
         said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UnsupportedError(
             f"PyTorch must compute it for random inputs, it says: {said.strip()[:200]}; "
-            "let whole numbers that are indices, or divide, be no inputs"
+            "export it with whole numbers that divide, or are indices, in its example, or as no inputs"
         ) from error
 
 

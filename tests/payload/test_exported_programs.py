@@ -112,6 +112,38 @@ def test_a_model_of_hugging_face_has_its_attention_found_and_its_weights_packed(
     agree(payload, worker)
 
 
+class Divided(nn.Module):
+    def forward(self, x, by):
+        return x // by, (x % by).float().mean(1)
+
+
+class Kept(nn.Module):
+    """A cache whose rows are written at places that are given."""
+
+    def forward(self, cache, places, rows):
+        return cache.index_put((places,), rows) * 2
+
+
+WHOLE = {  # models of whole numbers that cannot be random, and examples
+    "divided": lambda: (Divided(), (torch.arange(-12, 12).view(4, 6), torch.tensor([3, -2, 1, 5, 7, -4]))),
+    "kept": lambda: (Kept(), (torch.randn(40, 3), torch.tensor([7, 3, 39, 12, 1, 0, 20, 11]), torch.randn(8, 3))),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_that_cannot_be_random_are_those_of_the_example(name, tmp_path):
+    torch.manual_seed(0)
+    model, example = WHOLE[name]()
+    torch.export.save(torch.export.export(model, example), tmp_path / "model.pt2")
+    import_model(str(tmp_path / "model.pt2"), tmp_path / "model")
+    payload = open_payload(str(tmp_path / "model"))
+    found = compile_payload(payload)(*(each.numpy() for each in example))
+    wanted = model(*example)
+    pairs = zip(found.values(), wanted, strict=True) if isinstance(found, dict) else [(found, wanted)]
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-6)
+
+
 class Bomb:
     """Leaves a mark when it is unpickled."""
 

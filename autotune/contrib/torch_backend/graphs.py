@@ -183,7 +183,7 @@ def build(whole: GraphRegion, tensors: Tensors, uncovered: frozenset[str], optio
         names = [used.name for used in node.args]
         is_single = isinstance(part.graph.output_node().args[0], Node)
         region = as_region(part.graph, [kinds.get(name, "") for name in names])
-        run = run_of(region, [values[name] if kinds.get(name) else None for name in names], options)
+        run = run_of(region, [values.get(name) for name in names], options)
         module.set_submodule(node.target, RegionModule(run, is_single=is_single))
     return as_run(module)
 

@@ -23,7 +23,7 @@ from torch.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_flatten, tree_map
 
 from autotune.bundles.call import compile_candidate
@@ -179,7 +179,7 @@ def to_exported(region: GraphRegion, tensors: Sequence[torch.Tensor | None]) -> 
             state[name] = plain
             specs.append(InputSpec(InputKind.BUFFER, argument, name, persistent=True))
         else:
-            given.append(torch.zeros(tuple(node.meta["val"].shape), dtype=node.meta["val"].dtype, device="cpu"))
+            given.append(example_of(node, plain))
             specs.append(InputSpec(InputKind.USER_INPUT, argument, None))
     for node in region.graph.nodes:
         if node.op == "call_function":
@@ -200,6 +200,14 @@ def to_exported(region: GraphRegion, tensors: Sequence[torch.Tensor | None]) -> 
         (tuple(given), {}),
         {},
     )
+
+
+def example_of(node: Node, tensor: torch.Tensor | None) -> torch.Tensor:
+    """An input of a program's example: whole numbers as they are given, where they are known; else zeros."""
+    value = node.meta["val"]
+    if tensor is not None and not value.is_floating_point():
+        return tensor.clone()
+    return torch.zeros(tuple(value.shape), dtype=value.dtype, device="cpu")
 
 
 def like(mode: FakeTensorMode, value: Any) -> Any:  # noqa: ANN401 - what a node gives

@@ -309,6 +309,17 @@ def test_a_model_in_bf16_is_multiplied_by_tiles_unless_no_error_is_allowed(monke
     assert not any(weight["precision"] for weight in found["plain"]["panels"])
 
 
+def test_divisors_and_places_are_tried_as_the_first_call_gives_them(inference):
+    def function(x, by, cache, places, rows):
+        return x // by, cache.index_put((places,), rows) * 2
+
+    given = torch.arange(24).view(4, 6), torch.tensor([3, 2, 1, 5, 7, 4]), torch.randn(40, 3)
+    given = (*given, torch.tensor([7, 3, 39, 12, 1, 0, 20, 11]), torch.randn(8, 3))
+    for ours, theirs in zip(compiled(function)(*given), function(*given), strict=True):
+        assert_close(ours, theirs)
+    assert not sentences(inference)
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_numbers_that_are_narrowed_and_widened_again_are_rounded(kind):
     def function(x):
