@@ -57,8 +57,8 @@ def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[st
 
     value = value.contiguous()
     single = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
-    last = [each for each in graph.nodes if each.op == "placeholder"][-1]
-    with graph.inserting_after(last):
+    place = next(each for each in graph.nodes if each.op != "placeholder")  # the first behind them, of which may be none
+    with graph.inserting_before(place):
         if single:
             number, kind = value.reshape(-1)[0].item(), {"dtype": value.dtype, "device": torch.device("cpu")}
             fresh = graph.call_function(torch.ops.aten.full.default, (list(value.shape), number), kind)

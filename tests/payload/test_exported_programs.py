@@ -144,6 +144,17 @@ def test_whole_numbers_that_cannot_be_random_are_those_of_the_example(name, tmp_
         np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-6)
 
 
+class Alone(nn.Module):
+    def forward(self):
+        return torch.arange(6).float() * 2
+
+
+def test_a_program_without_inputs_gives_what_it_is(tmp_path):
+    torch.export.save(torch.export.export(Alone(), ()), tmp_path / "model.pt2")
+    import_model(str(tmp_path / "model.pt2"), tmp_path / "model")
+    np.testing.assert_array_equal(compile_payload(open_payload(str(tmp_path / "model")))(), np.arange(0, 12, 2))
+
+
 class Bomb:
     """Leaves a mark when it is unpickled."""
 
