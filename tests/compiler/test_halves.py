@@ -218,3 +218,30 @@ def test_what_is_computed_further_in_halves_is_not_rounded_between(tmp_path):
     payload = written(tmp_path, ROUNDED.replace("%wide = arith.extf %half", square), "bf16")
     x = np.random.default_rng(0).standard_normal((3, 64), np.float32)
     np.testing.assert_array_equal(compile_payload(payload)(x), 2 * (x * x))
+
+
+ROWS = """
+func.func @rows(%table: tensor<500x16xT> {autotune.role = "weight"}, %ids: tensor<6xi64> {autotune.high = 500 : i64})
+    -> tensor<6x16xT> {
+  %e = tensor.empty() : tensor<6x16xT>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%ids : tensor<6xi64>) outs(%e : tensor<6x16xT>) {
+    ^bb0(%id: i64, %o: T):
+      %i = arith.index_cast %id : i64 to index
+      %j = linalg.index 1 : index
+      %x = tensor.extract %table[%i, %j] : tensor<500x16xT>
+      %s = arith.addf %x, %x : T
+      linalg.yield %s : T
+  } -> tensor<6x16xT>
+  return %r : tensor<6x16xT>
+}
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_a_table_are_widened_and_not_the_table(kind, tmp_path):
+    payload = written(tmp_path, ROWS, kind)
+    assert "500x16xf32" not in partition(payload).payload.text
+    table, ids = payload.make_inputs(0).values()
+    result = compile_payload(payload)(table, np.array([3, 499, 0, 3, 7, 250]))
+    np.testing.assert_array_equal(result, 2 * table[[3, 499, 0, 3, 7, 250]])

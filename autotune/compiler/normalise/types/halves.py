@@ -13,7 +13,8 @@ HALVES = ("f16", "bf16")
 READ, WRITE = "bufferization.to_tensor", "bufferization.materialize_in_destination"
 WIDEN, NARROW, GENERIC = "arith.extf", "arith.truncf", "linalg.generic"
 CASTS = (WIDEN, NARROW)
-MOVES = (READ, "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract")
+PICK = "tensor.extract"
+MOVES = (READ, "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", PICK)
 BITS = "arith.bitcast"  # what reads a float's bits cannot be computed in another type
 
 
@@ -140,7 +141,10 @@ def widen_constant(op: ir.Operation) -> None:
 
 
 def widen_read(op: ir.Operation) -> None:
-    """Let a tensor be read from its memref as it is stored, and then be widened."""
+    """Let a tensor be read from its memref as it is stored, and then be widened.
+
+    Where elements are picked, as rows of a table are, those alone are widened.
+    """
     stored, result = op.operands[0].type, op.results[0]
     if not is_half(stored):
         return
@@ -148,6 +152,11 @@ def widen_read(op: ir.Operation) -> None:
     with ir.InsertionPoint.after(op), op.location:
         wide = cast_all(result, ir.F32Type.get())
     result.replace_all_uses_except(wide, wide.owner.operation)
+    for pick in [use.owner.operation for use in wide.uses if use.owner.operation.name == PICK]:
+        with ir.InsertionPoint(pick), pick.location:
+            picked = arith.extf(wide.type.element_type, tensor.extract(result, list(pick.operands)[1:]))
+        pick.results[0].replace_all_uses_with(picked)
+        pick.erase()
 
 
 def narrow_written(op: ir.Operation) -> None:
