@@ -242,6 +242,6 @@ func.func @rows(%table: tensor<500x16xT> {autotune.role = "weight"}, %ids: tenso
 def test_rows_of_a_table_are_widened_and_not_the_table(kind, tmp_path):
     payload = written(tmp_path, ROWS, kind)
     assert "500x16xf32" not in partition(payload).payload.text
-    table, ids = payload.make_inputs(0).values()
+    table, _ = payload.make_inputs(0).values()
     result = compile_payload(payload)(table, np.array([3, 499, 0, 3, 7, 250]))
     np.testing.assert_array_equal(result, 2 * table[[3, 499, 0, 3, 7, 250]])

@@ -8,8 +8,8 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.normalise.types.booleans import ON_TENSORS, values_of
 from autotune.compiler.normalise.types.narrow import narrow_constant, narrowed
+from autotune.core.stats import HALVES
 
-HALVES = ("f16", "bf16")
 READ, WRITE = "bufferization.to_tensor", "bufferization.materialize_in_destination"
 WIDEN, NARROW, GENERIC = "arith.extf", "arith.truncf", "linalg.generic"
 CASTS = (WIDEN, NARROW)
