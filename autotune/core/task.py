@@ -24,6 +24,7 @@ class Task:
         occurrences: Number of ops of the whole module that carry the tag.
         count: Number of times one call of the whole module executes an op of the task.
         result_type: `Payload.result_type` of the whole: what is beyond it nobody sees.
+        narrow: Whether all that its matrices are multiplied with has 16 bits by the model's own types, as they do.
     """
 
     tag: str
@@ -32,6 +33,7 @@ class Task:
     occurrences: int = 1
     count: int = 1
     result_type: str = ""
+    narrow: bool = False
 
     @property
     def name(self) -> str:

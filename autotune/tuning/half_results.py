@@ -27,7 +27,8 @@ def step_of_results(payload: Payload) -> float:
 def family_as_typed(task: Task, machine: Machine) -> Family | None:
     """The family that a task has by default: by tiles where those round no coarser than the model's own types.
 
-    Its weights must be stored in the type of the model's results, so that what they are multiplied with had it, too.
+    Its weights must be stored in the type of the model's results, and what they are multiplied with must have it, too:
+    a model that widens both, such as for the scores of a router of experts, asks for f32.
     Where no matrix unit is, nobody knows before it is measured whether vectors of bf16 are faster than those of f32.
 
     Args:
@@ -35,7 +36,7 @@ def family_as_typed(task: Task, machine: Machine) -> Family | None:
         machine: Machine that it is compiled for.
     """
     kind, stored = task.result_type, {c.stored_b for c in task.contractions}
-    if machine.tiles and kind in HALVES and stored == {kind}:
+    if machine.tiles and kind in HALVES and stored == {kind} and task.narrow:
         for family in reversed(rounding_families()):  # the coarsest first, which are the fastest
             if family.error <= EPSILON[kind] / 2 and fills_tiles(task, family) and family.covers(task):
                 return family

@@ -75,7 +75,7 @@ def write_folder(
         recorded: dict[str, Array] = {}
         for seed, given, found in zip(SEEDS, inputs, results, strict=True):
             recorded |= {input_key(seed, name): recordable(array) for name, array in given.items()}
-            recorded |= {result_key(seed, number): array for number, array in enumerate(found)}
+            recorded |= {result_key(seed, number): recordable(array) for number, array in enumerate(found)}
         np.savez(folder / ORACLE, allow_pickle=False, **recorded)
     if keep is not None:
         keep(folder / model.file)

@@ -57,7 +57,7 @@ def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[st
 
     value = value.contiguous()
     single = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
-    place = next(each for each in graph.nodes if each.op != "placeholder")  # the first behind them, of which may be none
+    place = next(each for each in graph.nodes if each.op != "placeholder")  # of which there may be none
     with graph.inserting_before(place):
         if single:
             number, kind = value.reshape(-1)[0].item(), {"dtype": value.dtype, "device": torch.device("cpu")}

@@ -38,7 +38,17 @@ NESTED = f"""
   scf.yield %m : {T}
 }}
 scf.yield %n : {T}"""
+SAME = "affine_map<(i, j) -> (i, j)>"
+STEP = f"""{PRODUCT}
+%d = linalg.generic {{indexing_maps = [{SAME}, {SAME}, {SAME}], iterator_types = ["parallel", "parallel"]}}
+    ins(%m, %t : {T}, {T}) outs(%e : {T}) {{
+^bb0(%p: f32, %q: f32, %o: f32):
+  %s = arith.addf %p, %q : f32
+  linalg.yield %s : f32
+}} -> {T}
+scf.yield %d : {T}"""
 POWERS = {
+    "added": (loop(STEP), lambda a, x: np.linalg.matrix_power(a + np.eye(16), 4) @ x),
     "product": (loop(f"{PRODUCT}\nscf.yield %m : {T}"), lambda a, x: np.linalg.matrix_power(a, 4) @ x),
     "nested": (loop(NESTED, "%s = %x"), lambda a, x: np.linalg.matrix_power(a, 8) @ x),
     "swapped": (

@@ -285,6 +285,18 @@ def test_an_imported_model_is_called_with_its_inputs_alone(tmp_path):
     np.testing.assert_allclose(function(example.numpy()), expected, atol=1e-5)
 
 
+def test_an_imported_model_in_bf16_is_compared_with_its_import_and_called(tmp_path):
+    torch.manual_seed(0)
+    model, example = MODELS["bfloat"]()
+    payload = imported(tmp_path, model, example)
+    assert {payload.make_inputs(seed)["input"].dtype.name for seed in (0, 1)} == {"bfloat16"}
+    x = payload.make_inputs(0)["input"]
+    got = compile_payload(payload)(x).astype(np.float32)  # raises where the import recorded something else
+    with torch.no_grad():
+        expected = model(torch.from_numpy(x.astype(np.float32)).bfloat16()).float().numpy()
+    np.testing.assert_allclose(got, expected, rtol=2e-2, atol=1e-2)
+
+
 class Beyond(nn.Module):
     """Reads rows that no input that is a place of one could name."""
 

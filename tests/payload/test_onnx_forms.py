@@ -2,11 +2,13 @@
 
 from itertools import product
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from model_zoo import FLOAT, INT64, TensorProto, helper, numpy_helper
 
+from autotune.bundles.call import compile_payload
 from autotune.core.errors import PayloadError
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload
@@ -403,3 +405,18 @@ def test_names_of_several_lines_are_refused(place, tmp_path):
     onnx.save(helper.make_model(helper.make_graph([node], "model", [x], [y], [held])), tmp_path / "model.onnx")
     with pytest.raises(PayloadError, match=r"must be printable, got 'a\\nb'"):
         import_model(str(tmp_path / "model.onnx"), tmp_path / "model")
+
+
+def test_a_model_that_ends_in_bf16_is_compared_with_what_its_import_recorded(tmp_path):
+    x = random(6, 8).astype(ml_dtypes.bfloat16)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["wide"], to=FLOAT),
+        helper.make_node("Softmax", ["wide"], ["shares"]),
+        helper.make_node("Cast", ["shares"], ["y"], to=TensorProto.BFLOAT16),
+    ]
+    path = write(tmp_path / "model.onnx", nodes, {"x": x}, ["y"], kind=TensorProto.BFLOAT16)
+    import_model(str(path), tmp_path / "model")
+    payload = open_payload(str(tmp_path / "model"))
+    assert [each.dtype for each in payload.reference(**payload.make_inputs(0))] == [np.float32]
+    got = compile_payload(payload)(x).astype(np.float32)
+    assert np.abs(got.sum(axis=-1) - 1).max() < 0.02

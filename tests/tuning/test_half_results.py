@@ -90,6 +90,66 @@ def test_other_models_and_few_rows_are_computed_in_f32(kind, result, rows, emula
     assert typed(payload) == chosen(payload, family_for)
 
 
+# A router of experts: what is in bf16 is widened, goes on in f32, and meets a weight that is widened, too.
+ROUTER = """
+#same = affine_map<(i, j) -> (i, j)>
+func.func @router(%x: tensor<32x64xbf16>, %w: tensor<64x48xbf16> {autotune.role = "weight"},
+    %v: tensor<48x64xbf16> {autotune.role = "weight"}) -> tensor<32x64xbf16> {
+  %e = tensor.empty() : tensor<32x64xf32>
+  %y = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<32x64xbf16>) outs(%e : tensor<32x64xf32>) {
+    ^bb0(%p: bf16, %o: f32):
+      %q = arith.extf %p : bf16 to f32
+      linalg.yield %q : f32
+  } -> tensor<32x64xf32>
+  %k = tensor.empty() : tensor<64x48xf32>
+  %u = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<64x48xbf16>) outs(%k : tensor<64x48xf32>) {
+    ^bb0(%p: bf16, %o: f32):
+      %q = arith.extf %p : bf16 to f32
+      linalg.yield %q : f32
+  } -> tensor<64x48xf32>
+  CHANGED
+  %zero = arith.constant 0.0 : f32
+  %f = tensor.empty() : tensor<32x48xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%f : tensor<32x48xf32>) -> tensor<32x48xf32>
+  %m = linalg.matmul ins(%z, %u : tensor<32x64xf32>, tensor<64x48xf32>) outs(%i : tensor<32x48xf32>)
+    -> tensor<32x48xf32>
+  %g = tensor.empty() : tensor<32x48xbf16>
+  %n = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<32x48xf32>) outs(%g : tensor<32x48xbf16>) {
+    ^bb0(%p: f32, %o: bf16):
+      %q = arith.truncf %p : f32 to bf16
+      linalg.yield %q : bf16
+  } -> tensor<32x48xbf16>
+  %none = arith.constant 0.0 : bf16
+  %h = tensor.empty() : tensor<32x64xbf16>
+  %j = linalg.fill ins(%none : bf16) outs(%h : tensor<32x64xbf16>) -> tensor<32x64xbf16>
+  %r = linalg.matmul ins(%n, %v : tensor<32x48xbf16>, tensor<48x64xbf16>) outs(%j : tensor<32x64xbf16>)
+    -> tensor<32x64xbf16>
+  return %r : tensor<32x64xbf16>
+}
+"""
+WHOLE_RANGE = "%z = linalg.exp ins(%y : tensor<32x64xf32>) outs(%e : tensor<32x64xf32>) -> tensor<32x64xf32>"
+AS_IT_IS = "%z = tensor.cast %y : tensor<32x64xf32> to tensor<32x64xf32>"
+
+
+@pytest.mark.parametrize(("changed", "scores"), [(WHOLE_RANGE, "f32"), (AS_IT_IS, "bf16")])
+def test_products_that_a_model_widens_itself_are_computed_in_f32(changed, scores, emulated, tmp_path):
+    path = tmp_path / "router.mlir"
+    path.write_text(ROUTER.replace("CHANGED", changed))
+    payload = open_payload(str(path))
+    found = {
+        (task.contractions[0].k, "bf16" if family_as_typed(task, this_machine()).name == "tile_bf16" else "f32")
+        for task in partition(payload).tasks
+        if task.contractions
+    }
+    assert found == {(64, scores), (48, "bf16")}
+    path.write_text(payload.text)  # in f32 throughout: only what is said of arguments tells
+    again = open_payload(str(path))
+    assert [task.narrow for task in partition(again).tasks] == [task.narrow for task in partition(payload).tasks]
+
+
 def test_without_a_matrix_unit_they_are_computed_in_f32(monkeypatch, tmp_path):
     payload, machine = layers(tmp_path, "bf16"), this_machine()
     object.__setattr__(machine, "tiles", "")

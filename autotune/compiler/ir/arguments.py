@@ -6,6 +6,7 @@ from mlir import ir
 
 ATTRIBUTES = "arg_attrs"
 ROLE, LOW, HIGH = "autotune.role", "autotune.low", "autotune.high"
+NARROW_FACTORS = "autotune.narrow_factors"  # all that it is multiplied with has 16 bits by the model's own types
 
 
 def said_of(function: ir.Operation | ir.OpView, number: int) -> dict[str, ir.Attribute]:

@@ -19,6 +19,7 @@ from autotune.compiler.normalise.shapes.slices import cut_negative_pads, step_on
 from autotune.compiler.normalise.shared_starts import copy_shared_starts
 from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
 from autotune.compiler.normalise.types.halves import compute_in_singles
+from autotune.compiler.normalise.types.narrow_factors import say_narrow_factors
 from autotune.core.errors import PayloadError
 
 
@@ -35,6 +36,7 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
     changed = [
         take_memrefs(entry()),
         inline_calls(module),
+        say_narrow_factors(module),
         drop_asserts(module),
         decompose(module),
         store_booleans_as_bytes(module),

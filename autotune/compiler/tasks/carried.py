@@ -10,10 +10,12 @@ from mlir import ir
 from mlir.dialects import bufferization
 
 from autotune.compiler.ir.module import copy_module, every_op, run_passes
+from autotune.compiler.ir.nests import loop_nest
 from autotune.compiler.ir.values import maker
 from autotune.core.errors import CompileError, PayloadError
 
 BUFFERIZE = "one-shot-bufferize{bufferize-function-boundaries function-boundary-type-conversion=identity-layout-map}"
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 CARRIED = "is not equivalent to the corresponding iter bbArg"
 
 
@@ -70,12 +72,41 @@ def put_in_place(loop: ir.Operation) -> None:
     with ir.InsertionPoint(last), last.location:
         for place in moved:
             value = last.operation.operands[place]
-            if value in carried:  # another one of the last iteration, which is about to be overwritten
+            # Another one of the last iteration is about to be overwritten. What follows element by element from the one
+            # in its own place would be computed there, and tiles of it would read what others have written.
+            if value in carried or follows_elements(value, carried[place]):
                 last.operation.operands[place] = bufferization.AllocTensorOp(value.type, [], copy=value).results[0]
         for place in moved:
             value = last.operation.operands[place]
             put = bufferization.MaterializeInDestinationOp(value.type, value, carried[place])
             last.operation.operands[place] = put.results[0]
+
+
+def follows_elements(value: ir.Value, start: ir.Value) -> bool:
+    """Tell whether ops without sums lead from one tensor to another, as from a state to one that is gated or added to.
+
+    Slices of it and inserts into it do not: those are computed in its place, which bufferizes.
+    """
+    seen: set[ir.Value] = set()
+    reached = [value]
+    while reached:
+        made_by = maker(reached.pop())
+        if made_by is None or not is_elementwise(made_by):
+            continue
+        new = [operand for operand in made_by.operands if operand not in seen]
+        if start in new:
+            return True
+        seen.update(new)
+        reached += new
+    return False
+
+
+def is_elementwise(op: ir.Operation) -> bool:
+    """Tell whether an op gives an element for each that it is given, or the same ones in another shape."""
+    if op.name.startswith("linalg."):
+        nest = loop_nest(op)
+        return nest is not None and "reduction" not in nest.iterators
+    return op.name in RESHAPES or op.name.startswith(("arith.", "math."))
 
 
 def is_moved(argument: ir.Value, value: ir.Value) -> bool:

@@ -8,6 +8,7 @@ from math import prod
 
 from mlir import ir
 
+from autotune.compiler.ir.arguments import NARROW_FACTORS, said_of
 from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.packs import lower_packs
@@ -24,6 +25,7 @@ from autotune.compiler.tasks.short_rows import join_short_rows
 from autotune.compiler.tasks.softmax import find_plan
 from autotune.compiler.tasks.turned_operands import turn_operands
 from autotune.compiler.tasks.uncovered import uncovered_ops
+from autotune.compiler.tasks.weights import weight_behind
 from autotune.core.ops.op import Contraction, Op, rows_of
 from autotune.core.ops.oracle import ContractionOracle
 from autotune.core.partition import Partition
@@ -65,6 +67,7 @@ def partition(payload: Payload) -> Partition:
         seen: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         covered: set[ir.Operation] = set()
+        wide: set[str] = set()
         for group in find_groups(list(structured_ops(function.regions[0].blocks[0])), roles):
             for unit in (group, *group.alone()):
                 task = make_task(unit)
@@ -73,14 +76,27 @@ def partition(payload: Payload) -> Partition:
                     covered.update(unit.ops)
                     tasks.setdefault(task.tag, task)
                     seen[task.tag] += 1
+                    if not has_narrow_factors(unit, task, function):
+                        wide.add(task.tag)
                     counts[task.tag] += group.trips
                     if unit is group:
                         break
         uncovered = uncovered_ops(function.operation, covered)
         text = str(module)
     kind = payload.result_type
-    counted = (replace(t, occurrences=seen[tag], count=counts[tag], result_type=kind) for tag, t in tasks.items())
+    counted = (
+        replace(t, occurrences=seen[tag], count=counts[tag], result_type=kind, narrow=tag not in wide)
+        for tag, t in tasks.items()
+    )
     return Partition(replace(payload, text=text), tuple(counted), rewriting, uncovered)
+
+
+def has_narrow_factors(group: Group, task: Task, function: ir.OpView) -> bool:
+    """Tell whether a model multiplies all matrices of a group's products in a type of 16 bits itself."""
+    products = [op for op, each in zip(group.ops, task.ops, strict=True) if each.contraction is not None]
+    anyone = ["weight"] * len(function.regions[0].blocks[0].arguments)
+    found = [weight_behind(op.operands[1], anyone) for op in products]
+    return all(each is not None and NARROW_FACTORS in said_of(function, each.argument.arg_number) for each in found)
 
 
 def mark(group: Group, task: Task) -> None:

@@ -16,7 +16,7 @@ from autotune.core.errors import PayloadError
 from autotune.core.host.files import check_file, read_file
 from autotune.core.host.readable import allow_reading
 from autotune.core.host.tensor_file import TensorEntry, TensorInFile, hash_file, map_entries, read_header
-from autotune.core.payload import UNPROVED, Argument, Array, Payload, random_array
+from autotune.core.payload import DTYPES, UNPROVED, Argument, Array, Payload, random_array
 from autotune.core.plugs.imported import (
     DESCRIPTION,
     ORACLE,
@@ -236,7 +236,9 @@ def make_inputs(
             found[argument.name] = said.arrange(held[said.name])
         elif argument.role != "output":
             key = input_key(place, said.name)
-            found[argument.name] = given[key] if key in given else random_array(argument, rng)
+            array = given[key] if key in given else random_array(argument, rng)
+            # NumPy's files know no bf16, which is recorded as f32; calls refuse what they would have to round
+            found[argument.name] = array.astype(DTYPES["bf16"]) if argument.dtype == "bf16" else array
     return found
 
 

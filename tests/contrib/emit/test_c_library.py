@@ -5,6 +5,7 @@ import re
 import subprocess
 import threading
 from dataclasses import replace
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -326,6 +327,23 @@ def test_a_library_of_tiles_agrees_where_the_unit_is(tmp_path):
     exact = given["a"] @ given["b"]
     apart = np.abs(function(a=given["a"], b=given["b"]) - exact).max() / np.abs(exact).max()
     assert 1e-4 < apart < 1e-2  # it rounds
+
+
+ASKS = """
+#include <unistd.h>
+struct feature { unsigned leaf, subleaf, part, bit; };
+struct variant { int features; struct feature *feature; unsigned saved; };
+CHECKS
+int main(void) { struct variant tiles = {0, 0, 0x60000}; return !can_run(&tiles); }
+"""
+
+
+@pytest.mark.skipif(not ask_for_tiles(), reason="needs a matrix unit")
+def test_a_level_with_tiles_serves_a_program_that_has_none(tmp_path):
+    source = resources.files("autotune.contrib.emit") / "cpuid.c"
+    (tmp_path / "asks.c").write_text(ASKS.replace("CHECKS", source.read_text()))
+    subprocess.run(["cc", str(tmp_path / "asks.c"), "-o", str(tmp_path / "asks")], check=True)
+    assert subprocess.run([str(tmp_path / "asks")], check=False).returncode == 0  # nothing in it asked before
 
 
 BYTES = """
