@@ -3,21 +3,27 @@
 bundles, levels --schedules--> Candidate --worker, LLVM--> LevelProgram: an object that exports one function
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.emit import Emission, Emitted, emit_program
 from autotune.contrib.emit.levels import INTRINSICS, Level, features_for, find_level, level_of
 from autotune.core.candidate import Candidate, Claim
-from autotune.core.errors import BundleError
+from autotune.core.errors import BundleError, OptionError
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.core.plugs.any_size import AnySizePrograms
+from autotune.core.plugs.family import Family
+from autotune.core.task import Task
+from autotune.registry import family_for
 from autotune.store.bundle import BundleFiles
 from autotune.store.records import WeightRecord
 from autotune.tuning.candidates import default_candidate
+from autotune.tuning.half_results import family_as_typed
+from autotune.tuning.options import parse_command
 from autotune.tuning.stages.record import weight_record
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.loading.reading import partition
@@ -69,10 +75,17 @@ def compile_variants(bundles: Sequence[BundleFiles], targets: Sequence[str]) -> 
         MachineError: A level is unknown, or a program needs what a library cannot ask for.
     """
     payload, tuned = bundles[0].payload, levels_of(bundles)
+    levels = best_first(targets, tuned)
+    choose = family_for if any(map(is_exact, bundles)) else family_as_typed
     with Worker(MODEL_SECONDS) as worker:
-        return tuple(
-            compile_level(payload, level, tuned.get(level.name), worker) for level in best_first(targets, tuned)
-        )
+        return tuple(compile_level(payload, level, tuned.get(level.name), worker, choose=choose) for level in levels)
+
+
+def is_exact(bundle: BundleFiles) -> bool:
+    """Tell whether a bundle was tuned with `--error 0`: nothing is rounded that might have been unasked."""
+    with suppress(OptionError):  # of another version
+        return parse_command(bundle.manifest.command).error == 0
+    return False
 
 
 def best_first(targets: Sequence[str], tuned: Iterable[str]) -> list[Level]:
@@ -109,11 +122,17 @@ def levels_of(bundles: Sequence[BundleFiles]) -> dict[str, BundleFiles]:
 
 
 def compile_level(
-    payload: Payload, level: Level, bundle: BundleFiles | None, worker: Worker, like: Machine | None = None
+    payload: Payload,
+    level: Level,
+    bundle: BundleFiles | None,
+    worker: Worker,
+    like: Machine | None = None,
+    choose: Callable[[Task, Machine], Family | None] = family_as_typed,
 ) -> LevelProgram:
     """Compile a payload for a level: as a bundle says, or by default schedules; all else as of a machine, this one."""
     like = like or this_machine()
-    candidate = schedules(payload, level.machine(like), bundle)
+    machine = level.machine(like)
+    candidate = default_candidate(partition(payload), machine, choose) if bundle is None else schedules(bundle)
     claim = Claim(bundle.payload if bundle else payload, candidate)
     return compile_claim(claim, level, symbol_of(level), worker, like, tuned=bundle is not None)
 
@@ -187,10 +206,8 @@ def compile_claim(
     )
 
 
-def schedules(payload: Payload, machine: Machine, bundle: BundleFiles | None) -> Candidate:
-    """How a payload is compiled: on as many threads as a bundle was tuned on, whatever this host has."""
-    if bundle is None:
-        return default_candidate(partition(payload), machine)
+def schedules(bundle: BundleFiles) -> Candidate:
+    """How a bundle is compiled: on as many threads as it was tuned on, whatever this host has."""
     return replace(recorded_candidate(bundle), pipeline=bundle.manifest.pipeline)
 
 

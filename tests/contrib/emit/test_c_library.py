@@ -9,6 +9,8 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from bundle_support import make_bundle
+from c_support import COMPILER, NEEDS_C
 from emit_support import BASE, NEEDS_LINKER, OURS, QEMU, VALGRIND, agrees, build, library_of, linked, output_of
 
 import autotune as at
@@ -20,7 +22,7 @@ from autotune.contrib.emit.levels import LEVELS, features_for, find_level, level
 from autotune.contrib.emit.linking import link
 from autotune.contrib.emit.standalone import Function, LibraryError
 from autotune.contrib.emit.statuses import range_of
-from autotune.contrib.emit.variants import compile_claim, symbol_of
+from autotune.contrib.emit.variants import compile_claim, compile_variants, symbol_of
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError, MachineError
 from autotune.core.host.machine import this_machine
@@ -28,6 +30,7 @@ from autotune.core.host.matrix_unit import ask_for_tiles
 from autotune.core.payload import Argument, Payload
 from autotune.core.scripts.marks import BY_TILES
 from autotune.registry import load_family
+from autotune.store.bundle import read_bundle
 from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.reading import partition
 from autotune.worker.worker import Worker
@@ -329,6 +332,26 @@ def test_a_library_of_tiles_agrees_where_the_unit_is(tmp_path):
     assert 1e-4 < apart < 1e-2  # it rounds
 
 
+BRAIN = """
+func.func @brain(%a: tensor<16x32xbf16>, %b: tensor<32x48xbf16> {autotune.role = "weight"}) -> tensor<16x48xbf16> {
+  %zero = arith.constant 0.0 : bf16
+  %e = tensor.empty() : tensor<16x48xbf16>
+  %i = linalg.fill ins(%zero : bf16) outs(%e : tensor<16x48xbf16>) -> tensor<16x48xbf16>
+  %m = linalg.matmul ins(%a, %b : tensor<16x32xbf16>, tensor<32x48xbf16>) outs(%i : tensor<16x48xbf16>)
+      -> tensor<16x48xbf16>
+  return %m : tensor<16x48xbf16>
+}
+"""
+
+
+def test_a_level_that_nothing_was_tuned_for_rounds_no_more_than_was_allowed(tmp_path):
+    (tmp_path / "brain.mlir").write_text(BRAIN)
+    bundle = read_bundle(make_bundle(tmp_path, str(tmp_path / "brain.mlir"), error=0.0))
+    unasked = replace(bundle, manifest=replace(bundle.manifest, command=("autotune", "tune", "brain.mlir")))
+    found = [compile_variants((each,), ["x86-64-v4-amx"]) for each in (bundle, unasked)]
+    assert [weight.precision for (program,) in found for weight in program.weights] == ["", "tile_bf16"]
+
+
 ASKS = """
 #include <unistd.h>
 struct feature { unsigned leaf, subleaf, part, bit; };
@@ -338,11 +361,12 @@ int main(void) { struct variant tiles = {0, 0, 0x60000}; return !can_run(&tiles)
 """
 
 
+@NEEDS_C
 @pytest.mark.skipif(not ask_for_tiles(), reason="needs a matrix unit")
 def test_a_level_with_tiles_serves_a_program_that_has_none(tmp_path):
     source = resources.files("autotune.contrib.emit") / "cpuid.c"
     (tmp_path / "asks.c").write_text(ASKS.replace("CHECKS", source.read_text()))
-    subprocess.run(["cc", str(tmp_path / "asks.c"), "-o", str(tmp_path / "asks")], check=True)
+    subprocess.run([COMPILER, str(tmp_path / "asks.c"), "-o", str(tmp_path / "asks")], check=True)
     assert subprocess.run([str(tmp_path / "asks")], check=False).returncode == 0  # nothing in it asked before
 
 
