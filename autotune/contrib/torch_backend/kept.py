@@ -114,7 +114,7 @@ class Kept:
         folder: Folder that it is kept in.
         program: How it is called.
         code: The object file.
-        constants: Values of its constants, by name.
+        constants: Values of its constants, by name; of bf16 the bits.
         is_checked: Whether it is known to give what PyTorch gives.
     """
 
@@ -154,7 +154,10 @@ def keep(
 
     from autotune.store.bundle import replace_folder  # heavy: whatever reads bundles
 
-    data = save(dict(constants))
+    # NumPy's reader of such files knows no bf16. Programs are given addresses, so that its bits do.
+    data = save(
+        {name: array.view("u2") if array.dtype == DTYPES["bf16"] else array for name, array in constants.items()}
+    )
     program = KeptProgram(tuple(arguments), tuple(panels), symbol, searched, error, hashes(code, data))
     with suppress(OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)

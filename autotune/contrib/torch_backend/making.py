@@ -32,7 +32,7 @@ from autotune.compiler.lowering.program import PACKED_ENTRY, CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument, KeptPanels, keep
 from autotune.contrib.torch_backend.options import BackendOptions, check_store
-from autotune.contrib.torch_backend.regions import GraphRegion
+from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
 from autotune.core.errors import RefusedModelError
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
@@ -95,7 +95,7 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
         program.object_code(),
         constants,
         searched=options.trials,
-        error=options.allowed(region.results),
+        error=allowed_error(options.error, region.results),
     )
 
 

@@ -2,12 +2,10 @@
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from autotune.core.errors import OptionError
 from autotune.core.host.cores import MOST_THREADS
@@ -49,13 +47,6 @@ class BackendOptions:
     def folder(self) -> Path:
         """Folder that programs are kept in."""
         return Path(self.store) if self.store else cache() / "torch"
-
-    def allowed(self, results: Iterable[torch.Tensor]) -> float:
-        """What results of a program may be off, of the largest of each."""
-        if self.error is not None:
-            return self.error
-        floats = [result for result in results if result.is_floating_point()]
-        return min((torch.finfo(each.dtype).eps if each.itemsize == 2 else 0.0 for each in floats), default=0.0)
 
     @property
     def search(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from autotune.compiler.lowering.pipeline import compilation
 from autotune.compiler.lowering.steps import ASKED
 from autotune.contrib.torch_backend.kept import Kept, keep_refusal, read_kept, read_refusal, refusal_of
 from autotune.contrib.torch_backend.options import BackendOptions
-from autotune.contrib.torch_backend.regions import GraphRegion
+from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
 from autotune.core.errors import RefusedModelError
 from autotune.core.host.machine import this_machine
 from autotune.registry import DISTRIBUTION, importer_of
@@ -56,7 +56,7 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
     constants = [tensor for tensor, held in known if held == "constant" and tensor is not None]
     key = key_of(region, constants, options.threads)
     kept = read_kept(options.folder / key)
-    allowed = options.allowed(region.results)
+    allowed = allowed_error(options.error, region.results)
     if kept is not None and options.trials <= kept.program.searched and kept.program.error <= allowed:
         return kept
     refusal = refusal_of(options.folder / key)

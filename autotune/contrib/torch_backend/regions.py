@@ -3,7 +3,7 @@
 import operator
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -69,6 +69,19 @@ class GraphRegion:
             kind = f" {tuple(value.shape)} {value.dtype} {value.stride()}" if isinstance(value, torch.Tensor) else ""
             lines.append(f"{node.name} {node.op} {node.target} {node.args} {node.kwargs}{kind}")
         return "\n".join([*lines, *self.held])
+
+
+def allowed_error(asked: float | None, results: Iterable[torch.Tensor]) -> float:
+    """What results may be off, of the largest of each: as is asked, else a step of theirs where floats have 16 bits.
+
+    Args:
+        asked: The option `error`; `None` where nobody says.
+        results: The results, with or without elements.
+    """
+    if asked is not None:
+        return asked
+    floats = [result for result in results if result.is_floating_point()]
+    return min((torch.finfo(each.dtype).eps if each.itemsize == 2 else 0.0 for each in floats), default=0.0)
 
 
 class Coverage(OperatorSupportBase):  # type: ignore[misc]

@@ -19,6 +19,7 @@ from autotune.contrib.torch_backend.kept import (
 )
 from autotune.contrib.torch_backend.options import read_options
 from autotune.core.errors import OptionError
+from autotune.core.payload import DTYPES
 
 ARGUMENTS = (
     KeptArgument("input", 0, (2, 3), "i64", accepts=(0, 5)),
@@ -38,6 +39,12 @@ def test_what_is_kept_is_read_again(folder):
     assert (kept.program.arguments, kept.program.searched, kept.program.error) == (ARGUMENTS, 7, 0.1)
     assert kept.code == b"code"
     np.testing.assert_array_equal(kept.constants["c"], [0, 1, 2])
+
+
+def test_constants_in_bf16_are_kept_as_their_bits(tmp_path):
+    mask = np.array([0, -1.5, np.inf], DTYPES["bf16"])
+    keep(tmp_path / "a", (ARGUMENTS[0], KeptArgument("constant", 0, (3,), "bf16", "c")), (), "entry", b"", {"c": mask})
+    np.testing.assert_array_equal(read_kept(tmp_path / "a").constants["c"], mask.view("u2"))
 
 
 @pytest.mark.parametrize("name", [PROGRAM, CODE, CONSTANTS])

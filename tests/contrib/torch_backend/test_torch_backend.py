@@ -15,9 +15,8 @@ from torch import nn  # noqa: E402
 
 import autotune as at  # noqa: E402
 from autotune.contrib.torch_backend.calls import MadeOf  # noqa: E402
-from autotune.contrib.torch_backend.options import BackendOptions  # noqa: E402
 from autotune.contrib.torch_backend.programs import program_of  # noqa: E402
-from autotune.contrib.torch_backend.regions import SAID, BackendWarning  # noqa: E402
+from autotune.contrib.torch_backend.regions import SAID, BackendWarning, allowed_error  # noqa: E402
 from autotune.core.errors import PayloadError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("warm_program_converters")
@@ -332,11 +331,11 @@ def test_numbers_that_are_narrowed_and_widened_again_are_rounded(kind):
 
 def test_what_outputs_may_be_off_is_a_step_of_their_own_where_nobody_says():
     half, brain, whole = (torch.zeros(1, dtype=kind) for kind in (torch.float16, torch.bfloat16, torch.int64))
-    assert BackendOptions().allowed([half, whole]) == 2.0**-10
-    assert BackendOptions().allowed([half, brain]) == 2.0**-10
-    assert BackendOptions().allowed([half, torch.zeros(1)]) == 0.0
-    assert BackendOptions().allowed([]) == 0.0
-    assert BackendOptions(error=0.5).allowed([half]) == 0.5
+    assert allowed_error(None, [half, whole]) == 2.0**-10
+    assert allowed_error(None, [half, brain]) == 2.0**-10
+    assert allowed_error(None, [half, torch.zeros(1)]) == 0.0
+    assert allowed_error(None, []) == 0.0
+    assert allowed_error(0.5, [half]) == 0.5
 
 
 def test_arrays_that_lie_otherwise():
