@@ -107,7 +107,7 @@ def test_steps_of_int16_are_as_fine_as_no_sum_of_a_chunk_overflows(k, seed, kind
         b = {"alike": np.full_like(b, 7.0), "one": b * (np.arange(k) == k - 1)[:, None], "late": b * 1e-9}[kind]
     b[k // 2 :] *= np.float32(1e9 if kind == "late" else 1)
     scale, rounded = INT16.quantise(b)
-    assert np.abs(rounded * scale.astype("f8") - b).max() <= 0.5001 * scale.max()
+    assert np.abs(rounded * scale.astype("f8") - b).max() <= 0.504 * scale.max()  # 2^15 steps are multiplied in f32
     magnitudes = np.abs(rounded.astype("i8"))
     most = max(int(magnitudes[first : first + INT16.span].sum(axis=0).max()) for first in range(k))
     assert most * INT16.most < 2**31
