@@ -21,6 +21,17 @@ from autotune.worker.worker import Worker
 
 ROOFS = Roofs(flops=1e11, dram_bytes=1e10, l2_bytes=1e11)
 FLOOR = 0.05  # of noise
+# A product in bf16, by a weight and with results of that type.
+BRAIN = """
+func.func @one(%x: tensor<16x32xbf16>, %w: tensor<32x48xbf16> {autotune.role = "weight"}) -> tensor<16x48xbf16> {
+  %zero = arith.constant 0.0 : bf16
+  %e = tensor.empty() : tensor<16x48xbf16>
+  %i = linalg.fill ins(%zero : bf16) outs(%e : tensor<16x48xbf16>) -> tensor<16x48xbf16>
+  %m = linalg.matmul ins(%x, %w : tensor<16x32xbf16>, tensor<32x48xbf16>) outs(%i : tensor<16x48xbf16>)
+      -> tensor<16x48xbf16>
+  return %m : tensor<16x48xbf16>
+}
+"""
 
 
 @contextmanager

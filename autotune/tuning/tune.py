@@ -252,9 +252,10 @@ def allowed_by(payload: Payload, options: TuneOptions, *, plain: bool) -> Allowe
     """
     if options.error is not None or options.agreement or plain:
         return Allowed(options.error or 0.0, options.agreement)
-    if options.family and not load_family(options.family).error:
+    step = step_of_results(payload)
+    if step and options.family and not load_family(options.family).error:  # a file of Python is run where it is loaded
         return Allowed()
-    return Allowed(step_of_results(payload))
+    return Allowed(step)
 
 
 def recorded(options: TuneOptions, start: Start, payload: Payload) -> TuneOptions:

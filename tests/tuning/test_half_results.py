@@ -6,7 +6,7 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
-from bundle_support import make_bundle
+from bundle_support import BRAIN, make_bundle
 
 from autotune.bundles.call import compile_payload
 from autotune.core.host.machine import this_machine
@@ -31,16 +31,6 @@ func.func @layers(%x: tensor<32x64xT>, %v: tensor<64x96xT> {autotune.role = "wei
   %j = linalg.fill ins(%none : R) outs(%f : tensor<32x48xR>) -> tensor<32x48xR>
   %r = linalg.matmul ins(%g, %w : tensor<32x96xT>, tensor<96x48xT>) outs(%j : tensor<32x48xR>) -> tensor<32x48xR>
   return %r : tensor<32x48xR>
-}
-"""
-ONE = """
-func.func @one(%x: tensor<16x32xbf16>, %w: tensor<32x48xbf16> {autotune.role = "weight"}) -> tensor<16x48xbf16> {
-  %zero = arith.constant 0.0 : bf16
-  %e = tensor.empty() : tensor<16x48xbf16>
-  %i = linalg.fill ins(%zero : bf16) outs(%e : tensor<16x48xbf16>) -> tensor<16x48xbf16>
-  %m = linalg.matmul ins(%x, %w : tensor<16x32xbf16>, tensor<32x48xbf16>) outs(%i : tensor<16x48xbf16>)
-      -> tensor<16x48xbf16>
-  return %m : tensor<16x48xbf16>
 }
 """
 KINDS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -174,6 +164,6 @@ def test_outputs_may_be_off_by_a_step_of_theirs_unless_somebody_says_otherwise(t
 
 
 def test_a_sweep_of_such_a_model_stays_within_a_step(tmp_path):
-    (tmp_path / "one.mlir").write_text(ONE)
+    (tmp_path / "one.mlir").write_text(BRAIN)
     budget = read_bundle(make_bundle(tmp_path, str(tmp_path / "one.mlir"), trials=3)).manifest.budget
     assert budget is None or 0 <= budget.spent <= budget.error == 2.0**-7

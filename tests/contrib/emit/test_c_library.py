@@ -9,7 +9,7 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from bundle_support import make_bundle
+from bundle_support import BRAIN, make_bundle
 from c_support import COMPILER, NEEDS_C
 from emit_support import BASE, NEEDS_LINKER, OURS, QEMU, VALGRIND, agrees, build, library_of, linked, output_of
 
@@ -330,18 +330,6 @@ def test_a_library_of_tiles_agrees_where_the_unit_is(tmp_path):
     exact = given["a"] @ given["b"]
     apart = np.abs(function(a=given["a"], b=given["b"]) - exact).max() / np.abs(exact).max()
     assert 1e-4 < apart < 1e-2  # it rounds
-
-
-BRAIN = """
-func.func @brain(%a: tensor<16x32xbf16>, %b: tensor<32x48xbf16> {autotune.role = "weight"}) -> tensor<16x48xbf16> {
-  %zero = arith.constant 0.0 : bf16
-  %e = tensor.empty() : tensor<16x48xbf16>
-  %i = linalg.fill ins(%zero : bf16) outs(%e : tensor<16x48xbf16>) -> tensor<16x48xbf16>
-  %m = linalg.matmul ins(%a, %b : tensor<16x32xbf16>, tensor<32x48xbf16>) outs(%i : tensor<16x48xbf16>)
-      -> tensor<16x48xbf16>
-  return %m : tensor<16x48xbf16>
-}
-"""
 
 
 def test_a_level_that_nothing_was_tuned_for_rounds_no_more_than_was_allowed(tmp_path):
