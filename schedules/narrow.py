@@ -95,16 +95,10 @@ class Narrow(Family):
 
     def takes(self, c: Contraction) -> bool:
         """Whether a contraction has the operands that can be rounded."""
-        plain = c.zeroed and not c.transposed_a and (not c.stored_b or self.reads_stored(c))
+        stored = not c.stored_b or (c.constant_b and self.precision.reads_stored(c.stored_b))
+        plain = c.zeroed and not c.transposed_a and stored
         plain &= (c.constant_b and not c.batched) or self.precision.packs_in_call
         return plain and c.dtype == ("i8" if self.precision.exact else "f32") and c.k <= self.precision.most_k
-
-    def reads_stored(self, c: Contraction) -> bool:
-        """Whether words are made of a weight that is stored in less than f32: not of steps, which are found in f32.
-
-        A value of bf16 or of a byte is one part, one of f16 two.
-        """
-        return c.constant_b and not self.precision.most and self.precision.parts <= 1 + (c.stored_b == "f16")
 
     def space(self, task: Task, machine: Machine) -> Space:
         """The knobs of the family for f32, those fixed that words leave no choice."""

@@ -158,8 +158,8 @@ def packer(name: str, weight: WeightRecord, stored: Parameter, source: Argument)
     if weight.precision in PRECISIONS:
         return word_packer(name, weight, source)
     if weight.precision:
-        about, elements = f"{in_comment(weight.argument)} {list(source.shape)}", prod(source.shape)
-        return weight_form(weight.precision).c_packer(name, about, elements, weight.shape, weight.columns)
+        about = f"{in_comment(weight.argument)} {list(source.shape)}"
+        return weight_form(weight.precision).c_packer(name, about, source, weight.shape, weight.columns)
     *lead, k, n = weight.shape
     panels = -(-n // weight.columns)
     kind, width = C_TYPES[stored.dtype], weight.columns

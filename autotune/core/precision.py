@@ -87,6 +87,13 @@ class Precision:
         """Whether a B that is known in the call only can be packed there."""
         return self.exact or not self.most
 
+    def reads_stored(self, dtype: str) -> bool:
+        """Whether words are made of a weight that is stored in less than f32: not of steps, which are found in f32.
+
+        A value of bf16 or of a byte is one part, one of f16 two.
+        """
+        return not self.most and self.parts <= 1 + (dtype == "f16")
+
     @property
     def unit(self) -> str:
         """Name of the instruction's roof: a field of `autotune.core.host.machine.Roofs`."""

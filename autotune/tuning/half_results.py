@@ -4,6 +4,8 @@ Wherever such a model runs as its types say, a weight of bf16 is multiplied with
 In f32, everything is more exact than was asked for, and much slower than on a matrix unit.
 """
 
+from collections.abc import Iterator
+
 from autotune.core.host.machine import Machine
 from autotune.core.payload import Payload
 from autotune.core.plugs.family import Family
@@ -35,12 +37,21 @@ def family_as_typed(task: Task, machine: Machine) -> Family | None:
         task: The task.
         machine: Machine that it is compiled for.
     """
-    kind, stored = task.result_type, {c.stored_b for c in task.contractions}
+    kind, stored = task.result_type, set(stored_factors(task))
     if machine.tiles and kind in HALVES and stored == {kind} and task.narrow:
         for family in reversed(rounding_families()):  # the coarsest first, which are the fastest
             if family.error <= EPSILON[kind] / 2 and fills_tiles(task, family) and family.covers(task):
                 return family
     return family_for(task, machine)
+
+
+def stored_factors(task: Task) -> Iterator[str]:
+    """Element types of what a task multiplies by, where that is another one than f32, else empty: matrices, kernels."""
+    for op in task.ops:
+        if op.contraction is not None:
+            yield op.contraction.stored_b
+        elif op.has_products:
+            yield op.operands[1].dtype if op.operands[1].dtype != "f32" else ""
 
 
 def fills_tiles(task: Task, family: Family) -> bool:

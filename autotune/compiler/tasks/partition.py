@@ -92,8 +92,8 @@ def partition(payload: Payload) -> Partition:
 
 
 def has_narrow_factors(group: Group, task: Task, function: ir.OpView) -> bool:
-    """Tell whether a model multiplies all matrices of a group's products in a type of 16 bits itself."""
-    products = [op for op, each in zip(group.ops, task.ops, strict=True) if each.contraction is not None]
+    """Tell whether a model multiplies all matrices and kernels of a group in a type of 16 bits itself."""
+    products = [op for op, each in zip(group.ops, task.ops, strict=True) if each.has_products]
     anyone = ["weight"] * len(function.regions[0].blocks[0].arguments)
     found = [weight_behind(op.operands[1], anyone) for op in products]
     return all(each is not None and NARROW_FACTORS in said_of(function, each.argument.arg_number) for each in found)

@@ -47,6 +47,7 @@ class Function:
 
     Raises:
         LibraryError: The library cannot be opened on this machine, or with these weights.
+        TypeError: ``threads`` is no whole number.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Function:
         threads: int = 0,
         sizes: Sequence[str] = (),
     ) -> None:
+        if not isinstance(threads, int):
+            raise TypeError(f"threads must be a whole number, it is {threads!r}; weights are given by weights=")
         loaded = ctypes.CDLL(str(library))
         self._open, self._run, self._close = (getattr(loaded, f"{name}_{call}") for call in ("open", "run", "close"))
         self._status = getattr(loaded, f"{name}_status")

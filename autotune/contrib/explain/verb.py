@@ -54,6 +54,10 @@ def explain(
     from autotune.contrib.explain.explanation import explain, explain_steps
 
     folder, over = Path(bundle), None if baseline == "none" else baseline
+    if not folder.is_dir():
+        raise typer.BadParameter(
+            f"what is explained alone must be a bundle's folder, {bundle} is none; tune it first, or give --against"
+        )
     found = explain_steps(folder, over, family) if steps else explain(folder, family)
     typer.echo(json.dumps(found.to_json())) if as_json else show_explanation(found)
     if not found.is_right:

@@ -21,15 +21,18 @@ from autotune.contrib.narrow_windows.loops import WindowLoops
 from autotune.contrib.narrow_windows.marks import ROUNDED, ROWS, SHARED, SUMS, WIDTH
 from autotune.contrib.narrow_windows.register_tile import RegisterTileSums, Steps, WordArrays
 from autotune.contrib.narrow_windows.rounding import SharedRounding
+from autotune.contrib.narrow_windows.tiles import TileOfRows, WindowTileSums, row_tiles
 from autotune.core.errors import CompileError
+from autotune.core.host.matrix_unit import ROWS as ROWS_OF_TILE
 from autotune.core.precision import precision_named
 
 
-def write_windows(module: ir.Module, threads: int) -> None:
+def write_windows(module: ir.Module, *, unit: bool, threads: int) -> None:
     """Write the code of every marked op.
 
     Args:
         module: Bufferized module.
+        unit: Whether the processor's matrix unit multiplies tiles; else it is emulated.
         threads: Threads that the program runs on.
 
     Raises:
@@ -44,7 +47,7 @@ def write_windows(module: ir.Module, threads: int) -> None:
         op.erase()
     for op in marked(module.operation, SUMS):
         with ir.InsertionPoint(op), op.location:
-            WindowSums.of(op).write()
+            WindowSums.of(op, unit=unit).write()
         op.erase()
 
 
@@ -56,14 +59,16 @@ class WindowSums:
         arrays: Arrays that it goes over.
         rows: Rows of a register tile.
         width: Filters of a panel.
+        unit: Whether the processor's matrix unit multiplies tiles.
     """
 
     arrays: WordArrays
     rows: int
     width: int
+    unit: bool
 
     @classmethod
-    def of(cls, op: ir.Operation) -> "WindowSums":
+    def of(cls, op: ir.Operation, *, unit: bool) -> "WindowSums":
         """Read a marked op.
 
         Raises:
@@ -75,12 +80,13 @@ class WindowSums:
         precision = precision_named(ir.StringAttr(op.attributes[SUMS]).value)
         x, kernel, y = op.operands
         rows, width = marked_numbers(op, ROWS, WIDTH)
-        return cls(WordArrays(precision, loops, x, kernel, y), rows, width)
+        return cls(WordArrays(precision, loops, x, kernel, y), rows, width, unit)
 
     def write(self) -> None:
         """All of it, at the insertion point."""
         *outer, lane = self.arrays.loops.of_y
-        outer.remove(self.arrays.loops.rows[-1])
+        inner = {self.arrays.row, self.over}
+        outer = [loop for loop in outer if loop not in inner]
         whole, left = divmod(self.arrays.sizes[lane], self.width)
 
         def panel(filters: int, number: ir.Value) -> None:
@@ -90,6 +96,13 @@ class WindowSums:
         counted(whole, partial(panel, self.width))
         if left:
             panel(left, index(whole))
+
+    @property
+    def over(self) -> int:
+        """The loop whose steps share what is loaded of the kernel: over rows, or over lines, if one fits a tile."""
+        *others, row = self.arrays.loops.rows
+        few = self.arrays.precision.by_tiles and self.arrays.sizes[row] <= ROWS_OF_TILE < self.rows
+        return others[-1] if few and others else row
 
     def for_each(self, loops: Sequence[int], at: Steps, write: Callable[[Steps], None]) -> None:
         """Code for every step of some loops."""
@@ -101,13 +114,20 @@ class WindowSums:
 
     def write_rows(self, filters: int, at: Steps) -> None:
         """One register tile after the other."""
-        row = self.arrays.loops.rows[-1]
-        whole, left = divmod(self.arrays.sizes[row], self.rows)
+        over, row = self.over, self.arrays.row
+        step = self.rows if over == row else self.rows // ROWS_OF_TILE
 
-        def tile(rows: int, number: ir.Value) -> None:
-            first = arith.muli(number, index(self.rows))
-            RegisterTileSums(self.arrays, {**at, row: first}, rows, filters).write()
+        def tile(count: int, number: ir.Value) -> None:
+            here = {**at, over: arith.muli(number, index(step))}
+            if not self.arrays.precision.by_tiles:
+                RegisterTileSums(self.arrays, here, count, filters).write()
+                return
+            lines = [{**here, over: arith.addi(here[over], index(line)), row: index(0)} for line in range(count)]
+            found = [TileOfRows(line, self.arrays.sizes[row]) for line in lines]
+            tiles = row_tiles(here, row, count) if over == row else found
+            WindowTileSums(self.arrays, tiles, filters, self.unit).write()
 
-        counted(whole, partial(tile, self.rows))
+        whole, left = divmod(self.arrays.sizes[over], step)
+        counted(whole, partial(tile, step))
         if left:
             tile(left, index(whole))

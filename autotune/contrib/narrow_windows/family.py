@@ -11,10 +11,12 @@ from math import prod
 from autotune.contrib.narrow_windows.marks import NARROW_WINDOWS, ROWS, WIDTH
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
+from autotune.core.host.matrix_unit import ROWS as ROWS_OF_TILE
 from autotune.core.ops.op import Contraction, Op
+from autotune.core.ops.traversal import WIDENED
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
-from autotune.core.precision import BF16, INT16, Precision
+from autotune.core.precision import BF16, INT16, TILE_BF16, TILE_BF16X2, Precision
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.functions import function_defaults, function_knobs
@@ -32,6 +34,9 @@ from schedules.sliding_window import fits, row_tiles
 
 VECTORS = (1, 2, 3, 4, 6)
 LEAST = 8  # channels: of fewer, rounding takes longer than it saves
+LEAST_ROWS = 4  # of a tile's 16
+TWO_TILES = 2 * ROWS_OF_TILE
+TILES_OF_ROWS, MOST_SUMS = (ROWS_OF_TILE, TWO_TILES, 4 * ROWS_OF_TILE), 4 * ROWS_OF_TILE**2
 BYTES = 4
 
 
@@ -63,16 +68,23 @@ class NarrowWindow(Family):
         return self.precision.lacking
 
     def runs_on(self, machine: Machine) -> bool:
-        """Dot products are of vectors of 512 bits."""
-        return machine.isa == "avx512f"
+        """Dot products are of vectors of 512 bits, or of tiles where there are such."""
+        return machine.isa == "avx512f" and (bool(machine.tiles) or not self.precision.by_tiles)
 
     def covers(self, task: Task) -> bool:
         """Convolutions of many channels, channels last, and what their results are combined with."""
         found = [number for number, op in enumerate(task.ops) if ChannelSums.of(op) is not None]
-        if not found or task.grows:
+        if not found or task.grows or not self.takes(task):
             return False
         feeds = any(number and op.reader in found for number, op in enumerate(task.ops))
         return not feeds and all(is_beside(op, task.ops[found[0]]) for op in task.ops)
+
+    def takes(self, task: Task) -> bool:
+        """Tell whether words can be made of a task's kernels, and its rows and channels are worth it."""
+        found = [sums for sums in map(ChannelSums.of, task.ops) if sums is not None]
+        rows, channels = (LEAST_ROWS, self.precision.worth[1]) if self.precision.by_tiles else (1, LEAST)
+        large = all(sums.rows >= rows and sums.channels >= channels for sums in found)
+        return large and all(sums.stored == "f32" or self.precision.reads_stored(sums.stored) for sums in found)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows of a block, rows and filters of a register tile."""
@@ -82,12 +94,16 @@ class NarrowWindow(Family):
         vectors = [count for count in VECTORS if count <= most and (plain or count & count - 1 == 0)]
         block, *shared = blocks.knobs(machine)
         widths = tuple(count * machine.lanes for count in vectors)
-        knobs = (block, Knob("rows", row_tiles(blocks.sizes[sums.row])), Knob("width", widths), *shared)
+        rows = sums.tiles_of_rows if self.precision.by_tiles else ()
+        knobs = (block, Knob("rows", rows or row_tiles(sums.rows)), Knob("width", widths), *shared)
 
         def registers(config: Config) -> bool:
+            if self.precision.by_tiles:
+                return int(config["rows"]) * int(config["width"]) <= MOST_SUMS
             return fits(tile_of(config["rows"], config["width"], machine), machine)
 
-        fit = f"sums, words of the kernel and of an input fit {machine.vector_registers} registers"
+        held = "six tiles" if self.precision.by_tiles else f"{machine.vector_registers} registers"
+        fit = f"sums, words of the kernel and of an input fit {held}"
         return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers), blocks.constraint))
 
     def default(self, task: Task, machine: Machine) -> Config:
@@ -98,10 +114,20 @@ class NarrowWindow(Family):
         of_row = BYTES * across * (self.precision.words(sums.channels) + blocks.sizes[-1])
         found = blocks.blocks_of(shared)
         block = max((rows for rows in found if rows * of_row <= machine.l2_bytes // 2), default=found[0])
+        rows, width = self.register_tile(task, sums, machine)
+        return {"block": block, "rows": rows, "width": width, **shared, **function_defaults(task)}
+
+    def register_tile(self, task: Task, sums: "ChannelSums", machine: Machine) -> tuple[int, int]:
+        """Rows and filters of the register tile that is done first; of tiles, two by two where there are as many."""
+        space = self.space(task, machine)
+        if self.precision.by_tiles:
+            values = {knob.name: knob.values for knob in space.knobs}
+            rows = max(int(value) for value in values["rows"] if int(value) <= TWO_TILES)
+            return rows, max(int(width) for width in values["width"] if rows * int(width) <= MOST_SUMS)
         summed = -(-prod(sums.op.nest.reduced) // self.precision.values)
-        like = Contraction(blocks.sizes[sums.row], blocks.sizes[-1], summed, constant_b=True)
-        best = fastest_tile(self.space(task, machine), like, machine)
-        return {"block": block, "rows": best.rows, "width": best.columns, **shared, **function_defaults(task)}
+        like = Contraction(sums.rows, sums.blocks.sizes[-1], summed, constant_b=True)
+        best = fastest_tile(space, like, machine)
+        return best.rows, best.columns
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Loops over blocks of rows; in them the marked convolution, and vectors of what follows."""
@@ -149,9 +175,26 @@ class ChannelSums:
             return None
         if x.loops[-1] != channel:
             return None
-        plain = all(each.dtype == "f32" for each in op.operands) and is_of_loops(x)
+        plain = x.dtype == y.dtype == "f32" and kernel.dtype in WIDENED and is_of_loops(x)
         found = cls(op, rows[-1], channel)
         return found if plain and found.channels >= LEAST else None
+
+    @property
+    def stored(self) -> str:
+        """Element type of the kernel, which is widened where it is not f32."""
+        return self.op.operands[1].dtype
+
+    @property
+    def rows(self) -> int:
+        """Number of rows that register tiles are cut from."""
+        return self.op.nest.sizes[self.row]
+
+    @property
+    def tiles_of_rows(self) -> tuple[int, ...]:
+        """Rows that register tiles of a matrix unit may have: of one line, or where one tile holds that, of several."""
+        kernel = self.op.operands[1].loops
+        lines = [loop for loop in range(self.row) if loop not in kernel]
+        return TILES_OF_ROWS if lines or self.rows > ROWS_OF_TILE else TILES_OF_ROWS[:1]
 
     @property
     def channels(self) -> int:
@@ -177,3 +220,4 @@ def channel_sums_of(task: Task) -> ChannelSums:
 
 
 WINDOW_INT16, WINDOW_BF16 = NarrowWindow(INT16), NarrowWindow(BF16)
+WINDOW_TILE_BF16, WINDOW_TILE_BF16X2 = NarrowWindow(TILE_BF16), NarrowWindow(TILE_BF16X2)

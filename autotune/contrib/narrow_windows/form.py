@@ -12,9 +12,9 @@ from math import prod
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import tensor
+from mlir.dialects import bufferization, tensor
 
-from autotune.bundles.c_words import BITS, helpers_of, scaling
+from autotune.bundles.c_words import STORED, WIDEN, helpers_of, scaling, store_value
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import indexing_maps
 from autotune.compiler.normalise.emit import dims, generic, read_all
@@ -22,9 +22,10 @@ from autotune.compiler.passes import narrow
 from autotune.contrib.narrow_windows.loops import WindowLoops
 from autotune.contrib.narrow_windows.marks import ROUNDED, SHARED, SUMS
 from autotune.core.errors import CompileError
-from autotune.core.payload import Array
+from autotune.core.host.matrix_unit import ROWS
+from autotune.core.payload import Argument, Array
 from autotune.core.plugs.weight_form import PluggedForm, Shape
-from autotune.core.precision import BF16, INT16, Precision, as_words
+from autotune.core.precision import BF16, INT16, TILE_BF16, TILE_BF16X2, Precision, as_words
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ class WindowWords(PluggedForm):
         filled = np.zeros((*taps, self.precision.values * self.precision.part_words(channels), filters), np.float32)
         filled[..., :channels, :] = plain
         if not self.precision.most:
-            (values,) = self.precision.split(filled)
-            return as_words(values, self.precision.values)
+            parts = self.precision.split(filled)
+            return np.concatenate([as_words(part, self.precision.values) for part in parts], axis=-2)
         scale, rounded = self.precision.quantise(filled.reshape(-1, filters))
         of_taps = as_words(rounded.reshape(filled.shape), self.precision.values)
         scales = np.broadcast_to(scale.view(np.int32), (*taps, words - of_taps.shape[-2], filters))
@@ -81,31 +82,43 @@ class WindowWords(PluggedForm):
         maps = indexing_maps(op)
         iterators = ["parallel" if loop in loops.of_y else "reduction" for loop in range(maps[0].n_dims)]
         with ir.InsertionPoint(op), op.location:
-            words = rounded(op.operands[0], loops.shared, self.precision)
+            words = rounded(op.operands[0], loops.shared, self.precision, self.room_behind(op, loops))
             made = generic([words, op.operands[1]], narrow.destination(op), maps, iterators, read_all)
             made.owner.attributes[SUMS] = ir.StringAttr.get(self.precision.name)
         narrow.replace(op, made)
 
-    def c_packer(self, name: str, about: str, elements: int, shape: Shape, columns: int) -> str:
+    def room_behind(self, op: ir.Operation, loops: WindowLoops) -> list[int]:
+        """What the inputs want besides along each dimension: a tile of rows is loaded whole, wherever it begins."""
+        sizes = dict(zip(loops.of_y, static_shape(op.results[0]), strict=True))
+        sizes |= dict(zip(loops.of_kernel, static_shape(op.operands[1]), strict=True))
+        if not self.precision.by_tiles:
+            return [0] * len(loops.of_x[:-1])
+        sizes[loops.rows[-1]] += ROWS - 1
+        *given, _ = static_shape(op.operands[0])
+        reach = [1 + sum(by * (sizes[loop] - 1) for loop, by in terms) for terms in loops.of_x[:-1]]
+        return [max(0, wanted - size) for wanted, size in zip(reach, given, strict=True)]
+
+    def c_packer(self, name: str, about: str, weight: Argument, shape: Shape, columns: int) -> str:
         """C that rounds filters and lays them in panels of words."""
         *taps, words, filters = shape
         precision, count = self.precision, prod(taps)
-        channels, panels = elements // (count * filters), -(-filters // columns)
-        values, scale, last = precision.values, "", ""
+        channels, panels = prod(weight.shape) // (count * filters), -(-filters // columns)
+        (kind, reads), scale, last = STORED[weight.dtype], "", ""
+        element = reads.format(f"(t * {channels} + i) * {filters} + f")
         if precision.is_scaled:
             scale = "\n" + scaling(precision, "&weight[f]", filters, count, channels)
-            last = f"\n      memcpy(&tap[{(words - precision.extra) * columns}], &scale, 4);"
+            last = f"\n      memcpy(&column[{(words - precision.extra) * columns}], &scale, 4);"
+        helpers = helpers_of(precision) + WIDEN.get(weight.dtype, "")
         return f"""\
-{helpers_of(precision)}/* Stores {about}, rounded to {precision.name} by filters, in panels of {columns} filters. */
-static inline void {name}(const float *weight, int32_t *panels) {{
+{helpers}/* Stores {about}, rounded to {precision.name} by filters, in panels. */
+static inline void {name}(const {kind} *weight, int32_t *panels) {{
   memset(panels, 0, {4 * count * panels * words * columns});
   for (int64_t f = 0; f < {filters}; ++f) {{{scale}
     for (int64_t t = 0; t < {count}; ++t) {{
-      int32_t *tap = panels + (t * {panels} + f / {columns}) * {words * columns} + f % {columns};
-      for (int64_t c = 0; c < {channels}; ++c) {{
-        const float value = weight[(t * {channels} + c) * {filters} + f];
-        const uint32_t of_value = {BITS[precision.element]};
-        tap[c / {values} * {columns}] |= (int32_t)(of_value << {32 // values} * (c % {values}));
+      int32_t *column = panels + (t * {panels} + f / {columns}) * {words * columns} + f % {columns};
+      for (int64_t i = 0; i < {channels}; ++i) {{
+        {"const " if precision.parts == 1 else ""}float value = {element};
+{store_value(precision, channels, columns, "")}
       }}{last}
     }}
   }}
@@ -113,11 +126,10 @@ static inline void {name}(const float *weight, int32_t *panels) {{
 """
 
 
-def rounded(x: ir.Value, shared: list[int], precision: Precision) -> ir.Value:
-    """Words of inputs, along their last dimension, at the insertion point."""
+def rounded(x: ir.Value, shared: list[int], precision: Precision, room: list[int]) -> ir.Value:
+    """Words of inputs, along their last dimension, at the insertion point; with room behind them along the others."""
     *lead, channels = static_shape(x)
-    word = ir.IntegerType.get_signless(32)
-    into = tensor.empty([*lead, precision.words(channels)], word)
+    into = empty_words([*lead, precision.words(channels)], [*room, 0])
     *position, channel, place = dims(len(lead) + 2)
     maps = [ir.AffineMap.get(len(lead) + 2, 0, [*position, last]) for last in (channel, place)]
     made = generic([x], into, maps, [*["parallel"] * len(lead), "reduction", "parallel"], read_all)
@@ -126,4 +138,20 @@ def rounded(x: ir.Value, shared: list[int], precision: Precision) -> ir.Value:
     return made
 
 
+def empty_words(shape: list[int], room: list[int]) -> ir.Value:
+    """A tensor of words; where room is wanted behind them, a slice of a buffer that is larger.
+
+    It is allocated: a slice of an empty tensor would become a smaller one wherever a script shrinks those of its ops.
+    """
+    word, rank = ir.IntegerType.get_signless(32), len(shape)
+    if not any(room):
+        return tensor.empty(shape, word)
+    whole = ir.RankedTensorType.get([size + more for size, more in zip(shape, room, strict=True)], word)
+    padded = bufferization.AllocTensorOp(whole, []).result
+    kind = ir.RankedTensorType.get(shape, word)
+    return tensor.ExtractSliceOp(kind, padded, [], [], [], [0] * rank, shape, [1] * rank).result
+
+
 FORM_INT16, FORM_BF16 = WindowWords(INT16), WindowWords(BF16)
+FORM_TILE_BF16, FORM_TILE_BF16X2 = WindowWords(TILE_BF16), WindowWords(TILE_BF16X2)
+FORMS = (FORM_INT16, FORM_BF16, FORM_TILE_BF16, FORM_TILE_BF16X2)

@@ -47,6 +47,47 @@ class WordArrays:
         channel = self.loops.of_kernel[-2]
         return {loop: size - self.precision.extra * (loop == channel) for loop, size in pairs}
 
+    @property
+    def row(self) -> int:
+        """The loop over rows of a register tile."""
+        return self.loops.rows[-1]
+
+    @property
+    def words(self) -> int:
+        """Words of channels of a tap."""
+        return self.sizes[self.loops.of_kernel[-2]]
+
+    @property
+    def taps(self) -> int:
+        """Number of taps."""
+        return prod(self.sizes[loop] for loop in self.loops.taps)
+
+    def of_tap(self, begin: Steps, tap: ir.Value) -> Steps:
+        """The step of every loop, but that over channels, at a tap."""
+        found = dict(begin)
+        for loop in reversed(self.loops.taps):
+            size = index(self.sizes[loop])
+            found[loop], tap = arith.remui(tap, size), arith.divui(tap, size)
+        return found
+
+    def of_x(self, at: Steps, row: int = 0) -> list[ir.Value]:
+        """Indices of the inputs of a row, counted from one's own, but that of the channel."""
+        found = []
+        for terms in self.loops.of_x[:-1]:
+            place = index(0)
+            for loop, factor in terms:
+                step = at[loop]
+                if loop == self.row and row:
+                    step = arith.addi(step, index(row))
+                place = arith.addi(place, arith.muli(step, index(factor)))
+            found.append(place)
+        return found
+
+    def of_y(self, at: Steps, row: int = 0, lane: int = 0) -> list[ir.Value]:
+        """Indices of the results of a row from a filter on, both counted from one's own."""
+        offsets = {self.row: row, self.loops.of_y[-1]: lane}
+        return [arith.addi(at[loop], index(offsets.get(loop, 0))) for loop in self.loops.of_y]
+
 
 @dataclass(frozen=True)
 class RegisterTileSums:
@@ -69,43 +110,33 @@ class RegisterTileSums:
         """Vectors of a row, the last maybe filled in part."""
         return -(-self.filters // LANES)
 
-    @property
-    def words(self) -> int:
-        """Words of channels of a tap."""
-        return self.arrays.sizes[self.arrays.loops.of_kernel[-2]]
-
-    @property
-    def taps(self) -> int:
-        """Number of taps."""
-        return prod(self.arrays.sizes[loop] for loop in self.arrays.loops.taps)
-
     def write(self) -> None:
         """All of it, at the insertion point."""
         chunk = self.arrays.precision.chunk
-        if not chunk or self.taps * self.words <= chunk:
-            self.store(self.sum_taps(index(0), index(self.taps)), added=False)
+        if not chunk or self.arrays.taps * self.arrays.words <= chunk:
+            self.store(self.sum_taps(index(0), index(self.arrays.taps)), added=False)
             return
         for row, part in product(range(self.rows), range(self.vectors)):
             self.store_vector(splat(0, "f32"), row, part)
-        if self.words > chunk:
-            counted(self.taps, self.add_tap)
+        if self.arrays.words > chunk:
+            counted(self.arrays.taps, self.add_tap)
             return
-        together = chunk // self.words
+        together = chunk // self.arrays.words
 
         def group(number: ir.Value) -> None:
             first = arith.muli(number, index(together))
-            last = arith.minui(arith.addi(first, index(together)), index(self.taps))
+            last = arith.minui(arith.addi(first, index(together)), index(self.arrays.taps))
             self.store(self.sum_taps(first, last), added=True)
 
-        counted(-(-self.taps // together), group)
+        counted(-(-self.arrays.taps // together), group)
 
     def add_tap(self, tap: ir.Value) -> None:
         """Add the products of a tap that has more words than a chunk."""
         chunk = index(self.arrays.precision.chunk)
-        loop = scf.ForOp(index(0), index(self.words), chunk)
+        loop = scf.ForOp(index(0), index(self.arrays.words), chunk)
         with ir.InsertionPoint(loop.body):
             first = loop.induction_variable
-            last = arith.minui(arith.addi(first, chunk), index(self.words))
+            last = arith.minui(arith.addi(first, chunk), index(self.arrays.words))
             self.store(self.sum_words(tap, first, last, self.zeros), added=True)
             scf.yield_([])
 
@@ -113,14 +144,14 @@ class RegisterTileSums:
         """The sums over some taps."""
         loop = scf.ForOp(first, last, index(1), self.zeros)
         with ir.InsertionPoint(loop.body):
-            every = index(0), index(self.words)
+            every = index(0), index(self.arrays.words)
             scf.yield_(self.sum_words(loop.induction_variable, *every, list(loop.inner_iter_args)))
         return list(loop.results)
 
     def sum_words(self, tap: ir.Value, first: ir.Value, last: ir.Value, sums: Sums) -> Sums:
         """Sums with the products of some words of a tap more."""
-        at = self.of_tap(tap)
-        inputs = [self.of_x(at, row) for row in range(self.rows)]
+        at = self.arrays.of_tap(self.at, tap)
+        inputs = [self.arrays.of_x(at, row) for row in range(self.rows)]
         loop = scf.ForOp(first, last, index(1), sums)
         with ir.InsertionPoint(loop.body):
             word, found = loop.induction_variable, []
@@ -135,11 +166,11 @@ class RegisterTileSums:
 
     def store(self, totals: Sums, *, added: bool) -> None:
         """Write the results that sums give, or add them to what is there."""
-        precision, zero = self.arrays.precision, self.of_tap(index(0))
+        precision, zero = self.arrays.precision, self.arrays.of_tap(self.at, index(0))
         scales: list[ir.Value] = []
         if precision.is_scaled:
-            behind = index(self.words)
-            of_x = arith.bitcast(ir.F32Type.get(), memref.load(self.arrays.x, [*self.of_x(zero, 0), behind]))
+            behind = index(self.arrays.words)
+            of_x = arith.bitcast(ir.F32Type.get(), memref.load(self.arrays.x, [*self.arrays.of_x(zero), behind]))
             spread = vector.broadcast(vector_of(LANES, "f32"), of_x)
             for part in range(self.vectors):
                 of_kernel = arith.bitcast(vector_of(LANES, "f32"), self.load_kernel(zero, behind, part))
@@ -161,27 +192,6 @@ class RegisterTileSums:
         zero = splat(0, "i32" if self.arrays.precision.most else "f32")
         return [zero] * (self.rows * self.vectors)
 
-    def of_tap(self, tap: ir.Value) -> Steps:
-        """The step of every loop, but that over channels, at a tap."""
-        found = dict(self.at)
-        for loop in reversed(self.arrays.loops.taps):
-            size = index(self.arrays.sizes[loop])
-            found[loop], tap = arith.remui(tap, size), arith.divui(tap, size)
-        return found
-
-    def of_x(self, at: Steps, row: int) -> list[ir.Value]:
-        """Indices of the inputs of a row, but that of the channel."""
-        found = []
-        for terms in self.arrays.loops.of_x[:-1]:
-            place = index(0)
-            for loop, factor in terms:
-                step = at[loop]
-                if loop == self.arrays.loops.rows[-1]:
-                    step = arith.addi(step, index(row))
-                place = arith.addi(place, arith.muli(step, index(factor)))
-            found.append(place)
-        return found
-
     def load_kernel(self, at: Steps, word: ir.Value, part: int) -> ir.Value:
         """Words of neighbouring filters."""
         *taps, _, lane = self.arrays.loops.of_kernel
@@ -190,8 +200,7 @@ class RegisterTileSums:
 
     def of_y(self, row: int, part: int) -> list[ir.Value]:
         """Indices of a vector of results."""
-        offsets = {self.arrays.loops.rows[-1]: row, self.arrays.loops.of_y[-1]: part * LANES}
-        return [arith.addi(self.at[loop], index(offsets.get(loop, 0))) for loop in self.arrays.loops.of_y]
+        return self.arrays.of_y(self.at, row, part * LANES)
 
     def mask(self, part: int) -> ir.Value | None:
         """A mask of the filters that there are; `None` where a vector is full."""

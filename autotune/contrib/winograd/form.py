@@ -10,7 +10,7 @@ from autotune.compiler.normalise.emit import dims, generic, read_all
 from autotune.compiler.passes import narrow
 from autotune.contrib.winograd.marks import MARK
 from autotune.contrib.winograd.transform import TAPS, Filtering
-from autotune.core.payload import Array
+from autotune.core.payload import Argument, Array
 from autotune.core.plugs.weight_form import PluggedForm, Shape
 
 KERNEL_DIMENSIONS = 4
@@ -74,8 +74,8 @@ class TransformedFilters(PluggedForm):
             made.owner.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.filtering.outputs)
         narrow.replace(op, made)
 
-    def c_packer(self, name: str, about: str, elements: int, shape: Shape, columns: int) -> str:
-        """C that transforms filters and lays them in panels."""
+    def c_packer(self, name: str, about: str, weight: Argument, shape: Shape, columns: int) -> str:
+        """C that transforms filters, which are of f32, and lays them in panels."""
         side, (channels, filters) = self.filtering.inputs, shape[-2:]
         panels = -(-filters // columns)
         rows = ", ".join("{" + ", ".join(repr(float(each)) for each in row) + "}" for row in self.filtering.of_taps)

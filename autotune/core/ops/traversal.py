@@ -150,12 +150,15 @@ def turned_loop(op: Op) -> int | None:
 
 
 def sums_products(op: Op) -> bool:
-    """Return whether an op multiplies its two inputs, and adds that to what was there."""
-    if [step.name for step in op.body] != ["arith.mulf", "arith.addf"]:
+    """Return whether an op multiplies its two inputs, the second perhaps widened, and adds that to what was there."""
+    *widened, product, total = op.body if len(op.body) > 1 else (None, None)
+    if product is None or total is None or (product.name, total.name) != ("arith.mulf", "arith.addf"):
         return False
-    product, total = op.body
+    if widened and [(step.name, step.operands) for step in widened] != [("arith.extf", (1,))]:
+        return False
     first = op.first_step
-    return set(product.operands) == {0, 1} and set(total.operands) == {2, first} and op.gives[0] == first + 1
+    second, summed = (first, first + 1) if widened else (1, first)
+    return set(product.operands) == {0, second} and set(total.operands) == {2, summed} and op.gives[0] == summed + 1
 
 
 def lane_of(op: Op) -> int | None:

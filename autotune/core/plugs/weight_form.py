@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from autotune.core.payload import Array
+from autotune.core.payload import Argument, Array
 
 Shape = tuple[int, ...]
 
@@ -61,13 +61,14 @@ class PluggedForm(WeightForm, Protocol):
     what that gives as `Rewrites.precision`.
     """
 
-    def c_packer(self, name: str, about: str, elements: int, shape: Shape, columns: int) -> str:
-        """C of a function ``static inline void name(const float *weight, T *panels)`` that stores a weight.
+    def c_packer(self, name: str, about: str, weight: Argument, shape: Shape, columns: int) -> str:
+        """C of a function ``static inline void name(const S *weight, T *panels)`` that stores a weight.
 
         Args:
             name: Name of the function.
             about: A comment's words on the weight, without an end of the comment.
-            elements: Number of elements of the weight, which lie in the order of ``(..., k, n)``.
+            weight: The argument, whose elements lie in the order of ``(..., k, n)``; S is their type in C, ``float`` of
+                f32 and ``uint16_t`` of f16 and bf16.
             shape: Logical shape ``(..., k, n)`` of what is stored, of elements of type T.
             columns: Columns of a panel, of ``(..., panels, k, columns)``; those beyond n are zero.
         """

@@ -175,4 +175,6 @@ def test_command_explains_a_bundle(autotune, tmp_path, monkeypatch):
         code, out, _ = autotune("explain", bundle, "--steps")
     assert code == 0
     assert re.search(r"^\+ vectorize +[\d.e+]+ [mun]?s +[\d.e+]+x", out, re.M)
-    assert autotune("explain", bundle / "nothing")[0] == 2
+    code, _, said = autotune("explain", bundle / "nothing")
+    assert code == 2
+    assert "must be a bundle's folder" in said

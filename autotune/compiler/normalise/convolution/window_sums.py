@@ -3,6 +3,7 @@
     linalg.depthwise_conv_2d_nhwc_hwc   ->   linalg.generic: y[n, h, w, c] += x[n, h + i, w + j, c] * k[i, j, c]
 
 Dimensions of size 1 are then dropped from it, and a product and its sum may become one multiply-add, as in a matmul.
+A kernel that is widened first is read as it is stored: half the bytes are read, and it is seen as a weight.
 """
 
 from mlir import ir
@@ -10,16 +11,20 @@ from mlir.dialects import arith
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
-from autotune.compiler.normalise.emit import generic, part_read
+from autotune.compiler.ir.values import maker
+from autotune.compiler.normalise.emit import generic, part_read, unflat
+from autotune.compiler.normalise.types.narrow import widens
 
 CONTRACT = "#arith.fastmath<contract>"
 OPERANDS = 3
+EXPAND = "tensor.expand_shape"
 
 
 def multiply_add(x: ir.Value, kernel: ir.Value, there: ir.Value) -> ir.Value:
     """What was there, plus a product, which need not be rounded before."""
     contract = ir.Attribute.parse(CONTRACT)
-    return arith.addf(there, arith.mulf(x, kernel, fastmath=contract), fastmath=contract)
+    factor = kernel if kernel.type == there.type else arith.extf(there.type, kernel)
+    return arith.addf(there, arith.mulf(x, factor, fastmath=contract), fastmath=contract)
 
 
 BODIES = {  # of a window, by what the name of an op holds
@@ -42,9 +47,22 @@ def write_windows_out(module: ir.Module) -> None:
         nest = loop_nest(op)
         with ir.InsertionPoint(op), op.location:
             read = part_read(x, maps[0], nest.sizes) if nest is not None else x
-            result = generic([read, kernel], into, maps, kinds, body)
+            result = generic([read, as_stored(kernel) if body is multiply_add else kernel], into, maps, kinds, body)
         op.results[0].replace_all_uses_with(result)
         op.erase()
+
+
+def as_stored(kernel: ir.Value) -> ir.Value:
+    """What a kernel is widened from, before or behind a change of its shape; itself where it is not."""
+    made_by = maker(kernel)
+    if made_by is None:
+        return kernel
+    if widens(made_by):
+        return made_by.operands[0]
+    if made_by.name != EXPAND or (stored := as_stored(made_by.operands[0])) == made_by.operands[0]:
+        return kernel
+    groups = [[int(dim) for dim in group] for group in made_by.attributes["reassociation"]]
+    return unflat(stored, groups, list(kernel.type.shape))
 
 
 def holds_f32(value: ir.Value) -> bool:
