@@ -45,10 +45,11 @@ def row_tiles(begin: Steps, row: int, rows: int) -> list[TileOfRows]:
         row: The loop that they are steps of.
         rows: How many of them there are.
     """
-    firsts = range(0, rows, ROWS)
-    return [
-        TileOfRows({**begin, row: arith.addi(begin[row], index(first))}, min(ROWS, rows - first)) for first in firsts
-    ]
+    found = []
+    for first in range(0, rows, ROWS):
+        at = {**begin, row: arith.addi(begin[row], index(first))}
+        found.append(TileOfRows(at, min(ROWS, rows - first)))
+    return found
 
 
 @dataclass(frozen=True)
