@@ -288,6 +288,20 @@ def test_precisions_whose_instructions_are_no_faster_than_f32_are_left_out(rates
     assert all("x the rate of f32 on this machine" in note for note in of_ours)
 
 
+def test_what_rounds_no_coarser_than_the_whole_may_be_off_gets_its_trials_first(monkeypatch):
+    monkeypatch.setattr(Precision, "lacking", "")
+    rates = {"flops": 1.0, "bf16": 2.0, "int16": 2.0, "int8": 4.0, "tile_bf16": 16.0, "tile_int8": 32.0}
+    families, _ = rounding_here(rounding_families(), 1e-4, rates)
+    fits = [family.error <= 1e-4 for family in families]
+    assert fits == sorted(fits, reverse=True)
+    assert families[0].name.endswith("tile_bf16x2")
+    for part in (True, False):
+        roofs = [roof_of_family(family.name, rates) for family in families if (family.error <= 1e-4) == part]
+        assert roofs == sorted(roofs, reverse=True)
+    coarse, _ = rounding_here(rounding_families(), 1e-2, rates)
+    assert coarse[0].name.endswith("tile_int8")
+
+
 def test_a_model_in_half_precision_says_what_an_allowed_error_would_give(monkeypatch):
     monkeypatch.setattr(Precision, "lacking", "")
     rates = {"flops": 2.0, "tile_bf16": 16.0, "bf16": 4.0, "int16": 6.0}

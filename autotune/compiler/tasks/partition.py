@@ -13,6 +13,7 @@ from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.packs import lower_packs
 from autotune.compiler.normalise.convolution.channels_last import has_channels_first
+from autotune.compiler.normalise.convolution.window_sums import has_windows
 from autotune.compiler.normalise.shapes.dimensions import write_results_in_shape
 from autotune.compiler.normalise.simplify import simplify
 from autotune.compiler.tasks.causal import masked_loops
@@ -50,7 +51,7 @@ def partition(payload: Payload) -> Partition:
     with context():
         module, rewriting = rewriter().apply(parse(payload.text, payload.name), payload.rules)
         lower_packs(module)
-        written_by_others = payload.foreign or has_channels_first(module)
+        written_by_others = payload.foreign or has_channels_first(module) or has_windows(module)
         if written_by_others:
             simplify(module)
         function = find_function(module, payload.entry)

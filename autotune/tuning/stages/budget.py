@@ -31,7 +31,8 @@ def rounding_here(
 ) -> tuple[tuple[Family, ...], tuple[str, ...]]:
     """Families that round operands, where an error is allowed, and why others do not compete, a sentence each.
 
-    Those whose instruction is the fastest come first: trials may not be enough for all.
+    Those that round no coarser than the whole may be off come first, and of these those whose instruction is the
+    fastest: trials may not be enough for all.
 
     Args:
         families: Those that could.
@@ -42,7 +43,11 @@ def rounding_here(
     against = {family.name: family.lacking or why_too_slow(family, rates) for family in found}
     notes = dict.fromkeys(filter(None, against.values()))
     able = [family for family in found if not against[family.name]]
-    return tuple(sorted(able, key=lambda family: -(roof_of_family(family.name, rates) or 0.0))), tuple(notes)
+
+    def order(family: Family) -> tuple[bool, float]:
+        return family.error > error, -(roof_of_family(family.name, rates) or 0.0)
+
+    return tuple(sorted(able, key=order)), tuple(notes)
 
 
 def why_too_slow(family: Family, rates: Mapping[str, float]) -> str:

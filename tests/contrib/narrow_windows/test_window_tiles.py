@@ -30,7 +30,7 @@ CONVOLUTIONS = [  # parameters, and the step, dilation and padding of windows
     ("size=35,channels=16,filters=65,kernel=5,padding=2", (1, 1, 2)),  # several tiles a line
     ("size=10,channels=16,filters=16,stride=2", (2, 1, 1)),
     ("size=21,channels=33,filters=24,dilation=2", (1, 2, 1)),
-    ("size=13,channels=70,filters=48,kernel=1,padding=0", (1, 1, 0)),
+    ("size=13,channels=70,filters=48,kernel=2,padding=0", (1, 1, 0)),
 ]
 
 

@@ -6,6 +6,8 @@ Dimensions of size 1 are then dropped from it, and a product and its sum may bec
 A kernel that is widened first is read as it is stored: half the bytes are read, and it is seen as a weight.
 """
 
+from collections.abc import Callable
+
 from mlir import ir
 from mlir.dialects import arith
 
@@ -34,10 +36,20 @@ BODIES = {  # of a window, by what the name of an op holds
 }
 
 
+def body_of(op: ir.Operation) -> Callable[..., ir.Value] | None:
+    """What a named convolution or pool with channels last computes at a point of a window; `None` of any other op."""
+    return next((body for name, body in BODIES.items() if op.name.startswith("linalg.") and name in op.name), None)
+
+
+def has_windows(module: ir.Module) -> bool:
+    """Tell whether a module has a named convolution or pool that would be written out."""
+    return any(body_of(op) is not None for op in every_op(module))
+
+
 def write_windows_out(module: ir.Module) -> None:
     """Make named convolutions and pools of f32 generic ops, in place; products and their sums may be contracted."""
     for op in every_op(module):
-        body = next((body for name, body in BODIES.items() if op.name.startswith("linalg.") and name in op.name), None)
+        body = body_of(op)
         if body is None or not all(map(holds_f32, op.operands)) or len(op.operands) != OPERANDS or not len(op.results):
             continue
         maps = indexing_maps(op)

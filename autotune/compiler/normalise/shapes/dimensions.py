@@ -40,8 +40,11 @@ def drop_unit_dimensions(module: ir.Module) -> None:
     batches = [op for op in ops if op.name == "linalg.batch_matmul" and op.results[0].type.shape[0] == 1]
     if not ops or not all(is_stored(op.operands[1]) for op in batches):
         return
-    for op in [op for op in ops if op.name in MOVES]:
+    moves, following = ([op for op in ops if kind(op)] for kind in (is_named_move, follows_window))
+    for op in moves:
         generalize(op)
+    for op in following:
+        write_body(op)
     for op in batches:
         open_batch(op)
     for op in [op for op in every_op(module) if op.name == "linalg.generic" and len(op.results)]:
@@ -126,6 +129,49 @@ def generalize(op: ir.Operation) -> None:
         block = generic.regions[0].blocks.append(*[kind.element_type] * 2, arg_locs=[op.location] * 2)
         with ir.InsertionPoint(block):
             linalg.yield_([block.arguments[0]])
+    op.results[0].replace_all_uses_with(generic.results[0])
+    op.erase()
+
+
+def is_named_elementwise(op: ir.Operation) -> bool:
+    """Tell whether a named op, or a map, computes each element of its result of single elements of its inputs."""
+    if op.name in ("linalg.generic", "linalg.fill", *MOVES) or not indexing_maps(op) or len(op.results) != 1:
+        return False
+    *read, written = indexing_maps(op)
+    loops = list(range(written.n_dims))
+    return dimensions(written) == loops and all(None not in dimensions(amap) for amap in read)
+
+
+def is_named_move(op: ir.Operation) -> bool:
+    """Tell whether a named op moves elements about."""
+    return op.name in MOVES
+
+
+def follows_window(op: ir.Operation) -> bool:
+    """Tell whether a named element-wise op reads what windows give, maybe through others of its kind."""
+    if not is_named_elementwise(op):
+        return False
+    makers = [made_by for value in list(op.operands)[:-1] if (made_by := maker(value)) is not None]
+    slides = any(None in dimensions(amap) for made_by in makers for amap in indexing_maps(made_by))
+    return slides or any(map(follows_window, makers))
+
+
+def write_body(op: ir.Operation) -> None:
+    """Write a named op as a generic one of the same body, which upstream drops dimensions of."""
+    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in indexing_maps(op)])
+    body, kind = op.regions[0].blocks[0], op.results[0].type
+    parallel = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * len(kind.shape))
+    *inputs, into = op.operands
+    with ir.InsertionPoint(op), op.location:
+        generic = linalg.GenericOp([kind], inputs, [into], maps, parallel)
+        kinds = [getattr(value.type, "element_type", value.type) for value in op.operands]
+        block = generic.regions[0].blocks.append(*kinds, arg_locs=[op.location] * len(kinds))
+    made = dict(zip(body.arguments, block.arguments, strict=False))
+    for each in body.operations:
+        copy = each.operation.clone(ir.InsertionPoint(block)).operation
+        for number, value in enumerate(copy.operands):
+            copy.operands[number] = made.get(value, value)
+        made.update(zip(each.operation.results, copy.results, strict=True))
     op.results[0].replace_all_uses_with(generic.results[0])
     op.erase()
 
