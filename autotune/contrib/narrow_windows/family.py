@@ -83,8 +83,9 @@ class NarrowWindow(Family):
         """Tell whether words can be made of a task's kernels, and its rows and channels are worth it."""
         found = [sums for sums in map(ChannelSums.of, task.ops) if sums is not None]
         rows, channels = (LEAST_ROWS, self.precision.worth[1]) if self.precision.by_tiles else (1, LEAST)
-        large = all(sums.rows >= rows and sums.channels >= channels for sums in found)
-        return large and all(sums.stored == "f32" or self.precision.reads_stored(sums.stored) for sums in found)
+        worth = all(sums.rows >= rows and sums.channels >= channels for sums in found)
+        worth &= not self.precision.by_tiles or all(sums.moves_once for sums in found)
+        return worth and all(sums.stored == "f32" or self.precision.reads_stored(sums.stored) for sums in found)
 
     def space(self, task: Task, machine: Machine) -> Space:
         """Rows of a block, rows and filters of a register tile."""
@@ -188,6 +189,11 @@ class ChannelSums:
     def rows(self) -> int:
         """Number of rows that register tiles are cut from."""
         return self.op.nest.sizes[self.row]
+
+    @property
+    def moves_once(self) -> bool:
+        """Whether rows read different inputs along one dimension, so that those of a tile are equally far apart."""
+        return sum(self.row in dict(terms) for terms in self.op.operands[0].terms[:-1]) == 1
 
     @property
     def tiles_of_rows(self) -> tuple[int, ...]:

@@ -51,8 +51,9 @@ class WindowWords(PluggedForm):
         return self.precision.lacking
 
     def takes(self, op: ir.Operation) -> bool:
-        """Whether an op sums products along channels that are side by side in its inputs."""
-        return WindowLoops.of(op) is not None
+        """Whether an op sums products along channels that are side by side; for tiles, of rows equally far apart."""
+        loops = WindowLoops.of(op)
+        return loops is not None and (not self.precision.by_tiles or len(loops.moved_by_rows) == 1)
 
     def shape(self, weight: Shape) -> Shape:
         """The shape of the words."""

@@ -52,6 +52,11 @@ class WindowLoops:
         return tuple(loop for loop in self.of_y if loop not in self.of_kernel)
 
     @property
+    def moved_by_rows(self) -> list[int]:
+        """Dimensions of the inputs along which rows of a register tile read different elements."""
+        return [d for d, terms in enumerate(self.of_x[:-1]) if self.rows[-1] in dict(terms)]
+
+    @property
     def taps(self) -> tuple[int, ...]:
         """Loops that sum, but that over channels."""
         return tuple(loop for loop in self.of_kernel[:-2] if loop not in self.of_y)

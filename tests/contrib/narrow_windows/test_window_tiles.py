@@ -178,6 +178,49 @@ def test_channels_and_rows_that_fill_no_tile_are_left_alone():
     assert not any(family.covers(task) for family in TILED for task in narrow)
 
 
+ROWS_MOVE = """
+#x = affine_map<(h, w, f, i, c) -> (PLACE, c)>
+#k = affine_map<(h, w, f, i, c) -> (i, c, f)>
+#y = affine_map<(h, w, f, i, c) -> (h, w, f)>
+func.func @rows(%x: tensor<SHAPEx32xf32>, %k: tensor<3x32x16xf32> {autotune.role = "weight"}) -> tensor<9x20x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<9x20x16xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<9x20x16xf32>) -> tensor<9x20x16xf32>
+  %y = linalg.generic {indexing_maps = [#x, #k, #y],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+    ins(%x, %k : tensor<SHAPEx32xf32>, tensor<3x32x16xf32>) outs(%i : tensor<9x20x16xf32>) {
+    ^bb0(%a: f32, %b: f32, %sum: f32):
+      %product = arith.mulf %a, %b : f32
+      %more = arith.addf %sum, %product : f32
+      linalg.yield %more : f32
+    } -> tensor<9x20x16xf32>
+  return %y : tensor<9x20x16xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "shape", "taken"),
+    [
+        ("h + i, w", "11x20", True),
+        ("h, h + w + i", "9x30", True),  # a diagonal, along which each line begins further on
+        ("h + i", "11", False),  # all rows read the same
+        ("h + w, w + i", "28x22", False),  # each reads a line of its own
+    ],
+)
+def test_rows_of_a_tile_are_equally_far_apart(place, shape, taken, tmp_path):
+    payload = loaded(tmp_path, ROWS_MOVE.replace("PLACE", place).replace("SHAPE", shape))
+    (task,) = partition(payload).tasks
+    assert all(family.covers(task) is taken for family in TILED)
+    assert WINDOW_BF16.covers(task)
+    if taken:
+        inputs = payload.make_inputs(0)
+        expected = compile_payload(payload, scheduled=False)(**inputs)
+        for family in TILED:
+            got = computed(family, payload, inputs)
+            assert np.abs(got - expected).max() < 2 * family.error * np.abs(expected).max()
+
+
 @of_both
 def test_stand_ins_become_the_instruction(family, monkeypatch):
     (task,) = partition(load_payload(specs("size=14,channels=32,filters=32"))).tasks
