@@ -42,7 +42,9 @@ MODELS = {
     ),
 }
 BF16 = " in bf16"  # what a name ends in, of a model whose weights and inputs are rounded to it
-MODELS["BF16"] = tuple(f"{name}{BF16}" for name in ("t5-small encoder", "clip text", "pythia-70m", "bert", "llama"))
+NARROW = ("t5-small encoder", "clip text", "pythia-70m", "bert", "llama")  # whose products are of matrices
+NARROW += ("resnet-50", "mobilenetv3-large", "regnety-008", "convnext-tiny")  # and those of convolutions
+MODELS["BF16"] = tuple(f"{name}{BF16}" for name in NARROW)
 TINY = "one layer of 4x4"  # whose call is nothing but overhead
 ROUNDS, ROUND_SECONDS = 15, 0.03
 TOLERANCE = 1e-3  # of the largest value; or four times the error of PyTorch's own float32

@@ -30,6 +30,7 @@ from schedules.sliding_window_writer import SlidingWindowWriter
 # What the outer loops go over: positions of the window; channels; or all in the op's own order, in which rows of a
 # register tile may come before the positions that share them. Stores hold these values.
 ORDERS = ("places", "lanes", "rows")
+LANES = ORDERS[1]
 BYTES = 4
 NEAR = 1.05  # times the cycles of the fastest tile, within which one with fewer loads is taken
 MOST_ROWS = 28  # of a register tile that has all rows; with one vector of each, accumulators fill 32 registers
@@ -60,15 +61,20 @@ class SlidingWindow(Family):
         if is_parallelized(op.nest, lanes):
             knobs.extend(knobs_for({"m": outer_counts(op.nest, lanes.lane, machine)}))
         if lanes.constant_b:
-            knobs.append(Knob("pack_b", (PACKINGS[0], PACKINGS[-1])))
+            knobs += [Knob("pack_b", (PACKINGS[0], PACKINGS[-1])), Knob("prefetch", (False, True))]
 
         def registers(config: Config) -> bool:
             return fits(
                 RegisterTile(int(config["rows"]), int(config["width"]) // machine.lanes, machine.lanes), machine
             )
 
+        def ahead(config: Config) -> bool:
+            in_order = config["outside"] == LANES and config.get("pack_b") == PACKINGS[-1]
+            return not config.get("prefetch") or in_order
+
         fit = f"accumulators, a row of the kernel and an element fit {machine.vector_registers} registers"
-        return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers),))
+        order = "the next panel is prefetched only where panels come one after the other"
+        return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers), Constraint(order, ahead)))
 
     def default(self, task: Task, machine: Machine) -> Config:
         """The register tile of a product as large; channels outside where the kernel does not stay in L2.
@@ -92,7 +98,7 @@ class SlidingWindow(Family):
         chosen: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
         if "ends" in values:
             chosen = {**chosen, "ends": MASKED}
-        packed = {"pack_b": PACKINGS[-1]} if lanes.constant_b else {}
+        packed = {"pack_b": PACKINGS[-1], "prefetch": outside == LANES} if lanes.constant_b else {}
         shares = outer_default(op.nest, lanes.lane, machine) if is_parallelized(op.nest, lanes) else {}
         return {**chosen, **packed, **shares, **function_defaults(task)}
 

@@ -78,6 +78,7 @@ class SlidingWindowWriter:
         for dim in self.order:
             handles[0], loop = moves.tile_loop(self.script, handles[0], self.rank_written, dim, self.block[dim])
             loops.append(loop)
+            self.mark_ahead(loop, dim)
         fuse_members(self.script, handles, fills, loops)
         moves.shrink_empties(self.script, function)
         for handle, fill, member in reversed(list(zip(handles, fills, members, strict=True))):
@@ -92,6 +93,21 @@ class SlidingWindowWriter:
             inside.start_from(fill)
             self.tiles.extend(inside.tiles)
         self.finish()
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether the next panel of the kernel is fetched while one is worked on."""
+        return bool(self.config.get("prefetch", False))
+
+    def mark_ahead(self, loop: str, dim: int) -> None:
+        """Say what a loop goes over, if the next panel is fetched ahead: panels, or what shares that work."""
+        if not self.prefetches:
+            return
+        lane, *others = self.order
+        if dim == lane:
+            moves.annotate(self.script, loop, marks.BLOCKS_OF_N)
+        elif dim == others[0]:
+            moves.annotate(self.script, loop, marks.STRIPS_OF_M)
 
     @property
     def rank_written(self) -> int:
@@ -136,6 +152,7 @@ class SlidingWindowWriter:
             if piece.register < piece.size or not outermost:
                 inside, loop = moves.tile_loop(self.script, part, len(sizes), dim, piece.register)
                 around = around or loop
+                self.mark_ahead(loop, dim)
             within = [piece.register if d == dim else size for d, size in enumerate(sizes)]
             self.tile_loops(inside, rest, within, around, piece.register if dim == self.lanes.row else count)
 
@@ -146,7 +163,9 @@ class SlidingWindowWriter:
             if kind == "reduction" and sizes[dim] > 1:
                 op, loop = moves.tile_loop(self.script, op, len(sizes), dim, 1)
                 moves.annotate(self.script, loop, marks.SUMS)
-                sums = sums or loop
+                sums, innermost = sums or loop, loop
+        if self.prefetches and sums:
+            moves.annotate(self.script, innermost, marks.PREFETCHING)
         if count > 1 and self.lanes.row is not None:
             op, positions = moves.tile_loop(self.script, op, len(sizes), self.lanes.row, 1)
         self.tiles.append(WindowTile(op, sizes[self.lanes.lane], outermost, positions, count, sums))

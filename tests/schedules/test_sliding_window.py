@@ -1,15 +1,22 @@
 """Ops that read windows: any kernel, step, gap and padding, alone and with what follows, is what NumPy computes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tuning_support import MACHINES, agrees, loaded, run_tuned, tensor, tensor_payload
+from tuning_support import MACHINES, agrees, loaded, run, run_tuned, tensor, tensor_payload
 
+from autotune.compiler.lowering.stages import compile_to
+from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
+from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
-from autotune.registry import family_for
+from autotune.core.scripts.assembly import assemble, panels_of, write_step
+from autotune.registry import family_for, load_payload
+from schedules.sliding_window import SLIDING_WINDOW
 
 SIDES = st.integers(1, 3)
 
@@ -254,3 +261,25 @@ def test_what_follows_the_bias_of_a_convolution_of_one_place_is_part_of_its_prod
     x, k, b = (inputs[argument.name] for argument in payload.arguments[:3])
     got, _ = run_tuned(payload, inputs, this_machine())
     agrees(payload, got, [np.maximum(convolution(x, k, b, stride=1, gap=1, pad=0, groups=1), 0)])
+
+
+@pytest.mark.parametrize("spec", ["conv,layout=nhwc,size=6", "resnet_block,layout=nhwc,size=6"])
+def test_the_next_panel_of_a_kernel_beyond_l2_is_fetched_while_one_is_worked_on(spec):
+    payload, machine = load_payload(f"{spec},channels=40,filters=80"), replace(this_machine(), l2_bytes=1 << 16)
+    parts = partition(payload)
+    tasks = [task for task in parts.tasks if family_for(task) is SLIDING_WINDOW]
+    ahead = [SLIDING_WINDOW.default(task, machine) for task in tasks]
+    assert [config["prefetch"] for config in ahead if "prefetch" in config] == [True] * len(tasks)
+    inputs, found, texts = payload.make_inputs(0), [], []
+    for prefetch in (True, False):
+        steps = []
+        for task in parts.tasks:
+            family = family_for(task)
+            config = family.default(task, machine)
+            steps.append(write_step(task, family, config | ({"prefetch": prefetch} if task in tasks else {}), machine))
+        candidate = Candidate(assemble(steps), TAIL, parts.payload.text, tuple(panels_of(steps)))
+        texts.append(compile_to("panel-loads", payload, candidate).text)
+        found.append(run(payload, inputs, candidate.script, TAIL, text=candidate.text, panels=candidate.panels))
+    assert [text.count("memref.prefetch") >= len(tasks) for text in texts] == [True, False]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
