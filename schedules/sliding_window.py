@@ -98,7 +98,7 @@ class SlidingWindow(Family):
         chosen: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
         if "ends" in values:
             chosen = {**chosen, "ends": MASKED}
-        packed = {"pack_b": PACKINGS[-1], "prefetch": outside == LANES} if lanes.constant_b else {}
+        packed: Config = {"pack_b": PACKINGS[-1], "prefetch": outside == LANES} if lanes.constant_b else {}
         shares = outer_default(op.nest, lanes.lane, machine) if is_parallelized(op.nest, lanes) else {}
         return {**chosen, **packed, **shares, **function_defaults(task)}
 
