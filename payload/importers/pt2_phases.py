@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.core.payload import Array
+from autotune.core.payload import DTYPES, Array
 from payload.importers.phases import Phases, dense_convolutions, phases_of, spread_order
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
+FLOATS = tuple(DTYPES[name] for name in ("f32", "f16", "bf16"))
 TRANSPOSED = 6  # its position among the arguments of a convolution
 
 
@@ -37,7 +38,7 @@ def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None
 
     x, kernel, bias, strides, pads, dilations, _, added, groups = node.args
     held = weights.get(kernel.name)
-    if held is None or held.dtype != np.float32 or set(dilations) != {1} or (bias and bias.name not in weights):
+    if held is None or held.dtype not in FLOATS or set(dilations) != {1} or (bias and bias.name not in weights):
         return
     rank, given = held.ndim - 2, list(x.meta["val"].shape)[2:]
     steps, cut, more = (list(each) * (rank // len(each)) for each in (strides, pads, added))

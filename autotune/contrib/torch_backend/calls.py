@@ -163,7 +163,8 @@ class RegionProgram:
         self._constants = {name: np.ascontiguousarray(array) for name, array in kept.constants.items()}
         self._weights = [a.number for a in arguments if a.source == "weight"]
         made = {a.number for a in arguments if a.source == "weight" and a.order}
-        made |= {arguments[panels.source].number for panels in kept.program.panels}
+        sources = [arguments[panels.source] for panels in kept.program.panels]
+        made |= {source.number for source in sources if source.source == "weight"}
         self._sources = sorted(made)
         self._made = MadeOf(self._make)
         self._inputs = [
@@ -176,7 +177,12 @@ class RegionProgram:
         self._bounded = [(number, *each) for number, each in bounds.items()]
         self._results = [(tuple(like.shape), like.dtype) for like in likes]
         self._strided = {n: like.stride() for n, like in enumerate(likes) if not like.is_contiguous()}
-        self._fixed = [self._constants[a.name].ctypes.data if a.source == "constant" else 0 for a in arguments]
+        held = {n: self._constants[a.name] for n, a in enumerate(arguments) if a.source == "constant"}
+        for number, argument in enumerate(arguments):
+            if argument.source == "panels" and (source := sources[argument.number]).source == "constant":
+                values = self._constants[source.name].view(DTYPES[source.dtype]).reshape(source.shape)
+                held[number] = self._in_panels(argument, values)
+        self._held, self._fixed = held, [held[n].ctypes.data if n in held else 0 for n in range(len(arguments))]
         self._in_place = [(n, a.number) for n, a in enumerate(arguments) if a.source == "weight" and not a.order]
         self._seen = [0] * len(arguments)
         self._outputs = [(n, a.number) for n, a in enumerate(arguments) if a.source == "output"]
@@ -232,7 +238,7 @@ class RegionProgram:
         arguments, addresses = self._kept.program.arguments, self._fixed.copy()
         arrays: list[Array] = []
         for number, argument in enumerate(arguments):
-            if argument.source == "panels":
+            if argument.source == "panels" and not self._fixed[number]:
                 array = self._panels(argument, values)
             elif argument.source == "weight" and argument.order:
                 array = arranged(argument, values[argument.number])
@@ -244,9 +250,12 @@ class RegionProgram:
 
     def _panels(self, argument: KeptArgument, values: dict[int, torch.Tensor]) -> Array:
         """A weight in panels."""
-        known = self._kept.program.panels[argument.number]
-        source = self._kept.program.arguments[known.source]
-        packed = PanelWeight(**asdict(known)).pack(arranged(source, values[source.number]))
+        source = self._kept.program.arguments[self._kept.program.panels[argument.number].source]
+        return self._in_panels(argument, arranged(source, values[source.number]))
+
+    def _in_panels(self, argument: KeptArgument, values: Array) -> Array:
+        """Elements of a weight, or of a constant, in panels."""
+        packed = PanelWeight(**asdict(self._kept.program.panels[argument.number])).pack(values)
         return aligned(packed, Argument("panels", "weight", argument.shape, argument.dtype))
 
 

@@ -17,12 +17,13 @@ from math import prod
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.core.host.files import read_file
 from autotune.core.payload import DTYPES, Array
 
-FORMAT = 1  # 1: the first
+FORMAT = 2  # 2: constants in the order of their indices; where that was another one than of memory, 1 had them mixed up
 PROGRAM, CODE, CONSTANTS, CHECKED = "program.json", "program.o", "constants.safetensors", "checked"
 MOST_JSON, MOST_CODE, MOST_CONSTANTS, MOST_REFUSAL = 16 << 20, 256 << 20, 8 << 30, 1 << 16
 Source = Literal["input", "weight", "constant", "panels", "output"]
@@ -154,10 +155,10 @@ def keep(
 
     from autotune.store.bundle import replace_folder  # heavy: whatever reads bundles
 
-    # NumPy's reader of such files knows no bf16. Programs are given addresses, so that its bits do.
-    data = save(
-        {name: array.view("u2") if array.dtype == DTYPES["bf16"] else array for name, array in constants.items()}
-    )
+    # NumPy's reader of such files knows no bf16: programs are given addresses, so that its bits do. Its writer takes
+    # elements in the order of memory.
+    plain = {name: np.ascontiguousarray(array) for name, array in constants.items()}
+    data = save({name: array.view("u2") if array.dtype == DTYPES["bf16"] else array for name, array in plain.items()})
     program = KeptProgram(tuple(arguments), tuple(panels), symbol, searched, error, hashes(code, data))
     with suppress(OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)

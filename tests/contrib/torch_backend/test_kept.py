@@ -47,6 +47,16 @@ def test_constants_in_bf16_are_kept_as_their_bits(tmp_path):
     np.testing.assert_array_equal(read_kept(tmp_path / "a").constants["c"], mask.view("u2"))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_constants_are_kept_however_they_lie_in_memory(dtype, tmp_path):
+    whole = np.arange(24).astype(DTYPES[dtype]).reshape(4, 6)
+    constants = {"turned": whole.T, "parts": whole[:, ::2], "behind": whole[::-1]}
+    arguments = [KeptArgument("constant", n, a.shape, dtype, name) for n, (name, a) in enumerate(constants.items())]
+    keep(tmp_path / "a", arguments, (), "entry", b"", constants)
+    for name, found in read_kept(tmp_path / "a").constants.items():
+        np.testing.assert_array_equal(found.view(DTYPES[dtype]), constants[name])
+
+
 @pytest.mark.parametrize("name", [PROGRAM, CODE, CONSTANTS])
 def test_what_is_damaged_or_missing_is_not_there(folder, name):
     data = (folder / name).read_bytes()
@@ -58,7 +68,13 @@ def test_what_is_damaged_or_missing_is_not_there(folder, name):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("format", 2), ("symbol", 3), ("arguments", [{**vars(ARGUMENTS[0]), "dtype": "i3"}]), ("panels", [{}])],
+    [
+        ("format", 3),
+        ("format", 1),
+        ("symbol", 3),
+        ("arguments", [{**vars(ARGUMENTS[0]), "dtype": "i3"}]),
+        ("panels", [{}]),
+    ],
 )
 def test_what_no_program_may_say_is_not_there(folder, field, value):
     said = json.loads((folder / PROGRAM).read_text())

@@ -54,6 +54,19 @@ def assert_right(function, *inputs):
     assert_close(ours, exact(*(each.double() if each.is_floating_point() else each for each in inputs)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("kernel", "pads"), [(4, (1, 0)), (3, (1, 1))])
+def test_a_transposed_convolution_is_right_in_the_first_process_and_from_what_it_kept(kernel, pads, dtype, tmp_path):
+    module = nn.ConvTranspose2d(16, 24, kernel, 2, pads[0], pads[1]).to(dtype).eval()
+    x = torch.randn(2, 16, 9, 11, dtype=dtype)
+    exact = copy.deepcopy(module).double()(x.double())
+    for _ in range(2):
+        torch._dynamo.reset()
+        ours = torch.compile(module, backend="autotune", options={"store": str(tmp_path)})(x)
+        assert_close(ours, exact, 2e-5 if dtype is torch.float32 else 2.0**-7)
+    assert len(list(tmp_path.glob("*/program.json"))) == 1
+
+
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
