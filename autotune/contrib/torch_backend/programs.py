@@ -9,7 +9,7 @@ import torch
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import compilation
 from autotune.compiler.lowering.steps import ASKED
-from autotune.contrib.torch_backend.kept import Kept, keep_refusal, read_kept, read_refusal, refusal_of
+from autotune.contrib.torch_backend.kept import FORMAT, Kept, keep_refusal, read_kept, read_refusal, refusal_of
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
 from autotune.core.errors import RefusedModelError
@@ -22,6 +22,7 @@ def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int)
     machine = this_machine(threads)
     digest = hashlib.sha256()
     versions = [f"{name} {version_of(name)}" for name in (DISTRIBUTION, "torch", "torch-mlir")]
+    versions.append(f"format {FORMAT}")  # refusals go with programs
     facts = [machine.fingerprint, machine.pages, compiler_version(), compilation(threads), *map(str, ASKED), *versions]
     for part in (importer_of("region.pt2").source_hash, region.text(), *facts):
         digest.update(f"{len(part)}\0{part}".encode())
