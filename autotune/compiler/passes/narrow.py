@@ -171,18 +171,23 @@ def destination(op: ir.Operation) -> ir.Value:
 
 
 def empty_rows(rows: int, words: int, word: ir.Type, precision: Precision) -> ir.Value:
-    """Where the words of A go. Rows of a tile lie an odd number of cache lines apart, or they would share few sets.
-
-    The buffer that they are a slice of is allocated: a slice of an empty tensor would become a smaller empty tensor
-    wherever a script shrinks those of its ops.
-    """
+    """Where the words of A go. Rows of a tile lie an odd number of cache lines apart, or they would share few sets."""
     lines, left = divmod(words, LINE)
-    if not precision.by_tiles or left or lines % 2:
-        return tensor.empty([rows, words], word)
-    whole = ir.RankedTensorType.get([rows, words + LINE], word)
+    return empty_with_room([rows, words], [0, 0 if not precision.by_tiles or left or lines % 2 else LINE], word)
+
+
+def empty_with_room(shape: list[int], room: list[int], element: ir.Type) -> ir.Value:
+    """An empty tensor; where room is wanted behind it along some dimensions, a slice of a buffer that is larger.
+
+    That is allocated: a slice of an empty tensor would become a smaller empty tensor wherever a script shrinks those of
+    its ops.
+    """
+    if not any(room):
+        return tensor.empty(shape, element)
+    whole = ir.RankedTensorType.get([size + more for size, more in zip(shape, room, strict=True)], element)
     padded = bufferization.AllocTensorOp(whole, []).result
-    kind = ir.RankedTensorType.get([rows, words], word)
-    return tensor.ExtractSliceOp(kind, padded, [], [], [], [0, 0], [rows, words], [1, 1]).result
+    kind = ir.RankedTensorType.get(shape, element)
+    return tensor.ExtractSliceOp(kind, padded, [], [], [], [0] * len(shape), shape, [1] * len(shape)).result
 
 
 def filled(value: ir.Value) -> ir.Value | None:

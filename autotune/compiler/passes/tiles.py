@@ -10,7 +10,7 @@ copied into a tile in L1 before each product; columns that are left over are the
 what is computed of them is not stored.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,17 +33,18 @@ SMALLEST = 2.0**-126  # of the numbers that the unit does not take for zero
 
 def tile_of(source: ir.Value, row: ir.Value, column: ir.Value) -> ir.Value:
     """A tile of a buffer of two dimensions, as a view."""
-    kind = ir.MemRefType(source.type)
+    return view_of(source, [row, column], [ROWS, LANES], [1, 1])
+
+
+def view_of(source: ir.Value, offsets: Sequence[ir.Value], sizes: Sequence[int], steps: Sequence[int]) -> ir.Value:
+    """A tile of a buffer as a view of two dimensions: those along which it has more than one element."""
+    kind, dynamic = ir.MemRefType(source.type), ir.ShapedType.get_dynamic_stride_or_offset()
     strides, _ = kind.get_strides_and_offset()
-    layout = ir.StridedLayoutAttr.get(ir.ShapedType.get_dynamic_stride_or_offset(), strides)
-    view = ir.MemRefType.get([ROWS, LANES], kind.element_type, layout, kind.memory_space)
-    return memref.SubViewOp(view, source, [row, column], [], [], *dynamic_slice()).result
-
-
-def dynamic_slice() -> tuple[list[int], list[int], list[int]]:
-    """Offsets, sizes and strides of a tile whose offsets are values."""
-    dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    return [dynamic, dynamic], [ROWS, LANES], [1, 1]
+    kept = [dim for dim in range(len(sizes)) if sizes[dim] > 1]
+    layout = ir.StridedLayoutAttr.get(dynamic, [strides[dim] * steps[dim] for dim in kept])
+    view = ir.MemRefType.get([sizes[dim] for dim in kept], kind.element_type, layout, kind.memory_space)
+    nowhere = [dynamic] * len(sizes)
+    return memref.SubViewOp(view, source, list(offsets), [], [], nowhere, list(sizes), list(steps)).result
 
 
 def new_tile(element: str) -> ir.Value:
@@ -265,6 +266,53 @@ def flushed(values: ir.Value) -> ir.Value:
     return flushed_bits(arith.bitcast(vector_of(LANES, "i32"), values))
 
 
+Load = Callable[[int, ir.Value], ir.Value]  # of a tile's first row or column, and its first word
+
+
+@dataclass(frozen=True)
+class TileLoop:
+    """The loop over words of a register tile, a tile of them at a time.
+
+    Attributes:
+        by: What multiplies.
+        precision: Precision of the words.
+        words: Words of a part.
+        starts: First row and column of every tile of C.
+    """
+
+    by: TileUnit
+    precision: Precision
+    words: int
+    starts: Sequence[tuple[int, int]]
+
+    def write(self, begin: list[ir.Value], load_a: Load, load_b: Load) -> list[ir.Value]:
+        """Tiles of C with all products more, at the insertion point.
+
+        Args:
+            begin: Tiles of C before.
+            load_a: Loads a tile of A, by its first row and word.
+            load_b: Loads a tile of B, by its first column and word.
+        """
+        loop = scf.ForOp(index(0), index(self.words), index(ROWS), begin if self.by.carries else [])
+        with ir.InsertionPoint(loop.body):
+            sums = list(loop.inner_iter_args) if self.by.carries else [*begin]
+            of_a: dict[int, ir.Value] = {}
+            of_b: dict[int, ir.Value] = {}
+            before = (-1, -1)  # of products that follow each other one operand is the same, and stays loaded
+            for parts in self.precision.products:
+                k_of_a, k_of_b = (arith.addi(loop.induction_variable, index(part * self.words)) for part in parts)
+                of_a, of_b = of_a if parts[0] == before[0] else {}, of_b if parts[1] == before[1] else {}
+                before = parts
+                for number, (row, column) in enumerate(self.starts):  # loads stand where they are needed first
+                    if row not in of_a:
+                        of_a[row] = load_a(row, k_of_a)
+                    if column not in of_b:
+                        of_b[column] = load_b(column, k_of_b)
+                    sums[number] = self.by.dot(self.precision.element, sums[number], of_a[row], of_b[column])
+            scf.yield_(sums if self.by.carries else [])
+        return list(loop.results) if self.by.carries else begin
+
+
 @dataclass(frozen=True)
 class TileProduct:
     """One register tile: all its sums stay in tiles.
@@ -293,24 +341,15 @@ class TileProduct:
         zeros = [by.zero() for _ in starts]
         words = (shape_of(self.b)[0] - self.precision.extra) // self.precision.parts
         a_streams, b_streams = self.streams()
-        loop = scf.ForOp(index(0), index(words), index(ROWS), zeros if by.carries else [])
-        with ir.InsertionPoint(loop.body):
-            sums = list(loop.inner_iter_args) if by.carries else [*zeros]
-            of_a: dict[int, ir.Value] = {}
-            of_b: dict[int, ir.Value] = {}
-            before = (-1, -1)  # of products that follow each other one operand is the same, and stays loaded
-            for parts in self.precision.products:
-                k_of_a, k_of_b = (arith.addi(loop.induction_variable, index(part * words)) for part in parts)
-                of_a, of_b = of_a if parts[0] == before[0] else {}, of_b if parts[1] == before[1] else {}
-                before = parts
-                for number, (row, column) in enumerate(starts):  # loads stand where they are needed first
-                    if row not in of_a:
-                        of_a[row] = by.load(self.tile_of_a(row, k_of_a, rest, left), once=a_streams)
-                    if column not in of_b:
-                        of_b[column] = by.load(self.tile_of_b(k_of_b, column), once=b_streams)
-                    sums[number] = by.dot(self.precision.element, sums[number], of_a[row], of_b[column])
-            scf.yield_(sums if by.carries else [])
-        for (row, column), c in zip(starts, list(loop.results) if by.carries else zeros, strict=True):
+
+        def load_a(row: int, k: ir.Value) -> ir.Value:
+            return by.load(self.tile_of_a(row, k, rest, left), once=a_streams)
+
+        def load_b(column: int, k: ir.Value) -> ir.Value:
+            return by.load(self.tile_of_b(k, column), once=b_streams)
+
+        sums = TileLoop(by, self.precision, words, starts).write(zeros, load_a, load_b)
+        for (row, column), c in zip(starts, sums, strict=True):
             self.store(by, c, row, column)
 
     def streams(self) -> tuple[bool, bool]:

@@ -114,20 +114,25 @@ class WindowSums:
 
     def write_rows(self, filters: int, at: Steps) -> None:
         """One register tile after the other."""
-        over, row = self.over, self.arrays.row
-        step = self.rows if over == row else self.rows // ROWS_OF_TILE
+        over = self.over
+        step = self.rows if over == self.arrays.row else self.rows // ROWS_OF_TILE
 
         def tile(count: int, number: ir.Value) -> None:
             here = {**at, over: arith.muli(number, index(step))}
-            if not self.arrays.precision.by_tiles:
+            if self.arrays.precision.by_tiles:
+                WindowTileSums(self.arrays, self.tiles(here, count), filters, self.unit).write()
+            else:
                 RegisterTileSums(self.arrays, here, count, filters).write()
-                return
-            lines = [{**here, over: arith.addi(here[over], index(line)), row: index(0)} for line in range(count)]
-            found = [TileOfRows(line, self.arrays.sizes[row]) for line in lines]
-            tiles = row_tiles(here, row, count) if over == row else found
-            WindowTileSums(self.arrays, tiles, filters, self.unit).write()
 
         whole, left = divmod(self.arrays.sizes[over], step)
         counted(whole, partial(tile, step))
         if left:
             tile(left, index(whole))
+
+    def tiles(self, begin: Steps, count: int) -> list[TileOfRows]:
+        """The tiles of a register tile: of so many rows from one on, or of so many lines, each whole."""
+        over, row = self.over, self.arrays.row
+        if over == row:
+            return row_tiles(begin, row, count)
+        lines = [{**begin, over: arith.addi(begin[over], index(line)), row: index(0)} for line in range(count)]
+        return [TileOfRows(line, self.arrays.sizes[row]) for line in lines]

@@ -12,7 +12,6 @@ from math import prod
 
 import numpy as np
 from mlir import ir
-from mlir.dialects import bufferization, tensor
 
 from autotune.bundles.c_words import STORED, WIDEN, helpers_of, scaling, store_value
 from autotune.compiler.ir.extents import static_shape
@@ -130,27 +129,14 @@ static inline void {name}(const {kind} *weight, int32_t *panels) {{
 def rounded(x: ir.Value, shared: list[int], precision: Precision, room: list[int]) -> ir.Value:
     """Words of inputs, along their last dimension, at the insertion point; with room behind them along the others."""
     *lead, channels = static_shape(x)
-    into = empty_words([*lead, precision.words(channels)], [*room, 0])
+    word = ir.IntegerType.get_signless(32)
+    into = narrow.empty_with_room([*lead, precision.words(channels)], [*room, 0], word)
     *position, channel, place = dims(len(lead) + 2)
     maps = [ir.AffineMap.get(len(lead) + 2, 0, [*position, last]) for last in (channel, place)]
     made = generic([x], into, maps, [*["parallel"] * len(lead), "reduction", "parallel"], read_all)
     made.owner.attributes[ROUNDED] = ir.StringAttr.get(precision.name)
     made.owner.attributes[SHARED] = ir.DenseI64ArrayAttr.get(shared)
     return made
-
-
-def empty_words(shape: list[int], room: list[int]) -> ir.Value:
-    """A tensor of words; where room is wanted behind them, a slice of a buffer that is larger.
-
-    It is allocated: a slice of an empty tensor would become a smaller one wherever a script shrinks those of its ops.
-    """
-    word, rank = ir.IntegerType.get_signless(32), len(shape)
-    if not any(room):
-        return tensor.empty(shape, word)
-    whole = ir.RankedTensorType.get([size + more for size, more in zip(shape, room, strict=True)], word)
-    padded = bufferization.AllocTensorOp(whole, []).result
-    kind = ir.RankedTensorType.get(shape, word)
-    return tensor.ExtractSliceOp(kind, padded, [], [], [], [0] * rank, shape, [1] * rank).result
 
 
 FORM_INT16, FORM_BF16 = WindowWords(INT16), WindowWords(BF16)

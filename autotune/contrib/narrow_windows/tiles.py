@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
-from mlir.dialects import arith, memref, scf, vector
+from mlir.dialects import arith, scf, vector
 
 from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import LANES, vector_of
-from autotune.compiler.passes.tiles import Amx, Emulated, TileUnit, new_tile, tile_of
+from autotune.compiler.passes.tiles import Amx, Emulated, TileLoop, TileUnit, new_tile, tile_of, view_of
 from autotune.contrib.narrow_windows.register_tile import Steps, WordArrays
 from autotune.core.host.matrix_unit import ROWS
 from autotune.core.scripts.marks import TILE
@@ -71,41 +71,28 @@ class WindowTileSums:
     def write(self) -> None:
         """All of it, at the insertion point."""
         by: TileUnit = Amx() if self.unit else Emulated("f32")
-        columns = range(0, self.filters, LANES)
-        zeros = [by.zero() for _ in self.tiles for _ in columns]
+        starts = [(row, column) for row in range(len(self.tiles)) for column in range(0, self.filters, LANES)]
+        zeros = [by.zero() for _ in starts]
         loop = scf.ForOp(index(0), index(self.arrays.taps), index(1), zeros if by.carries else [])
         with ir.InsertionPoint(loop.body):
             begin = list(loop.inner_iter_args) if by.carries else zeros
-            scf.yield_(self.sum_words(by, loop.induction_variable, begin))
-        sums = iter(list(loop.results) if by.carries else zeros)
-        for tile in self.tiles:
-            for column in columns:
-                self.store(by, next(sums), tile, column)
-
-    def sum_words(self, by: TileUnit, tap: ir.Value, begin: Tiles) -> Tiles:
-        """The sums with the products of a tap more; nothing where they are no values."""
-        precision, words = self.arrays.precision, self.arrays.words // self.arrays.precision.parts
-        taps = [self.arrays.of_tap(tile.at, tap) for tile in self.tiles]
-        loop = scf.ForOp(index(0), index(words), index(ROWS), begin if by.carries else [])
-        with ir.InsertionPoint(loop.body):
-            sums = list(loop.inner_iter_args) if by.carries else begin
-            of_x: dict[int, ir.Value] = {}
-            of_kernel: dict[int, ir.Value] = {}
-            before = (-1, -1)  # of products that follow each other one operand is the same, and stays loaded
-            for parts in precision.products:
-                place_in_x, place = (arith.addi(loop.induction_variable, index(part * words)) for part in parts)
-                of_x, of_kernel = of_x if parts[0] == before[0] else {}, of_kernel if parts[1] == before[1] else {}
-                before, number = parts, 0
-                for row, at in enumerate(taps):
-                    for column in range(0, self.filters, LANES):  # loads stand where they are needed first
-                        if row not in of_x:
-                            of_x[row] = by.load(self.tile_of_x(at, place_in_x), once=False)
-                        if column not in of_kernel:
-                            of_kernel[column] = by.load(self.tile_of_kernel(at, place, column), once=False)
-                        sums[number] = by.dot(precision.element, sums[number], of_x[row], of_kernel[column])
-                        number += 1
+            sums = self.sum_words(by, loop.induction_variable, starts, begin)
             scf.yield_(sums if by.carries else [])
-        return list(loop.results)
+        for (row, column), total in zip(starts, list(loop.results) if by.carries else zeros, strict=True):
+            self.store(by, total, self.tiles[row], column)
+
+    def sum_words(self, by: TileUnit, tap: ir.Value, starts: Sequence[tuple[int, int]], begin: Tiles) -> Tiles:
+        """The sums with the products of a tap more; of each, which of the tiles of rows it is of, and the filter."""
+        precision = self.arrays.precision
+        taps = [self.arrays.of_tap(tile.at, tap) for tile in self.tiles]
+
+        def load_x(row: int, word: ir.Value) -> ir.Value:
+            return by.load(self.tile_of_x(taps[row], word), once=False)
+
+        def load_kernel(column: int, word: ir.Value) -> ir.Value:
+            return by.load(self.tile_of_kernel(taps[0], word, column), once=False)
+
+        return TileLoop(by, precision, self.arrays.words // precision.parts, starts).write(begin, load_x, load_kernel)
 
     def tile_of_x(self, at: Steps, word: ir.Value) -> ir.Value:
         """Words of the inputs of 16 rows, as a view; a row is as far from the next as a window is."""
@@ -143,14 +130,3 @@ class WindowTileSums:
                 vector.maskedstore(arrays.y, at, mask, line)
 
         counted(tile.rows, write)
-
-
-def view_of(source: ir.Value, offsets: Sequence[ir.Value], sizes: Sequence[int], steps: Sequence[int]) -> ir.Value:
-    """Rows of a tile as a view of two dimensions: those along which it has more than one element."""
-    kind, dynamic = ir.MemRefType(source.type), ir.ShapedType.get_dynamic_stride_or_offset()
-    strides, _ = kind.get_strides_and_offset()
-    kept = [dim for dim in range(len(sizes)) if sizes[dim] > 1]
-    layout = ir.StridedLayoutAttr.get(dynamic, [strides[dim] * steps[dim] for dim in kept])
-    view = ir.MemRefType.get([sizes[dim] for dim in kept], kind.element_type, layout, kind.memory_space)
-    nowhere = [dynamic] * len(sizes)
-    return memref.SubViewOp(view, source, list(offsets), [], [], nowhere, list(sizes), list(steps)).result

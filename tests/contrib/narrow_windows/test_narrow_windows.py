@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from c_support import NEEDS_C, call_from_c, emit
-from convolution_support import error_of, filled_convolution, steps_of
+from c_support import NEEDS_C
+from convolution_support import check_c_words, convolved, error_of, filled_convolution, steps_of
 from tuning_support import MACHINES, random_configs, run
 
 from autotune.compiler.codegen.openmp import find_openmp
@@ -67,16 +67,6 @@ def rounded_kernel(precision, kernel):
 def filled_up(kernel):
     """A kernel with channels filled up to pairs."""
     return np.pad(kernel, [(0, 0), (0, 0), (0, kernel.shape[2] % 2), (0, 0)])
-
-
-def convolved(x, kernel, step, apart, padding):
-    """A convolution in float64."""
-    x = np.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
-    reach = (kernel.shape[0] - 1) * apart + 1
-    windows = np.lib.stride_tricks.sliding_window_view(x, (reach, reach), (1, 2))[
-        :, ::step, ::step, :, ::apart, ::apart
-    ]
-    return np.einsum("nhwcij,ijcf->nhwf", windows, kernel, optimize=True)
 
 
 @pytest.mark.parametrize("family", **HERE)
@@ -205,14 +195,7 @@ def test_vectors_of_256_bits_have_none_and_roofs_are_those_of_the_instruction():
 @pytest.mark.parametrize("family", **HERE)
 @pytest.mark.parametrize("sizes", ["size=9,channels=11,filters=21", "size=6,channels=80,filters=40,kernel=2,padding=0"])
 def test_c_stores_the_same_words(family, sizes, tmp_path):
-    payload, machine = load_payload(specs(sizes)), this_machine()
-    parts, steps, _ = steps_of(payload, family, machine)
-    inputs, panels = payload.make_inputs(0), panels_of(steps)
-    weights = emit(payload, Candidate(assemble(steps), TAIL, parts.payload.text, tuple(panels)), tmp_path)
-    assert [weight.precision for weight in weights] == [family.name]
-    (found,) = call_from_c(tmp_path, payload, weights, inputs).values()
-    (expected,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels)
-    np.testing.assert_array_equal(found, expected)
+    assert check_c_words(load_payload(specs(sizes)), family, tmp_path)
 
 
 def test_an_int16_kernel_has_steps_as_fine_as_its_sums_allow():

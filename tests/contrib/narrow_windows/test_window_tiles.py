@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from c_support import NEEDS_C, call_from_c, emit
-from convolution_support import error_of, steps_of
+from c_support import NEEDS_C
+from convolution_support import check_c_words, convolved, error_of, steps_of, windows_of
 from precision_support import by_unit
 from tuning_support import MACHINES, loaded, random_configs, run
 
@@ -13,7 +13,6 @@ from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.passes.pipelines import TAIL, tail
 from autotune.compiler.tasks.partition import partition
 from autotune.contrib.narrow_windows.family import WINDOW_BF16, WINDOW_INT16, WINDOW_TILE_BF16, WINDOW_TILE_BF16X2
-from autotune.core.candidate import Candidate
 from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import ask_for_tiles
 from autotune.core.scripts.assembly import assemble, panels_of, write_step
@@ -44,14 +43,11 @@ def specs(sizes):
     return f"conv,layout=nhwc,{sizes}"
 
 
-def convolved(precision, x, kernel, window=(1, 1, 0)):
+def convolved_by_unit(precision, x, kernel, window=(1, 1, 0)):
     """A convolution as the unit sums it: one tap after the other, each of whole tiles of channels."""
-    (side, _, channels, filters), (step, apart, padding) = kernel.shape, window
+    side, _, channels, filters = kernel.shape
     whole = precision.part_words(channels) * precision.values - channels
-    x = np.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, whole)])
-    reach = (side - 1) * apart + 1
-    windows = np.lib.stride_tricks.sliding_window_view(x, (reach, reach), (1, 2))[:, ::step, ::step]
-    rows = windows[..., ::apart, ::apart].transpose(0, 1, 2, 4, 5, 3)
+    rows = windows_of(np.pad(x, [(0, 0), (0, 0), (0, 0), (0, whole)]), side, *window).transpose(0, 1, 2, 4, 5, 3)
     columns = np.pad(kernel, [(0, 0), (0, 0), (0, whole), (0, 0)]).reshape(-1, filters)
     return by_unit(precision, rows.reshape(-1, len(columns)), columns).reshape(*rows.shape[:3], filters)
 
@@ -66,7 +62,7 @@ def computed(family, payload, inputs, **config):
 def check(family, sizes, window):
     payload = load_payload(specs(sizes))
     inputs = payload.make_inputs(0)
-    expected = convolved(family.precision, inputs["x"], inputs["kernel"], window)
+    expected = convolved_by_unit(family.precision, inputs["x"], inputs["kernel"], window)
     np.testing.assert_array_equal(computed(family, payload, inputs), expected)
 
 
@@ -150,7 +146,7 @@ def test_a_kernel_in_16_bits_is_read_as_it_is_stored(kind, tmp_path):
     x, kernel = (each.astype("f4") for each in inputs.values())
     for family in able[1:]:
         got = computed(family, payload, inputs)
-        np.testing.assert_array_equal(got, convolved(family.precision, x, kernel))
+        np.testing.assert_array_equal(got, convolved_by_unit(family.precision, x, kernel))
 
 
 @pytest.mark.parametrize(("kind", "family"), [("bf16", WINDOW_TILE_BF16), ("f16", WINDOW_TILE_BF16X2)])
@@ -160,14 +156,8 @@ def test_a_model_in_16_bits_goes_by_tiles_by_default(kind, family, tmp_path):
     inputs = payload.make_inputs(0)
     got = compile_payload(payload)(**inputs).astype("f8")
     x, kernel = (each.astype("f8") for each in inputs.values())
-    exact = plainly_convolved(x, kernel)
+    exact = convolved(x, kernel)
     assert np.abs(got - exact).max() < step_of_results(payload) * np.abs(exact).max()
-
-
-def plainly_convolved(x, kernel):
-    """A convolution in float64."""
-    windows = np.lib.stride_tricks.sliding_window_view(x, kernel.shape[:2], (1, 2))
-    return np.einsum("nhwcij,ijcf->nhwf", windows, kernel, optimize=True)
 
 
 def test_channels_and_rows_that_fill_no_tile_are_left_alone():
@@ -244,14 +234,5 @@ def test_roofs_are_those_of_the_unit():
 @of_both
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
 def test_c_stores_the_same_words(family, kind, tmp_path):
-    payload, machine = stored(tmp_path, kind, "f32"), this_machine()
-    parts, steps, taken = steps_of(payload, family, machine)
-    if not taken:
-        assert (family, kind) == (WINDOW_TILE_BF16X2, "bf16")
-        return
-    inputs, panels = payload.make_inputs(0), panels_of(steps)
-    weights = emit(payload, Candidate(assemble(steps), TAIL, parts.payload.text, tuple(panels)), tmp_path)
-    assert [weight.precision for weight in weights] == [family.name]
-    (found,) = call_from_c(tmp_path, payload, weights, inputs).values()
-    (expected,) = run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels)
-    np.testing.assert_array_equal(found, expected)
+    taken = check_c_words(stored(tmp_path, kind, "f32"), family, tmp_path)
+    assert taken is ((family, kind) != (WINDOW_TILE_BF16X2, "bf16"))

@@ -13,7 +13,7 @@ from mlir.dialects import arith
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import maker, reassociation
 from autotune.compiler.normalise.emit import generic, part_read, unflat
 from autotune.compiler.normalise.types.narrow import widens
 
@@ -37,7 +37,7 @@ BODIES = {  # of a window, by what the name of an op holds
 
 
 def body_of(op: ir.Operation) -> Callable[..., ir.Value] | None:
-    """What a named convolution or pool with channels last computes at a point of a window; `None` of any other op."""
+    """What a named convolution, or pool with channels last, computes at a point of a window; `None` of other ops."""
     return next((body for name, body in BODIES.items() if op.name.startswith("linalg.") and name in op.name), None)
 
 
@@ -59,7 +59,7 @@ def write_windows_out(module: ir.Module) -> None:
         nest = loop_nest(op)
         with ir.InsertionPoint(op), op.location:
             read = part_read(x, maps[0], nest.sizes) if nest is not None else x
-            result = generic([read, as_stored(kernel) if body is multiply_add else kernel], into, maps, kinds, body)
+            result = generic([read, as_stored(kernel)], into, maps, kinds, body)
         op.results[0].replace_all_uses_with(result)
         op.erase()
 
@@ -73,8 +73,7 @@ def as_stored(kernel: ir.Value) -> ir.Value:
         return made_by.operands[0]
     if made_by.name != EXPAND or (stored := as_stored(made_by.operands[0])) == made_by.operands[0]:
         return kernel
-    groups = [[int(dim) for dim in group] for group in made_by.attributes["reassociation"]]
-    return unflat(stored, groups, list(kernel.type.shape))
+    return unflat(stored, reassociation(made_by), list(kernel.type.shape))
 
 
 def holds_f32(value: ir.Value) -> bool:

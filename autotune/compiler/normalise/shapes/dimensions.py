@@ -18,7 +18,7 @@ from mlir.dialects import bufferization, linalg, memref, tensor
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, moves_elements, read_index
 from autotune.compiler.ir.values import maker, reassociation
-from autotune.compiler.normalise.emit import part_read
+from autotune.compiler.normalise.emit import generic, part_read
 
 PASSES = "builtin.module(func.func(linalg-fold-unit-extent-dims),canonicalize,cse)"
 MOVES = ("linalg.transpose", "linalg.broadcast")
@@ -40,11 +40,8 @@ def drop_unit_dimensions(module: ir.Module) -> None:
     batches = [op for op in ops if op.name == "linalg.batch_matmul" and op.results[0].type.shape[0] == 1]
     if not ops or not all(is_stored(op.operands[1]) for op in batches):
         return
-    moves, following = ([op for op in ops if kind(op)] for kind in (is_named_move, follows_window))
-    for op in moves:
+    for op in [op for op in ops if op.name in MOVES or follows_window(op)]:
         generalize(op)
-    for op in following:
-        write_body(op)
     for op in batches:
         open_batch(op)
     for op in [op for op in every_op(module) if op.name == "linalg.generic" and len(op.results)]:
@@ -120,16 +117,23 @@ def groups(rank: int) -> Sequence[Sequence[int]]:
 
 
 def generalize(op: ir.Operation) -> None:
-    """Write a named op that moves elements about as a generic one, which upstream drops dimensions of."""
-    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in indexing_maps(op)])
-    kind = op.results[0].type
-    parallel = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * len(kind.shape))
+    """Write a named op, or a map, as a generic one of the same body, which upstream drops dimensions of."""
+    body = op.regions[0].blocks[0]
+
+    def write(*elements: ir.Value) -> ir.Value:
+        made = dict(zip(body.arguments, elements, strict=True))
+        *steps, given = (each.operation for each in body.operations)
+        for step in steps:
+            copy = step.clone().operation
+            for number, value in enumerate(copy.operands):
+                copy.operands[number] = made.get(value, value)
+            made.update(zip(step.results, copy.results, strict=True))
+        return made.get(given.operands[0], given.operands[0])
+
+    *inputs, into = op.operands
     with ir.InsertionPoint(op), op.location:
-        generic = linalg.GenericOp([kind], [op.operands[0]], [op.operands[1]], maps, parallel)
-        block = generic.regions[0].blocks.append(*[kind.element_type] * 2, arg_locs=[op.location] * 2)
-        with ir.InsertionPoint(block):
-            linalg.yield_([block.arguments[0]])
-    op.results[0].replace_all_uses_with(generic.results[0])
+        plain = generic(inputs, into, indexing_maps(op), ["parallel"] * len(into.type.shape), write)
+    op.results[0].replace_all_uses_with(plain)
     op.erase()
 
 
@@ -142,11 +146,6 @@ def is_named_elementwise(op: ir.Operation) -> bool:
     return dimensions(written) == loops and all(None not in dimensions(amap) for amap in read)
 
 
-def is_named_move(op: ir.Operation) -> bool:
-    """Tell whether a named op moves elements about."""
-    return op.name in MOVES
-
-
 def follows_window(op: ir.Operation) -> bool:
     """Tell whether a named element-wise op reads what windows give, maybe through others of its kind."""
     if not is_named_elementwise(op):
@@ -154,26 +153,6 @@ def follows_window(op: ir.Operation) -> bool:
     makers = [made_by for value in list(op.operands)[:-1] if (made_by := maker(value)) is not None]
     slides = any(None in dimensions(amap) for made_by in makers for amap in indexing_maps(made_by))
     return slides or any(map(follows_window, makers))
-
-
-def write_body(op: ir.Operation) -> None:
-    """Write a named op as a generic one of the same body, which upstream drops dimensions of."""
-    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in indexing_maps(op)])
-    body, kind = op.regions[0].blocks[0], op.results[0].type
-    parallel = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * len(kind.shape))
-    *inputs, into = op.operands
-    with ir.InsertionPoint(op), op.location:
-        generic = linalg.GenericOp([kind], inputs, [into], maps, parallel)
-        kinds = [getattr(value.type, "element_type", value.type) for value in op.operands]
-        block = generic.regions[0].blocks.append(*kinds, arg_locs=[op.location] * len(kinds))
-    made = dict(zip(body.arguments, block.arguments, strict=False))
-    for each in body.operations:
-        copy = each.operation.clone(ir.InsertionPoint(block)).operation
-        for number, value in enumerate(copy.operands):
-            copy.operands[number] = made.get(value, value)
-        made.update(zip(each.operation.results, copy.results, strict=True))
-    op.results[0].replace_all_uses_with(generic.results[0])
-    op.erase()
 
 
 def read_in_place(module: ir.Module) -> None:
