@@ -73,6 +73,11 @@ class Precision:
         return f"i{32 // self.values}" if self.most else "bf16"
 
     @property
+    def sums(self) -> str:
+        """Type that products are summed in, as MLIR spells it."""
+        return "i32" if self.most else "f32"
+
+    @property
     def by_tiles(self) -> bool:
         """Whether a matrix unit multiplies tiles of words."""
         return self.step > 1

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EXACT = 2**24  # f32 holds every whole number up to here
 SUMS = 2**31 - 1  # 32 bits hold every whole number up to here
-PLANES = 4  # dimensions of an image
+PLANES, MATRIX = 4, 2  # dimensions of an image, of rows and columns
 FEW = 64  # products of a sum that are written one by one: more are a product of matrices
 CLOSE = 1e-5  # how far the scale of a bias may be from that of the product, relative
 
@@ -58,11 +58,11 @@ class ProductWriter:
         shape: Sequence[int],
         image: Image | None = None,
     ) -> None:
-        """Hold a result (rows, n) in its shape; with channels last if it has an image's."""
+        """Hold a result in its shape; with channels last if it has an image's, which it then lies in."""
         y = ending.output
         self.held.done.update(node.output[0] for node in ending.nodes)
         if image is not None:
-            placed = replace(image, name=self.writer.reshape(found, *image.shape))
+            placed = replace(image, name=found)
             if ending.scale is None:
                 self.held.images[y] = placed
             else:
@@ -73,19 +73,19 @@ class ProductWriter:
         else:
             self.held.bytes[y] = Bytes(self.writer.reshape(found, *shape, into=f"{y}_bytes"), ending.shift)
 
-    def sums(self, rows: str, whole: Array, zero: int, bias: Array) -> str:
-        """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias."""
+    def sums(self, rows: str, whole: Array, zero: int, bias: Array, lead: Sequence[int] = ()) -> str:
+        """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias; of windows (lead.., n)."""
         k = whole.shape[0]
         middle = np.zeros(whole.shape[1], np.int64)
         if not in_bytes(whole):
             middle = whole.min(axis=0) - LOW
         stored = whole - middle
         name = self.held.add_weight(f"{self.writer.stem}_weight", stored.astype(np.int8))
-        total = self.writer.add("MatMulInteger", rows, name)
+        total = self.multiplied(rows, name, (*lead, whole.shape[1]))
         fixed = bias - zero * stored.sum(axis=0) - middle * zero * k
         if middle.any():
             ones = self.held.add_weight(f"{self.writer.stem}_ones", np.ones((k, 1), np.int8))
-            of_rows = self.writer.add("MatMulInteger", rows, ones)
+            of_rows = self.multiplied(rows, ones, (*lead, 1))
             columns = self.held.add_weight(f"{self.writer.stem}_middle", middle.astype(np.int32)[None])
             total = self.writer.add("Add", total, self.writer.add("Mul", of_rows, columns))
         if fixed.any():
@@ -94,19 +94,25 @@ class ProductWriter:
             )
         return total
 
-    def dynamic_sums(self, rows: str, whole: Array, zero: int | str, columns: Array) -> str:
+    def multiplied(self, rows: str, weight: str, shape: Sequence[int]) -> str:
+        """A product of bytes; in a shape where it has more dimensions than rows and columns."""
+        found = self.writer.add("MatMulInteger", rows, weight)
+        return self.writer.reshape(found, *shape) if len(shape) > MATRIX else found
+
+    def dynamic_sums(self, rows: str, whole: Array, zero: int | str, columns: Array, lead: Sequence[int] = ()) -> str:
         """Sums of bytes (m, k) less a zero point, perhaps one of the call, times a weight (k, n).
 
         Args:
             rows: The bytes.
             whole: The weight.
             zero: The zero point.
-            columns: Sums of the weight that the zero point of the call is multiplied by, (n,) or (m, n).
+            columns: Sums of the weight that the zero point of the call is multiplied by, (n,) or (lead.., n).
+            lead: What windows lie in; rows alone, if empty.
         """
         nothing = np.zeros(whole.shape[1], np.int64)
         if isinstance(zero, int):
-            return self.sums(rows, whole, zero, nothing)
-        total = self.sums(rows, whole, 0, nothing)
+            return self.sums(rows, whole, zero, nothing, lead)
+        total = self.sums(rows, whole, 0, nothing, lead)
         name = self.held.add_weight(f"{self.writer.stem}_columns", columns.astype(np.int32))
         return self.writer.add("Sub", total, self.writer.add("Mul", zero, name))
 
@@ -251,7 +257,7 @@ def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
         return convolve_exactly(held, writer, node, added)
     image = padded(writer, held.image_of(writer, source.bytes, shape), window, source.zero)
     rows = as_rows(writer, image, window)
-    total = ProductWriter(held, writer).sums(rows.name, rows.in_order(weight.whole), source.zero, added)
+    total = ProductWriter(held, writer).sums(rows.name, rows.in_order(weight.whole), source.zero, added, rows.shape)
     ending = held.ending_of(node.output[0])
     found = ProductWriter(held, writer).end(total, scale, ending, real_bias(held, bias))
     ProductWriter(held, writer).give(found, ending, [], Image("", (*rows.shape, count)))
@@ -401,11 +407,9 @@ def convolve_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto"
     seen = np.tile(window.inside(shape[2:]), (rows.shape[0], 1)).astype(
         np.int64
     )  # of what was padded by 0, no zero point
-    total = ProductWriter(held, writer).dynamic_sums(
-        rows.name, rows.in_order(whole), zero, seen @ columns.reshape(seen.shape[1], -1, count).sum(axis=1)
-    )
-    placed = writer.reshape(total, *rows.shape, count)
-    writer.add("Transpose", placed, into=node.output[0], perm=[0, 3, 1, 2])
+    of_columns = (seen @ columns.reshape(seen.shape[1], -1, count).sum(axis=1)).reshape(*rows.shape, count)
+    total = ProductWriter(held, writer).dynamic_sums(rows.name, rows.in_order(whole), zero, of_columns, rows.shape)
+    writer.add("Transpose", total, into=node.output[0], perm=[0, 3, 1, 2])
     return True
 
 

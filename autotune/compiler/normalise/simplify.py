@@ -5,6 +5,7 @@ from mlir import ir
 from autotune.compiler.normalise.convolution.along_rows import write_volumes_along_rows
 from autotune.compiler.normalise.convolution.channels_last import turn_channels_last
 from autotune.compiler.normalise.convolution.conv_1d import make_lines_planes
+from autotune.compiler.normalise.convolution.joined_windows import read_joined_windows
 from autotune.compiler.normalise.convolution.phases import mark_phases
 from autotune.compiler.normalise.convolution.planes import read_volumes
 from autotune.compiler.normalise.convolution.pointwise import write_volumes_as_products
@@ -28,6 +29,7 @@ from autotune.compiler.normalise.types.narrow import narrow_floats, read_as_stor
 from autotune.compiler.normalise.types.powers import multiply_powers
 
 SIMPLIFY = (
+    read_joined_windows,
     multiply_powers,
     narrow_floats,
     find_places_apart,

@@ -108,7 +108,7 @@ class Dots:
     def sums(self, first: ir.Value, last: ir.Value, tile: list[Part], values: int) -> list[ir.Value]:
         """The sums over words from the first one on, up to the last."""
         parts = tile[: sum(row == 0 for row, _, _ in tile)]
-        zero = splat(0, "f32" if not self.precision.most else "i32")
+        zero = splat(0, self.precision.sums)
         first_sums = index(values + self.precision.is_scaled)
         starts = [self.load_b(first_sums, part) if self.precision.shift else zero for part in parts]
         loop = scf.ForOp(first, last, index(1), starts * (len(tile) // len(parts)))

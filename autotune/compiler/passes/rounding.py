@@ -129,13 +129,10 @@ class Rounding:
 
     def write(self) -> None:
         """The rows of a matrix, each with a scale of its own, at the insertion point."""
-        (rows, k), _ = shape_of(self.source), shape_of(self.words)
-        if self.precision.exact:
-            self.copy_bytes(rows, k)
-            return
+        rows, _ = shape_of(self.source)
 
         def write(number: ir.Value) -> None:
-            if self.precision.extra:
+            if self.precision.is_scaled:
                 largest = self.largest(self.raised(splat(self.least, "i32"), [number]))
                 self.store_scale(self.scale(largest), [number])
                 self.round_row([number], self.steps(largest))
@@ -172,28 +169,25 @@ class Rounding:
         """The bits of what the largest magnitude counts as at least."""
         return int(np.float32(self.precision.least).view(np.int32))
 
-    def copy_bytes(self, rows: int, k: int) -> None:
-        """The rows of bytes as words; without a sign where a number is added to them."""
-        count = LANES * self.precision.values
+    def copy_bytes(self, row: Sequence[ir.Value]) -> None:
+        """A row of bytes as words; without a sign where a number is added to them."""
+        k, count = self.length, LANES * self.precision.values
         shift = splat(self.precision.shift, "i8", count)
 
-        def copied(row: ir.Value, column: ir.Value, part: int) -> None:
-            source = widened(vector.load(vector_of(part, "i8"), self.source, [row, column]), count)
+        def copied(column: ir.Value, part: int) -> None:
+            source = widened(vector.load(vector_of(part, "i8"), self.source, [*row, column]), count)
             words = vector.bitcast(vector_of(LANES, "i32"), arith.addi(source, shift))
             place = arith.divui(column, index(self.precision.values))
-            vector.store(first_of(words, self.precision.part_words(part)), self.words, [row, place])
+            vector.store(first_of(words, self.precision.part_words(part)), self.words, [*row, place])
 
-        outer = scf.ForOp(index(0), index(rows), index(1))
-        with ir.InsertionPoint(outer.body):
-            row, whole = outer.induction_variable, k // count * count
-            if whole:
-                inner = scf.ForOp(index(0), index(whole), index(count))
-                with ir.InsertionPoint(inner.body):
-                    copied(row, inner.induction_variable, count)
-                    scf.yield_([])
-            if whole < k:
-                copied(row, index(whole), k - whole)
-            scf.yield_([])
+        whole = k // count * count
+        if whole:
+            loop = scf.ForOp(index(0), index(whole), index(count))
+            with ir.InsertionPoint(loop.body):
+                copied(loop.induction_variable, count)
+                scf.yield_([])
+        if whole < k:
+            copied(index(whole), k - whole)
 
     def number(self, value: float) -> ir.Value:
         """A constant of f32."""
@@ -236,6 +230,9 @@ class Rounding:
 
     def round_row(self, row: Sequence[ir.Value], steps: ir.Value | None) -> None:
         """A vector of elements after the other; what a part's words hold beyond the row is zero."""
+        if self.precision.exact:
+            self.copy_bytes(row)
+            return
         k = self.length
         whole, packed, words = k // LANES * LANES, LANES // self.precision.values, self.precision.part_words(k)
         if whole:

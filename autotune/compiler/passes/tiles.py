@@ -335,7 +335,7 @@ class TileProduct:
         """All of it, at the insertion point."""
         rows, columns = shape_of(self.c)
         starts = [(row, column) for row in range(0, rows, ROWS) for column in range(0, columns, LANES)]
-        by = Amx() if self.unit else Emulated(self.sums)
+        by = Amx() if self.unit else Emulated(self.precision.sums)
         left = rows % ROWS
         rest = zero_tile("i32") if left else None  # rows that it has too many stay zero
         zeros = [by.zero() for _ in starts]
@@ -363,11 +363,6 @@ class TileProduct:
         a_moves, b_moves = (moves_with(operand, around) for operand in (self.a, self.b))
         return a_moves and not b_moves, b_moves and not a_moves
 
-    @property
-    def sums(self) -> str:
-        """Type of a sum."""
-        return "i32" if self.precision.most else "f32"
-
     def tile_of_a(self, row: int, k: ir.Value, rest: ir.Value | None, left: int) -> ir.Value:
         """Words of A; of rows that are left over, a copy."""
         if rest is None or row + ROWS <= shape_of(self.a)[0]:
@@ -391,13 +386,13 @@ class TileProduct:
         if not self.precision.is_scaled and row + ROWS <= rows and column + LANES <= columns:
             by.store(c, tile_of(self.c, index(row), index(column)))
             return
-        held = new_tile(self.sums)
+        held = new_tile(self.precision.sums)
         by.store(c, tile_of(held, index(0), index(0)))
         count, values = min(LANES, columns - column), shape_of(self.b)[0] - self.precision.extra
         scale = self.load_scale(index(values), column, count) if self.precision.is_scaled else None
         loop, body = counted(min(ROWS, rows - row))
         with body:
-            total = vector.load(vector_of(LANES, self.sums), held, [loop.induction_variable, index(0)])
+            total = vector.load(vector_of(LANES, self.precision.sums), held, [loop.induction_variable, index(0)])
             at = arith.addi(loop.induction_variable, index(row))
             if scale is not None:
                 of_row = vector.broadcast(vector_of(LANES, "i32"), memref.load(self.a, [at, index(values)]))

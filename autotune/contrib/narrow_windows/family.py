@@ -2,7 +2,8 @@
 
     v = words of x;   for n: for h0 step block:   y[n, h0 to h0 + block] = code of ours (`code.py`);   what follows
 
-They compete where an error is allowed, as products of matrices in int16 and bf16 do (`schedules/narrow.py`).
+They compete where an error is allowed, as products of matrices in int16 and bf16 do (`schedules/narrow.py`). Those of
+bytes are exact, and the default of quantised models.
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from autotune.core.ops.op import Contraction, Op
 from autotune.core.ops.traversal import WIDENED
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
-from autotune.core.precision import BF16, INT16, TILE_BF16, TILE_BF16X2, Precision
+from autotune.core.precision import BF16, BYTES, INT16, TILE_BF16, TILE_BF16X2, TILE_BYTES, Precision
 from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.functions import function_defaults, function_knobs
@@ -37,7 +38,7 @@ LEAST = 8  # channels: of fewer, rounding takes longer than it saves
 LEAST_ROWS = 4  # of a tile's 16
 TWO_TILES = 2 * ROWS_OF_TILE
 TILES_OF_ROWS, MOST_SUMS = (ROWS_OF_TILE, TWO_TILES, 4 * ROWS_OF_TILE), 4 * ROWS_OF_TILE**2
-BYTES = 4
+WORD = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class NarrowWindow(Family):
         return f"window_{self.precision.name}"
 
     @property
+    def specific(self) -> int:
+        """Exact, it is before the families for any window, and by tiles before that of vectors."""
+        return 1 + self.precision.by_tiles if self.precision.exact else 0
+
+    @property
     def error(self) -> float:
         """How coarsely operands are rounded."""
         return self.precision.error
@@ -74,7 +80,7 @@ class NarrowWindow(Family):
     def covers(self, task: Task) -> bool:
         """Convolutions of many channels, channels last, and what their results are combined with."""
         found = [number for number, op in enumerate(task.ops) if ChannelSums.of(op) is not None]
-        if not found or task.grows or not self.takes(task):
+        if not found or task.grows or not self.takes(task) or (self.precision.exact and self.lacking):
             return False
         feeds = any(number and op.reader in found for number, op in enumerate(task.ops))
         return not feeds and all(is_beside(op, task.ops[found[0]]) for op in task.ops)
@@ -85,6 +91,8 @@ class NarrowWindow(Family):
         rows, channels = (LEAST_ROWS, self.precision.worth[1]) if self.precision.by_tiles else (1, LEAST)
         worth = all(sums.rows >= rows and sums.channels >= channels for sums in found)
         worth &= not self.precision.by_tiles or all(sums.moves_once for sums in found)
+        if self.precision.exact or any(sums.is_exact for sums in found):
+            return worth and self.precision.exact and all(sums.is_exact for sums in found)
         return worth and all(sums.stored == "f32" or self.precision.reads_stored(sums.stored) for sums in found)
 
     def space(self, task: Task, machine: Machine) -> Space:
@@ -112,7 +120,7 @@ class NarrowWindow(Family):
         sums, blocks = channel_sums_of(task), channel_sums_of(task).blocks
         shared = blocks.shared(machine)
         across = prod(blocks.sizes[blocks.rows + 1 : -1])
-        of_row = BYTES * across * (self.precision.words(sums.channels) + blocks.sizes[-1])
+        of_row = WORD * across * (self.precision.words(sums.channels) + blocks.sizes[-1])
         found = blocks.blocks_of(shared)
         block = max((rows for rows in found if rows * of_row <= machine.l2_bytes // 2), default=found[0])
         rows, width = self.register_tile(task, sums, machine)
@@ -176,9 +184,14 @@ class ChannelSums:
             return None
         if x.loops[-1] != channel:
             return None
-        plain = x.dtype == y.dtype == "f32" and kernel.dtype in WIDENED and is_of_loops(x)
         found = cls(op, rows[-1], channel)
-        return found if plain and found.channels >= LEAST else None
+        plain = found.is_exact or (x.dtype == y.dtype == "f32" and kernel.dtype in WIDENED)
+        return found if plain and is_of_loops(x) and found.channels >= LEAST else None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is of bytes, summed in 32 bits."""
+        return [each.dtype for each in self.op.operands] == ["i8", "i8", "i32"]
 
     @property
     def stored(self) -> str:
@@ -227,3 +240,4 @@ def channel_sums_of(task: Task) -> ChannelSums:
 
 WINDOW_INT16, WINDOW_BF16 = NarrowWindow(INT16), NarrowWindow(BF16)
 WINDOW_TILE_BF16, WINDOW_TILE_BF16X2 = NarrowWindow(TILE_BF16), NarrowWindow(TILE_BF16X2)
+WINDOW_BYTES, WINDOW_TILE_BYTES = NarrowWindow(BYTES), NarrowWindow(TILE_BYTES)

@@ -15,7 +15,7 @@ from mlir import ir
 
 from autotune.bundles.c_words import STORED, WIDEN, helpers_of, scaling, store_value
 from autotune.compiler.ir.extents import static_shape
-from autotune.compiler.ir.nests import indexing_maps
+from autotune.compiler.ir.nests import element_type, indexing_maps
 from autotune.compiler.normalise.emit import dims, generic, read_all
 from autotune.compiler.passes import narrow
 from autotune.contrib.narrow_windows.loops import WindowLoops
@@ -24,12 +24,14 @@ from autotune.core.errors import CompileError
 from autotune.core.host.matrix_unit import ROWS
 from autotune.core.payload import Argument, Array
 from autotune.core.plugs.weight_form import PluggedForm, Shape
-from autotune.core.precision import BF16, INT16, TILE_BF16, TILE_BF16X2, Precision, as_words
+from autotune.core.precision import BF16, BYTES, INT16, TILE_BF16, TILE_BF16X2, TILE_BYTES, Precision, as_words
+
+BYTE = "i8"  # what inputs are that words hold as they are
 
 
 @dataclass(frozen=True)
 class WindowWords(PluggedForm):
-    """A kernel ``(taps.., channels, filters)`` as ``(taps.., words, filters)``, a filter rounded by itself.
+    """A kernel ``(taps.., channels, filters)`` as ``(taps.., words, filters)``, a filter rounded by itself, or bytes.
 
     Attributes:
         precision: Precision of the words.
@@ -52,7 +54,9 @@ class WindowWords(PluggedForm):
     def takes(self, op: ir.Operation) -> bool:
         """Whether an op sums products along channels that are side by side; for tiles, of rows equally far apart."""
         loops = WindowLoops.of(op)
-        return loops is not None and (not self.precision.by_tiles or len(loops.moved_by_rows) == 1)
+        if loops is None or (element_type(op.operands[0]) == BYTE) != self.precision.exact:
+            return False
+        return not self.precision.by_tiles or len(loops.moved_by_rows) == 1
 
     def shape(self, weight: Shape) -> Shape:
         """The shape of the words."""
@@ -63,6 +67,8 @@ class WindowWords(PluggedForm):
         """The words; kernels are never stored transposed, `transposed` is false."""
         *taps, words, filters = stored
         plain = weight.reshape(*taps, -1, filters)
+        if self.precision.exact:
+            return self.precision.pack(plain)
         channels = plain.shape[-2]
         filled = np.zeros((*taps, self.precision.values * self.precision.part_words(channels), filters), np.float32)
         filled[..., :channels, :] = plain
@@ -103,22 +109,26 @@ class WindowWords(PluggedForm):
         *taps, words, filters = shape
         precision, count = self.precision, prod(taps)
         channels, panels = prod(weight.shape) // (count * filters), -(-filters // columns)
-        (kind, reads), scale, last = STORED[weight.dtype], "", ""
+        (kind, reads), scale, start, summed, last = STORED[weight.dtype], "", "", "", ""
+        in_words = "in words" if precision.exact else f"rounded to {precision.name}"
         element = reads.format(f"(t * {channels} + i) * {filters} + f")
         if precision.is_scaled:
             scale = "\n" + scaling(precision, "&weight[f]", filters, count, channels)
             last = f"\n      memcpy(&column[{(words - precision.extra) * columns}], &scale, 4);"
+        if precision.shift:
+            start, summed = "\n      int32_t sum = 0;", " sum += (int8_t)of_value;"
+            last = f"\n      column[{(words - precision.extra) * columns}] = -{precision.shift} * sum;"
         helpers = helpers_of(precision) + WIDEN.get(weight.dtype, "")
         return f"""\
-{helpers}/* Stores {about}, rounded to {precision.name} by filters, in panels. */
+{helpers}/* Stores {about}, {in_words} by filters, in panels. */
 static inline void {name}(const {kind} *weight, int32_t *panels) {{
   memset(panels, 0, {4 * count * panels * words * columns});
   for (int64_t f = 0; f < {filters}; ++f) {{{scale}
     for (int64_t t = 0; t < {count}; ++t) {{
-      int32_t *column = panels + (t * {panels} + f / {columns}) * {words * columns} + f % {columns};
+      int32_t *column = panels + (t * {panels} + f / {columns}) * {words * columns} + f % {columns};{start}
       for (int64_t i = 0; i < {channels}; ++i) {{
         {"const " if precision.parts == 1 else ""}float value = {element};
-{store_value(precision, channels, columns, "")}
+{store_value(precision, channels, columns, summed)}
       }}{last}
     }}
   }}
@@ -141,4 +151,5 @@ def rounded(x: ir.Value, shared: list[int], precision: Precision, room: list[int
 
 FORM_INT16, FORM_BF16 = WindowWords(INT16), WindowWords(BF16)
 FORM_TILE_BF16, FORM_TILE_BF16X2 = WindowWords(TILE_BF16), WindowWords(TILE_BF16X2)
-FORMS = (FORM_INT16, FORM_BF16, FORM_TILE_BF16, FORM_TILE_BF16X2)
+FORM_BYTES, FORM_TILE_BYTES = WindowWords(BYTES), WindowWords(TILE_BYTES)
+FORMS = (FORM_INT16, FORM_BF16, FORM_TILE_BF16, FORM_TILE_BF16X2, FORM_BYTES, FORM_TILE_BYTES)

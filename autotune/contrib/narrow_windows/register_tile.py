@@ -31,7 +31,7 @@ class WordArrays:
         loops: How it goes over its arrays.
         x: Words of inputs (.., words).
         kernel: Words of the kernel (.., words, filters).
-        y: Results (.., filters), f32.
+        y: Results (.., filters), f32, or i32 where they are exact.
     """
 
     precision: Precision
@@ -152,6 +152,9 @@ class RegisterTileSums:
         """Sums with the products of some words of a tap more."""
         at = self.arrays.of_tap(self.at, tap)
         inputs = [self.arrays.of_x(at, row) for row in range(self.rows)]
+        if self.arrays.precision.shift:  # of what was added to the inputs, a number a filter is taken off
+            fixed = [self.load_kernel(at, index(self.arrays.words), part) for part in range(self.vectors)]
+            sums = list(map(arith.addi, sums, fixed * self.rows))
         loop = scf.ForOp(first, last, index(1), sums)
         with ir.InsertionPoint(loop.body):
             word, found = loop.induction_variable, []
@@ -189,7 +192,7 @@ class RegisterTileSums:
     @property
     def zeros(self) -> Sums:
         """Where sums start."""
-        zero = splat(0, "i32" if self.arrays.precision.most else "f32")
+        zero = splat(0, self.arrays.precision.sums)
         return [zero] * (self.rows * self.vectors)
 
     def load_kernel(self, at: Steps, word: ir.Value, part: int) -> ir.Value:

@@ -70,7 +70,7 @@ class WindowTileSums:
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        by: TileUnit = Amx() if self.unit else Emulated("f32")
+        by: TileUnit = Amx() if self.unit else Emulated(self.arrays.precision.sums)
         starts = [(row, column) for row in range(len(self.tiles)) for column in range(0, self.filters, LANES)]
         zeros = [by.zero() for _ in starts]
         loop = scf.ForOp(index(0), index(self.arrays.taps), index(1), zeros if by.carries else [])
@@ -112,17 +112,18 @@ class WindowTileSums:
     def store(self, by: TileUnit, sums: ir.Value, tile: TileOfRows, column: int) -> None:
         """Write a tile of results, as far as there are rows and filters."""
         arrays, count = self.arrays, min(LANES, self.filters - column)
+        element = arrays.precision.sums
         place = arrays.of_y(tile.at, lane=column)
         if tile.rows == ROWS and count == LANES:
             sizes = [ROWS if loop == arrays.row else 1 for loop in arrays.loops.of_y[:-1]]
             by.store(sums, view_of(arrays.y, place, [*sizes, LANES], [1] * len(place)))
             return
-        held = new_tile("f32")
+        held = new_tile(element)
         by.store(sums, tile_of(held, index(0), index(0)))
         mask = vector.constant_mask(vector_of(LANES, "i1"), [count])
 
         def write(row: ir.Value) -> None:
-            line = vector.load(vector_of(LANES, "f32"), held, [row, index(0)])
+            line = vector.load(vector_of(LANES, element), held, [row, index(0)])
             at = [arith.addi(p, row) if d == arrays.row else p for d, p in zip(arrays.loops.of_y, place, strict=True)]
             if count == LANES:
                 vector.store(line, arrays.y, at)

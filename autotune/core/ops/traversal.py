@@ -16,6 +16,11 @@ COMBINES = tuple(
     )
 )
 WIDENED = ("f32", "f16", "bf16", "i8")  # what B may be stored in
+# What comes before a product and a sum of these names: steps, with what they widen.
+WIDENINGS = {
+    ("arith.mulf", "arith.addf"): ([], [("arith.extf", (1,))]),
+    ("arith.muli", "arith.addi"): ([("arith.extsi", (0,)), ("arith.extsi", (1,))],),
+}
 CASTS = ("arith.index_cast", "arith.index_castui")
 INDICES = ("linalg.index", "arith.addi", "arith.muli", "arith.andi", "arith.cmpi")  # of what follows from indices alone
 WIDEST = 16  # elements of a vector
@@ -150,15 +155,19 @@ def turned_loop(op: Op) -> int | None:
 
 
 def sums_products(op: Op) -> bool:
-    """Return whether an op multiplies its two inputs, the second perhaps widened, and adds that to what was there."""
+    """Return whether an op multiplies its two inputs, widened or not, and adds that to what was there.
+
+    Of floats the second one may be widened, of bytes both are.
+    """
     *widened, product, total = op.body if len(op.body) > 1 else (None, None)
-    if product is None or total is None or (product.name, total.name) != ("arith.mulf", "arith.addf"):
+    if product is None or total is None:
         return False
-    if widened and [(step.name, step.operands) for step in widened] != [("arith.extf", (1,))]:
+    before = [(step.name, step.operands) for step in widened]
+    if before not in WIDENINGS.get((product.name, total.name), ()):
         return False
-    first = op.first_step
-    second, summed = (first, first + 1) if widened else (1, first)
-    return set(product.operands) == {0, second} and set(total.operands) == {2, summed} and op.gives[0] == summed + 1
+    places = {operands: op.first_step + number for number, (_, operands) in enumerate(before)}
+    factors, multiplied = {places.get((each,), each) for each in (0, 1)}, op.first_step + len(before)
+    return set(product.operands) == factors and set(total.operands) == {2, multiplied} and op.gives[0] == multiplied + 1
 
 
 def lane_of(op: Op) -> int | None:

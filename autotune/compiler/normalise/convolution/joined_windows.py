@@ -1,0 +1,172 @@
+"""Windows of bytes that are joined as rows of a matrix and multiplied: a convolution, which reads each where it lies.
+
+    a = concat x[:, i : i + h, j : j + w] for each i, j;   y = (a as rows) * k
+      ->   y[n, h, w, f] += x[n, h + i, w + j, c] * k[(i j c), f]
+
+So are convolutions of quantised models written that have many channels: what is joined is as many times as large as
+windows have places, and was written and read once more.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+from mlir import ir
+from mlir.dialects import arith
+
+from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.nests import dimensions, indexing_maps
+from autotune.compiler.ir.values import fill_of, is_constant, maker_named, reassociation, static_slice
+from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
+
+PRODUCT, ROWS, JOINED, PART = "linalg.matmul", "tensor.collapse_shape", "tensor.concat", "tensor.extract_slice"
+PLAIN = [[0, 2], [2, 1], [0, 1]]  # loops of A, B and C: rows, columns, sums
+LEAST = 64  # channels: of fewer, rows of joined windows fill a processor's words better
+
+
+@dataclass(frozen=True)
+class Place:
+    """What all windows have at one of their places.
+
+    Attributes:
+        image: The tensor that they lie in.
+        offsets: The first of them, by dimension of the image.
+        sizes: How many there are.
+        strides: How far they are apart.
+    """
+
+    image: ir.Value
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def of(cls, value: ir.Value) -> "Place":
+        """A tensor as a part of the one that it is cut from, perhaps in several steps."""
+        cut = maker_named(value, PART)
+        if cut is None or not is_static(cut):
+            shape = tuple(value.type.shape)
+            return cls(value, (0,) * len(shape), shape, (1,) * len(shape))
+        inner, (offsets, sizes, strides) = cls.of(cut.operands[0]), static_slice(cut)
+        of_both = zip(inner.offsets, offsets, inner.strides, strict=True)
+        return cls(
+            inner.image,
+            tuple(before + here * step for before, here, step in of_both),
+            tuple(sizes),
+            tuple(before * here for before, here in zip(inner.strides, strides, strict=True)),
+        )
+
+
+@dataclass(frozen=True)
+class JoinedWindows:
+    """Windows over images (n, sides.., c), as rows of a matrix.
+
+    Attributes:
+        image: The images.
+        counts: Numbers of windows along each side.
+        kernel: Places of a window along each side.
+        strides: Steps between windows.
+        dilations: Steps between places of a window.
+    """
+
+    image: ir.Value
+    counts: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    @classmethod
+    def of(cls, matrix: ir.Value) -> "JoinedWindows | None":
+        """The windows that a matrix is made of; `None` of any other matrix."""
+        rows = maker_named(matrix, ROWS)
+        joined = maker_named(rows.operands[0], JOINED) if rows is not None else None
+        if rows is None or joined is None or not joined.results[0].type.has_static_shape:
+            return None
+        rank = len(joined.results[0].type.shape)
+        last = ir.IntegerAttr(joined.attributes["dim"]).value == rank - 1
+        if not last or reassociation(rows) != [[*range(rank - 1)], [rank - 1]]:
+            return None
+        first, *others = places = [Place.of(part) for part in joined.operands]
+        whole = all(place.sizes[d] == first.image.type.shape[d] for place in places for d in (0, rank - 1))
+        alike = all((p.image, p.sizes, p.strides) == (first.image, first.sizes, first.strides) for p in others)
+        grid = grid_of([place.offsets for place in places])
+        if not (whole and alike) or grid is None or grid[0][0] > 1 or grid[0][-1] > 1:
+            return None
+        kernel, dilations = (each[1:-1] for each in grid)
+        return cls(first.image, first.sizes[1:-1], kernel, first.strides[1:-1], dilations)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the images."""
+        return int(self.image.type.shape[-1])
+
+    def multiplied(self, weight: ir.Value) -> ir.Value:
+        """Products of all windows by a weight ((places.., c), f), in 32 bits, at the insertion point."""
+        filters, n = weight.type.shape[-1], self.image.type.shape[0]
+        sides = len(self.counts)
+        kernel = unflat(weight, [[*range(sides + 1)], [sides + 1]], [*self.kernel, self.channels, filters])
+        loops = dims(2 * sides + 3)
+        image, *places, lane = loops[: sides + 2]
+        *taps, channel = loops[sides + 2 :]
+        moves = zip(places, self.strides, taps, self.dilations, strict=True)
+        read = [image, *(place * step + tap * far for place, step, tap, far in moves), channel]
+        maps = [ir.AffineMap.get(len(loops), 0, each) for each in (read, [*taps, channel, lane], loops[: sides + 2])]
+        i32 = ir.IntegerType.get_signless(32)
+        into = filled([n, *self.counts, filters], i32, arith.constant(i32, 0))
+        kinds = [*["parallel"] * (sides + 2), *["reduction"] * (sides + 1)]
+        return generic([self.image, kernel], into, maps, kinds, multiply_add)
+
+
+def multiply_add(x: ir.Value, weight: ir.Value, there: ir.Value) -> ir.Value:
+    """What was there, plus a product of bytes."""
+    return arith.addi(there, arith.muli(arith.extsi(there.type, x), arith.extsi(there.type, weight)))
+
+
+def is_static(cut: ir.Operation) -> bool:
+    """Tell whether it is known where a slice lies, and its result has all dimensions of what it is cut from."""
+    same_rank = len(cut.results[0].type.shape) == len(cut.operands[0].type.shape)
+    return len(cut.operands) == 1 and same_rank
+
+
+def grid_of(offsets: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Counts and steps of a grid, by dimension, that offsets are the points of, in order; `None` if they are none."""
+    along = [sorted(set(each)) for each in zip(*offsets, strict=True)]
+    steps = tuple(each[1] if len(each) > 1 else 1 for each in along)
+    counts = tuple(map(len, along))
+    regular = all(
+        each == [number * step for number in range(count)]
+        for each, step, count in zip(along, steps, counts, strict=True)
+    )
+    return (counts, steps) if regular and offsets == list(product(*along)) else None
+
+
+def read_joined_windows(module: ir.Module) -> None:
+    """Write products of joined windows of bytes as convolutions, in place."""
+    changed = False
+    for op in every_op(module):
+        windows = windows_of(op)
+        if windows is None:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            result = windows.multiplied(op.operands[1])
+            *rows, lane = range(len(result.type.shape))
+            op.results[0].replace_all_uses_with(flat(result, [rows, [lane]]))
+        op.erase()
+        changed = True
+    if changed:
+        run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def windows_of(op: ir.Operation) -> JoinedWindows | None:
+    """The joined windows that an op multiplies by a matrix of bytes, from zero; `None` of any other op."""
+    if op.name != PRODUCT or [str(each.type.element_type) for each in op.operands] != ["i8", "i8", "i32"]:
+        return None
+    if "cast" in op.attributes or [dimensions(amap) for amap in indexing_maps(op)] != PLAIN or not starts_at_zero(op):
+        return None
+    windows = JoinedWindows.of(op.operands[0])
+    return windows if windows is not None and windows.channels >= LEAST else None
+
+
+def starts_at_zero(op: ir.Operation) -> bool:
+    """Tell whether sums of whole numbers begin with zero."""
+    fill = fill_of(op.operands[2])
+    return fill is not None and is_constant(fill.operands[0]) and int(fill.operands[0].owner.attributes["value"]) == 0
