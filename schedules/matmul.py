@@ -300,7 +300,7 @@ class MatmulWriter:
             if tile.back:
                 moves.vectorize(self.script, moves.fuse_producer(self.script, tile.back, loop))
             moves.vectorize(self.script, op)
-            if self.contraction.stored_b:
+            if self.contraction.widens:
                 packing.widen_first(self.script, loop)
             factor = min(int(self.config["unroll_k"]), tile.depth)
             if factor > 1:

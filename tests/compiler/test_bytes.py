@@ -7,13 +7,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from precision_support import computed
-from tuning_support import product_of_bytes
+from tuning_support import MACHINES, product_of_bytes
 
+from autotune.compiler.lowering.stages import compile_to
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.host.matrix_unit import ask_for_tiles
 from autotune.core.precision import BYTES
+from autotune.core.scripts.assembly import write_step
 from autotune.registry import families_for, family_for, load_family
+from autotune.tuning.candidates import candidate_alone
 from schedules.narrow import NARROW_BYTES, TILED_BYTES
 
 SIZES, COLUMNS = st.integers(1, 70), st.integers(2, 70)
@@ -113,3 +116,15 @@ def test_another_machine_gets_them_where_its_vectors_have_them(isa, chosen, monk
     monkeypatch.setattr("autotune.core.precision.cpu_flags", lambda: {BYTES.flag})
     (task,) = partition(product_of_bytes(5, 33, 40)).tasks
     assert family_for(task, replace(this_machine(), isa=isa)).name == chosen
+
+
+@pytest.mark.parametrize("b", ["kn", "nk"])
+@pytest.mark.parametrize("batch", [0, 3])
+def test_without_such_instructions_bytes_are_widened_in_vectors(b, batch):
+    """As products of one number after the other they took twenty times as long."""
+    payload = product_of_bytes(12, 32, 40, batch=batch, b=b, role="input")
+    (task,), family, machine = partition(payload).tasks, load_family("matmul"), MACHINES["avx512"]
+    step = write_step(task, family, family.default(task, machine), machine, alone=True)
+    text = compile_to("bufferized", task.payload, candidate_alone(step)).text
+    assert "arith.muli" in text
+    assert "vector.reduction" not in text

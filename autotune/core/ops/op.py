@@ -48,6 +48,11 @@ class Contraction:
     precision: str = ""
 
     @property
+    def widens(self) -> bool:
+        """Whether elements are widened before they are multiplied: those of B, or bytes of both."""
+        return bool(self.stored_b) or self.dtype == "i8"
+
+    @property
     def flops(self) -> int:
         """Multiplications and additions."""
         return 2 * self.batch * self.m * self.n * self.k
