@@ -108,7 +108,8 @@ def facts_of(graph: "GraphProto") -> KnownTensors:
     """What is known of the tensors of a graph whose shapes are inferred."""
     typed = {v.name: v.type.tensor_type for v in [*graph.input, *graph.value_info, *graph.output]}
     constants = {tensor.name: to_array(tensor) for tensor in graph.initializer}
-    shapes = {name: [dim.dim_value for dim in kind.shape.dim] for name, kind in typed.items()}
+    sized = {name: kind.shape.dim for name, kind in typed.items() if kind.HasField("shape")}  # [] is a number's
+    shapes = {name: [dim.dim_value for dim in dims] for name, dims in sized.items()}
     shapes = {name: shape for name, shape in shapes.items() if 0 not in shape}
     shapes |= {name: list(array.shape) for name, array in constants.items()}
     kinds = {name: kind.elem_type for name, kind in typed.items()}

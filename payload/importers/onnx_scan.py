@@ -14,6 +14,7 @@ from payload.importers.folder import order_back
 from payload.importers.onnx_nodes import NodeWriter
 from payload.importers.onnx_oracle import to_array
 from payload.importers.onnx_origins import take_origin
+from payload.importers.onnx_sizes import has_fixed_shape
 from payload.importers.scan import BEST, FEW_COLUMNS, side_of, triangle
 
 if TYPE_CHECKING:
@@ -27,13 +28,14 @@ def decompose_sums(model: "ModelProto") -> None:
     from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
 
     graph = model.graph
-    shapes = {v.name: v.type.tensor_type for v in [*graph.input, *graph.value_info, *graph.output]}
+    typed = [v for v in [*graph.input, *graph.value_info, *graph.output] if has_fixed_shape(v)]
+    shapes = {v.name: v.type.tensor_type for v in typed}
     known = {tensor.name: tensor for tensor in graph.initializer}
     version = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=1)
     nodes = []
     for number, node in enumerate(graph.node):
         kind = shapes.get(node.input[0]) if node.op_type == "CumSum" and node.input[1] in known else None
-        sound = kind is not None and all(dim.dim_value for dim in kind.shape.dim) and version >= AXES_ARE_INPUTS
+        sound = kind is not None and version >= AXES_ARE_INPUTS
         said = {attribute.name: bool(attribute.i) for attribute in node.attribute}
         if kind is None or not sound or kind.elem_type != TensorProto.FLOAT or not any(said.values()):
             nodes.append(node)

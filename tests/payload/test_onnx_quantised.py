@@ -271,6 +271,21 @@ def test_quantised_ops_of_onnx_runtime_are_within_a_step_of_it(op, tmp_path):
     assert (apart > 1e-6).mean() < 0.1
 
 
+def test_ops_of_onnx_runtime_are_written_one_behind_another(tmp_path):
+    """The shape of what the second one reads is known when the first one is written."""
+    between = [
+        node("DequantizeLinear", ["o", "t", "u"], ["real"]),
+        node("QuantizeLinear", ["real", "s", "z"], ["whole"]),
+        node("QLinearSoftmax", ["whole", *ONE[1:]], ["p"], axis=1, opset=13, domain="com.microsoft"),
+    ]
+    nodes = [READ[0], CONTRIB["QLinearConcat"], *between, node("DequantizeLinear", ["p", "t", "u"], ["y"])]
+    path = write(tmp_path / "model.onnx", nodes, {}, {"x": [1, 2, 4, 4]})
+    model, weights, _ = written(path)
+    given = random_inputs(path)
+    theirs = open_session(str(path)).run(None, given)[0]
+    assert np.abs(compute(model, {**weights, **given}, wide=False)[0] - theirs).max() < 1.01 * SCALES["t"]
+
+
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
 def test_a_scale_that_is_none_is_refused(scale, tmp_path):
     path = write(tmp_path / "model.onnx", [*READ, MOVED["Relu"], *END], {"s": np.float32(scale)}, {"x": [2, 3]})
