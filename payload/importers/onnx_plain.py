@@ -14,7 +14,7 @@ from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtyp
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
 from payload.importers.onnx_places import PLACES, read_by_axis
 from payload.importers.onnx_pools import write_pool
-from payload.importers.onnx_resize import resize
+from payload.importers.onnx_resize import resize, resize_in_reals
 from payload.importers.onnx_strange import (
     choose_of_equals,
     compare_with_itself,
@@ -382,8 +382,12 @@ def norm_of_one(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
     return True
 
 
-# What ONNX's own reference reads otherwise, too: written as others before that is asked.
-FIRST: dict[str, Rewrite] = {"ConvTranspose": say_transposed_pads, "GatherElements": read_by_axis}
+# What ONNX's own reference reads otherwise, too, and what is of whole numbers: written as others before that is asked.
+FIRST: dict[str, Rewrite] = {
+    "ConvTranspose": say_transposed_pads,
+    "GatherElements": read_by_axis,
+    "Resize": resize_in_reals,
+}
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), norm_of_one),
     "BitShift": shift_inside,

@@ -33,7 +33,19 @@ ROUNDED: dict[str, Callable[[Array], Array]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
+FLOAT = 1  # ONNX's number of f32
 LOWERED = ("half_pixel", "asymmetric")  # what torch-mlir lowers of `nearest`
+
+
+def resize_in_reals(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Means of whole numbers: of real ones, whose fractions are cut off, as in ONNX Runtime."""
+    kind = facts.kinds[node.input[0]]
+    if of(node, "mode", "nearest") != "linear" or not np.issubdtype(dtype_of(kind), np.integer):
+        return False
+    real = writer.add("Cast", node.input[0], to=FLOAT)
+    kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+    writer.add("Cast", writer.add("Resize", real, *node.input[1:], **kept), into=node.output[0], to=kind)
+    return True
 
 
 def resize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:

@@ -80,6 +80,14 @@ def test_integers_of_8_bits_are_unsigned_where_elements_are_chosen(tmp_path):
     assert_as_onnx_runtime(tmp_path, nodes, {"x": bytes_of(1, 2, 4, 4)}, results, held)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32])
+def test_whole_numbers_are_resized_linearly(dtype, tmp_path):
+    node = helper.make_node("Resize", ["x", "", "factors"], ["y"], mode="linear")
+    held = {"factors": np.array([1, 1, 2, 4], np.float32)}  # whose means are exact: fractions are cut off
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    assert_as_onnx_runtime(tmp_path, [node], {"x": bytes_of(1, 2, 3, 5).astype(dtype)}, {"y": kind}, held)
+
+
 SCALES = {"s": np.float32(0.05), "z": np.uint8(120), "t": np.array([0.5, 0.25, 0.1], np.float32)}
 ZEROS = {"zeros": np.array([10, 200, 128], np.uint8)}
 
