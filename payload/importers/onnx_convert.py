@@ -101,7 +101,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     graph = model.graph
     quantised = is_quantised(graph)
     in_real = write_in_integers(model, weights) if quantised else []
-    fold_constants(model, weights)
+    while fold_constants(model, weights):
+        fix_sizes(model, {}, weights)
     write_steps(model, weights)
     weights |= take_weights(graph)
     fix_sizes(model, {}, weights)

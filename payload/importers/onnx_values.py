@@ -5,9 +5,12 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from autotune.core.payload import Array
 from payload.importers.folder import is_arranged
 from payload.importers.linalg import UnsupportedError
+from payload.importers.onnx_nodes import facts_of
 from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 
 if TYPE_CHECKING:
@@ -37,25 +40,32 @@ INDEXED: Mapping[str, int | None] = {
     "NegativeLogLikelihoodLoss": 1,
     "SoftmaxCrossEntropyLoss": 1,
 }
+OF_SHAPES = ("Shape", "Size")  # ops that read the shape of a tensor alone
 SEVERAL = ("GatherND", "ScatterND")  # at indices of several dimensions
 WHOLE = (2, 3, 4, 5, 6, 7, 12, 13)  # ONNX's numbers of types of whole numbers
 
 
-def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> None:
+def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> bool:
     """Compute what depends on no input, in place: masks, positions, shapes and rotary angles become initializers.
 
     Args:
-        model: The model.
+        model: The model; shapes that are inferred are known.
         weights: Weights that were taken out of it; unused ones are removed.
+
+    Returns:
+        Whether there was something: more shapes may be inferred then.
     """
     from onnx import numpy_helper  # noqa: PLC0415 - comes with an extra
 
     graph = model.graph
-    known = {**weights, **{tensor.name: to_array(tensor) for tensor in graph.initializer}}
-    left, folded = [], dict[str, Array]()
+    facts = facts_of(graph)
+    known = {**weights, **facts.constants}
+    shapes = {name: np.broadcast_to(np.float32(0), shape) for name, shape in facts.shapes.items()}  # of one element
+    left, folded = list["NodeProto"](), dict[str, Array]()
     unread = Counter(name for node in graph.node for name in inputs_of(node)) + Counter(o.name for o in graph.output)
     for node in graph.node:
-        values = fold(model, node, known, weights) if is_foldable(node, known) else None
+        read = shapes if node.op_type in OF_SHAPES and not node.domain else known
+        values = fold(model, node, read, weights) if is_foldable(node, read) else None
         if values is None:
             left.append(node)
             continue
@@ -66,6 +76,7 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> None:
         for name in inputs_of(node):
             if name in folded and not unread[name]:  # a weight in blocks is widened in steps, each as large as it is
                 del folded[name], known[name]
+    is_any = len(left) < len(graph.node)
     used = {name for node in left for name in inputs_of(node)} | {output.name for output in graph.output}
     kept = [tensor for tensor in graph.initializer if tensor.name in used]
     kept += [numpy_helper.from_array(value, name) for name, value in folded.items() if name in used]
@@ -75,6 +86,7 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> None:
     replace_all(graph.node, left)
     replace_all(graph.initializer, kept)
     replace_all(graph.input, inputs)
+    return is_any
 
 
 def replace_all(field: Any, values: Iterable[Any]) -> None:  # noqa: ANN401 - a repeated field of protobuf

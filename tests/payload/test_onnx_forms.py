@@ -420,3 +420,61 @@ def test_a_model_that_ends_in_bf16_is_compared_with_what_its_import_recorded(tmp
     assert [each.dtype for each in payload.reference(**payload.make_inputs(0))] == [np.float32]
     got = compile_payload(payload)(x).astype(np.float32)
     assert np.abs(got.sum(axis=-1) - 1).max() < 0.02
+
+
+def positions(of):
+    """Nodes that give 0, 1 .. of the dimension 1 of a tensor, and what they read."""
+    nodes = [
+        helper.make_node("Shape", [of], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "one"], ["tokens"]),
+        helper.make_node("Range", ["zero", "tokens", "one"], ["places"]),
+    ]
+    return nodes, {"zero": np.int64(0), "one": np.int64(1)}
+
+
+def test_what_is_computed_of_sizes_is_computed_in_the_types_of_the_model(tmp_path):
+    """Buckets of T5: log(16 / 8) / log(16) * 8 is 2 in f32, and less in f64, which is cut to 1."""
+    nodes, held = positions("x")
+    nodes += [
+        helper.make_node("Max", ["places", "one"], ["positive"]),
+        helper.make_node("Cast", ["positive"], ["real"], to=FLOAT),
+        helper.make_node("Div", ["real", "eight"], ["share"]),
+        helper.make_node("Log", ["share"], ["log"]),
+        helper.make_node("Div", ["log", "whole"], ["part"]),
+        helper.make_node("Mul", ["part", "eight"], ["scaled"]),
+        helper.make_node("Cast", ["scaled"], ["bucket"], to=INT64),
+        helper.make_node("Gather", ["table", "bucket"], ["bias"]),
+        helper.make_node("Add", ["x", "bias"], ["y"]),
+    ]
+    held |= {"eight": np.float32(8), "whole": np.float32(np.log(16)), "table": random(30, 3)}
+    given = {"x": random(1, 20, 3)}
+    assert_as_onnx_runtime(write(tmp_path / "model.onnx", nodes, given, ["y"], held), given)
+
+
+def test_one_token_of_a_model_that_computes_its_sizes(tmp_path):
+    nodes, held = positions("x")
+    nodes += [
+        helper.make_node("Unsqueeze", ["places", "first"], ["row"]),
+        helper.make_node("Gather", ["table", "row"], ["rows"]),
+        helper.make_node("Add", ["x", "rows"], ["h"]),
+    ]
+    for dim in ("zero", "one", "last"):
+        nodes += [
+            helper.make_node("Shape", ["h"], [f"sizes_{dim}"]),
+            helper.make_node("Gather", [f"sizes_{dim}", dim], [f"size_{dim}"]),
+            helper.make_node("Unsqueeze", [f"size_{dim}", "first"], [f"list_{dim}"]),
+        ]
+    nodes += [
+        helper.make_node("Concat", ["open", "list_last"], ["flat"], axis=0),
+        helper.make_node("Reshape", ["h", "flat"], ["matrix"]),
+        helper.make_node("Gemm", ["matrix", "w"], ["product"]),
+        helper.make_node("Concat", ["list_zero", "list_one", "width"], ["back"], axis=0),
+        helper.make_node("Reshape", ["product", "back"], ["y"]),
+    ]
+    held |= {"table": random(9, 4), "w": random(4, 6), "width": np.array([6]), "last": np.int64(-1)}
+    held |= {"first": np.array([0]), "open": np.array([-1])}
+    x = random(1, 1, 4)
+    path = write(tmp_path / "model.onnx", nodes, {"x": x}, ["y"], held)
+    import_model(str(path), tmp_path / "model")
+    found = compile_payload(str(tmp_path / "model"))(x)
+    np.testing.assert_allclose(found, (x + held["table"][0]) @ held["w"], atol=1e-5)
