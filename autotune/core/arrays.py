@@ -121,7 +121,7 @@ def lie_within(array: Array, low: int, high: int) -> bool:
         return low <= min(held) and max(held) < high
     if low == 0 and array.dtype.kind == "i" and array.dtype.isnative:  # a negative one is a huge one without its sign
         return int(array.view(f"u{array.itemsize}").max()) < high
-    return bool(low <= array.min() and array.max() < high)
+    return low <= int(array.min()) and int(array.max()) < high  # one of 2^63 is none of C
 
 
 def is_frozen(array: Array) -> bool:

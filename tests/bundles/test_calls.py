@@ -353,6 +353,12 @@ def test_whole_numbers_are_in_range_or_not(dtype, size):
         assert lie_within(array, -1, 120)
 
 
+@pytest.mark.parametrize("count", [1, 2 * FEW])
+def test_booleans_are_numbers_of_any_type(count):
+    accepted = Accepted("mask", (count,), np.dtype(np.int64))
+    assert accepted.convert(np.ones(count, bool)).tolist() == [1] * count
+
+
 def test_numbers_of_a_type_that_its_bounds_hold_are_not_looked_at():
     assert Accepted.of(Argument("x", "input", (2,), "i8", -128, 128)).bounds is None
     assert Accepted.of(Argument("x", "input", (2,), "i8", -128, 127)).bounds == (-128, 127)
