@@ -27,6 +27,7 @@ from autotune.core.ops.dialect import WrittenFunction
 from autotune.core.ops.facts import ProgramFacts
 from autotune.core.ops.oracle import ContractionOracle
 from autotune.core.partition import Partition
+from autotune.core.payload import Payload
 from autotune.core.scripts.parametric import OpenKnob, OpenScript, ScriptConstraint, Site
 from autotune.core.scripts.rules import Rewriting, Rule
 from autotune.core.scripts.terms import Term
@@ -89,6 +90,14 @@ def test_partition_of_a_payload_comes_back_with_the_oracles_of_its_tasks():
     again = load(joined(dump(parts(), Partition)), Partition)
     assert again == parts()
     assert isinstance(again.tasks[0].payload.reference, ContractionOracle)
+
+
+@pytest.mark.parametrize("start", [float("nan"), float("inf"), float("-inf"), -0.0], ids=str)
+def test_oracle_of_a_contraction_comes_back_with_the_number_that_it_begins_at(start):
+    payload = parts().tasks[0].payload
+    begun = replace(payload, reference=replace(payload.reference, start=start))
+    again = load(joined(dump(begun, Payload)), Payload)
+    assert repr(again.reference) == repr(begun.reference)
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,13 @@ def codec(kind: Loaded) -> Codec:
     Raises:
         TypeError: Values of the type may hold what is no data.
     """
-    schema = narrowed(TypeAdapter(tuple[kind], config=CONFIG).core_schema)
+    schema = narrowed(declared(kind))
     return Codec(SchemaSerializer(schema, {"ser_json_inf_nan": "constants"}), SchemaValidator(schema))
+
+
+def declared(kind: Loaded) -> Schema:
+    """Pydantic's schema of a tuple of one value of a type: alone, a dataclass does not take `CONFIG`."""
+    return TypeAdapter(tuple[kind], config=CONFIG).core_schema
 
 
 def narrowed(schema: Schema, field: str = "") -> Schema:
@@ -202,7 +207,8 @@ def narrow_function(_: Schema, field: str) -> Schema:
     """A schema of the data that a field for a function may hold; of nothing where it may hold none."""
     if field not in REFERENCES:
         return core_schema.none_schema()
-    return narrowed(TypeAdapter(REFERENCES[field]).core_schema)
+    (schema,) = declared(REFERENCES[field])["items_schema"]
+    return narrowed(schema)
 
 
 def narrow_instance(schema: Schema, _: str) -> Schema:
