@@ -46,6 +46,20 @@ def test_a_tensor_of_open_shape_is_refused(signature, words, tmp_path):
         loaded(tmp_path, f"func.func @f({signature}) -> {kind} {{\n  return %a : {kind}\n}}")
 
 
+def test_a_function_of_tensors_with_branches_between_blocks_is_refused(tmp_path):
+    text = """func.func @f(%a: tensor<4xf32>, %c: tensor<i1>) -> tensor<4xf32> {
+      %taken = tensor.extract %c[] : tensor<i1>
+      cf.cond_br %taken, ^first, ^second
+    ^first:
+      return %a : tensor<4xf32>
+    ^second:
+      %r = math.exp %a : tensor<4xf32>
+      return %r : tensor<4xf32>
+    }"""
+    with pytest.raises(PayloadError, match=r"must be one block, @f has 3; branch by scf\.if"):
+        loaded(tmp_path, text)
+
+
 def test_assertions_and_what_they_compare_are_no_part_of_a_payload(tmp_path):
     payload = loaded(
         tmp_path,

@@ -84,6 +84,22 @@ def test_the_user_is_told_that_transform_ops_are_not_used(autotune, tmp_path, mo
     assert "autotune: mine.mlir holds transform ops without @__transform_main; they are not used" in said.splitlines()
 
 
+CALLED = """
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {{
+  %r = func.call @{first}(%a) : (tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}}
+func.func private @g(%a: tensor<4xf32>) -> tensor<4xf32> {{
+  %r = func.call @{second}(%a) : (tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}}
+func.func private @h(%a: tensor<4xf32>) -> tensor<4xf32> {{
+  %r = func.call @g(%a) : (tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}}
+"""
+
+
 def stop(*arguments, **options):
     raise KeyboardInterrupt
 
@@ -94,6 +110,9 @@ def stop(*arguments, **options):
         (f"func.func private @other()\n{FUNCTION}", "must define every function it calls, @other is outside"),
         (f"llvm.func @other()\n{FUNCTION}", "must hold ops that compute alone, it has llvm.func"),
         (PAYLOAD.text.replace("@product", '@"a product"'), "must have a name of letters, digits, .* it is 'a product'"),
+        (CALLED.format(first="g", second="g"), "must hold no function that calls itself, @g does"),
+        (CALLED.format(first="g", second="h"), "must hold no function that calls itself, @[gh] does"),
+        (CALLED.format(first="f", second="f"), "must hold no function that calls itself, @f does"),
         (f"{PAYLOAD.text}// {'(' * 300}", "must not nest deeper than 200 brackets, it goes to 30[0-9]"),
     ],
 )

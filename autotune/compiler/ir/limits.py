@@ -5,6 +5,7 @@ A fault is the rest of a sentence that begins with where the program is: ``must 
 
 import re
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from math import prod
 
 from mlir import ir
@@ -121,10 +122,26 @@ def product_of(attribute: ir.Attribute) -> int:
 
 def program_fault(module: ir.Module) -> str | None:
     """What a program does besides computing, such as calling somebody outside; `None` if nothing."""
+    if (fault := recursion_fault(module)) is not None:
+        return fault
     for op in every_op(module):
         for fault in (op_fault(op), symbol_fault(op), attribute_fault(op), value_fault(op)):
             if fault is not None:
                 return fault
+    return None
+
+
+def recursion_fault(module: ir.Module) -> str | None:
+    """What is wrong with functions that call themselves: their buffers lie in one place. `None` if none does."""
+    called = {
+        str(symbol(function)): {op.attributes["callee"].value for op in every_op(function) if op.name == "func.call"}
+        for function in module.body.operations
+        if function.operation.name == "func.func"
+    }
+    try:
+        tuple(TopologicalSorter(called).static_order())
+    except CycleError as error:
+        return f"must hold no function that calls itself, @{error.args[1][0]} does, directly or through others"
     return None
 
 

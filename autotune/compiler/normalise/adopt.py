@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import arith, bufferization, func, math
 
 from autotune.compiler.ir.arguments import ROLE, pad, say
-from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.module import every_op, run_passes, symbol
 from autotune.compiler.normalise.decompose import decompose
 from autotune.compiler.normalise.shapes.slices import cut_negative_pads, step_once_along_one
 from autotune.compiler.normalise.shared_starts import copy_shared_starts
@@ -31,7 +31,7 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
         entry: Gives its public function, as it is by then.
 
     Raises:
-        PayloadError: A tensor of the function's signature has no static shape.
+        PayloadError: A tensor of the function's signature has no static shape, or the function has several blocks.
     """
     changed = [
         take_memrefs(entry()),
@@ -57,19 +57,23 @@ def take_memrefs(function: ir.OpView) -> bool:
     """Let a function read its tensors from memrefs, and write its results to memrefs behind them, in place.
 
     Args:
-        function: A function of one block.
+        function: The function.
 
     Returns:
         Whether anything had to be changed.
 
     Raises:
-        PayloadError: A tensor has no static shape, or a result is no tensor.
+        PayloadError: A tensor has no static shape, a result is no tensor, or there are several blocks.
     """
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     inputs, results = list(kind.inputs), list(kind.results)
     if not results and not any(map(is_tensor, inputs)):
         return False
-    block = function.regions[0].blocks[0]
+    block, *others = function.regions[0].blocks
+    if others:
+        raise PayloadError(
+            f"a function of tensors must be one block, @{symbol(function)} has {1 + len(others)}; branch by scf.if"
+        )
     for number, value in enumerate(list(block.arguments)):
         if is_tensor(value.type):
             read_from_memref(block, value, number)

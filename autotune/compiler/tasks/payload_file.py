@@ -7,7 +7,7 @@ from math import prod
 from mlir import ir
 
 from autotune.compiler.ir.arguments import ROLE, said_of
-from autotune.compiler.ir.limits import program_fault, text_fault
+from autotune.compiler.ir.limits import program_fault, recursion_fault, text_fault
 from autotune.compiler.ir.module import context, parse, symbol
 from autotune.compiler.ir.nests import loop_nest, structured_ops
 from autotune.compiler.normalise.adopt import adopt
@@ -54,6 +54,7 @@ def read_payload(name: str, text: str) -> Payload:
         if leave_out_schedules(module):
             text, schedule = str(module), text if has_entry else ""
             notes = () if has_entry else (f"{name} holds transform ops without @{MAIN}; they are not used",)
+        check(name, recursion_fault(module))
         if adopt(module, lambda: only_public_function(module, name)):
             text = str(module)
         function = only_public_function(module, name)
