@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -93,7 +94,7 @@ class Argument:
     @property
     def bytes(self) -> int:
         """Size of the data in bytes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * DTYPES[self.dtype].itemsize
+        return prod(self.shape) * DTYPES[self.dtype].itemsize
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib import import_module
+from math import prod
 from types import ModuleType
 from typing import cast
 
@@ -64,7 +65,7 @@ class Tensor:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     @property
     def device(self) -> str:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from autotune.core.errors import PayloadError
+from autotune.core.payload import Argument, Payload
 from autotune.registry import load_payload
 from autotune.worker.isolation import limits
 from autotune.worker.isolation.limits import check_memory, needed_bytes
@@ -35,6 +36,12 @@ def test_what_does_not_fit_with_the_arrays_it_is_verified_with_is_refused(memory
     assert payload.bytes < limits.worker_memory()
     with pytest.raises(PayloadError, match=r"they take .* GiB; choose smaller sizes$"):
         check_memory(payload)
+
+
+def test_sizes_beyond_what_words_count_are_refused():
+    argument = Argument("out", "output", (1 << 33, 1 << 33), "f32")
+    with pytest.raises(PayloadError, match=r"they take .* GiB; choose smaller sizes$"):
+        check_memory(Payload("large", "", "f", (argument,)))
 
 
 def test_several_jobs_share_the_memory(memory_of):

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 import psutil
@@ -58,7 +59,7 @@ def needed_bytes(payload: Payload) -> int:
     lowering writes it), and two float64 arrays while an output is compared; no intermediates of programs.
     """
     written = sum(argument.bytes for argument in payload.written)
-    elements = [int(np.prod(argument.shape, dtype=np.int64)) for argument in payload.written]
+    elements = [prod(argument.shape) for argument in payload.written]
     expected = written if payload.reference is None else FLOAT64 * sum(elements)
     comparison = 2 * FLOAT64 * max(elements, default=0)
     return payload.bytes + written + max(1, len(payload.cases)) * expected + comparison
