@@ -54,7 +54,8 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
             named_weights(bundle.payload, bundle.manifest.weights),
             about,
             found,
-        )
+        ),
+        encoding="utf-8",
     )
     return [path, *(output / f"{kernel.symbol}.o" for kernel in bundle.kernels), header]
 

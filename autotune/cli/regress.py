@@ -57,9 +57,9 @@ def regress(
     else:
         show_findings(found)
     if output is not None:
-        output.write_text(json.dumps(told, indent=1) + "\n")
+        output.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     if junit_file is not None:
-        junit_file.write_text(junit(found))
+        junit_file.write_text(junit(found), encoding="utf-8")
     if options.update:
         now = datetime.now(UTC).replace(microsecond=0)
         append_history(history or home() / HISTORY_FILE, to_checks(found, now))

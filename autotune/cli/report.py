@@ -71,5 +71,5 @@ def write_report(source: str, output: Path, store: str | None, more: "Sequence[C
         checks = read_history(past) if past is not None else None
         name = shown(source) if "://" in source else Path(source).name
         page = report_store(read_holdings(source), name, checks)
-    output.write_text(page)
+    output.write_text(page, encoding="utf-8")
     return output

@@ -69,7 +69,7 @@ def show(
                 source, stage, diff, task=task, config=config, schedule=schedule, rules=rules, exact=exact
             )
     if output is not None:
-        output.write_text(shown.text.rstrip() + "\n")
+        output.write_text(shown.text.rstrip() + "\n", encoding="utf-8")
     else:
         text = shown.text.rstrip()
         print_code(folded(text) if stage == "space" and diff is None else text, is_diff=diff is not None)

@@ -25,7 +25,7 @@ def shipped_in(folder: Path, read: Callable[[str, str], Thing]) -> Mapping[str, 
         folder: A folder of a package.
         read: Reader of a file's text; it is given the file's name too, for messages.
     """
-    found = (read(path.read_text(), path.name) for path in sorted(folder.glob("*.toml")))
+    found = (read(path.read_text(encoding="utf-8"), path.name) for path in sorted(folder.glob("*.toml")))
     return {thing.name: thing for thing in found}
 
 

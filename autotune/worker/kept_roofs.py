@@ -84,7 +84,7 @@ def limits_file(machine: Machine) -> Path:
 def read_limits(machine: Machine) -> MachineLimits | None:
     """What was kept; `None` where nothing was, or it is older than an hour or of another format."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        data = json.loads(limits_file(machine).read_text())
+        data = json.loads(limits_file(machine).read_text(encoding="utf-8"))
         is_young = 0 <= time.time() - data["written"] <= HOUR
         if data["format_version"] == FORMAT_VERSION and is_young:
             roofs = Roofs(**{name: float(rate) for name, rate in data["roofs"].items()})
@@ -104,4 +104,4 @@ def write_limits(machine: Machine, found: MachineLimits) -> None:
     with suppress(OSError):
         path = limits_file(machine)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(data) + "\n")
+        path.write_text(json.dumps(data) + "\n", encoding="utf-8")

@@ -41,7 +41,7 @@ VICTIM = "AUTOTUNE_VICTIM"  # environment variable of the probed process: a file
 def write_a_file() -> None:
     """Write a file beside those of the worker."""
     path = Path(f"/tmp/autotune-probe-{os.getpid()}")
-    path.write_text("written")
+    path.write_text("written", encoding="utf-8")
     path.unlink()
 
 

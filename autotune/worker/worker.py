@@ -287,7 +287,7 @@ class Worker(Closing):
         if late:
             phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
             return overdue(phase, time_limits, whole=now >= whole)
-        with open(self._around.log, errors="replace") as file:
+        with open(self._around.log, encoding="utf-8", errors="replace") as file:
             said = file.read(LOG_BYTES)
         return find_cause(code, said, memory_ran_out=count_oom_kills() > oom_kills)
 

@@ -68,7 +68,7 @@ def write_folder(
         model, keep = replace(model, weights=files_of(lying), original=str(source.resolve())), None
         weights = {name: array for name, array in weights.items() if name not in lying}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / TEXT).write_text(text)
+    (folder / TEXT).write_text(text, encoding="utf-8")
     if weights:
         write_tensors(folder / WEIGHTS, weights)
     if results:
@@ -79,7 +79,7 @@ def write_folder(
         np.savez(folder / ORACLE, allow_pickle=False, **recorded)
     if keep is not None:
         keep(folder / model.file)
-    (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
+    (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 def check_filled(model: ImportedModel, weights: Mapping[str, Array], results: Sequence[Sequence[Array]]) -> None:

@@ -70,6 +70,15 @@ def test_a_current_folder_that_is_gone_is_said(tmp_path):
     assert done.stderr == "autotune: the current folder must exist, it was deleted; change to one that does\n"
 
 
+def test_a_locale_that_lacks_characters_ends_no_command(tmp_path):
+    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run(MAIN, "report", BUNDLE, "-o", tmp_path / "page.html", env=env)
+    assert done.returncode == 0, done.stderr
+    assert "\N{MINUS SIGN}" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    code = "from autotune import cli; cli.print_whatever_it_is(); print('100% |\\u2588|')"
+    assert run(code, env=env).stdout == "100% |?|\n"
+
+
 def test_everything_works_without_asserts_and_docstrings():
     env = os.environ | {"PYTHONOPTIMIZE": "2"}  # which leaves out whatever 1 does: all is compiled anew for either
     done = run(ONE_MEASUREMENT, env=env)

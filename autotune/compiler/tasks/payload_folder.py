@@ -106,8 +106,8 @@ def write_text_folder(payload: Payload, folder: Path) -> None:
     arguments = tuple(ModelArgument(a.name, a.role, a.low, a.high) for a in payload.arguments)
     model = ImportedModel(arguments, Path(payload.name).name, payload.sha256, "mlir", notes=payload.notes)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / TEXT).write_text(payload.text)
-    (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n")
+    (folder / TEXT).write_text(payload.text, encoding="utf-8")
+    (folder / DESCRIPTION).write_text(json.dumps(model.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 def read_description(folder: Path) -> ImportedModel:

@@ -142,7 +142,9 @@ class Library:
         macros = {name.upper(): size for name, size in known.items()} | dict(config)
         flags = [*contract.flags, *(f"-D{name}={value}" for name, value in macros.items())]
         made_by = f"{self._compiler}: {COMPILER} {' '.join(flags)} {contract.source}"
-        return MadeObject(contract.symbol, compile_c(contract.code, flags), sizes, made_by, contract.code.read_text())
+        return MadeObject(
+            contract.symbol, compile_c(contract.code, flags), sizes, made_by, contract.code.read_text(encoding="utf-8")
+        )
 
 
 def open_library(argument: str) -> Library:

@@ -68,7 +68,7 @@ def tune_with_cost(
 def write_choice(found: "CostTuning", path: Path) -> list[str]:
     """Write a choice and its pictures; gives the names of the files."""
     path.mkdir(parents=True, exist_ok=True)
-    (path / CHOSEN).write_text(json.dumps(found.to_json(), indent=1) + "\n")
+    (path / CHOSEN).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
     names = [CHOSEN]
     for name, figure in found.program.draw(found.best).items():
         figure.savefig(path / f"{name}.png", dpi=150)

@@ -19,8 +19,8 @@ PARTS = files("autotune.contrib.debug") / "templates"
 
 def write_page(recording: DebugRecording, other: DebugRecording | None = None) -> str:
     """The page of one recording or two; it allows no script and no style but its own, and no network."""
-    style, script = ((PARTS / name).read_text() for name in ("debug.css", "debug.js"))
-    return Template((PARTS / "debug.html").read_text()).substitute(
+    style, script = ((PARTS / name).read_text(encoding="utf-8") for name in ("debug.css", "debug.js"))
+    return Template((PARTS / "debug.html").read_text(encoding="utf-8")).substitute(
         style=style,
         style_hash=digest(style),
         script=script,

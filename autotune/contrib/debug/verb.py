@@ -141,7 +141,7 @@ def write_file(path: Path, text: str) -> None:
         typer.BadParameter: The file cannot be written.
     """
     try:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise typer.BadParameter(
             f"a page must be a file that can be written, {path} is not: {error.strerror}"

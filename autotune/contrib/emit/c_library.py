@@ -16,7 +16,7 @@ def write_c(library: SharedLibrary, output: Path) -> list[Path]:
         BundleError: No compiler is here, or it refuses.
     """
     header = output / f"{library.name}.h"
-    header.write_text(header_text(library))
+    header.write_text(header_text(library), encoding="utf-8")
     return [write_library(library, output), header]
 
 

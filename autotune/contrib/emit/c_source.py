@@ -305,7 +305,7 @@ def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
 
 def part(name: str) -> str:
     """A part that every library has."""
-    return (HERE / name).read_text() + "\n"
+    return (HERE / name).read_text(encoding="utf-8") + "\n"
 
 
 TYPES = """\

@@ -32,9 +32,9 @@ def write_cmake(library: SharedLibrary, output: Path) -> list[Path]:
     for folder in (include, config):
         folder.mkdir(parents=True, exist_ok=True)
     header = include / f"{name}.h"
-    header.write_text(header_text(library))
+    header.write_text(header_text(library), encoding="utf-8")
     weights = library.weights.path.resolve() if library.weights else ""
     path = config / f"{name}Config.cmake"
     stem = name.removeprefix("autotune_")
-    path.write_text(CONFIG.format(about=library.about, stem=stem, name=name, weights=weights))
+    path.write_text(CONFIG.format(about=library.about, stem=stem, name=name, weights=weights), encoding="utf-8")
     return [write_library(library, lib), header, path]

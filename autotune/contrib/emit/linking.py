@@ -46,7 +46,9 @@ def link(folder: Path, sources: Mapping[str, str | bytes], library: Path, export
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in sources.items():
         (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
-    (folder / EXPORTS).write_text("{ global: " + " ".join(f"{name};" for name in exported) + " local: *; };\n")
+    (folder / EXPORTS).write_text(
+        "{ global: " + " ".join(f"{name};" for name in exported) + " local: *; };\n", encoding="utf-8"
+    )
     files = [name for name in sources if name.endswith((".c", ".o"))]
     linker = [f"-Wl,--version-script={EXPORTS}", f"-Wl,-soname,{library.name}", "-Wl,--no-undefined"]
     command = [*OPTIONS, *linker, *files, "-lm", "-lpthread", "-o", str(library.resolve())]

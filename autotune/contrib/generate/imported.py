@@ -40,7 +40,7 @@ def decode_folder(name: str, rows: str) -> Path:
 def ends_of(folder: Path) -> frozenset[int]:
     """Tokens that end a text, as the file has them."""
     path = folder / ENDS
-    return frozenset(map(int, json.loads(path.read_text())["stop"])) if path.is_file() else frozenset()
+    return frozenset(map(int, json.loads(path.read_text(encoding="utf-8"))["stop"])) if path.is_file() else frozenset()
 
 
 def tokenizer_of(folder: Path, name: str) -> Path:

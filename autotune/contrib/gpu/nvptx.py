@@ -171,7 +171,7 @@ def write_cubin(ptx: str, chip: str, ptxas: str, folder: Path) -> str:
         CompileError: Stage ``jit``: it is refused.
     """
     path = folder / "kernel.ptx"
-    path.write_text(ptx)
+    path.write_text(ptx, encoding="utf-8")
     command = [ptxas, "-v", f"-arch={chip}", str(path), "-o", str(folder / CUBIN)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     if done.returncode != 0:

@@ -177,9 +177,9 @@ def write_program(
             "grid": kernel.grid,
         }
     names = [*(argument.name for argument in payload.arguments), "intermediates"]
-    (folder / PAYLOAD).write_text(payload.text)
+    (folder / PAYLOAD).write_text(payload.text, encoding="utf-8")
     told = {"payload": record_of(payload), "target": device.name, "buffers": names, "kernels": kernels}
-    (folder / PROGRAM).write_text(json.dumps(told | assembled.to_json(), indent=1) + "\n")
+    (folder / PROGRAM).write_text(json.dumps(told | assembled.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:
@@ -204,18 +204,18 @@ def write_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
 
     place.mkdir(parents=True, exist_ok=True)
     told = tuned.to_json() | {"target": device.name, "payload": record_of(tuned.payload)}
-    (place / PAYLOAD).write_text(tuned.payload.text)
+    (place / PAYLOAD).write_text(tuned.payload.text, encoding="utf-8")
     best, chosen = tuned.best, tuned.chosen
     if best is not None and chosen is not None and (kernel := chosen.made.kernel) is not None:
         names = [argument.name for argument in tuned.payload.arguments]
         bindings = [names[number] for number in kernel.arguments]
         told |= {"entry": kernel.name, "block": kernel.block, "grid": kernel.grid, "bindings": bindings}
-        (place / SCHEDULE).write_text(best.script)
+        (place / SCHEDULE).write_text(best.script, encoding="utf-8")
         if device.chip:
-            (place / PTX).write_text(chosen.made.ptx)
+            (place / PTX).write_text(chosen.made.ptx, encoding="utf-8")
         else:
             (place / BINARY).write_bytes(chosen.binary)
-    (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n")
+    (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def show_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:

@@ -46,7 +46,7 @@ def show_kernel_stage(arguments: Arguments) -> None:
         else:
             text = show_difference(source, target, stage, arguments["diff"], arguments["task"])
     if arguments["output"] is not None:
-        arguments["output"].write_text(text.rstrip() + "\n")
+        arguments["output"].write_text(text.rstrip() + "\n", encoding="utf-8")
     else:
         print_code(text.rstrip(), is_diff=arguments["diff"] is not None)
 
@@ -158,7 +158,7 @@ def report_kernels(arguments: Arguments) -> None:
     given = [name for name, value in arguments.items() if value is True and name != "opens"]
     if given:
         raise typer.BadParameter(f"sections of plug-ins go with a bundle of measured schedules; drop --{given[0]}")
-    arguments["output"].write_text(write_kernel_page(arguments["source"], arguments["store"]))
+    arguments["output"].write_text(write_kernel_page(arguments["source"], arguments["store"]), encoding="utf-8")
     complain(str(arguments["output"]))
     if arguments["opens"]:
         show_page(arguments["output"])

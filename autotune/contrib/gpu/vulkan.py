@@ -184,7 +184,7 @@ def start(driver: Lavapipe, folder: Path, sent: bytes) -> "subprocess.CompletedP
     """
     description = {"file_format_version": "1.0.0", "ICD": {"library_path": driver.driver, "api_version": "1.3.0"}}
     driver_file = folder / "lavapipe.json"
-    driver_file.write_text(json.dumps(description))
+    driver_file.write_text(json.dumps(description), encoding="utf-8")
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, (driver.libraries, os.environ.get("LD_LIBRARY_PATH", "")))),

@@ -59,8 +59,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     text = write_llama(config, weights.forms, signature)
     folder.mkdir(parents=True, exist_ok=True)
     if tokenizer:
-        (folder / "tokenizer.json").write_text(tokenizer)
-    (folder / "generation.json").write_text(json.dumps({"stop": ends_of(file, config.vocab)}) + "\n")
+        (folder / "tokenizer.json").write_text(tokenizer, encoding="utf-8")
+    (folder / "generation.json").write_text(json.dumps({"stop": ends_of(file, config.vocab)}) + "\n", encoding="utf-8")
     write_folder(folder, text, model, weights.arrays, inputs=inputs, results=results)
 
 

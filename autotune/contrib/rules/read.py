@@ -26,7 +26,7 @@ from autotune.contrib.rules.signature import Native, kind_of
 from autotune.core.errors import CompileError, RuleError
 from autotune.core.scripts.rules import Rule, Rules
 
-OURS = (Path(__file__).parent / "ours.mlir").read_text()
+OURS = (Path(__file__).parent / "ours.mlir").read_text(encoding="utf-8")
 OURS_SOURCE = "the rules that come with autotune"
 PATTERN, REWRITE, OPERATION = "pdl.pattern", "pdl.rewrite", "pdl.operation"
 CONDITION, WRITER = "pdl.apply_native_constraint", "pdl.apply_native_rewrite"

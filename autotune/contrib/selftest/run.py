@@ -166,7 +166,7 @@ def keys_told_before_death(work: Callable[[Callable[[str], object]], None], seco
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    with os.fdopen(read) as lines:
+    with os.fdopen(read, encoding="utf-8") as lines:
         return {line.strip() for line in lines if line.endswith("\n")}
 
 

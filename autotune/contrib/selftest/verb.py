@@ -49,7 +49,7 @@ def selftest(
         more = check_regress(amounts.checks, line)
         found = replace(found, figures=(*found.figures, *more))
     if not quick:
-        (home() / "selftest.json").write_text(json.dumps(found.to_json(), indent=1) + "\n")
+        (home() / "selftest.json").write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

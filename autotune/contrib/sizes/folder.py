@@ -125,4 +125,4 @@ def read_sized(folder: Path) -> SizedModel:
 
 def write_sized(folder: Path, model: SizedModel) -> None:
     """Write what a folder says of its model."""
-    (folder / DESCRIPTION).write_text(json.dumps(asdict(model), indent=1) + "\n")
+    (folder / DESCRIPTION).write_text(json.dumps(asdict(model), indent=1) + "\n", encoding="utf-8")

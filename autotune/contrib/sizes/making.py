@@ -337,7 +337,7 @@ def is_same(array: Array, other: Array | None) -> bool:
 def refer(path: Path, said: ImportedModel, weights: WeightsElsewhere) -> None:
     """Let a folder refer to another file of weights."""
     text = json.dumps(replace(said, weights=(*said.weights, weights)).to_json(), indent=1)
-    (path / DESCRIPTION).write_text(text + "\n")
+    (path / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 
 
 def verify(folder: Path, prover: Prover) -> float:

@@ -110,4 +110,4 @@ def write_narrow(place: Path, narrow: Narrow) -> None:
     """Write them to a folder of a size, or remove those that are there."""
     (place / FILE).unlink(missing_ok=True)
     if narrow:
-        (place / FILE).write_text(json.dumps(narrow, indent=1) + "\n")
+        (place / FILE).write_text(json.dumps(narrow, indent=1) + "\n", encoding="utf-8")

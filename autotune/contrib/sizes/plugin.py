@@ -105,7 +105,7 @@ def report_sizes(arguments: Arguments) -> None:
             f"bundle of one size in {Path(arguments['source']) / BUNDLES}"
         )
     page = arguments["output"]
-    page.write_text(sized_page(Path(arguments["source"])))
+    page.write_text(sized_page(Path(arguments["source"])), encoding="utf-8")
     complain(str(page))
     if arguments["opens"]:
         show_page(page)

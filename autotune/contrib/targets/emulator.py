@@ -103,7 +103,7 @@ def link(compiler: str, folder: Path, source: str, objects: list[str]) -> Path:
     Raises:
         MachineError: The compiler refuses.
     """
-    (folder / "main.c").write_text(source)
+    (folder / "main.c").write_text(source, encoding="utf-8")
     command = [compiler, "-std=c11", "-O1", "-static", "main.c", *objects, "-lm", "-o", "program"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -55,10 +55,10 @@ def tune_by_model(
             except MachineError as error:
                 check, why_not = None, str(error)
         written = write_program(program, "object", place)
-        (place / SCHEDULE).write_text(str(found.candidate.script))
-        (place / MACHINE).write_text(write_target(target))
+        (place / SCHEDULE).write_text(str(found.candidate.script), encoding="utf-8")
+        (place / MACHINE).write_text(write_target(target), encoding="utf-8")
         told = found.to_json() | {"check": check.to_json() if check is not None else None, "files": str(place)}
-        (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n")
+        (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         if as_json:
             typer.echo(json.dumps(told))
         else:
@@ -159,7 +159,7 @@ def write_machine(arguments: Arguments) -> None:
     from autotune.compiler.codegen.this_target import this_target
     from autotune.contrib.targets.target_file import write_target
 
-    arguments["write"].write_text(write_target(this_target()))
+    arguments["write"].write_text(write_target(this_target()), encoding="utf-8")
     typer.echo(arguments["write"])
 
 

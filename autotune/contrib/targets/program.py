@@ -142,7 +142,7 @@ def verify_emulated(
     with tempfile.TemporaryDirectory(prefix="autotune-") as place:
         folder = Path(place)
         (folder / f"{name}.o").write_bytes(program.data)
-        (folder / f"{name}.h").write_text(program.header)
+        (folder / f"{name}.h").write_text(program.header, encoding="utf-8")
         source = c_harness(name, call.arguments, lay_out(call.arguments))
         binary, answers = link(compiler, folder, source, [f"{name}.o"]), []
         for image in images:
@@ -170,5 +170,5 @@ def write_program(program: TargetProgram, kind: str, output: Path) -> list[Path]
     stem, entry = c_name(program.payload.entry), program.payload.entry
     path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
     path.write_bytes(disassemble(program.data, entry).encode() if kind == "asm" else program.data)
-    header.write_text(program.header)
+    header.write_text(program.header, encoding="utf-8")
     return [path, header]

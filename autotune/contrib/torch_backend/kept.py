@@ -217,6 +217,6 @@ def write_whole(path: Path, text: str) -> None:
     """Write a file that others see whole or not at all, if that can be done."""
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False) as file:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
             file.write(text)
         os.replace(file.name, path)

@@ -21,7 +21,7 @@ def physical_cores(allowed: frozenset[int] | None = None) -> tuple[int, ...]:
     last: dict[str, int] = {}
     for cpu in sorted(wanted):
         path = TOPOLOGY / f"cpu{cpu}/topology/thread_siblings_list"
-        siblings = path.read_text().strip() if path.exists() else str(cpu)
+        siblings = path.read_text(encoding="utf-8").strip() if path.exists() else str(cpu)
         last[siblings] = cpu
     found = sorted(last.values())
     most = quota()
@@ -31,7 +31,7 @@ def physical_cores(allowed: frozenset[int] | None = None) -> tuple[int, ...]:
 def quota() -> int | None:
     """Whole CPUs that the control group may keep busy, one at least; `None` for no bound."""
     try:
-        share, period = QUOTA.read_text().split()
+        share, period = QUOTA.read_text(encoding="utf-8").split()
         return max(1, int(share) // int(period)) if share != "max" else None
     except (OSError, ValueError):
         return None

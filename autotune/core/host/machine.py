@@ -148,7 +148,9 @@ def read_caches(directory: Path) -> dict[str, int]:
     sizes = {}
     for index in sorted(directory.glob("index*")):
         try:
-            kind, level, size = ((index / name).read_text().strip() for name in ("type", "level", "size"))
+            kind, level, size = (
+                (index / name).read_text(encoding="utf-8").strip() for name in ("type", "level", "size")
+            )
         except OSError:
             continue
         if kind != "Instruction":
@@ -165,7 +167,7 @@ def parse_size(text: str) -> int:
 def cpu_model() -> str:
     """Model name from /proc/cpuinfo, or what `platform` knows."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.lower().startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:

@@ -32,7 +32,7 @@ Tiles = Literal["", "amx", "emulated"]
 def cpu_flags() -> frozenset[str]:
     """Extensions of this CPU's instructions, as Linux lists them; empty where it does not."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return frozenset()
     return next((frozenset(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), frozenset())

@@ -38,7 +38,7 @@ def pages_of_run(enabled: Path = ENABLED) -> Pages:
 def gives_huge_pages(enabled: Path = ENABLED) -> bool:
     """Return whether the kernel backs memory by huge pages where it is asked to."""
     try:
-        return "[never]" not in enabled.read_text()
+        return "[never]" not in enabled.read_text(encoding="utf-8")
     except OSError:
         return False
 

@@ -77,7 +77,7 @@ def advise(floor: float, cores: int, disturbance: Disturbance | None = None) -> 
             f"the hypervisor takes {disturbance.stolen:.0%} of a core for others: a dedicated host would help"
         )
     governor = CPUS / "cpu0/cpufreq/scaling_governor"
-    if governor.exists() and (name := governor.read_text().strip()) != "performance":
+    if governor.exists() and (name := governor.read_text(encoding="utf-8").strip()) != "performance":
         advice.append(f"CPU frequency governor is {name!r}; 'performance' gives steadier times")
     if siblings := shared_core():
         advice.append(f"core {siblings[0]}, where candidates run, shares its units with {siblings[1]}: leave that idle")
@@ -88,5 +88,5 @@ def shared_core() -> tuple[int, str] | None:
     """The core candidates run on and its hardware siblings, if it has any that this process may use."""
     core = max(os.sched_getaffinity(0))
     path = CPUS / f"cpu{core}/topology/thread_siblings_list"
-    siblings = path.read_text().strip() if path.exists() else str(core)
+    siblings = path.read_text(encoding="utf-8").strip() if path.exists() else str(core)
     return (core, siblings) if siblings != str(core) else None

@@ -43,7 +43,7 @@ class Counter:
             OSError: The file cannot be read.
             ValueError: The file holds no number.
         """
-        return int((self.folder / COUNTER).read_text())
+        return int((self.folder / COUNTER).read_text(encoding="utf-8"))
 
     def spent(self, before: int, after: int) -> float:
         """Joules between two looks, of which the second may be behind the end of the counter."""
@@ -64,9 +64,9 @@ def find_counters(root: Path | None = None) -> tuple[Counter, ...]:
     found = []
     for zone in zones:
         try:
-            name = (zone / "name").read_text().strip()
+            name = (zone / "name").read_text(encoding="utf-8").strip()
             if name.startswith("package") or name == "dram":
-                counter = Counter(zone, name, int((zone / RANGE).read_text()))
+                counter = Counter(zone, name, int((zone / RANGE).read_text(encoding="utf-8")))
                 counter.read()
                 found.append(counter)
         except PermissionError as error:

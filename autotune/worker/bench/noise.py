@@ -90,7 +90,7 @@ def write_floor(folder: Path, machine: Machine, floor: float, pairs: int) -> Pat
     folder.mkdir(parents=True, exist_ok=True)
     path = floor_file(folder, machine)
     data = {"format_version": FORMAT_VERSION, "fingerprint": machine.fingerprint, "floor": floor, "pairs": pairs}
-    path.write_text(json.dumps(data) + "\n")
+    path.write_text(json.dumps(data) + "\n", encoding="utf-8")
     return path
 
 
@@ -109,7 +109,7 @@ def read_floor(folder: Path, machine: Machine) -> float:
     if not path.exists():
         return LEAST_FLOOR
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(path.read_text(encoding="utf-8"))
         if data["format_version"] != FORMAT_VERSION or data["fingerprint"] != machine.fingerprint:
             return LEAST_FLOOR
         return max(LEAST_FLOOR, float(data["floor"]))

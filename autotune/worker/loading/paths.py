@@ -29,7 +29,7 @@ def remember(spec: str, sha256: str) -> None:
         path = names()
         path.parent.mkdir(parents=True, exist_ok=True)
         is_full = path.exists() and path.stat().st_size > MOST_BYTES
-        with path.open("w" if is_full else "a") as file:
+        with path.open("w" if is_full else "a", encoding="utf-8") as file:
             file.write(f"{sha256} {place}\n")
 
 
