@@ -2,7 +2,7 @@
 
 Views of weights stay where they are: programs read weights as they lie. So do ops of constants alone, which the
 importer computes once: whole numbers and truth values do not change from call to call; what they become is in the
-text.
+text. A result is computed anew in each call, since who called may write it.
 """
 
 import operator
@@ -64,7 +64,7 @@ def split(whole: Graph, kinds: Sequence[str]) -> HeldApart:
     graph = Graph()
     graph.output(graph.graph_copy(whole, {}))
     places = [node for node in graph.nodes if node.op == "placeholder"]
-    varying = weights_under(graph, dict(zip(places, kinds, strict=True)))
+    varying = weights_under(graph, dict(zip(places, kinds, strict=True))) - given_out(graph)
     last = places[-1] if places else None
     taken = [node for node in graph.nodes if is_taken(node, varying)]
     if not taken:
@@ -90,6 +90,25 @@ def weights_under(graph: Graph, kinds: dict[Node, str]) -> set[Node]:
             if all(each in free or each in found for each in below):
                 (found if any(each in found for each in below) else free).add(node)
     return found | {node for node in free if any(user in found for user in node.users)}
+
+
+def given_out(graph: Graph) -> set[Node]:
+    """Ops whose elements are those of a result: what gives the result, and what it is a view of."""
+    found, stack = set[Node](), list(graph.output_node().all_input_nodes)
+    while stack:
+        node = stack.pop()
+        if node.op == "call_function" and node not in found:
+            found.add(node)
+            stack.extend(node.all_input_nodes if gives_elements_on(node) else ())
+    return found
+
+
+def gives_elements_on(node: Node) -> bool:
+    """Tell whether what an op gives may be the elements that it reads, and no copy."""
+    if node.target in VIEWS or node.target is operator.getitem:
+        return True
+    schema = getattr(node.target, "_schema", None)
+    return any(each.alias_info is not None for each in getattr(schema, "arguments", ()))
 
 
 def is_taken(node: Node, held: set[Node]) -> bool:

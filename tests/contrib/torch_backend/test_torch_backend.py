@@ -113,6 +113,29 @@ def convolutions():
     return net
 
 
+class Derived(nn.Module):
+    """Results that weights alone decide, and views of such."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.scale = nn.Parameter(torch.randn(6, 6)), nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x):
+        scale, product = self.scale.exp(), torch.mm(self.weight, self.weight)
+        return x @ self.weight * scale, scale, product.view(4, 9), (self.weight * 2).diagonal(), (product + 1).t()
+
+
+def test_results_that_weights_alone_decide_may_be_written():
+    net, x = Derived(), torch.randn(3, 6)
+    ours, expected = compiled(net), net(x)
+    for _ in range(2):
+        results = ours(x)
+        for one, other in zip(results, expected, strict=True):
+            assert_close(one, other)
+            assert one.stride() == other.stride()
+            one.zero_()
+
+
 def test_layers_whose_weights_change():
     net, x = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.Linear(32, 8)).eval(), torch.randn(6, 20)
     ours = compiled(net)
