@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.convert_frame import compile_lock
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx import Graph, GraphModule, Node
@@ -183,16 +184,25 @@ class EachSize:
         if self._writes and overlap(inputs):
             return self._module(*inputs)
         key = tuple(sizes_of(each) for each in inputs)
-        if key not in self._known:
+        made = self._known.get(key) or self._make(key, inputs)
+        if made is None:
+            return self._module(*inputs)
+        return made(*(each for each in inputs if isinstance(each, torch.Tensor)))
+
+    def _make(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> Callable[..., Any] | None:
+        """The function of some sizes, which one thread makes at a time; `None` where PyTorch is to run them."""
+        with compile_lock:
+            if key in self._known:  # made by another thread
+                return self._known[key]
             if len(self._known) >= MOST_SIZES:
                 say_once(f"backend autotune: {MOST_SIZES} sizes of a graph are compiled, PyTorch runs others")
-                return self._module(*inputs)
+                return None
             say_once("backend autotune: a graph is called with other sizes; it is compiled for each of them")
             made = self._compile(inputs)
             if self._writes and overlap(inputs):  # which is known only now
-                return self._module(*inputs)
+                return None
             self._known[key] = made
-        return self._known[key](*(each for each in inputs if isinstance(each, torch.Tensor)))
+            return made
 
     def _compile(self, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The function of some sizes, of the tensors alone."""

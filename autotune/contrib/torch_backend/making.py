@@ -5,6 +5,7 @@ Imported when a program is made, and not where all are kept: what it imports tak
 
 import re
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -47,6 +48,7 @@ from autotune.worker.loading.reading import open_payload, partition
 
 WEIGHT = re.compile(r"p_w(\d+)")  # what `to_exported` calls weights
 PREFIX = {"weight": "p_", "constant": "b_", "": ""}
+SAVING = threading.Lock()  # PyTorch refuses to save a program while another thread does
 RANK = {"weight": 0, "constant": 1, "": 2}  # parameters, buffers, then inputs, as `torch.export` orders them
 
 
@@ -60,7 +62,8 @@ def make_program(
         check_store(place)
         if not (place / "model").is_dir():
             source = place / "region.pt2"  # beside the folder, which may refer to the weights in it
-            torch.export.save(program, source)
+            with SAVING:
+                torch.export.save(program, source)
             import_model(str(source), place / "model")
             if not read_description(place / "model").original:
                 source.unlink()

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import pytest
@@ -428,6 +429,33 @@ def test_threads_that_call_at_once_and_modules_that_share_a_graph():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_threads_whose_first_calls_are_of_different_sizes(monkeypatch, tmp_path):
+    net = nn.Sequential(nn.Linear(8, 8), nn.GELU()).eval()
+    ours = torch.compile(net, backend="autotune", dynamic=True, options={"store": str(tmp_path)})
+    save, saving, most, right = torch.export.save, [], [], []
+
+    def save_slowly(*given):
+        saving.append(given)
+        most.append(len(saving))
+        time.sleep(0.2)
+        save(*given)
+        saving.pop()
+
+    def call(rows):
+        x = torch.randn(rows, 8)
+        with torch.no_grad():
+            right.append(torch.allclose(ours(x), net(x), atol=1e-5))
+
+    monkeypatch.setattr(torch.export, "save", save_slowly)
+    threads = [threading.Thread(target=call, args=(rows,)) for rows in (3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert right == [True, True]
+    assert most == [1, 1]
 
 
 def test_weights_that_nobody_counts_changes_of():
