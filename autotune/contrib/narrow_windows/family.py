@@ -14,7 +14,7 @@ from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as ROWS_OF_TILE
 from autotune.core.ops.op import Contraction, Op
-from autotune.core.ops.traversal import WIDENED
+from autotune.core.ops.traversal import WIDENED, is_of_bytes
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.precision import BF16, BYTES, INT16, TILE_BF16, TILE_BF16X2, TILE_BYTES, Precision
@@ -191,7 +191,7 @@ class ChannelSums:
     @property
     def is_exact(self) -> bool:
         """Whether it is of bytes, summed in 32 bits."""
-        return [each.dtype for each in self.op.operands] == ["i8", "i8", "i32"]
+        return is_of_bytes(self.op)
 
     @property
     def stored(self) -> str:
