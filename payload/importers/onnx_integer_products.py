@@ -16,17 +16,20 @@ import numpy as np
 
 from autotune.core.payload import Array
 from payload.importers.onnx_integer_windows import (
+    INT32,
     OWN_PLANE,
     PLANE,
     Image,
     PlaneWindow,
+    WindowRows,
     as_rows,
     padded,
+    sums_of_rows,
     taps,
     window_of,
 )
 from payload.importers.onnx_integer_writer import IntegerWriter
-from payload.importers.onnx_integers import FLOAT, HIGH, INT32, LOW, Bytes, Ending, FixedWeight, Scaled, rounded
+from payload.importers.onnx_integers import FLOAT, HIGH, LOW, Bytes, Ending, FixedWeight, Scaled, rounded
 from payload.importers.onnx_nodes import NodeWriter, of
 
 if TYPE_CHECKING:
@@ -34,8 +37,9 @@ if TYPE_CHECKING:
 
 EXACT = 2**24  # f32 holds every whole number up to here
 SUMS = 2**31 - 1  # 32 bits hold every whole number up to here
-PLANES, MATRIX = 4, 2  # dimensions of an image, of rows and columns
+PLANES = 4  # dimensions of an image
 FEW = 64  # products of a sum that are written one by one: more are a product of matrices
+Rows = str | WindowRows  # of bytes: the name of a matrix, or windows
 CLOSE = 1e-5  # how far the scale of a bias may be from that of the product, relative
 
 
@@ -73,19 +77,20 @@ class ProductWriter:
         else:
             self.held.bytes[y] = Bytes(self.writer.reshape(found, *shape, into=f"{y}_bytes"), ending.shift)
 
-    def sums(self, rows: str, whole: Array, zero: int, bias: Array, lead: Sequence[int] = ()) -> str:
-        """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias; of windows (lead.., n)."""
+    def sums(self, rows: Rows, whole: Array, zero: int, bias: Array) -> str:
+        """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias; of windows (n, h', w', n)."""
         k = whole.shape[0]
         middle = np.zeros(whole.shape[1], np.int64)
         if not in_bytes(whole):
             middle = whole.min(axis=0) - LOW
         stored = whole - middle
         name = self.held.add_weight(f"{self.writer.stem}_weight", stored.astype(np.int8))
-        total = self.multiplied(rows, name, (*lead, whole.shape[1]))
+        total = self.writer.add("MatMulInteger", rows if isinstance(rows, str) else rows.name, name)
+        if isinstance(rows, WindowRows):  # in the shape of an image before what follows, which is done with windows
+            total = self.writer.reshape(total, *rows.shape, whole.shape[1])
         fixed = bias - zero * stored.sum(axis=0) - middle * zero * k
         if middle.any():
-            ones = self.held.add_weight(f"{self.writer.stem}_ones", np.ones((k, 1), np.int8))
-            of_rows = self.multiplied(rows, ones, (*lead, 1))
+            of_rows = sums_of_rows(self.writer, rows, 1) if isinstance(rows, str) else rows.sums(self.writer)
             columns = self.held.add_weight(f"{self.writer.stem}_middle", middle.astype(np.int32)[None])
             total = self.writer.add("Add", total, self.writer.add("Mul", of_rows, columns))
         if fixed.any():
@@ -94,25 +99,20 @@ class ProductWriter:
             )
         return total
 
-    def multiplied(self, rows: str, weight: str, shape: Sequence[int]) -> str:
-        """A product of bytes; in a shape where it has more dimensions than rows and columns."""
-        found = self.writer.add("MatMulInteger", rows, weight)
-        return self.writer.reshape(found, *shape) if len(shape) > MATRIX else found
-
-    def dynamic_sums(self, rows: str, whole: Array, zero: int | str, columns: Array, lead: Sequence[int] = ()) -> str:
+    def dynamic_sums(self, rows: Rows, whole: Array, zero: int | str, columns: Array) -> str:
         """Sums of bytes (m, k) less a zero point, perhaps one of the call, times a weight (k, n).
 
         Args:
             rows: The bytes.
             whole: The weight.
             zero: The zero point.
-            columns: Sums of the weight that the zero point of the call is multiplied by, (n,) or (lead.., n).
-            lead: What windows lie in; rows alone, if empty.
+            columns: Sums of the weight that the zero point of the call is multiplied by, (n,); of windows with a
+                number for each, (n, h', w', n).
         """
         nothing = np.zeros(whole.shape[1], np.int64)
         if isinstance(zero, int):
-            return self.sums(rows, whole, zero, nothing, lead)
-        total = self.sums(rows, whole, 0, nothing, lead)
+            return self.sums(rows, whole, zero, nothing)
+        total = self.sums(rows, whole, 0, nothing)
         name = self.held.add_weight(f"{self.writer.stem}_columns", columns.astype(np.int32))
         return self.writer.add("Sub", total, self.writer.add("Mul", zero, name))
 
@@ -221,7 +221,7 @@ def by_bytes(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
     total = writer.add("MatMulInteger", *sides)
     for side, axis, zero in zip(sides, (-1, -2), (b.zero, a.zero), strict=True):
         if zero:
-            sums = writer.add("ReduceSum", writer.add("Cast", side, to=INT32), writer.numbers(axis), keepdims=1)
+            sums = sums_of_rows(writer, side, axis)
             total = writer.add("Sub", total, writer.add("Mul", sums, writer.number(zero, INT32)))
     if a.zero * b.zero:
         total = writer.add("Add", total, writer.number(k * a.zero * b.zero, INT32))
@@ -257,7 +257,7 @@ def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
         return convolve_exactly(held, writer, node, added)
     image = padded(writer, held.image_of(writer, source.bytes, shape), window, source.zero)
     rows = as_rows(writer, image, window)
-    total = ProductWriter(held, writer).sums(rows.name, rows.in_order(weight.whole), source.zero, added, rows.shape)
+    total = ProductWriter(held, writer).sums(rows, rows.in_order(weight.whole), source.zero, added)
     ending = held.ending_of(node.output[0])
     found = ProductWriter(held, writer).end(total, scale, ending, real_bias(held, bias))
     ProductWriter(held, writer).give(found, ending, [], Image("", (*rows.shape, count)))
@@ -404,11 +404,10 @@ def convolve_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto"
         return False
     image = padded(writer, held.image_of(writer, source, shape), window, zero if isinstance(zero, int) else 0)
     rows = as_rows(writer, image, window)
-    seen = np.tile(window.inside(shape[2:]), (rows.shape[0], 1)).astype(
-        np.int64
-    )  # of what was padded by 0, no zero point
+    # Of what was padded by 0, no zero point is taken off.
+    seen = np.tile(window.inside(shape[2:]), (rows.shape[0], 1)).astype(np.int64)
     of_columns = (seen @ columns.reshape(seen.shape[1], -1, count).sum(axis=1)).reshape(*rows.shape, count)
-    total = ProductWriter(held, writer).dynamic_sums(rows.name, rows.in_order(whole), zero, of_columns, rows.shape)
+    total = ProductWriter(held, writer).dynamic_sums(rows, rows.in_order(whole), zero, of_columns)
     writer.add("Transpose", total, into=node.output[0], perm=[0, 3, 1, 2])
     return True
 

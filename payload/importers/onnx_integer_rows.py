@@ -16,8 +16,9 @@ import numpy as np
 
 from autotune.core.payload import Array
 from payload.importers.onnx_integer_products import SUMS, ProductWriter
+from payload.importers.onnx_integer_windows import INT32
 from payload.importers.onnx_integer_writer import IntegerWriter
-from payload.importers.onnx_integers import FLOAT, INT32, LOW, Ending, Scaled, rounded
+from payload.importers.onnx_integers import FLOAT, LOW, Ending, Scaled, rounded
 from payload.importers.onnx_nodes import NodeWriter, of
 
 if TYPE_CHECKING:

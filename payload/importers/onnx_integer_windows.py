@@ -5,6 +5,7 @@ an image (n, h, w, c)   ->   rows (n h' w', i j c), one a place, for a kernel (i
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from payload.importers.onnx_nodes import NodeWriter, of
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+INT32 = 6  # ONNX's number of it
 PLANE, OWN_PLANE = (1, 2), (2, 3)  # axes of height and width: channels last, and as models have them
 FEW = 16  # channels: copies of fewer bytes take as long as one of these
 
@@ -124,6 +126,11 @@ def taps(writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence
             yield writer.add("Slice", image.name, *bounds)
 
 
+def sums_of_rows(writer: NodeWriter, name: str, axis: int) -> str:
+    """Sums of bytes along an axis, which stays with one element, in 32 bits."""
+    return writer.add("ReduceSum", writer.add("Cast", name, to=INT32), writer.numbers(axis), keepdims=1)
+
+
 @dataclass(frozen=True)
 class WindowRows:
     """Windows as rows of a matrix.
@@ -132,11 +139,33 @@ class WindowRows:
         name: The matrix, (n h' w', i j c).
         shape: What its rows lie in, (n, h', w').
         kernel: Places of a row, (i, j): more than those of a window where it is read by whole steps.
+        image: What a row has neighbours of, perhaps lines of windows.
+        window: How they lie in it.
     """
 
     name: str
     shape: tuple[int, ...]
     kernel: tuple[int, ...]
+    image: Image
+    window: PlaneWindow
+
+    @classmethod
+    def joined(
+        cls, writer: NodeWriter, image: Image, window: PlaneWindow, shape: tuple[int, ...], kernel: tuple[int, ...]
+    ) -> "WindowRows":
+        """Rows of what all windows of an image have at each of their places."""
+        found = list(taps(writer, image, window, shape[1:]))
+        whole = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
+        name = writer.reshape(whole, prod(shape), len(found) * image.shape[3])
+        return cls(name, shape, kernel, image, window)
+
+    def sums(self, writer: NodeWriter) -> str:
+        """The sum of each row, (n, h', w', 1), in 32 bits: of channels first, then of places."""
+        of_channels = sums_of_rows(writer, self.image.name, 3)
+        first, *others = taps(writer, Image(of_channels, (*self.image.shape[:3], 1)), self.window, self.shape[1:])
+        for each in others:
+            first = writer.add("Add", first, each)
+        return first
 
     def in_order(self, weight: Array) -> Array:
         """A weight (f, c, i, j) as it meets the rows, (i j c, f); zeros where a row has more places."""
@@ -151,9 +180,7 @@ def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> WindowRows
     whole = (n, *window.counts([size - low - high for size, low, high in inner]))
     if c < FEW and window.kernel[1] > 1 and window.dilations[1] == 1:
         return by_steps(writer, image, window, whole)
-    found = list(taps(writer, image, window, whole[1:]))
-    joined = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
-    return WindowRows(writer.reshape(joined, int(np.prod(whole)), len(found) * c), whole, window.kernel)
+    return WindowRows.joined(writer, image, window, whole, window.kernel)
 
 
 def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple[int, ...]) -> WindowRows:
@@ -175,10 +202,7 @@ def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple
     line = writer.add("Concat", *lines, axis=3) if steps > 1 else lines[0]
     lined = Image(line, (n, height, whole[2], steps * step * c))
     down = replace(window, kernel=(window.kernel[0], 1), strides=(window.strides[0], 1))
-    found = list(taps(writer, lined, down, whole[1:]))
-    joined = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
-    kernel = (window.kernel[0], steps * step)
-    return WindowRows(writer.reshape(joined, int(np.prod(whole)), kernel[0] * kernel[1] * c), whole, kernel)
+    return WindowRows.joined(writer, lined, down, whole, (window.kernel[0], steps * step))
 
 
 def largest(writer: NodeWriter, image: Image, window: PlaneWindow) -> Image:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.core.payload import Array
-from payload.importers.onnx_integer_windows import OWN_PLANE, Image, largest, window_of
+from payload.importers.onnx_integer_windows import INT32, OWN_PLANE, Image, largest, window_of
 from payload.importers.onnx_integers import (
     FLOAT,
     INT8,
-    INT32,
     UINT8,
     Bytes,
     Ending,

@@ -12,7 +12,7 @@ from payload.importers.onnx_nodes import NodeWriter
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-FLOAT, UINT8, INT8, INT32 = 1, 2, 3, 6  # ONNX's numbers of types
+FLOAT, UINT8, INT8 = 1, 2, 3  # ONNX's numbers of types
 LOW, HIGH = -128, 127
 
 
