@@ -90,7 +90,7 @@ GRID = list(product(range(3), range(3)))
         (GRID[::-1], {}),  # in another order
         ([*GRID[:-1], (2, 3)], {}),  # no grid
         ([(i + 1, j) for i, j in GRID], {}),  # not from the first row on
-        (GRID, {"channels": 16}),  # few channels
+        (GRID, {"channels": 8}),  # few channels
         (GRID, {"start": 1}),  # begun with a number
         ([(0, 0), (0, 0)], {}),  # the same twice
     ],

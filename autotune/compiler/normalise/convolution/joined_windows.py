@@ -3,7 +3,7 @@
     a = concat x[:, i : i + h, j : j + w] for each i, j;   y = (a as rows) * k
       ->   y[n, h, w, f] += x[n, h + i, w + j, c] * k[(i j c), f]
 
-So are convolutions of quantised models written that have many channels: what is joined is as many times as large as
+So are convolutions of quantised models written: what is joined is as many times as large as
 windows have places, and was written and read once more.
 """
 
@@ -20,7 +20,7 @@ from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
 
 PRODUCT, ROWS, JOINED, PART = "linalg.matmul", "tensor.collapse_shape", "tensor.concat", "tensor.extract_slice"
 PLAIN = [[0, 2], [2, 1], [0, 1]]  # loops of A, B and C: rows, columns, sums
-LEAST = 64  # channels: of fewer, rows of joined windows fill a processor's words better
+LEAST = 16  # channels: of fewer, rows of joined windows fill a processor's words better
 
 
 @dataclass(frozen=True)
