@@ -13,9 +13,9 @@ from pathlib import Path
 
 from autotune.compiler.guard import RULES, BundleTexts, check_pipeline
 from autotune.compiler.script.checks import PASSES, passes_of
-from autotune.core.errors import BundleError
+from autotune.core.errors import BundleError, PayloadError
 from autotune.core.host.scratch import Scratch
-from autotune.core.payload import REFERENCE, Payload
+from autotune.core.payload import MOST_ARGUMENTS, REFERENCE, Payload
 from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject, kernel_files
 from autotune.core.scripts.rules import NO_RULES, Rules
 from autotune.registry import BASELINES, RIVALS, is_registered, load_baseline, registered
@@ -78,6 +78,18 @@ def write_bundle(folder: Path, files: Mapping[str, str | bytes], manifest: Manif
     except OSError as error:
         raise BundleError(f"a bundle must be writable, {folder} is not: {error.strerror}; pass --bundle") from error
     return folder
+
+
+def check_describable(payload: Payload) -> None:
+    """Refuse a payload that no bundle may describe, before any work is done for it.
+
+    Raises:
+        PayloadError: It has too many arguments.
+    """
+    if len(payload.arguments) > MOST_ARGUMENTS:
+        raise PayloadError(
+            f"{payload.name} must have {MOST_ARGUMENTS} arguments at most, it has {len(payload.arguments)}; join some"
+        )
 
 
 def check_target(folder: Path) -> None:

@@ -18,6 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from autotune.core.errors import BundleError
 from autotune.core.host.files import read_file
 from autotune.core.host.machine import Machine
+from autotune.core.payload import MOST_ARGUMENTS
 from autotune.core.printable import one_line
 from autotune.core.stats import Interval
 from autotune.store.records import (
@@ -94,7 +95,7 @@ class Manifest:
     format_version: int
     payload: Annotated[str, Field(max_length=1000)]
     entry: Symbol
-    arguments: Annotated[tuple[ArgumentRecord, ...], Field(min_length=1, max_length=1000)]
+    arguments: Annotated[tuple[ArgumentRecord, ...], Field(min_length=1, max_length=MOST_ARGUMENTS)]
     flops: Flops
     reduction: Size
     sha256: dict[File, Sha256]

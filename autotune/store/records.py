@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from autotune.core.payload import ROLES, SYMBOL, Argument, Case
+from autotune.core.payload import MOST_DIMENSIONS, ROLES, SYMBOL, Argument, Case
 from autotune.core.precision import PRECISIONS
 from autotune.registry import current_name, weight_form
 
@@ -18,7 +18,9 @@ Symbol = Annotated[str, Field(pattern=f"^{SYMBOL}$")]
 File = Annotated[
     str, Field(pattern=r"^(((tasks|schedules)/)?[A-Za-z0-9_]{1,200}\.mlir|kernels/[A-Za-z0-9_]{1,200}\.(o|txt))$")
 ]
-Memory = Annotated[str, Field(pattern=r"^memref<([1-9][0-9]{0,11}x){0,16}(f32|f64|f16|bf16|i8|i32|i64)>$")]
+Memory = Annotated[
+    str, Field(pattern=rf"^memref<([1-9][0-9]{{0,11}}x){{0,{MOST_DIMENSIONS}}}(f32|f64|f16|bf16|i8|i32|i64)>$")
+]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]
 # The least is that of 2^32 calls that were compiled into one: of a program that reads nothing, such as rotary angles.
@@ -54,7 +56,7 @@ class ArgumentRecord:
 
     name: Name
     role: Annotated[str, Field(pattern=f"^({'|'.join(ROLES)})$")]
-    shape: Annotated[tuple[Size, ...], Field(max_length=16)]
+    shape: Annotated[tuple[Size, ...], Field(max_length=MOST_DIMENSIONS)]
     dtype: Name
     low: Number
     high: Number
@@ -94,8 +96,8 @@ class WeightRecord:
     """
 
     argument: Name
-    shape: Annotated[tuple[Size, ...], Field(min_length=2, max_length=16)]
-    stored_shape: Annotated[tuple[Size, ...], Field(min_length=3, max_length=17)]
+    shape: Annotated[tuple[Size, ...], Field(min_length=2, max_length=MOST_DIMENSIONS)]
+    stored_shape: Annotated[tuple[Size, ...], Field(min_length=3, max_length=MOST_DIMENSIONS + 1)]
     columns: Size
     transposed: bool
     precision: Annotated[str, Field(pattern=r"^\w{0,64}$")] = ""

@@ -18,7 +18,7 @@ from autotune.core.plugs.rivals import OpenRivals
 from autotune.core.scripts.rules import NONE
 from autotune.core.scripts.user_family import OwnFamily
 from autotune.registry import load_baseline, load_family, rewriter, rivals, rounding_families, ties
-from autotune.store.bundle import check_target, digest, write_bundle
+from autotune.store.bundle import check_describable, check_target, digest, write_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.room import with_room
 from autotune.store.store import Store
@@ -86,6 +86,7 @@ def tune(
     """
     began = time.perf_counter()
     check_request(payload, options, is_here=elsewhere is None)
+    check_describable(payload)
     with_room(partial(check_target, bundle), bundle, store.pause)
     load_baseline(options.baseline)
     own = read_own(payload, start.script, options.task, family=options.family)

@@ -100,6 +100,9 @@ func.func private @h(%a: tensor<4xf32>) -> tensor<4xf32> {{
 """
 
 
+DEEP = f"tensor<{'1x' * 16}4xf32>"
+
+
 def stop(*arguments, **options):
     raise KeyboardInterrupt
 
@@ -113,6 +116,7 @@ def stop(*arguments, **options):
         (CALLED.format(first="g", second="g"), "must hold no function that calls itself, @g does"),
         (CALLED.format(first="g", second="h"), "must hold no function that calls itself, @[gh] does"),
         (CALLED.format(first="f", second="f"), "must hold no function that calls itself, @f does"),
+        (f"func.func @f(%a: {DEEP}) -> {DEEP} {{ return %a : {DEEP} }}", "must have 16 dimensions at most, it has 17"),
         (f"{PAYLOAD.text}// {'(' * 300}", "must not nest deeper than 200 brackets, it goes to 30[0-9]"),
     ],
 )

@@ -5,6 +5,7 @@ Forgers are careful: where a file is changed, its hash in the manifest is change
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from autotune.compiler.script.checks import passes_of
-from autotune.core.errors import BundleError
+from autotune.core.errors import BundleError, PayloadError
+from autotune.core.payload import Argument, Payload
 from autotune.reports.show import show
 from autotune.reports.winner import names_in
-from autotune.store.bundle import digest, read_bundle
+from autotune.store.bundle import check_describable, digest, read_bundle
 from autotune.store.manifest import MOST_BYTES
 from autotune.store.records import Seconds
 from autotune.worker.bench.measure import MOST_CALLS
@@ -347,3 +349,10 @@ def test_refusal_is_one_line_and_exit_code_2(bundle, autotune, tmp_path, monkeyp
 def test_the_least_time_that_is_measured_can_be_recorded():
     least = 1e-7 / MOST_CALLS  # all calls compiled into one, and the clock ticks once
     assert TypeAdapter(Seconds).validate_python(least) == least
+
+
+def test_a_payload_that_no_bundle_may_describe_is_refused_at_once():
+    many = Payload("many", "", "f", tuple(Argument(f"arg{number}", "input", (1,)) for number in range(1001)))
+    with pytest.raises(PayloadError, match="many must have 1000 arguments at most, it has 1001; join some"):
+        check_describable(many)
+    check_describable(replace(many, arguments=many.arguments[1:]))

@@ -16,7 +16,7 @@ from autotune.compiler.tasks.index_ranges import accepted_ranges
 from autotune.compiler.tasks.ranges import range_of
 from autotune.compiler.tasks.written import writer_of, writer_of_read_only
 from autotune.core.errors import CompileError, PayloadError
-from autotune.core.payload import DTYPES, ROLES, WRITTEN, Argument, Payload
+from autotune.core.payload import DTYPES, MOST_DIMENSIONS, ROLES, WRITTEN, Argument, Payload
 
 MAIN, SEQUENCE, UNNAMED = "__transform_main", "transform.named_sequence", "transform.sequence"
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
@@ -182,6 +182,11 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
             raise PayloadError(
                 f"argument {index} of @{symbol(function)} in {path} must be a memref of static shape over "
                 f"{', '.join(DTYPES)}, got {kind}; fix its sizes"
+            )
+        if kind.rank > MOST_DIMENSIONS:
+            raise PayloadError(
+                f"argument {index} of @{symbol(function)} in {path} must have {MOST_DIMENSIONS} dimensions at most, "
+                f"it has {kind.rank}; collapse some"
             )
         if str(kind) != (plain := plain_type(kind)):
             raise PayloadError(
