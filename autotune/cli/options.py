@@ -58,6 +58,18 @@ def read_names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
 
 
+def read_location(text: str) -> str:
+    """Where a store is.
+
+    Raises:
+        ValueError: The text is empty, as a variable of the shell is that is not set.
+    """
+    if not text:
+        raise ValueError("a store must be a file or a database URL, got an empty text; leave the option out")
+    return text
+
+
+STORES = "File of trials, or a database URL."
 PARSERS: dict[object, Callable[[str], object]] = {
     int: whole,
     float: real,
@@ -108,7 +120,10 @@ Payloads = Annotated[
         metavar="PAYLOAD", help="nano, gpt2,seq=64, matmul,m=512,n=512,k=512, a path to an .mlir file; see `list`."
     ),
 ]
-StorePath = Annotated[str | None, typer.Option("--store", metavar="PATH", help="File of trials, or a database URL.")]
+StorePath = Annotated[
+    str | None,
+    typer.Option("--store", parser=reader(read_location, "PATH"), metavar="PATH", help=STORES),
+]
 FileFamily = Annotated[
     str, typer.Option("--family", metavar="FILE.py:NAME", help="Family of a file that it was tuned with.")
 ]

@@ -178,3 +178,8 @@ def test_seeds_and_counts_of_numpy_are_numbers():
     check_seed(np.uint32(MOST_SEED))
     check_whole("n", np.int64(3), 1, 10)
     check_real("x", np.float32(0.5), 0.0, 1.0)
+
+
+@pytest.mark.parametrize("verb", sorted({one.values[0] for one in OPTIONS if one.values[1] == "--store"}))
+def test_an_empty_text_names_no_store(refused, verb):
+    refused(*verb.split(), *VERBS[verb], "--store", "", words="a store must be a file or a database URL, got an empty")
