@@ -267,7 +267,8 @@ class AnySize:
         names = [argument.name for argument in self._inputs]
         given = {**dict(zip(names, arrays, strict=False)), **named}
         if len(arrays) + len(named) != len(names) or given.keys() != set(names):
-            got = ", ".join(given) or "none"
+            more = f"{len(arrays) - len(names)} more in order" if len(arrays) > len(names) else ""
+            got = ", ".join(filter(None, [*names[: len(arrays)], more, *named])) or "none"
             raise PayloadError(f"{self.model.source} takes {', '.join(names)}, each once; got {got}")
         return {name: as_array(name, given[name], PayloadError) for name in names}
 

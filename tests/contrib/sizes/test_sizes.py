@@ -273,6 +273,19 @@ def test_arrays_of_any_order_alignment_and_whole_type_are_served(folder):
         np.testing.assert_array_equal(function(each, given["mask"]), expected)
 
 
+def test_a_call_with_too_many_arrays_says_all_that_it_got(folder):
+    function, given = at.sizes.open(folder), request(np.random.default_rng(0), 2, 7)
+    ids, mask = given["ids"], given["mask"]
+    for words, arrays, named in (
+        ("got ids, mask, 1 more in order", (ids, mask, ids), {}),
+        ("got ids, mask, 2 more in order, mask", (ids, mask, ids, ids), {"mask": mask}),
+        ("got ids, ids", (ids,), {"ids": ids}),
+    ):
+        with pytest.raises(PayloadError) as error:
+            function(*arrays, **named)
+        assert str(error.value).endswith(f"takes ids, mask, each once; {words}")
+
+
 def test_requests_that_are_not_served_are_refused_in_one_line(folder):
     function, rng = at.sizes.open(folder), np.random.default_rng(0)
     refused = {
