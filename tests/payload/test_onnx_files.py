@@ -1,6 +1,8 @@
 """Files in which a model keeps its weights are part of it: of its hash, of its import, of what it is compared with."""
 
+import importlib
 import os
+import sys
 
 import numpy as np
 import onnx
@@ -9,7 +11,7 @@ from model_zoo import FLOAT, helper, numpy_helper, save
 
 from autotune.core.errors import PayloadError
 from autotune.core.plugs.imported import Importer
-from autotune.worker.loading.imports import folder_of
+from autotune.worker.loading.imports import folder_of, import_once
 from autotune.worker.loading.reading import open_payload
 from payload.comparators.onnxruntime import OrtModel
 from payload.importers.onnx_files import external_files
@@ -84,6 +86,22 @@ def test_a_model_is_imported_anew_by_an_importer_whose_code_changed(tmp_path, mo
     assert folder_of(str(tmp_path / "model.toy")) == before
     (package / "reading.py").write_text("def read(path, folder, sizes): write(folder)\n")
     assert folder_of(str(tmp_path / "model.toy")) != before
+
+
+@pytest.mark.parametrize("changes", ["model.toy", "the code of its importer"])
+def test_what_changed_while_a_model_was_imported_is_said(changes, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.toy").touch()
+    (tmp_path / "toy.py").write_text("def read(path, folder, sizes): ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "toy", raising=False)
+    importer = Importer(importlib.import_module("toy").read)
+    monkeypatch.setattr("autotune.worker.loading.imports.importer_of", lambda spec: importer)
+    changed = tmp_path / ("model.toy" if changes == "model.toy" else "toy.py")
+    monkeypatch.setattr("autotune.worker.loading.imports.import_file", lambda *given: changed.write_text("pass\n"))
+    with pytest.raises(PayloadError, match=f"must stay as it is while it is imported, {changes} changed; do it again"):
+        import_once("model.toy")
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,14 @@ def import_once(spec: str) -> Path:
     folder = folder_of(spec)
     if is_whole(folder):
         return folder
+    sources = importer_of(spec).source_hash
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with Scratch(".importing-", folder.parent) as scratch:  # whole, or not at all
             import_file(spec, scratch.path / "model")
             if folder_of(spec) != folder:
-                raise PayloadError(f"a model must stay as it is while it is imported, {spec} changed; do it again")
+                changed = spec if importer_of(spec).source_hash == sources else "the code of its importer"
+                raise PayloadError(f"a model must stay as it is while it is imported, {changed} changed; do it again")
             if not is_whole(folder):  # else another process was faster
                 shutil.rmtree(folder, ignore_errors=True)
                 (scratch.path / "model").rename(folder)
