@@ -25,6 +25,7 @@ CUTS = {
     "qwen2": (ENDINGS + r"\p{N}" + REST,),
     "llama-bpe": (ENDINGS + r"\p{N}{1,3}" + REST,),
 }
+ENDS = ("eos", "eot", "eom")  # of a text, of a turn in a chat, of a message that calls a tool
 WHOLE = ("llama-bpe",)  # of which a piece that is a token is taken whole, and texts begin with the first token
 
 
@@ -69,8 +70,8 @@ def write_tokenizer(file: GGUFFile) -> str:
 
 def ends_of(file: GGUFFile, vocab: int) -> list[int]:
     """The tokens that end a text."""
-    end = file.fields.get(f"{KEY}.eos_token_id")
-    return [end] if isinstance(end, int) and 0 <= end < vocab else []
+    found = (file.fields.get(f"{KEY}.{name}_token_id") for name in ENDS)
+    return sorted({end for end in found if isinstance(end, int) and 0 <= end < vocab})
 
 
 def of_bytes(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:

@@ -76,6 +76,18 @@ def test_texts_of_llama_3_begin_with_the_first_token_and_its_tokens_are_taken_wh
     assert ours.encode("abc").tokens == ["abc"]
 
 
+def test_a_text_ends_at_the_end_of_a_turn_and_of_a_message_too():
+    """As in llama.cpp: files of chats end turns by tokens of their own."""
+    told = {"eos_token_id": 4, "eot_token_id": 2, "eom_token_id": 3, "bos_token_id": 0}
+    for given, wanted in (
+        (told, [2, 3, 4]),
+        ({**told, "eos_token_id": 2}, [2, 3]),
+        ({"eot_token_id": 5}, []),
+        ({}, []),
+    ):
+        assert ends_of(file_of("gpt2", ["a", "b", "c", "d", "e"], **given), 5) == wanted
+
+
 PIECES = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", SPACE, "a", "b", f"{SPACE}a", "ab", f"{SPACE}ab", "ba"]
 SCORES = [0.0, 0.0, 0.0, 0.0, 0.0, -9.0, -8.0, -7.0, -3.0, -2.0, -1.0, -4.0]
 KINDS = [UNKNOWN, CONTROL, CONTROL, BYTE, BYTE, *[NORMAL] * 7]
