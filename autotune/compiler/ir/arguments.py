@@ -17,12 +17,17 @@ def said_of(function: ir.Operation | ir.OpView, number: int) -> dict[str, ir.Att
     return {named.name: named.attr for named in attributes}
 
 
-def say(function: ir.Operation | ir.OpView, number: int, more: Mapping[str, ir.Attribute]) -> None:
-    """Give an argument attributes, in place of those of the same names."""
+def say(function: ir.Operation | ir.OpView, more: Mapping[int, Mapping[str, ir.Attribute]]) -> None:
+    """Give arguments, by their numbers, attributes, in place of those of the same names."""
+    if not more:
+        return
     count = len(function.regions[0].blocks[0].arguments)
-    said = [said_of(function, index) for index in range(count)]
-    said[number] |= more
-    function.attributes[ATTRIBUTES] = ir.ArrayAttr.get([ir.DictAttr.get(each) for each in said])
+    found = list(ir.ArrayAttr(function.attributes[ATTRIBUTES])) if ATTRIBUTES in function.attributes else []
+    found = found or [ir.DictAttr.get({})] * count
+    for number, attributes in more.items():
+        known = {named.name: named.attr for named in ir.DictAttr(found[number])}
+        found[number] = ir.DictAttr.get(known | dict(attributes))
+    function.attributes[ATTRIBUTES] = ir.ArrayAttr.get(found)
 
 
 def pad(function: ir.Operation | ir.OpView) -> None:

@@ -83,8 +83,7 @@ def take_memrefs(function: ir.OpView) -> bool:
     if RESULTS in function.attributes:
         del function.attributes[RESULTS]
     pad(function)
-    for number in range(len(inputs), len(kinds)):
-        say(function, number, {ROLE: ir.StringAttr.get("output")})
+    say(function, {number: {ROLE: ir.StringAttr.get("output")} for number in range(len(inputs), len(kinds))})
     return True
 
 

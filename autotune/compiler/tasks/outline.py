@@ -63,6 +63,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     arguments += [Argument(EXTENT, "input", (1,), "i64", low=1, high=extent.bound + 1) for extent in extents]
     arguments += [argument(f"out{j}", "output", value, positive) for j, value in enumerate(results)]
 
+    apart = len(ops) == 1 and not reads_neighbours(ops[0])  # an array that is read twice is two arguments
     module = ir.Module.create()
     types = [ir.Type.parse(a.type) for a in arguments]
     with ir.InsertionPoint(module.body):
@@ -78,8 +79,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
             constants = {value: make_again(value) for value in captured(op) if value not in read}
             clone = op.clone().operation
             for i, value in enumerate(op.operands):
-                single = len(ops) == 1 and i not in fresh and not reads_neighbours(op)
-                clone.operands[i] = fresh[i] if i in fresh else next(given) if single else copies[value]
+                clone.operands[i] = fresh[i] if i in fresh else next(given) if apart else copies[value]
             replace_captured(clone, copies | constants)
             if any(value in weights for value in op.operands):
                 clone.attributes[WEIGHT_OF] = ir.StringAttr.get("__weight_of__")
@@ -106,16 +106,17 @@ def argument_names(ops: Sequence[ir.Operation]) -> dict[ir.Operation, list[str]]
         ops: Ops in program order.
     """
     values = taken(ops)
+    positions = {value: number for number, value in reversed(list(enumerate(values)))}
     given = iter(range(len(values)))
-    apart = len(ops) == 1 and not reads_neighbours(ops[0])  # an array that is read twice is two arguments
+    apart = len(ops) == 1 and not reads_neighbours(ops[0])
     names: dict[ir.Operation, list[str]] = {}
     for op in ops:
         names[op] = []
         for number, value in enumerate(op.operands):
-            if is_made(op, number) or value not in values:
+            if is_made(op, number) or value not in positions:
                 names[op].append("")
             else:
-                names[op].append(f"in{next(given) if apart else values.index(value)}")
+                names[op].append(f"in{next(given) if apart else positions[value]}")
     return names
 
 

@@ -73,9 +73,8 @@ def computes_by_its_name(op: ir.Operation) -> bool:
 def say_range(function: ir.Operation) -> None:
     """Say of every argument that is to hold booleans that it is 0 or 1."""
     kinds = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
-    for number, kind in enumerate(kinds):
-        if holds_booleans_type(kind):
-            say(function, number, {LOW: integer(0), HIGH: integer(2)})
+    bounds = {LOW: integer(0), HIGH: integer(2)}
+    say(function, {number: bounds for number, kind in enumerate(kinds) if holds_booleans_type(kind)})
 
 
 def values_of(op: ir.Operation) -> Iterator[ir.Value]:

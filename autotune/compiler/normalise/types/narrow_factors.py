@@ -26,16 +26,18 @@ def say_narrow_factors(module: ir.Module) -> bool:
 
     What was said before stays: of a text whose floats were widened already, types tell nothing.
     """
-    found = False
+    is_found = False
     for function in (op for op in every_op(module) if op.name == "func.func" and op.regions[0].blocks):
+        found = {}
         for number, argument in enumerate(function.regions[0].blocks[0].arguments):
             if isinstance(argument.type, ir.MemRefType) and is_half(argument.type):
                 known = NARROW_FACTORS in said_of(function, number)
                 others = [other for each in factors(argument) for other in each]
                 if not known and others and all(map(was_half, others)):
-                    say(function, number, {NARROW_FACTORS: ir.UnitAttr.get()})
-                    found = True
-    return found
+                    found[number] = {NARROW_FACTORS: ir.UnitAttr.get()}
+        say(function, found)
+        is_found = is_found or bool(found)
+    return is_found
 
 
 def factors(value: ir.Value) -> Iterator[list[ir.Value]]:
