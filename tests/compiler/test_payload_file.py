@@ -6,7 +6,8 @@ from tuning_support import contraction_payload, loaded
 
 from autotune.bundles.replay import replay
 from autotune.compiler.ir.module import context, parse
-from autotune.core.errors import PayloadError
+from autotune.compiler.lowering.program import link
+from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import Payload
 from autotune.store.bundle import read_bundle
 
@@ -100,6 +101,14 @@ func.func private @h(%a: tensor<4xf32>) -> tensor<4xf32> {{
 """
 
 
+NARROW = """
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {{
+  %t = arith.truncf %a : tensor<4xf32> to tensor<4x{0}>
+  %r = arith.extf %t : tensor<4x{0}> to tensor<4xf32>
+  return %r : tensor<4xf32>
+}}
+"""
+FEW = ("f8E4M3FN", "f8E5M2", "f4E2M1FN", "tf32")
 DEEP = f"tensor<{'1x' * 16}4xf32>"
 
 
@@ -117,6 +126,7 @@ def stop(*arguments, **options):
         (CALLED.format(first="g", second="h"), "must hold no function that calls itself, @[gh] does"),
         (CALLED.format(first="f", second="f"), "must hold no function that calls itself, @f does"),
         (f"func.func @f(%a: {DEEP}) -> {DEEP} {{ return %a : {DEEP} }}", "must have 16 dimensions at most, it has 17"),
+        *((NARROW.format(kind), f"must compute with floats of f16, .*, it has .* tensor<4x{kind}>") for kind in FEW),
         (f"{PAYLOAD.text}// {'(' * 300}", "must not nest deeper than 200 brackets, it goes to 30[0-9]"),
     ],
 )
@@ -128,3 +138,12 @@ def test_a_file_no_bundle_of_which_could_be_replayed_is_refused_at_once(text, wo
 def test_payloads_of_packages_have_plain_names_of_functions_too():
     with pytest.raises(PayloadError, match="the function of mine must have a name of letters"):
         Payload("mine", "", "my function", ())
+
+
+def test_an_op_that_is_not_lowered_is_named():
+    text = "func.func @f(%a: memref<4xf32>) { return }"
+    with (
+        context(),
+        pytest.raises(CompileError, match="must be lowered to LLVM, func.func, func.return must yet"),
+    ):
+        link(parse(text, "text"))

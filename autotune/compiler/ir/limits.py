@@ -28,6 +28,7 @@ OPS = frozenset(
 )
 # They print, or make tensors and memrefs of what is none.
 NO_OPS = ("vector.print", "bufferization.clone")
+FLOATS = ("f16", "bf16", "f32", "f64", "f80", "f128")
 NUMBERS = (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType, ir.NoneType)
 ARRAYS = (ir.RankedTensorType, ir.UnrankedTensorType, ir.MemRefType, ir.UnrankedMemRefType, ir.VectorType)
 # Attributes that other dialects read: assembler text, sections, linkage, layout of data.
@@ -181,6 +182,8 @@ def value_fault(op: ir.Operation) -> str | None:
     for value in values:
         if not is_data(value.type):
             return f"must compute with numbers and arrays of numbers, {op.name} has a value of type {value.type}"
+        if not has_lowering(value.type):
+            return f"must compute with floats of {', '.join(FLOATS)}, it has a value of type {value.type}"
     return None
 
 
@@ -192,3 +195,10 @@ def is_data(kind: ir.Type) -> bool:
             return False  # an array of arrays is one of addresses
         kind = inner
     return isinstance(kind, NUMBERS)
+
+
+def has_lowering(kind: ir.Type) -> bool:
+    """Whether LLVM has a type's numbers: of floats of 8 bits and fewer, MLIR lowers no op."""
+    while isinstance(kind, (*ARRAYS, ir.ComplexType)):
+        kind = kind.element_type
+    return not isinstance(kind, ir.FloatType) or str(kind) in FLOATS

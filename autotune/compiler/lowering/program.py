@@ -10,7 +10,7 @@ from mlir.runtime import get_ranked_memref_descriptor
 from autotune.compiler.codegen.fingerprint import Fingerprints
 from autotune.compiler.codegen.object_code import add_kernels, runner_libraries
 from autotune.compiler.codegen.object_code import object_code as object_of
-from autotune.compiler.ir.module import check_module, context, describe, symbol
+from autotune.compiler.ir.module import check_module, context, describe, every_op, symbol
 from autotune.compiler.lowering.part import Part, run_part
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.rewrites import Unit
@@ -25,6 +25,7 @@ from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.printable import first_lines
 
 LOOP = "__autotune_calls"
+LOWERED = ("llvm.", "omp.", "builtin.module")
 PACKED_ENTRY = f"_mlir__mlir_ciface_{LOOP}"  # in object code: takes the addresses of its arguments, in an array
 
 
@@ -184,7 +185,11 @@ def link(
         address = engine.raw_lookup(entry)
     except (RuntimeError, ValueError, ir.MLIRError) as error:
         text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        raise CompileError("jit", first_lines(text.lstrip(": "))) from error
+        left = sorted({op.name for op in every_op(module) if not op.name.startswith(LOWERED)})
+        fault = (
+            f"every op must be lowered to LLVM, {', '.join(left)} must yet; use other ops or types" if left else text
+        )
+        raise CompileError("jit", first_lines(fault.lstrip(": "))) from error
     if not address:
         raise CompileError("jit", "every symbol must resolve, some did not; link the library that defines them")
     return engine, address
