@@ -6,9 +6,11 @@ from tuning_support import contraction_payload, loaded
 
 from autotune.bundles.replay import replay
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.lowering.program import link
+from autotune.compiler.lowering.program import compile_program, link
+from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import Payload
+from autotune.registry import load_baseline
 from autotune.store.bundle import read_bundle
 
 PAYLOAD = contraction_payload(16, 24, 8)
@@ -140,10 +142,23 @@ def test_payloads_of_packages_have_plain_names_of_functions_too():
         Payload("mine", "", "my function", ())
 
 
+@pytest.mark.parametrize("name", ["malloc", "memcpy", "exp"])
+def test_a_function_may_be_called_as_one_of_the_c_library(name, tmp_path):
+    """Lowered code calls such functions itself; MLIR's own would then be called instead, or have another type."""
+    table = 'memref.global "private" constant @free : memref<4xf32> = dense<1.0>'
+    kind = "tensor<4xf32>"
+    summed = f"func.func @{name}(%a: {kind}) -> {kind} {{ %r = arith.addf %a, %a : {kind} return %r : {kind} }}"
+    payload = loaded(tmp_path, f"{table}\n{summed}")
+    assert payload.entry == f"{name}_"
+    assert "@free_ " in payload.text
+    compile_program(payload, Candidate(None, load_baseline("loops").pipeline))
+
+
+def test_a_function_keeps_a_name_that_the_c_library_has_not(tmp_path):
+    assert loaded(tmp_path, PAYLOAD.text.replace("@product", "@main")).entry == "main"
+
+
 def test_an_op_that_is_not_lowered_is_named():
-    text = "func.func @f(%a: memref<4xf32>) { return }"
-    with (
-        context(),
-        pytest.raises(CompileError, match="must be lowered to LLVM, func.func, func.return must yet"),
-    ):
-        link(parse(text, "text"))
+    words = r"every op must be lowered to LLVM, func\.func, func\.return must yet"
+    with context(), pytest.raises(CompileError, match=words):
+        link(parse("func.func @f(%a: memref<4xf32>) { return }", "text"))

@@ -17,6 +17,7 @@ from autotune.compiler.ir.module import every_op, run_passes, symbol
 from autotune.compiler.normalise.decompose import decompose
 from autotune.compiler.normalise.shapes.slices import cut_negative_pads, step_once_along_one
 from autotune.compiler.normalise.shared_starts import copy_shared_starts
+from autotune.compiler.normalise.taken_names import leave_names_of_c
 from autotune.compiler.normalise.types.booleans import store_booleans_as_bytes
 from autotune.compiler.normalise.types.halves import compute_in_singles
 from autotune.compiler.normalise.types.narrow_factors import say_narrow_factors
@@ -35,6 +36,7 @@ def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
     """
     changed = [
         take_memrefs(entry()),
+        leave_names_of_c(module),
         inline_calls(module),
         say_narrow_factors(module),
         drop_asserts(module),
