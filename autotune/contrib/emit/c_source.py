@@ -11,7 +11,7 @@ from autotune.bundles.declared import named_arguments
 from autotune.compiler.lowering.emit import setter_symbol
 from autotune.contrib.emit.levels import FEATURES
 from autotune.contrib.emit.size_tables import MORE, served_table, size_tables, size_types
-from autotune.contrib.emit.statuses import NAMES, OF_ARRAY, range_of, size_texts, status_texts
+from autotune.contrib.emit.statuses import NAMES, OF_ARRAY, feature_texts, range_of, size_texts, status_texts
 from autotune.contrib.emit.variants import LevelProgram
 from autotune.contrib.emit.weights import WeightsFile, stored_name
 from autotune.core.c_names import c_name, identifier
@@ -512,12 +512,15 @@ def tables(library: SharedLibrary) -> str:
     sentences = status_texts(given, needs, library.threads, weights, is_open=library.any_size is not None)
     if library.any_size:
         sentences += size_texts(library.any_size, library.dim_names, given)
+    first = len(sentences)
+    sentences += feature_texts(library.variants[-1].features)
     texts = "".join(f'    "{in_literal(sentence)}",\n' for sentence in sentences)
     sums = ", ".join(f"0x{byte:02x}" for byte in bytes.fromhex(weights.sha256)) if weights else ""
     hashed = f"static const unsigned char weights_sha256[] = {{{sums}}};\n" if weights else ""
     return (
         f"{''.join(sizes)}static const struct given given[] = {{\n{''.join(rows)}}};\n\n"
         f"static const struct variant variants[] = {{\n{variants}}};\n\n{hashed}"
+        f"#define STATUS_OF_FEATURE(feature) ({first} + (feature))\n"
         f"static const char *const status_texts[] = {{\n{texts}}};\n\n"
     )
 

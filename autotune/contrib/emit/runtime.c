@@ -31,6 +31,16 @@ static const struct variant *choose_variant(void) {
   return NULL;
 }
 
+/* The status of the first feature that the least variant needs and this processor lacks. */
+static int lacking(void) {
+#ifdef __x86_64__
+  const struct variant *least = &variants[VARIANTS - 1];
+  for (int i = 0; i < least->features; ++i)
+    if (!has_feature(&least->feature[i])) return STATUS_OF_FEATURE(i);
+#endif
+  return STATUS_PROCESSOR;
+}
+
 /* --- memory --- */
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -186,7 +196,7 @@ int OPEN(struct CONTEXT **opened, const char *weights, int threads) {
   if (opened == NULL) return STATUS_CONTEXT;
   *opened = NULL;
   const struct variant *variant = choose_variant();
-  if (variant == NULL) return STATUS_PROCESSOR;
+  if (variant == NULL) return lacking();
   if (threads < 0 || threads > variant->threads) return STATUS_THREADS;
   struct CONTEXT *context = calloc(1, sizeof *context);
   if (context == NULL) return STATUS_MEMORY;

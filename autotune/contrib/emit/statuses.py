@@ -37,7 +37,8 @@ def status_texts(
     general = (
         "no fault",
         "memory for arrays and threads must be there, it is not",
-        f"the processor must have {needs}, it lacks one; emit with a lower --target",
+        f"the processor must have {needs}, and its system save their registers, it does not; "
+        "emit with a lower --target",
         f"a weights file must be given, of {file}; NULL was given",
         "the weights file must be readable, it is not",
         f"the weights file must be the one that was emitted, of {file}; it is another",
@@ -60,6 +61,12 @@ def texts_of(argument: Argument, name: str, *, is_open: bool = False) -> tuple[s
         f"{name} is written, so it must overlap no other array; it does",
         f"elements of {name} must be from {least} to {most}, one is not",
     )
+
+
+def feature_texts(features: Sequence[str]) -> list[str]:
+    """The sentences of a processor that lacks a feature, for each of those that it must have."""
+    needs = ", ".join(features)
+    return [f"the processor must have {needs}, it lacks {each}; emit with a lower --target" for each in features]
 
 
 def size_texts(sizes: AnySizePrograms, names: Sequence[str], given: Sequence[tuple[Argument, str]]) -> list[str]:
