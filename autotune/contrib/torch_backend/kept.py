@@ -2,6 +2,7 @@
 
     store/KEY/program.json, program.o, constants.safetensors      store/KEY.json: ops of a graph that PyTorch runs
     store/KEY/checked: its results were PyTorch's                 store/KEY.refused: why a region is no program
+    store/KEY.SEARCHED.ERROR.refused: why the program of a search and an error is not used
 
 Whatever is damaged, of another format or of another machine counts as not there: it is compiled anew.
 """
@@ -174,7 +175,8 @@ def keep_checked(kept: Kept) -> None:
 
 def keep_wrong(kept: Kept, why: str) -> None:
     """Record that a program does not give what PyTorch gives, and keep it no longer."""
-    keep_refusal(refusal_of(kept.folder), why)
+    program = kept.program
+    keep_refusal(wrong_of(kept.folder, program.searched, program.error), why)
     with suppress(OSError):
         (kept.folder / PROGRAM).unlink()
 
@@ -182,6 +184,17 @@ def keep_wrong(kept: Kept, why: str) -> None:
 def refusal_of(folder: Path) -> Path:
     """The file that says why a region is no program, beside the folder of its program."""
     return folder.with_name(f"{folder.name}.refused")
+
+
+def wrong_of(folder: Path, searched: int, error: float) -> Path:
+    """The file that says why a region's program is not used: other schedules and another error make another program.
+
+    Args:
+        folder: Folder of the region's program.
+        searched: Candidates of the search that chose its schedules.
+        error: What its outputs may be off.
+    """
+    return folder.with_name(f"{folder.name}.{searched}.{float(error)}.refused")
 
 
 def hashes(code: bytes, constants: bytes) -> dict[str, str]:

@@ -9,7 +9,15 @@ import torch
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.pipeline import compilation
 from autotune.compiler.lowering.steps import ASKED
-from autotune.contrib.torch_backend.kept import FORMAT, Kept, keep_refusal, read_kept, read_refusal, refusal_of
+from autotune.contrib.torch_backend.kept import (
+    FORMAT,
+    Kept,
+    keep_refusal,
+    read_kept,
+    read_refusal,
+    refusal_of,
+    wrong_of,
+)
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
 from autotune.core.errors import RefusedModelError
@@ -56,12 +64,13 @@ def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], opti
     known = zip(tensors, region.held, strict=True)
     constants = [tensor for tensor, held in known if held == "constant" and tensor is not None]
     key = key_of(region, constants, options.threads)
-    kept = read_kept(options.folder / key)
+    folder = options.folder / key
+    kept = read_kept(folder)
     allowed = allowed_error(options.error, region.results)
     if kept is not None and options.trials <= kept.program.searched and kept.program.error <= allowed:
         return kept
-    refusal = refusal_of(options.folder / key)
-    if reason := read_refusal(refusal):
+    refusal = refusal_of(folder)
+    if reason := read_refusal(refusal) or read_refusal(wrong_of(folder, options.trials, allowed)):
         raise RefusedModelError(reason)
     from autotune.contrib.torch_backend.making import make_program  # heavy, and needed only here
 

@@ -33,10 +33,10 @@ def said():
         yield found
 
 
-def in_new_process(store):
+def in_new_process(store, **options):
     torch._dynamo.reset()
     SAID.clear()
-    return torch.compile(net, backend="autotune", options={"store": store})
+    return torch.compile(net, backend="autotune", options={"store": store, **options})
 
 
 def test_a_wrong_program_is_replaced_by_pytorch_and_not_kept(tmp_path, said, monkeypatch):
@@ -61,6 +61,18 @@ def test_a_wrong_program_is_replaced_by_pytorch_and_not_kept(tmp_path, said, mon
     monkeypatch.setattr("autotune.contrib.torch_backend.making.make_program", None)
     torch.testing.assert_close(in_new_process(tmp_path)(x), net(x), rtol=0, atol=0)
     assert "other results" in str(said[-1].message)
+
+
+def test_a_wrong_program_is_refused_for_its_error_alone(tmp_path, said, monkeypatch):
+    right, x = RegionProgram.__call__, torch.randn(4, 8)
+    monkeypatch.setattr(RegionProgram, "__call__", lambda self, tensors: [-each for each in right(self, tensors)])
+    torch.testing.assert_close(in_new_process(tmp_path, error=0.1)(x), net(x), rtol=0, atol=0)
+    assert "other results" in str(said[-1].message)
+    monkeypatch.undo()
+    said.clear()
+    in_new_process(tmp_path)(x)
+    assert len([*tmp_path.glob("*/checked")]) == 1
+    assert not said
 
 
 def test_a_right_program_is_compared_in_one_process_alone(tmp_path, said, monkeypatch):
