@@ -1,7 +1,7 @@
 """Sorting and scattering of PyTorch's programs, which our MLIR has no ops for: indices are compared, all with all.
 
     rank of x[i] = how many x[j] are before it;  y[k] = sum of x[i] where rank i is k
-    y[r] = sum of u[m] where index m is r, or x[r] where there is none
+    y[r] = sum of u[m] where index m is r, or of the last such u[m] alone, or x[r] where there is none
 
 As `payload.importers.onnx_places` has it: work for each pair, little for what models sort and scatter; what is much is
 left to the converter, which refuses it.
@@ -64,7 +64,7 @@ def scatter_add(x: "Tensor", dim: int, index: "Tensor", src: "Tensor") -> Result
 
 
 def scatter(x: "Tensor", dim: int, index: "Tensor", src: "Tensor") -> Result:
-    """What ``aten.scatter.src`` gives; of several at one index any may stay, which PyTorch leaves open."""
+    """What ``aten.scatter.src`` gives; of several at one index any may stay in PyTorch, the last one does here."""
     return put(x, dim, index, src, "")
 
 
@@ -97,7 +97,9 @@ def index_put(
     values: "Tensor",
     accumulate: bool = False,
 ) -> Result:
-    """What ``aten.index_put`` gives of one list of indices, of one dimension."""
+    """What ``aten.index_put`` gives of one list of indices, of one dimension; those below zero count from the end."""
+    import torch  # noqa: PLC0415
+
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if len(given) != 1:
         return NotImplemented
@@ -106,6 +108,7 @@ def index_put(
         return NotImplemented
     shape = [index.shape[0] if d == dim else size for d, size in enumerate(x.shape)]
     whole = values.expand(shape)
+    index = torch.where(index < 0, index + x.shape[dim], index)
     return put(x, dim, along(index, dim, whole), whole, "sum" if accumulate else "")
 
 
@@ -124,7 +127,8 @@ def put(x: "Tensor", dim: int, index: "Tensor", src: "Tensor", how: str) -> Resu
         dim: The dimension.
         index: An index for each element; along other dimensions it may have fewer than `x`, then of the first ones.
         src: The elements, as many at least.
-        how: ``sum``, ``amax`` and ``amin`` combine, ``one`` puts the same number everywhere, empty puts.
+        how: ``sum``, ``amax`` and ``amin`` combine, ``one`` puts the same number everywhere, empty puts the
+            last one of each index.
     """
     import torch  # noqa: PLC0415
 
@@ -158,9 +162,10 @@ def combined(rows: "Tensor", hit: "Tensor", values: "Tensor", how: str) -> "Tens
         if how == "amax":
             return torch.maximum(rows, torch.where(hit, values, low).amax(-1))
         return torch.minimum(rows, torch.where(hit, values, high).amin(-1))
-    total = torch.where(hit, values, 0)
-    total = total.sum(-1).to(rows.dtype) if how != "one" else values[..., 0]
-    return torch.where(hit.to(torch.float32).sum(-1) > 0, total, rows)
+    order = torch.arange(hit.shape[-1], dtype=torch.float32)
+    last = torch.where(hit, order, -1.0).amax(-1)
+    total = torch.where(order == last.unsqueeze(-1), values, 0).sum(-1).to(rows.dtype) if not how else values[..., 0]
+    return torch.where(last >= 0, total, rows)
 
 
 def hypot(a: "Tensor", b: "Tensor") -> "Tensor":

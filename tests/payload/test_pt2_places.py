@@ -66,6 +66,29 @@ def test_elements_are_found_and_put_as_pytorch_does(strange, tmp_path):
         np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, err_msg=str(number))
 
 
+class PutWhere(torch.nn.Module):
+    """Rows put where they are given."""
+
+    def forward(self, x, places, rows):
+        return (
+            torch.index_put(x, (places,), rows),
+            torch.index_put(x, (places,), rows, accumulate=True),
+            torch.index_put(x, (places,), torch.tensor(5.0)),
+            x.scatter(0, (places % 6).unsqueeze(1).expand(4, 3), rows),
+            x.scatter(0, (places % 6).unsqueeze(1).expand(4, 3), 2.5),
+        )
+
+
+def test_places_may_count_from_the_end_and_be_the_same(tmp_path):
+    x, places, rows = torch.randn(6, 3), torch.tensor([0, 2, 3, 5]), torch.randn(4, 3)
+    torch.export.save(torch.export.export(PutWhere(), (x, places, rows)), tmp_path / "model.pt2")
+    function = at.compile(str(tmp_path / "model.pt2"))
+    for given in (places, torch.tensor([-1, 2, -6, 1]), torch.tensor([4, -2, 4, 0]), torch.tensor([3, 3, 3, 3])):
+        found = function(x.numpy(), given.numpy(), rows.numpy()).values()
+        for number, (got, wanted) in enumerate(zip(found, PutWhere()(x, given, rows), strict=True)):
+            np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, err_msg=f"{number} {given}")
+
+
 class Much(torch.nn.Module):
     def forward(self, x):
         return torch.sort(x)[0]
