@@ -3,8 +3,8 @@
     a = concat x[:, i : i + h, j : j + w] for each i, j;   y = (a as rows) * k
       ->   y[n, h, w, f] += x[n, h + i, w + j, c] * k[(i j c), f]
 
-So are convolutions of quantised models written: what is joined is as many times as large as
-windows have places, and was written and read once more.
+So are convolutions of quantised models written: what is joined is as many times as large as windows have places, and
+was written and read once more.
 """
 
 from dataclasses import dataclass
