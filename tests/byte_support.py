@@ -80,3 +80,42 @@ def sums_of_windows(plane, window, weights, *, stride=1, others=1, narrow=False)
   }} -> {kind(made)}
   return %y : {kind(made)}
 }}"""
+
+
+CONVOLUTION = """
+#x = affine_map<(n, h, w, f, i, j, c) -> (n, h * STEP + i * APART, w * STEP + j * APART, c)>
+#k = affine_map<(n, h, w, f, i, j, c) -> (i, j, c, f)>
+#y = affine_map<(n, h, w, f, i, j, c) -> (n, h, w, f)>
+func.func @bytes(%x: tensor<XTYPE>, %k: tensor<KTYPE> {autotune.role = "weight"}) -> tensor<YTYPE> {
+  %zero = arith.constant 0 : i32
+  %e = tensor.empty() : tensor<YTYPE>
+  %i = linalg.fill ins(%zero : i32) outs(%e : tensor<YTYPE>) -> tensor<YTYPE>
+  %y = linalg.generic {indexing_maps = [#x, #k, #y], iterator_types = ["parallel", "parallel", "parallel", "parallel",
+      "reduction", "reduction", "reduction"]}
+    ins(%x, %k : tensor<XTYPE>, tensor<KTYPE>) outs(%i : tensor<YTYPE>) {
+    ^bb0(%a: i8, %b: i8, %sum: i32):
+      %wide = arith.extsi %a : i8 to i32
+      %weight = arith.extsi %b : i8 to i32
+      %product = arith.muli %wide, %weight : i32
+      %more = arith.addi %sum, %product : i32
+      linalg.yield %more : i32
+    } -> tensor<YTYPE>
+  return %y : tensor<YTYPE>
+}
+"""
+
+
+def convolution_of_bytes(size, channels, filters, *, side=3, batch=1, step=1, apart=1):
+    """Text of a convolution of bytes by a weight, channels last, summed in 32 bits."""
+    count = (size - (side - 1) * apart - 1) // step + 1
+    known = {
+        "XTYPE": f"{batch}x{size}x{size}x{channels}xi8",
+        "KTYPE": f"{side}x{side}x{channels}x{filters}xi8",
+        "YTYPE": f"{batch}x{count}x{count}x{filters}xi32",
+        "STEP": str(step),
+        "APART": str(apart),
+    }
+    text = CONVOLUTION
+    for name, value in known.items():
+        text = text.replace(name, value)
+    return text

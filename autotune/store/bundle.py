@@ -84,7 +84,7 @@ def check_describable(payload: Payload) -> None:
     """Refuse a payload that no bundle may describe, before any work is done for it.
 
     Raises:
-        PayloadError: It has too many arguments.
+        PayloadError: Arguments are more than a bundle may have.
     """
     if len(payload.arguments) > MOST_ARGUMENTS:
         raise PayloadError(

@@ -7,18 +7,20 @@ from mlir import ir
 
 from autotune.compiler.ir.module import symbol
 
-LIBRARIES = ("libc.so.6", "libm.so.6")
+LIBC, MATHEMATICS = "libc.so.6", "libm.so.6"
+CALLED = ("malloc", "free", "aligned_alloc", "memcpy", "memmove", "memset")  # by lowered code, besides mathematics
 
 
 def leave_names_of_c(module: ir.Module) -> bool:
     """Give what a module calls as the C library calls something another name, in place; tells whether there is any.
 
     Lowered code allocates by ``malloc`` and copies by ``memcpy``: a function of that name would be called instead, or
-    the two be of different types.
+    the two be of different types. What is private stands in the place of nothing that others call.
     """
     table = ir.SymbolTable(module.operation)
-    names = {name for op in module.body.operations if (name := symbol(op)) is not None}
-    taken = sorted(name for name in names if is_of_c(name))
+    named = {name: op for op in module.body.operations if (name := symbol(op)) is not None}
+    names = set(named)
+    taken = sorted(name for name, op in named.items() if (is_called if is_private(op) else is_of_c)(name))
     for name in taken:
         op, other = table[name], name
         while other in names or is_of_c(other):
@@ -29,12 +31,27 @@ def leave_names_of_c(module: ir.Module) -> bool:
     return bool(taken)
 
 
+def is_private(op: ir.OpView) -> bool:
+    """Tell whether nothing outside of a module sees what it calls so."""
+    return "sym_visibility" in op.attributes and ir.StringAttr(op.attributes["sym_visibility"]).value == "private"
+
+
+def is_called(name: str) -> bool:
+    """Tell whether lowered code may call a function of that name."""
+    return name in CALLED or (is_of_c(name) and not has(LIBC, name))
+
+
 def is_of_c(name: str) -> bool:
     """Tell whether the C library has a function or variable of a name."""
-    return name.isascii() and name.isidentifier() and any(hasattr(library, name) for library in c_libraries())
+    return has(MATHEMATICS, name)
+
+
+def has(library: str, name: str) -> bool:
+    """Tell whether a library, or one that it needs, has something of a name."""
+    return name.isascii() and name.isidentifier() and hasattr(loaded(library), name)
 
 
 @cache
-def c_libraries() -> tuple[ctypes.CDLL, ...]:
-    """The C library and its mathematics, as this process has loaded them."""
-    return tuple(map(ctypes.CDLL, LIBRARIES))
+def loaded(library: str) -> ctypes.CDLL:
+    """A library as this process has loaded it."""
+    return ctypes.CDLL(library)

@@ -155,7 +155,7 @@ def test_scheduler_that_is_killed_ends_the_sweep_with_one_line_and_all_that_was_
 
     with team_of(running) as team, pytest.raises(MachineError, match="run the same command"):
         sweep(tmp_path / "s", team, trials=1000, at_trial=end)
-    assert 3 <= len(recorded(tmp_path / "s")) <= 4
+    assert 3 <= len(recorded(tmp_path / "s")) <= 5  # each of two workers may have ended one more meanwhile
 
 
 def test_scheduler_that_does_not_answer_is_refused(tmp_path, monkeypatch):

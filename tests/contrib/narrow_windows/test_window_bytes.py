@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from byte_support import convolution_of_bytes
 from c_support import NEEDS_C
 from convolution_support import check_c_words, convolved, steps_of
 from hypothesis import HealthCheck, example, given, settings
@@ -24,27 +25,6 @@ from autotune.registry import families_for, family_for, load_family
 LEAST = -128
 EXACT = [WINDOW_BYTES, WINDOW_TILE_BYTES]
 of_both = pytest.mark.parametrize("family", EXACT, ids=lambda family: family.name)
-CONVOLUTION = """
-#x = affine_map<(n, h, w, f, i, j, c) -> (n, h * STEP + i * APART, w * STEP + j * APART, c)>
-#k = affine_map<(n, h, w, f, i, j, c) -> (i, j, c, f)>
-#y = affine_map<(n, h, w, f, i, j, c) -> (n, h, w, f)>
-func.func @bytes(%x: tensor<XTYPE>, %k: tensor<KTYPE> {autotune.role = "weight"}) -> tensor<YTYPE> {
-  %zero = arith.constant 0 : i32
-  %e = tensor.empty() : tensor<YTYPE>
-  %i = linalg.fill ins(%zero : i32) outs(%e : tensor<YTYPE>) -> tensor<YTYPE>
-  %y = linalg.generic {indexing_maps = [#x, #k, #y], iterator_types = ["parallel", "parallel", "parallel", "parallel",
-      "reduction", "reduction", "reduction"]}
-    ins(%x, %k : tensor<XTYPE>, tensor<KTYPE>) outs(%i : tensor<YTYPE>) {
-    ^bb0(%a: i8, %b: i8, %sum: i32):
-      %wide = arith.extsi %a : i8 to i32
-      %weight = arith.extsi %b : i8 to i32
-      %product = arith.muli %wide, %weight : i32
-      %more = arith.addi %sum, %product : i32
-      linalg.yield %more : i32
-    } -> tensor<YTYPE>
-  return %y : tensor<YTYPE>
-}
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -55,18 +35,9 @@ def emulated(monkeypatch):
         pytest.skip(BYTES.lacking)
 
 
-def convolution(folder, size, channels, filters, *, side=3, batch=1, step=1, apart=1):
+def convolution(folder, size, channels, filters, **more):
     """A convolution of bytes, channels last."""
-    count = (size - (side - 1) * apart - 1) // step + 1
-    shapes = {
-        "XTYPE": f"{batch}x{size}x{size}x{channels}xi8",
-        "KTYPE": f"{side}x{side}x{channels}x{filters}xi8",
-        "YTYPE": f"{batch}x{count}x{count}x{filters}xi32",
-    }
-    text = CONVOLUTION
-    for name, value in {**shapes, "STEP": str(step), "APART": str(apart)}.items():
-        text = text.replace(name, value)
-    return loaded(folder, text)
+    return loaded(folder, convolution_of_bytes(size, channels, filters, **more))
 
 
 def computed(family, payload, inputs, **config):
