@@ -86,7 +86,7 @@ def test_places_may_count_from_the_end_and_be_the_same(tmp_path):
     for given in (places, torch.tensor([-1, 2, -6, 1]), torch.tensor([4, -2, 4, 0]), torch.tensor([3, 3, 3, 3])):
         found = function(x.numpy(), given.numpy(), rows.numpy()).values()
         for number, (got, wanted) in enumerate(zip(found, PutWhere()(x, given, rows), strict=True)):
-            np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, err_msg=f"{number} {given}")
+            np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-6, err_msg=f"{number} {given}")
 
 
 class Much(torch.nn.Module):
