@@ -118,11 +118,7 @@ def word_packer(name: str, weight: WeightRecord, source: Argument) -> str:
     if precision.is_scaled:
         scale = "\n" + scaling(precision, f"&weight[{first}]", stride, 1, k)
         last = f"\n      memcpy(&column[{words - precision.extra} * {width}], &scale, 4);"
-    summed = ""
-    if precision.shift:
-        scale += "\n      int32_t sum = 0;"
-        last += f"\n      column[{words - 1} * {width}] = -{precision.shift} * sum;"
-        summed = " sum += (int8_t)of_value;"
+    start, summed, end = shift_sum(precision, words, width)
     about = f"{in_comment(weight.argument)} {list(source.shape)}, rounded to {precision.name} by columns"
     helpers = helpers_of(precision) + WIDEN.get(source.dtype, "")
     stored = store_value(precision, k, width, summed)
@@ -132,11 +128,11 @@ static inline void {name}(const {kind} *weight, int32_t *panels) {{
   memset(panels, 0, {4 * prod(weight.stored_shape)});
   for (int64_t b = 0; b < {prod(lead)}; ++b)
     for (int64_t c = 0; c < {n}; ++c) {{
-      int32_t *column = panels + (b * {panels} + c / {width}) * {words * width} + c % {width};{scale}
+      int32_t *column = panels + (b * {panels} + c / {width}) * {words * width} + c % {width};{scale}{start}
       for (int64_t i = 0; i < {k}; ++i) {{
         {"const " if precision.parts == 1 else ""}float value = {reads.format(element)};
 {stored}
-      }}{last}
+      }}{last}{end}
     }}
 }}
 """
@@ -172,6 +168,23 @@ def scaling(precision: Precision, first: str, stride: int, rows: int, length: in
         f"      const float steps = finest_steps({first}, {sizes});\n"
         "      const float scale = steps > 0 ? 1.0f / steps : most;"
     )
+
+
+def shift_sum(precision: Precision, words: int, width: int) -> tuple[str, str, str]:
+    """C that takes off what a number added to values of A adds to a column's sum; empty where none is added.
+
+    Args:
+        precision: Precision of the words.
+        words: Words of a column.
+        width: Columns of a panel.
+
+    Returns:
+        What stands before a column's values, behind each of them, and behind all.
+    """
+    if not precision.shift:
+        return "", "", ""
+    stored = f"\n      column[{words - 1} * {width}] = -{precision.shift} * sum;"
+    return "\n      int32_t sum = 0;", " sum += (int8_t)of_value;", stored
 
 
 def store_value(precision: Precision, k: int, width: int, summed: str) -> str:

@@ -98,6 +98,11 @@ def symbol(op: ir.OpView) -> str | None:
     return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else None
 
 
+def visibility(op: ir.OpView) -> str:
+    """Who sees the name that an op defines: ``public`` unless it says another."""
+    return str(op.attributes["sym_visibility"].value) if "sym_visibility" in op.attributes else "public"
+
+
 def copy_module(module: ir.Module) -> ir.Module:
     """A module like another, places included.
 

@@ -5,7 +5,7 @@ from functools import cache
 
 from mlir import ir
 
-from autotune.compiler.ir.module import symbol
+from autotune.compiler.ir.module import symbol, visibility
 
 LIBC, MATHEMATICS = "libc.so.6", "libm.so.6"
 CALLED = ("malloc", "free", "aligned_alloc", "memcpy", "memmove", "memset")  # by lowered code, besides mathematics
@@ -17,23 +17,17 @@ def leave_names_of_c(module: ir.Module) -> bool:
     Lowered code allocates by ``malloc`` and copies by ``memcpy``: a function of that name would be called instead, or
     the two be of different types. What is private stands in the place of nothing that others call.
     """
-    table = ir.SymbolTable(module.operation)
     named = {name: op for op in module.body.operations if (name := symbol(op)) is not None}
     names = set(named)
-    taken = sorted(name for name, op in named.items() if (is_called if is_private(op) else is_of_c)(name))
+    taken = sorted(name for name, op in named.items() if (is_called if visibility(op) == "private" else is_of_c)(name))
     for name in taken:
-        op, other = table[name], name
+        other = name
         while other in names or is_of_c(other):
             other += "_"
         names.add(other)
         ir.SymbolTable.replace_all_symbol_uses(name, other, module.operation)
-        ir.SymbolTable.set_symbol_name(op, other)
+        ir.SymbolTable.set_symbol_name(named[name], other)
     return bool(taken)
-
-
-def is_private(op: ir.OpView) -> bool:
-    """Tell whether nothing outside of a module sees what it calls so."""
-    return "sym_visibility" in op.attributes and ir.StringAttr(op.attributes["sym_visibility"]).value == "private"
 
 
 def is_called(name: str) -> bool:

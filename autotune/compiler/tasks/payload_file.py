@@ -8,7 +8,7 @@ from mlir import ir
 
 from autotune.compiler.ir.arguments import ROLE, said_of
 from autotune.compiler.ir.limits import program_fault, recursion_fault, text_fault
-from autotune.compiler.ir.module import context, parse, symbol
+from autotune.compiler.ir.module import context, parse, symbol, visibility
 from autotune.compiler.ir.nests import loop_nest, structured_ops
 from autotune.compiler.normalise.adopt import adopt
 from autotune.compiler.tasks.carried import carry_in_place
@@ -151,10 +151,8 @@ def only_public_function(module: ir.Module, path: str) -> ir.OpView:
     """
     found = []
     for op in module.body.operations:
-        if op.operation.name == "func.func" and len(op.regions[0].blocks) > 0:
-            visibility = op.attributes["sym_visibility"].value if "sym_visibility" in op.attributes else "public"
-            if visibility == "public":
-                found.append(op)
+        if op.operation.name == "func.func" and len(op.regions[0].blocks) > 0 and visibility(op) == "public":
+            found.append(op)
     if len(found) != 1:
         names = ", ".join(f"@{symbol(op)}" for op in found) or "none"
         raise PayloadError(

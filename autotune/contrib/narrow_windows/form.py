@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 from mlir import ir
 
-from autotune.bundles.c_words import STORED, WIDEN, helpers_of, scaling, store_value
+from autotune.bundles.c_words import STORED, WIDEN, helpers_of, scaling, shift_sum, store_value
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import element_type, indexing_maps
 from autotune.compiler.normalise.emit import dims, generic, read_all
@@ -109,15 +109,13 @@ class WindowWords(PluggedForm):
         *taps, words, filters = shape
         precision, count = self.precision, prod(taps)
         channels, panels = prod(weight.shape) // (count * filters), -(-filters // columns)
-        (kind, reads), scale, start, summed, last = STORED[weight.dtype], "", "", "", ""
+        (kind, reads), scale, last = STORED[weight.dtype], "", ""
+        start, summed, end = shift_sum(precision, words, columns)
         in_words = "in words" if precision.exact else f"rounded to {precision.name}"
         element = reads.format(f"(t * {channels} + i) * {filters} + f")
         if precision.is_scaled:
             scale = "\n" + scaling(precision, "&weight[f]", filters, count, channels)
             last = f"\n      memcpy(&column[{(words - precision.extra) * columns}], &scale, 4);"
-        if precision.shift:
-            start, summed = "\n      int32_t sum = 0;", " sum += (int8_t)of_value;"
-            last = f"\n      column[{(words - precision.extra) * columns}] = -{precision.shift} * sum;"
         helpers = helpers_of(precision) + WIDEN.get(weight.dtype, "")
         return f"""\
 {helpers}/* Stores {about}, {in_words} by filters, in panels. */
@@ -129,7 +127,7 @@ static inline void {name}(const {kind} *weight, int32_t *panels) {{
       for (int64_t i = 0; i < {channels}; ++i) {{
         {"const " if precision.parts == 1 else ""}float value = {element};
 {store_value(precision, channels, columns, summed)}
-      }}{last}
+      }}{last}{end}
     }}
   }}
 }}

@@ -15,45 +15,24 @@ from mlir.dialects import arith
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps
-from autotune.compiler.ir.values import fill_of, is_constant, maker_named, reassociation, static_slice
+from autotune.compiler.ir.values import fill_of, is_constant, maker, maker_named, reassociation, static_slice
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
+from autotune.compiler.normalise.shapes.parts import Slice
+from autotune.compiler.normalise.shapes.slices import is_known_slice
 
-PRODUCT, ROWS, JOINED, PART = "linalg.matmul", "tensor.collapse_shape", "tensor.concat", "tensor.extract_slice"
+PRODUCT, ROWS, JOINED = "linalg.matmul", "tensor.collapse_shape", "tensor.concat"
 PLAIN = [[0, 2], [2, 1], [0, 1]]  # loops of A, B and C: rows, columns, sums
 LEAST = 16  # channels: of fewer, rows of joined windows fill a processor's words better
 
 
-@dataclass(frozen=True)
-class Place:
-    """What all windows have at one of their places.
-
-    Attributes:
-        image: The tensor that they lie in.
-        offsets: The first of them, by dimension of the image.
-        sizes: How many there are.
-        strides: How far they are apart.
-    """
-
-    image: ir.Value
-    offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @classmethod
-    def of(cls, value: ir.Value) -> "Place":
-        """A tensor as a part of the one that it is cut from, perhaps in several steps."""
-        cut = maker_named(value, PART)
-        if cut is None or not is_static(cut):
-            shape = tuple(value.type.shape)
-            return cls(value, (0,) * len(shape), shape, (1,) * len(shape))
-        inner, (offsets, sizes, strides) = cls.of(cut.operands[0]), static_slice(cut)
-        of_both = zip(inner.offsets, offsets, inner.strides, strict=True)
-        return cls(
-            inner.image,
-            tuple(before + here * step for before, here, step in of_both),
-            tuple(sizes),
-            tuple(before * here for before, here in zip(inner.strides, strides, strict=True)),
-        )
+def part_of(value: ir.Value) -> tuple[ir.Value, Slice]:
+    """The tensor that another one is cut from, perhaps in several steps, and which part of it that is."""
+    cut = maker(value)
+    if cut is None or not is_known_slice(cut):
+        shape = list(value.type.shape)
+        return value, Slice.dense([0] * len(shape), shape)
+    source, outer = part_of(cut.operands[0])
+    return source, Slice(*static_slice(cut)).within(outer)
 
 
 @dataclass(frozen=True)
@@ -85,14 +64,15 @@ class JoinedWindows:
         last = ir.IntegerAttr(joined.attributes["dim"]).value == rank - 1
         if not last or reassociation(rows) != [[*range(rank - 1)], [rank - 1]]:
             return None
-        first, *others = places = [Place.of(part) for part in joined.operands]
-        whole = all(place.sizes[d] == first.image.type.shape[d] for place in places for d in (0, rank - 1))
-        alike = all((p.image, p.sizes, p.strides) == (first.image, first.sizes, first.strides) for p in others)
-        grid = grid_of([place.offsets for place in places])
+        parts = [part_of(each) for each in joined.operands]
+        image, first = parts[0]
+        whole = all(first.sizes[d] == image.type.shape[d] for d in (0, rank - 1))
+        alike = all((of, p.sizes, p.strides) == (image, first.sizes, first.strides) for of, p in parts)
+        grid = grid_of([tuple(part.offsets) for _, part in parts])
         if not (whole and alike) or grid is None or grid[0][0] > 1 or grid[0][-1] > 1:
             return None
         kernel, dilations = (each[1:-1] for each in grid)
-        return cls(first.image, first.sizes[1:-1], kernel, first.strides[1:-1], dilations)
+        return cls(image, tuple(first.sizes[1:-1]), kernel, tuple(first.strides[1:-1]), dilations)
 
     @property
     def channels(self) -> int:
@@ -119,12 +99,6 @@ class JoinedWindows:
 def multiply_add(x: ir.Value, weight: ir.Value, there: ir.Value) -> ir.Value:
     """What was there, plus a product of bytes."""
     return arith.addi(there, arith.muli(arith.extsi(there.type, x), arith.extsi(there.type, weight)))
-
-
-def is_static(cut: ir.Operation) -> bool:
-    """Tell whether it is known where a slice lies, and its result has all dimensions of what it is cut from."""
-    same_rank = len(cut.results[0].type.shape) == len(cut.operands[0].type.shape)
-    return len(cut.operands) == 1 and same_rank
 
 
 def grid_of(offsets: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

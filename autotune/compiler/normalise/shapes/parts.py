@@ -40,6 +40,15 @@ class Slice:
         """A part of neighbours."""
         return cls(offsets, sizes, [1] * len(sizes))
 
+    def within(self, outer: "Slice") -> "Slice":
+        """This part of another part, as one of what that is a part of."""
+        of_both = zip(outer.offsets, self.offsets, outer.strides, strict=True)
+        return Slice(
+            [before + here * step for before, here, step in of_both],
+            self.sizes,
+            [before * here for before, here in zip(outer.strides, self.strides, strict=True)],
+        )
+
     def of(self, whole: ir.Value) -> ir.Value:
         """The part of a tensor."""
         kind = ir.RankedTensorType.get(self.sizes, whole.type.element_type)

@@ -106,10 +106,14 @@ def read_of_whole(read: ir.Operation, cut: ir.Operation) -> ir.Operation:
 
 def is_plain(cut: ir.Operation) -> bool:
     """Tell whether an op cuts a slice of all dimensions, known beforehand, without steps."""
-    if cut.name != "tensor.extract_slice" or len(cut.operands) != 1:
+    return is_known_slice(cut) and set(static_slice(cut)[2]) == {1}
+
+
+def is_known_slice(cut: ir.Operation | None) -> bool:
+    """Tell whether an op cuts a slice of all dimensions, known beforehand."""
+    if cut is None or cut.name != "tensor.extract_slice" or len(cut.operands) != 1:
         return False
-    same_rank = len(cut.results[0].type.shape) == len(cut.operands[0].type.shape)
-    return same_rank and set(static_slice(cut)[2]) == {1}
+    return len(cut.results[0].type.shape) == len(cut.operands[0].type.shape)
 
 
 def read_in_steps(module: ir.Module) -> None:
@@ -139,9 +143,7 @@ def read_in_steps(module: ir.Module) -> None:
 def cuts_by_steps(value: ir.Value) -> Iterator[ir.Operation]:
     """Slices of all dimensions, known beforehand, by steps, that a value is cut by, the last one first."""
     cut = maker(value)
-    while cut is not None and cut.name == "tensor.extract_slice" and len(cut.operands) == 1:
-        if len(cut.results[0].type.shape) != len(cut.operands[0].type.shape) or set(static_slice(cut)[2]) <= {1}:
-            return
+    while cut is not None and is_known_slice(cut) and not set(static_slice(cut)[2]) <= {1}:
         yield cut
         cut = maker(cut.operands[0])
 
