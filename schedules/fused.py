@@ -122,14 +122,17 @@ class FusedWriter(GroupWriter):
             loops = [each for each in loops if each.loop.level != SHARED]
             moves.shrink_empties(self.script, function)
             if self.skips:
-                moves.annotate(self.script, loops[0].handle, ROW_BLOCKS)
+                moves.annotate(self.script, loops[0].handle, ROW_BLOCKS, self.shape.period or None)
             if self.config.get("prefetch_rows"):
                 moves.annotate(self.script, loops[0].handle, NEXT_ROWS)
             if self.config.get("prefetch_written"):
                 moves.annotate(self.script, loops[0].handle, WRITTEN_ROWS)
         contractions = self.open_contractions(handles, fills, loops, function, scope)
         for member, handle in reversed(list(zip(self.members, handles, strict=True))):
-            if not member.contraction and member.kind != ROUNDING:
+            if member.kind == ROUNDING:
+                if self.skips and member.masked_loop is not None:
+                    moves.annotate(self.script, handle, HIDDEN)
+            elif not member.contraction:
                 self.write_member(handle, member)
         for writer in contractions:
             writer.vectorize()

@@ -33,6 +33,7 @@ class Shape:
         written: Bytes of an element that the root gives.
         lengths: Elements of what becomes vectors: rows, of all ops of the group.
         causal: A causal mask hides columns from rows; the last contraction sums over them.
+        period: Rows after which that mask begins again, so that no block of rows may lie over that; 0 if it does not.
         keys: Columns that may come block by block; 0 if there are none.
         along: Name of the dimension that `keys` counts, for every contraction; empty if it has none of them.
     """
@@ -44,6 +45,7 @@ class Shape:
     written: int = BYTES
     lengths: tuple[int, ...] = ()
     causal: bool = False
+    period: int = 0
     keys: int = 0
     along: tuple[str, ...] = ()
 
@@ -75,6 +77,7 @@ def shape_of(task: Task) -> Shape:
         written=max((each.element_bytes for each in root.outputs), default=BYTES),
         lengths=tuple(member.contraction.n if member.contraction else member.nest.sizes[-1] for member in task.ops),
         causal=any(m.masked_loop is not None for m in task.ops),
+        period=max(m.mask_period for m in task.ops),
         keys=max((m.nest.sizes[m.online_loop] for m in task.ops if m.online_loop is not None), default=0),
         along=tuple("" if m.online_loop is None else DIMS[m.online_loop - rows + 1] for m in found),
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import gcd, prod
 
 from autotune.core.host.machine import Machine
 from autotune.core.space import Config, Constraint, Knob, Space
@@ -27,21 +27,22 @@ VECTORS = (1, 2, 4, 8)
 ONLINE = (64, 128, 256, 512)
 
 
-def row_blocks(rows: int) -> tuple[int, ...]:
-    """Rows of a block: numbers that divide all rows, and all of them.
+def row_blocks(rows: int, period: int = 0) -> tuple[int, ...]:
+    """Rows of a block: numbers that divide all rows, and where there is one a period of them, and all of them.
 
     Example:
-        >>> row_blocks(196)
-        (1, 2, 4, 7, 14, 28, 49, 98, 196)
+        >>> row_blocks(196), row_blocks(196, 98)
+        ((1, 2, 4, 7, 14, 28, 49, 98, 196), (1, 2, 7, 14, 49, 98, 196))
     """
-    return (*(block for block in range(1, min(MOST_ROWS + 1, rows)) if rows % block == 0), rows)
+    whole = gcd(rows, period)
+    return (*(block for block in range(1, min(MOST_ROWS + 1, rows)) if whole % block == 0), rows)
 
 
 def fused_space(shape: Shape, machine: Machine) -> Space:
     """Knobs whose values make sense for these sizes, and the constraints between them."""
     knobs = [
         Knob("fuse", (True, False)),
-        Knob("rows", row_blocks(shape.most_rows)),
+        Knob("rows", row_blocks(shape.most_rows, shape.period)),
         Knob("vectors", VECTORS),
     ]
     knobs += knobs_of_ends(shape.lengths, machine, is_tiled=bool(shape.contractions))

@@ -283,8 +283,11 @@ class MatmulWriter:
 
     def vectorize(self) -> None:
         """The innermost loops, over k: one outer product a step, accumulators in registers."""
-        if self.contraction.precision:
-            return  # the tiles stay ops, for code of ours
+        if self.contraction.precision:  # the tiles stay ops, for code of ours
+            for tile in self.tiles:
+                if tile.starts and self.hidden == "k":
+                    moves.annotate(self.script, tile.op, marks.HIDDEN)
+            return
         if self.starts_from_zero:
             moves.annotate(self.script, self.zeros, marks.ZEROS, sum(tile.first for tile in self.tiles))
         for tile in self.tiles:

@@ -146,7 +146,8 @@ class Narrow(Family):
         return FUSED if task.is_group else MATMUL, replace(task, ops=ops)
 
     def of_words(self, op: Op) -> Op:
-        """An op of the task; a product writes all of C, which nothing fills."""
+        """An op of the task, none online; a product writes all of C, which nothing fills."""
+        op = replace(op, online_loop=None)
         if op.contraction is None:
             return op
         return replace(op, contraction=self.in_words(op.contraction), filled=None)
@@ -163,10 +164,11 @@ def is_of_matrices(op: Op) -> bool:
 
 
 def of_one_matrix(op: Op) -> Op:
-    """An op without its loop over a batch; what a mask hides is computed."""
+    """An op without its loop over a batch."""
     nest = LoopNest(op.nest.sizes[1:], op.nest.iterators[1:])
     contraction = replace(op.contraction, batch=1, batched=False) if op.contraction else None
-    return replace(op, nest=nest, contraction=contraction, masked_loop=None, online_loop=None)
+    masked = None if op.masked_loop is None else op.masked_loop - 1
+    return replace(op, nest=nest, contraction=contraction, masked_loop=masked)
 
 
 def feeds(ops: Sequence[Op]) -> bool:
@@ -183,7 +185,7 @@ def with_roundings(ops: Sequence[Op]) -> tuple[Op, ...]:
         by = found[reader].contraction if number else None
         if by is not None:
             rounding = LoopNest((by.m, by.k, op.nest.sizes[-1]), ("parallel", "parallel", "reduction"))
-            found.append(Op(rounding, reader=reader, kind=ROUNDING))
+            found.append(Op(rounding, reader=reader, kind=ROUNDING, masked_loop=op.masked_loop))
             reader = len(found) - 1
         numbers[number] = len(found)
         found.append(replace(op, reader=reader))

@@ -314,7 +314,7 @@ REWRITES = (
     Rewrite(
         *DOTS,
         lambda unit: write_dots(unit.module, unit=unit.matrix_unit, threads=unit.threads),
-        before="panel-loads",
+        before="skip-masked",
         needed=lambda unit: bool(unit.precisions),
     ),
     Rewrite(

@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import arith, memref, scf, vector
 
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.marked_loops import marked
+from autotune.compiler.passes.marked_loops import mark_hidden, marked
 from autotune.compiler.passes.rounding import (
     LANES,
     Rounding,
@@ -27,7 +27,7 @@ from autotune.compiler.passes.rounding import (
 from autotune.compiler.passes.tiles import TileProduct
 from autotune.compiler.passes.words_of_b import WordsOfB, lay_in_panels
 from autotune.core.precision import Precision, precision_named
-from autotune.core.scripts.marks import NARROW, WORDS_OF_B
+from autotune.core.scripts.marks import HIDDEN, NARROW, WORDS_OF_B
 
 Part = tuple[int, int, int]  # of a tile: its row, its first column, and its columns, a vector at most
 INTRINSICS = {  # by the type of a value
@@ -51,6 +51,7 @@ def write_dots(module: ir.Module, *, unit: bool = False, threads: int = 1) -> No
     packed: list[ir.Value] = []
     for op in marked(module.operation, NARROW):
         precision = precision_named(ir.StringAttr(op.attributes[NARROW]).value)
+        hidden = HIDDEN in op.attributes
         with ir.InsertionPoint(op), op.location:
             operands = list(op.operands)
             if WORDS_OF_B in op.attributes:
@@ -60,12 +61,12 @@ def write_dots(module: ir.Module, *, unit: bool = False, threads: int = 1) -> No
                 packed.append(words)
             elif len(operands) == 2:
                 source, words = operands
-                Rounding(precision, source, words, threads).write()
+                Rounding(precision, source, words, threads, hidden).write()
             elif precision.by_tiles:
                 a, b, c = operands
-                TileProduct(precision, a, b, c, unit).write()
+                TileProduct(precision, a, b, c, unit, hidden).write()
             else:
-                Dots(precision, *operands).write()
+                Dots(precision, *operands, hidden).write()
         op.erase()
     lay_in_panels(packed)
 
@@ -79,12 +80,14 @@ class Dots:
         a: Words of A's rows (m, words).
         b: Words of B's columns (words, n).
         c: Buffer of the tile's results (m, n), f32.
+        hidden: Whether a causal mask hides the last of A's columns, which may be left out.
     """
 
     precision: Precision
     a: ir.Value
     b: ir.Value
     c: ir.Value
+    hidden: bool
 
     def write(self) -> None:
         """All of it, at the insertion point."""
@@ -112,6 +115,7 @@ class Dots:
         first_sums = index(values + self.precision.is_scaled)
         starts = [self.load_b(first_sums, part) if self.precision.shift else zero for part in parts]
         loop = scf.ForOp(first, last, index(1), starts * (len(tile) // len(parts)))
+        mark_hidden(loop, self.precision.values, is_hidden=self.hidden)
         with ir.InsertionPoint(loop.body):
             found = list(loop.inner_iter_args)
             for of_a, of_b in self.precision.products:

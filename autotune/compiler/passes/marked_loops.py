@@ -8,6 +8,7 @@ from mlir.dialects import arith
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import index
 from autotune.core.errors import CompileError
+from autotune.core.scripts.marks import HIDDEN
 
 
 def marked(scope: ir.Operation, mark: str) -> list[ir.Operation]:
@@ -28,6 +29,13 @@ def marked_numbers(op: ir.Operation, *marks: str) -> list[int]:
             raise CompileError("transform", f"{mark} must be a number of 1 or more on {op.name}, got {said or 'none'}")
         found.append(int(said.value))
     return found
+
+
+def mark_hidden(loop: ir.OpView, columns: int, *, is_hidden: bool) -> None:
+    """Mark a loop whose steps of 1 are so many columns each, if what a causal mask hides of them may be left out."""
+    if is_hidden:
+        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), columns)
+        loop.operation.attributes[HIDDEN] = number
 
 
 def parents(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -17,7 +17,7 @@ from autotune.compiler.ir.nests import indexing_maps, projected, structured_ops
 from autotune.compiler.ir.values import index, maker
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.passes.group_blocks import Block, Copies
-from autotune.compiler.tasks.causal import masked_loops
+from autotune.compiler.tasks.causal import mask_period, masked_loops
 from autotune.compiler.tasks.groups import find_groups
 from autotune.compiler.tasks.softmax import Plan, find_plan
 from autotune.core.errors import CompileError
@@ -75,7 +75,8 @@ def go_online(function: ir.OpView, blocks: Mapping[str, Blocks]) -> None:
             raise CompileError("transform", f"{tag} must divide by a softmax's sum to go online, it does not")
         skips = blocks[tag].skips and any(loop is not None for loop in masked_loops(ops, plan.rows))
         with ir.InsertionPoint(ops[0]), ops[0].location:
-            Online(plan=plan, block=RowBlock(plan, replace(blocks[tag], skips=skips))).write()
+            block = RowBlock(plan, replace(blocks[tag], skips=skips))
+            Online(plan=plan, block=block, period=mask_period(ops, plan.rows)).write()
         for op in ops:
             op.erase()
 
@@ -87,10 +88,12 @@ class Online(Copies):
     Attributes:
         plan: The group.
         block: The block at hand.
+        period: Rows after which its mask begins again; 0 if it does not.
     """
 
     plan: Plan = field(kw_only=True)
     block: RowBlock = field(kw_only=True)
+    period: int = field(kw_only=True)
 
     def write(self) -> None:
         """All of it, at the insertion point; erases nothing."""
@@ -137,7 +140,10 @@ class Online(Copies):
         )
         last = index(sizes[self.plan.columns[reductions[0]]])
         if self.block.blocks.skips:
-            last = arith.minui(last, arith.addi(self.block.starts[-1], index(self.block.blocks.rows)))
+            row = self.block.starts[-1]
+            if self.period:
+                row = arith.remui(row, index(self.period))
+            last = arith.minui(last, arith.addi(row, index(self.block.blocks.rows)))
         carried = [self.destination(op, lowest=op == self.plan.maximum) for op in reductions]
         loop = scf.ForOp(index(0), last, index(self.block.blocks.columns), carried)
         mark(loop.results[0], COLUMNS)

@@ -10,6 +10,7 @@ from mlir.dialects import arith, math, memref, scf, vector
 
 from autotune.compiler.ir.loops import counted, split
 from autotune.compiler.ir.values import index
+from autotune.compiler.passes.marked_loops import mark_hidden
 from autotune.core.errors import CompileError
 from autotune.core.host.matrix_unit import cpu_flags
 from autotune.core.precision import Precision
@@ -120,12 +121,14 @@ class Rounding:
         source: A (..., k).
         words: The words (..., words).
         threads: Threads that share the rows of what is large.
+        hidden: Whether a causal mask hides the last columns, which may be left out.
     """
 
     precision: Precision
     source: ir.Value
     words: ir.Value
     threads: int = 1
+    hidden: bool = False
 
     def write(self) -> None:
         """The rows of a matrix, each with a scale of its own, at the insertion point."""
@@ -237,6 +240,7 @@ class Rounding:
         whole, packed, words = k // LANES * LANES, LANES // self.precision.values, self.precision.part_words(k)
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(LANES))
+            mark_hidden(loop, 1, is_hidden=self.hidden)
             with ir.InsertionPoint(loop.body):
                 found = self.rounded(self.load(row, loop.induction_variable, LANES), steps)
                 place = arith.divui(loop.induction_variable, index(self.precision.values))

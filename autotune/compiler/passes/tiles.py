@@ -19,6 +19,7 @@ from mlir.dialects import arith, func, llvm, math, memref, scf, vector
 
 from autotune.compiler.ir.module import symbol
 from autotune.compiler.ir.values import index
+from autotune.compiler.passes.marked_loops import mark_hidden
 from autotune.compiler.passes.rounding import LANES, call_intrinsic, first_of, shape_of, splat, vector_of, widened
 from autotune.core.host.matrix_unit import ROWS
 from autotune.core.precision import Precision
@@ -278,12 +279,14 @@ class TileLoop:
         precision: Precision of the words.
         words: Words of a part.
         starts: First row and column of every tile of C.
+        hidden: Whether a causal mask hides the last of A's columns, which may be left out.
     """
 
     by: TileUnit
     precision: Precision
     words: int
     starts: Sequence[tuple[int, int]]
+    hidden: bool = False
 
     def write(self, begin: list[ir.Value], load_a: Load, load_b: Load) -> list[ir.Value]:
         """Tiles of C with all products more, at the insertion point.
@@ -294,6 +297,7 @@ class TileLoop:
             load_b: Loads a tile of B, by its first column and word.
         """
         loop = scf.ForOp(index(0), index(self.words), index(ROWS), begin if self.by.carries else [])
+        mark_hidden(loop, self.precision.values, is_hidden=self.hidden)
         with ir.InsertionPoint(loop.body):
             sums = list(loop.inner_iter_args) if self.by.carries else [*begin]
             of_a: dict[int, ir.Value] = {}
@@ -323,6 +327,7 @@ class TileProduct:
         b: Words of B's columns (words, n), which may be loaded from beyond n up to whole tiles.
         c: Buffer of the tile's results (m, n), f32, or i32 where they are exact.
         unit: Whether the processor's unit computes it; else it is emulated.
+        hidden: Whether a causal mask hides the last of A's columns, which may be left out.
     """
 
     precision: Precision
@@ -330,6 +335,7 @@ class TileProduct:
     b: ir.Value
     c: ir.Value
     unit: bool
+    hidden: bool
 
     def write(self) -> None:
         """All of it, at the insertion point."""
@@ -348,7 +354,7 @@ class TileProduct:
         def load_b(column: int, k: ir.Value) -> ir.Value:
             return by.load(self.tile_of_b(k, column), once=b_streams)
 
-        sums = TileLoop(by, self.precision, words, starts).write(zeros, load_a, load_b)
+        sums = TileLoop(by, self.precision, words, starts, self.hidden).write(zeros, load_a, load_b)
         for (row, column), c in zip(starts, sums, strict=True):
             self.store(by, c, row, column)
 

@@ -1,9 +1,10 @@
 """Causal masks: which loops of a group run over elements that no result depends on.
 
-A mask keeps column ``j`` of row ``i`` where ``j <= i`` and puts a very low number elsewhere. What an exponential makes
-of that is 0, and maxima, sums and products take nothing from it: then whatever else is computed of the columns
-behind the diagonal need not be. Each op's body is evaluated once for such an element. As the mask does, this takes
-for granted that scores are small beside the number it puts, and that what they are multiplied with is finite.
+A mask keeps column ``j`` of row ``i`` where ``j <= i``, or ``j <= i mod t`` where heads share keys and their rows lie
+below each other, and puts a very low number elsewhere. What an exponential makes of that is 0, and maxima, sums and
+products take nothing from it: then whatever else is computed of the columns behind the diagonal need not be. Each op's
+body is evaluated once for such an element. As the mask does, this takes for granted that scores are small beside the
+number it puts, and that what they are multiplied with is finite.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,20 +31,33 @@ ORDERS = {  # of arith.cmpi, by number; what they say of a column and its row be
     **dict.fromkeys((1, 4, 5, 8, 9), True),  # ne, sgt, sge, ugt, uge
 }
 SWAPPED = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3, 6: 8, 7: 9, 8: 6, 9: 7}
+REMAINDERS = ("arith.remui", "arith.remsi")  # of an index, which is never below 0
+
+
+def mask_period(ops: Sequence[ir.Operation], rows: int) -> int:
+    """Rows after which the mask of a group, by `masked_loops`, begins again; 0 if it does not.
+
+    Args:
+        ops: The group.
+        rows: Number of loops over rows.
+    """
+    return max((period for op in ops for _, period in compared_with(op, rows - 1)), default=0)
 
 
 def masked_loops(ops: Sequence[ir.Operation], rows: int) -> list[int | None]:
     """For each op of a group, its loop over columns of which those behind the diagonal need not be computed, if any.
 
-    All are `None` unless the group has a causal mask and sums over its columns.
+    All are `None` unless the group has a causal mask, the same in all its ops, and sums over its columns.
 
     Args:
         ops: The group: root first, every op before those that it reads. Their first loops are the group's rows.
         rows: Number of loops over rows; the last of them is the mask's row.
     """
     none: list[int | None] = [None] * len(ops)
-    compared = {op: column for op in ops for column in compared_with(op, rows - 1)}
-    columns = column_loops(ops, rows, compared)
+    found = [(op, *each) for op in ops for each in compared_with(op, rows - 1)]
+    columns = column_loops(ops, rows, {op: column for op, column, _ in found})
+    if len({period for _, _, period in found}) > 1:
+        return none
     if columns is None or (ops[0] in columns and columns[ops[0]] in dimensions(indexing_maps(ops[0])[-1])):
         return none  # no mask, or its columns are results
     known: dict[ir.Value, str] = {}
@@ -99,19 +113,27 @@ def runs_over(op: ir.Operation, loop: int | None, columns: Mapping[ir.Operation,
     return loop is not None and columns.get(op) == loop
 
 
-def compared_with(op: ir.Operation, row: int) -> Iterator[int]:
-    """Loops that an op's body compares with its loop `row`."""
+def compared_with(op: ir.Operation, row: int) -> Iterator[tuple[int, int]]:
+    """Loops that an op's body compares with its loop `row`, and the period of that; 0 for none."""
     for inner in body(op):
         if inner.name == "arith.cmpi":
-            loops = [index_of(value) for value in inner.operands]
-            if row in loops:
-                yield from (loop for loop in loops if loop is not None and loop != row)
+            found = [index_of(value) for value in inner.operands]
+            for (mine, period), (other, again) in (found, found[::-1]):
+                if mine == row and other not in (row, None) and not again:
+                    yield other, period
 
 
-def index_of(value: ir.Value) -> int | None:
-    """The loop whose index a value is; `None` if it is something else."""
-    made_by = maker(value)
-    return loop_of(made_by) if made_by is not None and made_by.name == "linalg.index" else None
+def index_of(value: ir.Value) -> tuple[int | None, int]:
+    """The loop whose index a value is, `None` if it is something else, and what it is the remainder by, or 0."""
+    made_by, period = maker(value), 0
+    if made_by is not None and made_by.name in REMAINDERS:
+        divisor = maker(made_by.operands[1])
+        if divisor is None or divisor.name != "arith.constant":
+            return None, 0
+        made_by, period = maker(made_by.operands[0]), int(ir.IntegerAttr(divisor.attributes["value"]).value)
+    if made_by is None or made_by.name != "linalg.index" or period < 0:
+        return None, 0
+    return loop_of(made_by), period
 
 
 def loop_of(index: ir.Operation) -> int:
@@ -172,7 +194,10 @@ def holds(comparison: ir.Operation | None, row: int, column: int) -> bool | None
     if comparison is None or comparison.name != "arith.cmpi":
         return None
     order = int(ir.IntegerAttr(comparison.attributes["predicate"]).value)
-    loops = [index_of(value) for value in comparison.operands]
+    found = [index_of(value) for value in comparison.operands]
+    loops = [loop for loop, _ in found]
+    if (column, 0) not in found:
+        return None
     if loops == [row, column]:
         order = SWAPPED[order]
     elif loops != [column, row]:

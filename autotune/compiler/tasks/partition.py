@@ -16,7 +16,7 @@ from autotune.compiler.normalise.convolution.channels_last import has_channels_f
 from autotune.compiler.normalise.convolution.window_sums import has_windows
 from autotune.compiler.normalise.shapes.dimensions import write_results_in_shape
 from autotune.compiler.normalise.simplify import simplify
-from autotune.compiler.tasks.causal import masked_loops
+from autotune.compiler.tasks.causal import mask_period, masked_loops
 from autotune.compiler.tasks.elementwise import fuse_elementwise
 from autotune.compiler.tasks.groups import Group, find_groups
 from autotune.compiler.tasks.joined_rows import join_reduced_rows
@@ -124,11 +124,11 @@ def make_task(group: Group) -> Task | None:
     weights = [op.operands[1] for op, each in zip(group.ops, ops, strict=True) if stores_weight(each)]
     if len(ops) > 1:
         rows = rows_of(ops[0].nest.iterators, contracts=ops[0].contraction is not None)
-        masked = masked_loops(group.ops, rows)
+        masked, period = masked_loops(group.ops, rows), mask_period(group.ops, rows)
         plan = find_plan(group.ops) if not weights else None
         online = [plan.columns.get(op) if plan is not None else None for op in group.ops]
         ops = [
-            replace(op, masked_loop=mine, online_loop=theirs)
+            replace(op, masked_loop=mine, mask_period=period if mine is not None else 0, online_loop=theirs)
             for op, mine, theirs in zip(ops, masked, online, strict=True)
         ]
     outlined = outline(group.in_order, weights)

@@ -260,6 +260,7 @@ class Op:
         filled: Number of the operand that is filled with a constant first, its destination; `None` if there is none.
         masked_loop: Position of a loop over columns of which a causal mask hides those behind the row's own: what is
             computed there changes no result. `None` if there is none.
+        mask_period: Rows after which that mask begins again; 0 if it does not.
         online_loop: Position of a loop over columns that may come block by block, since the group divides by the sum of
             a softmax in the end. `None` if there is none.
         lanes: Loops of its register tile, if the op does not vectorize as it is but reads windows.
@@ -285,6 +286,7 @@ class Op:
     contraction: Contraction | None = None
     filled: int | None = None
     masked_loop: int | None = None
+    mask_period: int = 0
     online_loop: int | None = None
     lanes: Lanes | None = None
     counts: bool = False
@@ -349,7 +351,7 @@ class Op:
         if self.masked_loop is None:
             return float(self.contraction.flops)
         rows, columns = self.contraction.m, self.nest.sizes[self.masked_loop]
-        seen = sum(min(row + 1, columns) for row in range(rows))
+        seen = sum(min(row % (self.mask_period or rows) + 1, columns) for row in range(rows))
         return self.contraction.flops * seen / (rows * columns)
 
     @property

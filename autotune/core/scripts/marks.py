@@ -8,8 +8,9 @@ WEIGHT_OF = "autotune.weight_of"  # on a contraction whose B is a weight: the ta
 KERNEL = "autotune.kernel"  # on an op that stands for a call of code that others made: the tag of its task
 SUMS = "autotune.sums"  # on innermost loops, whose accumulators are to live in registers
 
-# On loops of a causal group, whose script is right as it stands: the loop over blocks of rows, and inside it loops that
-# start at the first column and may stop at the last one that a row of the block can see.
+# On loops of a causal group, whose script is right as it stands: the loop over blocks of rows, with the number of rows
+# after which the mask begins again, if it does; and inside it loops that start at the first column and may stop at the
+# last one that a row of the block can see, with the columns of a step, if several; or ops that become such loops.
 ROW_BLOCKS = "autotune.row_blocks"
 HIDDEN = "autotune.hidden"
 
