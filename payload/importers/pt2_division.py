@@ -14,12 +14,15 @@ Result = Any  # a tensor, or `NotImplemented`: the op is left to the converter
 
 
 def remainder_towards_zero(a: "Tensor", b: "Tensor | float") -> Result:
-    """What ``aten.fmod`` gives of floating point: exact, of the sign of `a`; `a` itself where `b` is infinite."""
+    """What ``aten.fmod`` gives: exact, of the sign of `a`; `a` itself where `b` is infinite.
+
+    Of whole numbers by a number, for which torch-mlir writes what it cannot lower, too.
+    """
     import torch  # noqa: PLC0415 - comes with an extra
 
     kind = torch.result_type(a, b)
     if not kind.is_floating_point:
-        return NotImplemented
+        return NotImplemented if isinstance(b, torch.Tensor) else a - torch.div(a, b, rounding_mode="trunc") * b
     a, b = a.to(kind), b.to(kind) if isinstance(b, torch.Tensor) else b  # a tensor of rank 0 may be of another
     rest = torch.remainder(a.abs(), abs(b))
     return torch.where(a < 0, -rest, rest)

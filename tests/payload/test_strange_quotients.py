@@ -24,6 +24,12 @@ def strange(seed, shape=SHAPE):
     return found
 
 
+class Wholes(torch.nn.Module):
+    def forward(self, a, b):
+        a, b = (torch.nan_to_num(x, 0, 9, -9).clamp(-99, 99).to(torch.int64) for x in (a * 7, b))
+        return torch.fmod(a, -3), torch.fmod(a, 5), torch.fmod(a.to(torch.int32), 4), torch.fmod(a, 2.5), a % -3
+
+
 class Quotients(torch.nn.Module):
     def forward(self, a, b):
         floors = (a // b, torch.div(a, b, rounding_mode="floor"), a // 0.1, torch.remainder(a, b))
@@ -46,7 +52,8 @@ class Windows(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("model", "shapes"), [(Quotients(), (SHAPE, SHAPE)), (Constants(), (SHAPE,)), (Windows(), ((1, 4, 9, 10),))]
+    ("model", "shapes"),
+    [(Quotients(), (SHAPE, SHAPE)), (Wholes(), (SHAPE, SHAPE)), (Constants(), (SHAPE,)), (Windows(), ((1, 4, 9, 10),))],
 )
 def test_programs_of_pytorch(model, shapes, tmp_path):
     torch.export.save(torch.export.export(model, tuple(map(torch.rand, shapes))), tmp_path / "model.pt2")
