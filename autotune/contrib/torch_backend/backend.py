@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx import Graph, GraphModule, Node
 
 from autotune.contrib.torch_backend.graphs import GraphFunction
+from autotune.contrib.torch_backend.held import remade
 from autotune.contrib.torch_backend.options import BackendOptions, read_options
 from autotune.contrib.torch_backend.regions import say_once
 from autotune.core.errors import OptionError
@@ -131,14 +132,15 @@ def kinds_of(graph: GraphModule, static: Sequence[bool]) -> list[str]:
     """
     context = TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
-    found = []
+    found, fixed = [], remade(graph.graph)
     for number, node in enumerate(each for each in graph.graph.nodes if each.op == "placeholder"):
         place = getattr(node.meta.get("desc"), "idx", None)
         changed = metadata is None or number >= len(metadata.input_info) or metadata.input_info[number].mutates_data
         if place is None or not static[place] or changed:
             found.append("")
         else:
-            found.append("weight" if node.meta["val"].dtype.is_floating_point else "constant")
+            is_weight = node.meta["val"].dtype.is_floating_point and node not in fixed
+            found.append("weight" if is_weight else "constant")
     return found
 
 

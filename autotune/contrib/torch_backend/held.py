@@ -3,6 +3,9 @@
 Views of weights stay where they are: programs read weights as they lie. So do ops of constants alone, which the
 importer computes once: whole numbers and truth values do not change from call to call; what they become is in the
 text. A result is computed anew in each call, since who called may write it.
+
+A weight of which the importer makes others, such as the kernel of a transposed convolution, is a constant: its elements
+are in the program, so that it is known by them, and made anew where they change.
 """
 
 import operator
@@ -30,6 +33,7 @@ VIEWS = {
     torch.ops.aten.split.Tensor,
     torch.ops.aten.split_with_sizes.default,
 }
+TRANSPOSED = 6  # its position among the arguments of a convolution
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,16 @@ def is_random(node: Node) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
+def remade(graph: Graph) -> set[Node]:
+    """Nodes of which the importer makes other weights, where they are weights: what transposed convolutions read.
+
+    `payload.importers.pt2_phases` writes these as dense ones, by other kernels and biases.
+    """
+    convolutions = (node for node in graph.nodes if node.target is torch.ops.aten.convolution.default)
+    transposed = [node for node in convolutions if node.args[TRANSPOSED]]
+    return {each for node in transposed for each in node.args[1:3] if isinstance(each, Node)}
+
+
 def split(whole: Graph, kinds: Sequence[str]) -> HeldApart:
     """Take what weights alone decide out of a graph.
 
@@ -76,7 +90,9 @@ def split(whole: Graph, kinds: Sequence[str]) -> HeldApart:
         last.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(last)
     graph.eliminate_dead_code()
-    return HeldApart(graph, (*kinds, *("weight" for _ in taken)), held, sources)
+    fixed = remade(graph)
+    computed = [place for place in graph.nodes if place.op == "placeholder"][len(kinds) :]
+    return HeldApart(graph, (*kinds, *("" if each in fixed else "weight" for each in computed)), held, sources)
 
 
 def weights_under(graph: Graph, kinds: dict[Node, str]) -> set[Node]:

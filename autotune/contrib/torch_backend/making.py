@@ -46,7 +46,7 @@ from autotune.tuning.half_results import family_as_typed
 from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload, partition
 
-WEIGHT = re.compile(r"p_w(\d+)")  # what `to_exported` calls weights
+WEIGHT = re.compile(r"p_w(\d+)(.*)")  # what `to_exported` calls weights, and what the importer adds for those it makes
 PREFIX = {"weight": "p_", "constant": "b_", "": ""}
 SAVING = threading.Lock()  # PyTorch refuses to save a program while another thread does
 RANK = {"weight": 0, "constant": 1, "": 2}  # parameters, buffers, then inputs, as `torch.export` orders them
@@ -108,7 +108,8 @@ def arguments_of(
     """What a program is given, in order, and values of constants, by name.
 
     Raises:
-        RefusedModelError: The payload gives other results than the region.
+        RefusedModelError: The payload gives other results than the region, or holds what was made of a weight: that
+            would stay when the weight changes, and be another model's.
     """
     inputs = iter([number for number, held in enumerate(region.held) if not held])
     weights = [number for number, held in enumerate(region.held) if held == "weight"]
@@ -121,6 +122,8 @@ def arguments_of(
             found.append(KeptArgument("output", next(results), shape, kind))
         elif argument.role == "input":
             found.append(KeptArgument("input", next(inputs), shape, kind, accepts=argument.accepts))
+        elif named is not None and named[2]:
+            raise RefusedModelError(f"a weight must be read as it is, {said.name} is made of one")
         elif named is not None:
             number = weights[int(named[1])]
             found.append(KeptArgument("weight", number, shape, kind, order=said.order, split=said.split))

@@ -69,6 +69,30 @@ def test_a_transposed_convolution_is_right_in_the_first_process_and_from_what_it
 
 
 class Attention(nn.Module):
+def upsampling():
+    return nn.Sequential(nn.ConvTranspose2d(4, 6, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(6, 4, 3, 2)).eval()
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_transposed_convolutions_are_of_the_weights_that_there_are(narrowed):
+    """The importer makes other kernels of theirs, which are in no program of another model, or of before a write."""
+
+    def convolve(net, x):
+        with torch.autocast("cpu", torch.bfloat16, enabled=narrowed):
+            return net(x)
+
+    x, tolerance = torch.randn(1, 4, 5, 7), 2.0**-6 if narrowed else 2e-5
+    for net in (upsampling(), upsampling()):
+        torch._dynamo.reset()
+        ours = compiled(lambda x, net=net: convolve(net, x))
+        assert_close(ours(x), convolve(net, x), tolerance)
+        net[0].weight.mul_(2)
+        net[2].bias.add_(1)
+        assert_close(ours(x), convolve(net, x), tolerance)
+    net.load_state_dict(upsampling().state_dict())
+    assert_close(ours(x), convolve(net, x), tolerance)
+
+
     def __init__(self):
         super().__init__()
         self.norm, self.all, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
