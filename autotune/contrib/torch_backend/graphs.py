@@ -1,12 +1,13 @@
 """Functions of graphs: what a graph of aten ops becomes, prepared by the first call, whose tensors are real."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from autotune.contrib.torch_backend.calls import MadeOf, OutOfBoundsError, RegionProgram
 from autotune.contrib.torch_backend.first_calls import FirstCalls
@@ -81,10 +82,53 @@ class GraphFunction:
         return checked
 
 
+class WithGraphs:
+    """An op of control flow, such as `torch.cond`, that has the graphs it runs; PyTorch runs it.
+
+    Args:
+        node: The node that calls the op.
+        graphs: Nodes of the graphs, which are those of no tensors.
+    """
+
+    tags = (torch.Tag.nondeterministic_seeded,)  # as its graphs may
+
+    def __init__(self, node: Node, graphs: Mapping[Node, torch.nn.Module]) -> None:
+        self._op: Any = node.target
+        self.__name__ = str(self._op)
+        self._arguments, self._graphs = (node.args, node.kwargs), dict(graphs)
+        self.tensors = [each for each in node.all_input_nodes if each not in graphs]
+
+    def __call__(self, *values: object) -> Any:  # noqa: ANN401 - as the op has it
+        """Call the op on values of `tensors`."""
+        known = {**self._graphs, **dict(zip(self.tensors, values, strict=True))}
+        arguments, named = map_arg(self._arguments, known.__getitem__)
+        return self._op(*arguments, **named)
+
+    def __str__(self) -> str:
+        """The op, the same in every process."""
+        return self.__name__
+
+
+def bind_graphs(graph: Graph, module: GraphModule) -> None:
+    """Let ops that run graphs have them, in place: what is left of a graph are ops on tensors."""
+    held = {node: getattr(module, node.target) for node in graph.nodes if node.op == "get_attr"}
+    graphs = {node: value for node, value in held.items() if isinstance(value, torch.nn.Module)}
+    for node in dict.fromkeys(user for each in graphs for user in each.users):
+        bound = WithGraphs(node, graphs)
+        with graph.inserting_before(node):
+            called = graph.call_function(bound, tuple(bound.tensors))
+        called.meta = node.meta
+        node.replace_all_uses_with(called)
+        graph.erase_node(node)
+    for node in graphs:
+        graph.erase_node(node)
+
+
 def lift(module: GraphModule) -> tuple[Graph, tuple[torch.Tensor, ...]]:
     """A copy of a graph, and the tensors that it holds, which are its last placeholders now."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
+    bind_graphs(graph, module)
     last = next((node for node in reversed(graph.nodes) if node.op == "placeholder"), None)
     held: list[torch.Tensor] = []
     for node in [each for each in graph.nodes if each.op == "get_attr"]:

@@ -222,6 +222,19 @@ def test_a_graph_in_two():
 
 
 def test_results_whose_elements_lie_at_one_place():
+def test_control_flow_is_run_by_pytorch_between_programs(inference):
+    def function(x):
+        y = (x @ x).tanh() + 1
+        y = torch.cond(y.sum() > 16, lambda y: y.softmax(-1) @ x, lambda y: y - x.mean(), (y,))
+        return (y @ x).relu() * 2
+
+    x = torch.randn(4, 4)
+    ours = compiled(function)
+    for given in (x, -x, 3 * x):
+        assert_close(ours(given), function(given))
+    assert any("cond runs as PyTorch runs it" in each for each in sentences(inference))
+
+
     def function(x):
         y = nn.functional.rms_norm(x, x.shape[-1:])
         return y.expand(3, 1, 8), (2 * y).t().expand(8, 5), (y + 1).unfold(1, 3, 1)
