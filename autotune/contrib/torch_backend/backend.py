@@ -70,6 +70,23 @@ def with_tensors_of_numbers(module: GraphModule) -> GraphModule:
     return GraphModule(module, graph)
 
 
+def with_numbers(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
+    """A graph that computes with the real numbers that it is given in tensors as they are now.
+
+    Args:
+        module: The graph.
+        inputs: What it is called with.
+    """
+    graph, copies = Graph(), dict[Node, Node]()
+    graph.output(graph.graph_copy(module.graph, copies))
+    places = [node for node in module.graph.nodes if node.op == "placeholder"]
+    values = dict(zip(places, inputs, strict=True))
+    for node in [each for each in module.graph.nodes if is_item_of_number(each)]:
+        copies[node].replace_all_uses_with(values[node.args[0]].item())
+        graph.erase_node(copies[node])
+    return GraphModule(module, graph)
+
+
 def is_item_of_number(node: Node) -> bool:
     """Tell whether a node of Dynamo's graph takes a number out of a tensor in which it is given."""
     given = node.args[0] if node.op == "call_method" and node.target == "item" else None
@@ -169,7 +186,8 @@ def extent(tensor: torch.Tensor) -> int:
 class EachSize:
     """A graph of open sizes, compiled for each that it is called with.
 
-    PyTorch runs a graph that writes its inputs where these overlap: what is compiled is of inputs that do not.
+    PyTorch runs a graph that writes its inputs where these overlap: what is compiled is of inputs that do not. Real
+    numbers that an op takes as numbers alone, such as the epsilon of a fused layer, are told apart as sizes are.
 
     Args:
         module: The graph.
@@ -180,22 +198,26 @@ class EachSize:
         self._module, self._options = module, options
         self._known: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._writes = False
+        self._numbers: list[int] = []  # inputs that are such numbers, once an op is known to take one
 
     def __call__(self, *inputs: Any) -> Any:  # noqa: ANN401 - as PyTorch calls it
         """Compute once."""
         if self._writes and overlap(inputs):
             return self._module(*inputs)
-        key = tuple(sizes_of(each) for each in inputs)
-        made = self._known.get(key) or self._make(key, inputs)
+        made = self._known.get(self._key(inputs)) or self._make(inputs)
         if made is None:
             return self._module(*inputs)
         return made(*(each for each in inputs if isinstance(each, torch.Tensor)))
 
-    def _make(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> Callable[..., Any] | None:
+    def _key(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """What tells calls apart that different functions serve."""
+        return (*map(sizes_of, inputs), *(inputs[number].item() for number in self._numbers))
+
+    def _make(self, inputs: Sequence[Any]) -> Callable[..., Any] | None:
         """The function of some sizes, which one thread makes at a time; `None` where PyTorch is to run them."""
         with compile_lock:
-            if key in self._known:  # made by another thread
-                return self._known[key]
+            if (known := self._known.get(self._key(inputs))) is not None:  # made by another thread
+                return known
             if len(self._known) >= MOST_SIZES:
                 say_once(f"backend autotune: {MOST_SIZES} sizes of a graph are compiled, PyTorch runs others")
                 return None
@@ -203,7 +225,7 @@ class EachSize:
             made = self._compile(inputs)
             if self._writes and overlap(inputs):  # which is known only now
                 return None
-            self._known[key] = made
+            self._known[self._key(inputs)] = made
             return made
 
     def _compile(self, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -217,7 +239,15 @@ class EachSize:
                 copied.erase_node(node)
         module.recompile()
         tensors = [each for each in inputs if isinstance(each, torch.Tensor)]
-        return functional(module, tensors, self._options, self._see)
+        if not self._numbers:
+            try:
+                return functional(module, tensors, self._options, self._see)
+            except DataDependentOutputException:
+                given = {node.args[0].name for node in module.graph.nodes if is_item_of_number(node)}
+                self._numbers = [number for number, node in enumerate(placeholders) if node.name in given]
+                if not self._numbers:
+                    raise
+        return functional(with_numbers(module, tensors), tensors, self._options, self._see)
 
     def _see(self, graph: GraphModule) -> None:
         """Note whether the graph writes its inputs."""

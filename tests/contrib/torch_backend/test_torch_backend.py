@@ -344,6 +344,25 @@ def test_numbers_that_an_op_takes_as_numbers_alone(caplog):
 
 
 def test_whole_numbers_and_truth_values():
+def test_numbers_that_an_op_takes_as_numbers_alone_where_sizes_change():
+    def function(x, number):
+        return x * number, torch.full((3,), number)
+
+    ours = torch.compile(function, backend="autotune", dynamic=True)
+    for rows, number in ((3, 0.5), (3, 1.5), (5, 1.5), (3, 0.5)):
+        x = torch.randn(rows, 4)
+        for one, other in zip(ours(x, number), function(x, number), strict=True):
+            assert_close(one, other)
+
+
+def test_fused_layers_where_sizes_change():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    ours = torch.compile(layer, backend="autotune", dynamic=True)
+    for shape in ((2, 3, 8), (1, 5, 8), (2, 3, 8)):
+        x = torch.randn(shape)
+        assert_close(ours(x), layer(x))
+
+
     table = nn.Embedding(10, 8)
 
     def function(places, mask):
