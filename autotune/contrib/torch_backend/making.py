@@ -4,6 +4,7 @@ Imported when a program is made, and not where all are kept: what it imports tak
 """
 
 import re
+import shutil
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -32,9 +33,9 @@ from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.program import PACKED_ENTRY, CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument, KeptPanels, keep
-from autotune.contrib.torch_backend.options import BackendOptions, check_store
+from autotune.contrib.torch_backend.options import BackendOptions, check_store, unwritable
 from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
-from autotune.core.errors import RefusedModelError
+from autotune.core.errors import OptionError, RefusedModelError
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
 from autotune.core.payload import Array, Payload
@@ -48,6 +49,7 @@ from autotune.worker.loading.reading import open_payload, partition
 
 WEIGHT = re.compile(r"p_w(\d+)(.*)")  # what `to_exported` calls weights, and what the importer adds for those it makes
 PREFIX = {"weight": "p_", "constant": "b_", "": ""}
+MORE_ROOM = 1 << 20  # bytes of a saved program beside its weights
 SAVING = threading.Lock()  # PyTorch refuses to save a program while another thread does
 RANK = {"weight": 0, "constant": 1, "": 2}  # parameters, buffers, then inputs, as `torch.export` orders them
 
@@ -60,14 +62,32 @@ def make_program(
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
         place = options.folder / f"{key}-search" if options.trials else Path(scratch)
         check_store(place)
-        if not (place / "model").is_dir():
-            source = place / "region.pt2"  # beside the folder, which may refer to the weights in it
-            with SAVING:
-                torch.export.save(program, source)
-            import_model(str(source), place / "model")
-            if not read_description(place / "model").original:
-                source.unlink()
-        return compile_region(region, place, options, key)
+        try:
+            if not (place / "model").is_dir():
+                source = place / "region.pt2"  # beside the folder, which may refer to the weights in it
+                check_room(place, program)
+                with SAVING:
+                    torch.export.save(program, source)
+                import_model(str(source), place / "model")
+                if not read_description(place / "model").original:
+                    source.unlink()
+            return compile_region(region, place, options, key)
+        except OSError as error:
+            raise unwritable(place, error.strerror or str(error)) from error
+
+
+def check_room(folder: Path, program: ExportedProgram) -> None:
+    """Refuse a folder that a program does not fit in: PyTorch ends the process where it cannot write all of one.
+
+    Raises:
+        OptionError: There is not enough room.
+    """
+    needed = MORE_ROOM + sum(tensor.numel() * tensor.element_size() for tensor in program.state_dict.values())
+    if (free := shutil.disk_usage(folder).free) < needed:
+        raise OptionError(
+            f"{folder} must have room for {needed} bytes of a program, {free} are free; "
+            "make room there, or name another folder by the option store and the variable TMPDIR"
+        )
 
 
 def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key: str) -> Kept:

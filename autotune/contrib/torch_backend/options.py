@@ -69,7 +69,9 @@ def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Ba
     if mode not in (None, "default"):
         raise OptionError(f"backend autotune must be used without a mode, got {mode!r}; give options={{'trials': 100}}")
     if unknown := set(given or {}) - set(names):
-        raise OptionError(f"options of backend autotune must be among {', '.join(names)}; got {', '.join(unknown)}")
+        raise OptionError(
+            f"options of backend autotune must be among {', '.join(names)}; got {', '.join(map(str, unknown))}"
+        )
     values = dict(given or {})
     if "store" in values:
         store = values["store"]

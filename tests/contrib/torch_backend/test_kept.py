@@ -104,6 +104,7 @@ def test_why_a_region_is_refused_is_recorded(tmp_path):
         ({"store": 3}, None, "store of backend autotune must be a path, got 3; name a folder"),
         ({"store": "a\0b"}, None, "store of backend autotune must be a path"),
         ({"trails": 3}, None, "must be among trials, seconds, error, threads, store; got trails"),
+        ({3: 4}, None, "threads, store; got 3"),
         ({"trials": -1}, None, "trials must be from 0"),
         ({"error": 2}, None, "error must be from 0 to 1"),
         ({}, "max-autotune", "without a mode, got 'max-autotune'"),

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -68,7 +69,6 @@ def test_a_transposed_convolution_is_right_in_the_first_process_and_from_what_it
     assert len(list(tmp_path.glob("*/program.json"))) == 1
 
 
-class Attention(nn.Module):
 def upsampling():
     return nn.Sequential(nn.ConvTranspose2d(4, 6, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(6, 4, 3, 2)).eval()
 
@@ -93,6 +93,7 @@ def test_transposed_convolutions_are_of_the_weights_that_there_are(narrowed):
     assert_close(ours(x), convolve(net, x), tolerance)
 
 
+class Attention(nn.Module):
     def __init__(self):
         super().__init__()
         self.norm, self.all, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
@@ -221,7 +222,6 @@ def test_a_graph_in_two():
     assert_right(function, torch.randn(8, 8))
 
 
-def test_results_whose_elements_lie_at_one_place():
 def test_control_flow_is_run_by_pytorch_between_programs(inference):
     def function(x):
         y = (x @ x).tanh() + 1
@@ -235,6 +235,7 @@ def test_control_flow_is_run_by_pytorch_between_programs(inference):
     assert any("cond runs as PyTorch runs it" in each for each in sentences(inference))
 
 
+def test_results_whose_elements_lie_at_one_place():
     def function(x):
         y = nn.functional.rms_norm(x, x.shape[-1:])
         return y.expand(3, 1, 8), (2 * y).t().expand(8, 5), (y + 1).unfold(1, 3, 1)
@@ -343,7 +344,6 @@ def test_numbers_that_an_op_takes_as_numbers_alone(caplog):
     assert "Backend compiler" not in caplog.text
 
 
-def test_whole_numbers_and_truth_values():
 def test_numbers_that_an_op_takes_as_numbers_alone_where_sizes_change():
     def function(x, number):
         return x * number, torch.full((3,), number)
@@ -363,6 +363,7 @@ def test_fused_layers_where_sizes_change():
         assert_close(ours(x), layer(x))
 
 
+def test_whole_numbers_and_truth_values():
     table = nn.Embedding(10, 8)
 
     def function(places, mask):
@@ -588,6 +589,20 @@ def test_a_store_that_cannot_be_written_is_refused_in_one_line(tmp_path, trials)
         torch.compile(nn.Linear(4, 4), backend="autotune", options={"store": tmp_path / "file", "trials": trials})(
             torch.randn(2, 4)
         )
+
+
+@pytest.mark.parametrize("trials", [0, 2])
+def test_a_folder_without_room_is_told_in_one_line(trials, tmp_path, inference, monkeypatch):
+    """PyTorch ends the process where it cannot write a program."""
+    full = shutil.disk_usage(tmp_path)._replace(free=1 << 10)
+    monkeypatch.setattr("autotune.contrib.torch_backend.making.shutil.disk_usage", lambda folder: full)
+    net, x = nn.Linear(4, 5), torch.randn(2, 4)
+    ours = torch.compile(net, backend="autotune", options={"store": str(tmp_path), "trials": trials})
+    assert_close(ours(x), net(x))
+    (line,) = sentences(inference)
+    assert "must have room for" in line
+    assert "\n" not in line
+    assert not list(tmp_path.glob("*.refused"))
 
 
 def test_a_process_that_starts_from_kept_programs_imports_no_importer_and_no_search(tmp_path):
