@@ -335,9 +335,9 @@ class Caller:
 
 def shape_of(argument: Argument) -> Array:
     """An array that has an argument's shape, and no memory: calls point elsewhere."""
-    dtype = DTYPES[argument.dtype]
-    rows = np.empty((0, *argument.shape), dtype)  # its strides are those of a whole one
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), argument.shape, rows.strides[1:])
+    one = np.empty(1, DTYPES[argument.dtype])
+    strides = [one.itemsize * prod(argument.shape[i + 1 :]) for i in range(len(argument.shape))]  # copies read them
+    return np.lib.stride_tricks.as_strided(one, argument.shape, strides)
 
 
 LEAST_BYTES = 1 << 16  # the heap gives memory from about there on back to the system, and gets it zeroed

@@ -16,6 +16,7 @@ from autotune.bundles.call import NamedCalls, PayloadFunction
 from autotune.compiler.lowering import array_calls
 from autotune.compiler.lowering.array_calls import ArrayCall
 from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.tasks.payload_file import read_payload
 from autotune.contrib.sizes.calls import AnySize
 from autotune.core.arrays import FEW, Accepted, is_frozen, lie_within
 from autotune.core.payload import DTYPES, Argument
@@ -381,6 +382,19 @@ def test_an_array_of_wider_numbers_is_refused_by_name_and_not_rounded(function, 
     ):
         function(A.astype(wide), B)
     agree(function(A.tolist(), B), A @ B)
+
+
+def test_what_copies_at_run_time_is_given_strides():
+    part = read_payload(
+        "part",
+        """func.func @part(%a: memref<4x7xf32>, %out: memref<2x2xf32>) {
+          %v = memref.subview %a[1, 2] [2, 2] [2, 3] : memref<4x7xf32> to memref<2x2xf32, strided<[14, 3], offset: 9>>
+          memref.copy %v, %out : memref<2x2xf32, strided<[14, 3], offset: 9>> to memref<2x2xf32>
+          return
+        }""",
+    )
+    a = np.arange(28, dtype=np.float32).reshape(4, 7)
+    assert np.array_equal(at.compile(part)(a), a[1::2, 2::3])
 
 
 def test_an_argument_may_be_called_self(tmp_path):
