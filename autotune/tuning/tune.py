@@ -216,7 +216,7 @@ def choose(run: Run, searches: Sequence[TaskSearch], workplace: Workplace, allow
     forecast = Forecast(len({each.task.tag for each in searches}), run.listener)
     benches = workplace.benches()
     choices = choose_all(searches, baseline, run.floor, benches, run.listener, begins=forecast.race, care=run.care)
-    errors = Errors(run.payload, run.parts, run.machine.threads, run.worker)
+    errors = Errors(run.payload, run.parts, run.machine.threads, run.worker, run.whole_seconds)
     choices, spent, notes = choose_precisions(choices, allowed, errors, run.seed, run.listener)
     return Winners(choices, spent, (*(fronts_of(searches) if run.options.goal.has_joules else ()), *notes))
 
@@ -225,9 +225,12 @@ def prove(run: Run, winners: Winners, workplace: Workplace) -> Proof:
     """Assemble the whole, prove it right, and time it beside the baseline in several processes."""
     baseline, forecast = load_baseline(run.options.baseline), Forecast(0, run.listener)
     forecast.prove(0)
-    run.listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
+    seconds = min(BUDGET_SECONDS, run.whole_seconds)
+    run.listener.stage(f"timing baseline {baseline.name}, for {seconds:.0f} s at most")
     flops = run.payload.flops or sum(task.needed_flops * task.count for task in run.parts.tasks)
-    timed = time_baseline(run.payload, baseline, flops, machine=run.machine, seed=run.seed, worker=run.worker)
+    timed = time_baseline(
+        run.payload, baseline, flops, machine=run.machine, seed=run.seed, worker=run.worker, seconds=seconds
+    )
     forecast.prove(1)
     run.listener.stage("assembling and proving the whole")
     assembly = assemble_model(run, winners.choices, timed)

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from bundle_support import no_care
 
 from autotune.compiler.tasks.partition import partition
+from autotune.compiler.tasks.payload_file import read_payload
+from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import this_machine
 from autotune.core.plugs.family import Family
 from autotune.registry import load_baseline, load_payload
@@ -71,3 +74,26 @@ def test_a_whole_that_is_right_says_nothing(tmp_path):
     assembly, choices = assembled(tmp_path, lambda task: False)
     assert set(assembly.tags) == {c.search.task.tag for c in choices}
     assert assembly.notes == ()
+
+
+ENDLESS = """func.func @endless(%a: memref<1xf32>, %out: memref<1xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %most = arith.constant 1000000000000000 : index
+  %begin = memref.load %a[%zero] : memref<1xf32>
+  %end = scf.for %i = %zero to %most step %one iter_args(%x = %begin) -> f32 {
+    %y = math.sin %x : f32
+    scf.yield %y : f32
+  }
+  memref.store %end, %out[%zero] : memref<1xf32>
+  return
+}"""
+
+
+def test_a_payload_that_does_not_end_is_refused_within_a_few_times_the_timeout():
+    payload = read_payload("endless.mlir", ENDLESS)
+    with Worker() as worker:
+        run = Run(payload, partition(payload), this_machine(), worker, TuneOptions(timeout=0.5))
+        assert run.whole_seconds == 1
+        with pytest.raises(ScheduleError, match=r"oracle of endless.mlir must end in time, .* longer than 1 s; give"):
+            assemble_model(run, [], TimedBaseline(load_baseline("passes")))

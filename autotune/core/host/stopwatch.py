@@ -34,6 +34,15 @@ class Reporter:
         if self.listener is not None:
             self.listener(Moment(phase, self.candidate))
 
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Notify of nothing in the block, which is no candidate's."""
+        listener, self.listener = self.listener, None
+        try:
+            yield
+        finally:
+            self.listener = listener
+
 
 REPORTER = Reporter()  # one process, one listener
 

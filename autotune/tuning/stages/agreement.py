@@ -13,7 +13,6 @@ from autotune.core.payload import Payload
 from autotune.tuning.stages.assemble import whole_candidate
 from autotune.tuning.stages.choose import Choice
 from autotune.worker.bench.proof import DrawsWanted, count_rows, has_rows, largest_error
-from autotune.worker.isolation.limits import MODEL_SECONDS
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -34,12 +33,14 @@ class Errors:
         parts: Partition of the whole.
         threads: Threads that programs use.
         worker: Bench to evaluate in.
+        seconds: Seconds that one may take.
     """
 
     payload: Payload
     parts: Partition
     threads: int
     worker: Bench
+    seconds: float
 
     def of(self, choices: Sequence[Choice], seed: int) -> float:
         """The error with these choices; infinite where the whole does not run."""
@@ -73,7 +74,7 @@ class Errors:
     def answer(self, asked: Callable[[A], T], argument: A) -> T | None:
         """What the worker says of a whole; `None` where that does not run."""
         try:
-            found = self.worker.call(asked, argument, MODEL_SECONDS)
+            found = self.worker.call(asked, argument, self.seconds)
         except CompileError:
             return None
         return None if isinstance(found, Evaluation) else found

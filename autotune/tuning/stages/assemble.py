@@ -16,7 +16,6 @@ from autotune.tuning.stages.choose import Choice
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.slow_baseline import TimedBaseline, reason
 from autotune.tuning.stages.user_script import written
-from autotune.worker.isolation.limits import MODEL_SECONDS
 
 MODEL_EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.01)
 PROBE_EFFORT = Effort(samples=1, seconds=0.0)
@@ -92,11 +91,12 @@ def assemble_model(run: Run, choices: Sequence[Choice], baseline: TimedBaseline)
         baseline: Pipeline that the whole is timed beside.
 
     Raises:
-        ScheduleError: Not even the payload without any schedule compiles and verifies.
+        ScheduleError: Not even the payload without any schedule compiles and verifies, or its oracle takes too long.
     """
     model = WholeModel(run, baseline)
     scheduled = [choice for choice in choices if choice.config is not None]
     ours, theirs = model.measure(scheduled)
+    check_ends(run.payload.name, ours)
     notes: list[str] = []
     if ours.samples is None and scheduled:
         scheduled, notes = model.leave_out(scheduled, ours)
@@ -127,6 +127,19 @@ def assemble_model(run: Run, choices: Sequence[Choice], baseline: TimedBaseline)
         threads=run.machine.threads,
         why_no_baseline=why_no_baseline,
     )
+
+
+def check_ends(name: str, found: Evaluation) -> None:
+    """Refuse a payload whose oracle took longer than a job may: with any other schedule it would again.
+
+    Raises:
+        ScheduleError: The job's time was over before anything of it was compiled.
+    """
+    if found.outcome == "timed-out" and not found.phases:
+        raise ScheduleError(
+            f"the oracle of {name} must end in time, it was {found.outcome}: {found.diagnostic}; "
+            "give a longer --timeout, or change a loop of it that does not end"
+        )
 
 
 @dataclass(frozen=True)
@@ -160,7 +173,7 @@ class WholeModel:
     def evaluate(self, candidates: tuple[Candidate, ...], effort: Effort) -> list[Evaluation]:
         """Verify and time candidates of the whole."""
         job = Job(self.run.payload, candidates, self.run.machine, seed=self.run.seed, effort=effort)
-        return self.run.worker.evaluate(job, seconds=MODEL_SECONDS)
+        return self.run.worker.evaluate(job, seconds=self.run.whole_seconds)
 
     def probe(self, choices: Sequence[Choice]) -> Evaluation:
         """The outcome of the whole with these schedules."""

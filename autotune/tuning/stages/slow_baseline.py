@@ -8,7 +8,7 @@ much as it does from there to the whole. What the part computes is verified, as 
 """
 
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil, inf, log2
 
 from autotune.core.bench import Bench
 from autotune.core.candidate import Candidate
@@ -72,7 +72,14 @@ def part_for(flops: float) -> int:
 
 
 def time_baseline(
-    payload: Payload, baseline: Baseline, flops: float, *, machine: Machine, seed: int, worker: Bench
+    payload: Payload,
+    baseline: Baseline,
+    flops: float,
+    *,
+    machine: Machine,
+    seed: int,
+    worker: Bench,
+    seconds: float = inf,
 ) -> TimedBaseline:
     """Find out how a baseline of a payload is to be timed.
 
@@ -83,15 +90,16 @@ def time_baseline(
         machine: Host that it is timed on.
         seed: Seed of the input data.
         worker: Bench to measure in.
+        seconds: Seconds that a job may take, where that is less than `BUDGET_SECONDS`.
     """
-    part = part_for(flops)
+    part, budget = part_for(flops), min(BUDGET_SECONDS, seconds)
     if part == 1:
         return TimedBaseline(baseline)
     programs = tuple(Candidate(None, baseline.pipeline, part=each) for each in (part, 2 * part))
     job = Job(payload, programs, machine, seed, PARTS_EFFORT)
-    found = worker.evaluate(job, BUDGET_SECONDS)
+    found = worker.evaluate(job, budget)
     if any(each.outcome == "lowering-failed" for each in found):
-        return time_whole(payload, baseline, machine=machine, seed=seed, worker=worker)
+        return time_whole(payload, baseline, machine=machine, seed=seed, worker=worker, budget=budget)
     for each in found:
         if each.samples is None:
             return TimedBaseline(baseline, why_not=reason(each))
@@ -104,10 +112,12 @@ def time_baseline(
     return TimedBaseline(baseline, part, error, found[0].diagnostic)
 
 
-def time_whole(payload: Payload, baseline: Baseline, *, machine: Machine, seed: int, worker: Bench) -> TimedBaseline:
+def time_whole(
+    payload: Payload, baseline: Baseline, *, machine: Machine, seed: int, worker: Bench, budget: float
+) -> TimedBaseline:
     """A baseline of which no part can be taken: whole calls, if one ends in time."""
     job = Job(payload, (Candidate(None, baseline.pipeline),), machine, seed, Effort(samples=1, seconds=0.0))
-    (found,) = worker.evaluate(job, BUDGET_SECONDS)
+    (found,) = worker.evaluate(job, budget)
     return TimedBaseline(baseline, why_not="" if found.samples is not None else reason(found))
 
 

@@ -10,6 +10,7 @@ from autotune.compiler.lowering.program import BoundProgram, CompiledProgram
 from autotune.compiler.passes.panels import PanelWeight
 from autotune.core.errors import PayloadError
 from autotune.core.host.pages import Pages, aligned_empty
+from autotune.core.host.stopwatch import REPORTER
 from autotune.core.payload import WRITTEN, Array, Case, Payload, says_what_to_name
 from autotune.worker.bench.fences import Fenced, fenced_empty
 from autotune.worker.bench.measure import Run, RunFromStart, time_once
@@ -35,7 +36,8 @@ class Testbench(PayloadArrays):
         self.fenced = [fenced_empty(argument) for argument in payload.written]
         self._stored: dict[tuple[int, int, bool, tuple[int, ...], str], Array] = {}
         self._moved: dict[int, tuple[float, ...]] = {}
-        self.expected = [self.ask_oracle(case) for case in self.cases]
+        with REPORTER.silent():
+            self.expected = [self.ask_oracle(case) for case in self.cases]
         if any(not np.isfinite(array).all() for arrays in self.expected for array in arrays):
             raise PayloadError(
                 f"the oracle of {payload.name} must give finite values for random inputs, it gives NaN or infinity; "
