@@ -62,11 +62,12 @@ def write_dots(module: ir.Module, *, unit: bool = False, threads: int = 1) -> No
             elif len(operands) == 2:
                 source, words = operands
                 Rounding(precision, source, words, threads, hidden).write()
-            elif precision.by_tiles:
-                a, b, c = operands
-                TileProduct(precision, a, b, c, unit, hidden).write()
             else:
-                Dots(precision, *operands, hidden).write()
+                a, b, c = operands
+                if precision.by_tiles:
+                    TileProduct(precision, a, b, c, unit, hidden).write()
+                else:
+                    Dots(precision, a, b, c, hidden).write()
         op.erase()
     lay_in_panels(packed)
 
