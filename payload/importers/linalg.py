@@ -1,8 +1,12 @@
 """From torch-mlir's own dialects to the text of a payload; runs in the converter's process alone."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from autotune.core.payload import Array
+from payload.importers.causal_masks import compute_masks
 from payload.importers.scan_loops import write_scans
 
 ONNX_TO_TORCH = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
@@ -63,12 +67,13 @@ def cannot_lower(what: str, why: str, op: str = "", place: str = "") -> Unsuppor
     return UnsupportedError(message, op, place, why)
 
 
-def lower(module: "Module", first: str) -> str:
+def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxyType({})) -> str:
     """Lower a module of torch-mlir to linalg on tensors.
 
     Args:
         module: The module, in its context.
         first: Pipeline to the contract that torch-mlir's back ends expect.
+        held: Values of arguments that are weights, by their positions.
 
     Raises:
         UnsupportedError: torch-mlir cannot lower an op; the error has its location.
@@ -92,6 +97,7 @@ def lower(module: "Module", first: str) -> str:
         propagate_nan(module.operation)
         place_nan(module.operation)
         forget_signs_of_zero(module.operation)
+        compute_masks(module, held)
     return str(module)
 
 

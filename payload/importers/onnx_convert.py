@@ -137,7 +137,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     arrange_kernels(graph, said)
     multiply_rows(graph, held)
     fix_sizes(model, {}, said)
-    order, text = [tensor.name for tensor in graph.input], lowered(model, said)
+    in_arrays = {name: array for name, array in weights.items() if name not in held}
+    order, text = [tensor.name for tensor in graph.input], lowered(model, said, in_arrays)
     text, numbers = put_blocks(text, {order.index(name): weight for name, weight in held.items()})
     weights, said = with_blocks(weights, said, held, [order[number] for number in numbers])
     described = ImportedModel(
@@ -334,15 +335,20 @@ def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> N
     graph.name = ENTRY
 
 
-def lowered(model: "ModelProto", arguments: Collection[str]) -> str:
+def lowered(model: "ModelProto", arguments: Collection[str], weights: Mapping[str, Array]) -> str:
     """The text of a model; an op that torch-mlir does not know is written as ONNX defines it, where it does.
+
+    Args:
+        model: The model.
+        arguments: Names of all its weights.
+        weights: Values of those that are held as arrays.
 
     Raises:
         UnsupportedError: Neither knows an op.
     """
     for _ in range(MOST_DEFINED):
         try:
-            text = to_linalg(model)
+            text = to_linalg(model, weights)
         except UnsupportedError as error:
             guilty = guilty_node(model.graph, error)
             ops = {error.op.removeprefix("onnx."), guilty.op_type if guilty is not None else ""}
@@ -357,7 +363,7 @@ def lowered(model: "ModelProto", arguments: Collection[str]) -> str:
         else:
             check_sizes(model, text)
             return text
-    return to_linalg(model)
+    return to_linalg(model, weights)
 
 
 def guilty_node(graph: "GraphProto", error: UnsupportedError) -> "NodeProto | None":
@@ -415,7 +421,7 @@ def lowered_alone(model: "ModelProto") -> "list[tuple[NodeProto, UnsupportedErro
         outputs = [typed.get(name) or helper.make_empty_tensor_value_info(name) for name in node.output if name]
         single = helper.make_graph([node], ENTRY, inputs, outputs, [held[name] for name in read if name in held])
         try:
-            to_linalg(helper.make_model(single, opset_imports=model.opset_import, ir_version=model.ir_version))
+            to_linalg(helper.make_model(single, opset_imports=model.opset_import, ir_version=model.ir_version), {})
         except UnsupportedError as error:
             found.append((node, error))
     return found
@@ -430,8 +436,12 @@ def name_places(node: "NodeProto", name: str) -> None:
                 name_places(inner, name)
 
 
-def to_linalg(model: "ModelProto") -> str:
+def to_linalg(model: "ModelProto", weights: Mapping[str, Array]) -> str:
     """The text of a model.
+
+    Args:
+        model: The model.
+        weights: Values of inputs that are weights, by name.
 
     Raises:
         UnsupportedError: torch-mlir does not know an op.
@@ -450,7 +460,8 @@ def to_linalg(model: "ModelProto") -> str:
         onnx_importer.NodeImporter.define_function(info.main_graph, module.operation).import_all()
     except onnx_importer.OnnxImportError as error:
         raise UnsupportedError(f"torch-mlir cannot read it: {' '.join(str(error).split())[:200]}") from error
-    return lower(module, ONNX_TO_TORCH)
+    places = enumerate(tensor.name for tensor in model.graph.input)
+    return lower(module, ONNX_TO_TORCH, {number: weights[name] for number, name in places if name in weights})
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     described = with_outputs(described, [f"result{number}" for number in range(len(results[0]))])
     write_folder(
         folder,
-        to_linalg(graph),
+        to_linalg(graph, {number: weights[name] for number, name in enumerate(names) if name in weights}),
         described,
         weights,
         inputs=data,
@@ -255,8 +255,12 @@ def argument_of(node: Any, places: Mapping[str, int]) -> ModelArgument:  # noqa:
     return ModelArgument(node.name, "input")
 
 
-def to_linalg(graph: "Graph") -> str:
+def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
     """The text of a graph.
+
+    Args:
+        graph: The graph.
+        held: Values of its placeholders that are weights, by their positions.
 
     Raises:
         UnsupportedError: torch-mlir does not know an op.
@@ -274,7 +278,7 @@ def to_linalg(graph: "Graph") -> str:
         said = " ".join(str(error).split())[:200]
         raise UnsupportedError(f"torch-mlir cannot read it: {said}; replace that op in the model") from error
     try:
-        return lower(importer.module, FX_TO_TORCH)
+        return lower(importer.module, FX_TO_TORCH, held)
     except UnsupportedError as error:
         if error.place not in places:
             raise

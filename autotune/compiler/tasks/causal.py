@@ -19,9 +19,11 @@ VERY_LOW = -1e30
 LOW, ZERO, KEPT, ANY = "low", "zero", "kept", "any"
 RESULTS: dict[tuple[str, ...], str] = {  # by the first operand, whatever the second is, or by both
     ("arith.addf", LOW): LOW,
+    ("arith.addf", ANY, LOW): LOW,
     ("arith.subf", LOW): LOW,
     ("math.exp", LOW): ZERO,
     ("arith.divf", ZERO): ZERO,
+    **{(f"arith.{name}", each): each for name in ("extf", "truncf") for each in (LOW, ZERO)},
     ("arith.addf", KEPT, ZERO): KEPT,
     ("arith.addf", ZERO, KEPT): KEPT,
     **{(f"arith.{name}", *both): KEPT for name in ("maximumf", "maxnumf") for both in ((KEPT, LOW), (LOW, KEPT))},
@@ -31,6 +33,7 @@ ORDERS = {  # of arith.cmpi, by number; what they say of a column and its row be
     **dict.fromkeys((1, 4, 5, 8, 9), True),  # ne, sgt, sge, ugt, uge
 }
 SWAPPED = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3, 6: 8, 7: 9, 8: 6, 9: 7}
+FLOATS = (ir.F32Type, ir.BF16Type)
 REMAINDERS = ("arith.remui", "arith.remsi")  # of an index, which is never below 0
 
 
@@ -173,7 +176,7 @@ def look_up(value: ir.Value, values: Mapping[ir.Value, str]) -> str:
     if value in values:
         return values[value]
     made_by = maker(value)
-    if made_by is None or made_by.name != "arith.constant" or not isinstance(value.type, ir.F32Type):
+    if made_by is None or made_by.name != "arith.constant" or not isinstance(value.type, FLOATS):
         return ANY
     number = float(ir.FloatAttr(made_by.attributes["value"]).value)
     return LOW if number <= VERY_LOW else ZERO if number == 0 else ANY

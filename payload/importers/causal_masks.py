@@ -1,0 +1,116 @@
+"""Causal masks that a model holds as numbers; runs in the converter's process alone.
+
+    mask[.., i, j]   ->   j <= i ? seen : hidden
+
+An exporter writes a mask out, for the sizes of the example. Computed of its indices it has the same bits, and schedules
+see what it hides, which they need not compute (`autotune.compiler.tasks.causal`).
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autotune.core.payload import Array
+
+if TYPE_CHECKING:
+    from torch_mlir.ir import Module, Operation, Value
+
+LEAST = 2  # rows and columns of a mask
+VERY_LOW = -1e30  # what is added to a score that is hidden, at most
+ULE = 7  # number of the predicate, of whole numbers without a sign
+
+
+def compute_masks(module: "Module", held: Mapping[int, Array]) -> None:
+    """Let ops on tensors compute the causal masks that they read, in place.
+
+    Args:
+        module: The module, in its context.
+        held: Values of arguments that are weights, by their positions.
+    """
+    from torch_mlir.ir import WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
+
+    found: list[Operation] = []
+
+    def gather(op: "Operation") -> WalkResult:
+        if op.operation.name == "linalg.generic":
+            found.append(op.operation)
+        return WalkResult.ADVANCE
+
+    module.operation.walk(gather)
+    masks: dict[Value, tuple[Any, Any] | None] = {}
+    for op in found:
+        for number, value in enumerate(list(op.operands)[: len(op.operands) - len(op.results)]):
+            if value not in masks:
+                array = values_of(value, held)
+                masks[value] = None if array is None else ends_of(array)
+            ends = masks[value]
+            if ends is not None:
+                compute_mask(op, number, *ends)
+
+
+def values_of(value: "Value", held: Mapping[int, Array]) -> Array | None:
+    """The elements of a tensor that is a weight or a constant; `None` of any other."""
+    from torch_mlir.ir import BlockArgument, DenseElementsAttr  # noqa: PLC0415
+
+    if isinstance(value, BlockArgument):
+        return held.get(value.arg_number) if value.owner.owner.operation.name == "func.func" else None
+    said = value.owner.attributes["value"] if value.owner.name == "arith.constant" else None
+    if not isinstance(said, DenseElementsAttr) or said.is_splat:
+        return None
+    return np.array(said).reshape(said.type.shape)
+
+
+def ends_of(array: Array) -> tuple[Any, Any] | None:
+    """What a causal mask has up to the diagonal, and behind it: truth values, or what scores are added to.
+
+    `None` of any other array; of a weight hardly more than two elements are read.
+
+    Example:
+        >>> ends_of(np.array([[True, False, False], [True, True, False]]))
+        (True, False)
+    """
+    if array.ndim < 2 or min(array.shape[-2:]) < LEAST or prod(array.shape[:-2]) != 1:
+        return None
+    matrix = array.reshape(array.shape[-2:])
+    seen, hidden = matrix[0, 0], matrix[0, -1]
+    is_mask = seen != hidden if matrix.dtype.kind == "b" else seen == 0 and hidden <= VERY_LOW
+    if not is_mask or not np.array_equal(matrix, np.where(np.tri(*matrix.shape, dtype=bool), seen, hidden)):
+        return None
+    return seen.item(), hidden.item()
+
+
+def compute_mask(op: "Operation", number: int, seen: float, hidden: float) -> None:
+    """Compute the elements that an op reads of an operand, a mask, where it reads them row by row."""
+    from torch_mlir.ir import (  # noqa: PLC0415
+        AffineDimExpr,
+        FloatAttr,
+        IndexType,
+        InsertionPoint,
+        IntegerAttr,
+        IntegerType,
+        Operation,
+    )
+
+    places = list(op.attributes["indexing_maps"][number].value.results)[-2:]
+    if not all(isinstance(each, AffineDimExpr) for each in places):
+        return
+    element, long = op.regions[0].blocks[0].arguments[number], IntegerType.get_signless(64)
+    with InsertionPoint.at_block_begin(op.regions[0].blocks[0]), op.location:
+        row, column = (
+            Operation.create(
+                "linalg.index", [IndexType.get()], attributes={"dim": IntegerAttr.get(long, each.position)}
+            )
+            for each in places
+        )
+        order = {"predicate": IntegerAttr.get(long, ULE)}
+        sees = Operation.create("arith.cmpi", [IntegerType.get_signless(1)], [column.result, row.result], order)
+        of = FloatAttr if isinstance(seen, float) else IntegerAttr
+        ends = (
+            Operation.create("arith.constant", [element.type], attributes={"value": of.get(element.type, value)})
+            for value in (seen, hidden)
+        )
+        chosen = [sees.result, *(each.result for each in ends)]
+        mask = Operation.create("arith.select", [element.type], chosen)
+        element.replace_all_uses_with(mask.result)
