@@ -196,14 +196,19 @@ def link(
 
 
 def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWeight] = ()) -> None:
-    """Add a function that calls the entry n times, and keep the entry from being inlined into its loop."""
+    """Add a function that calls the entry n times, and keep the entry from being inlined into its loop.
+
+    Nobody calls it by its own name: LLVM makes it part of its C interface, and code and wrappers of its own of none.
+    """
     arguments = [*payload.arguments, *(w.argument(payload.arguments[w.source]) for w in weights)]
     types = ", ".join(argument.type for argument in arguments)
     names = [f"%a{i}" for i in range(len(arguments))]
     signature = ", ".join(f"{n}: {a.type}" for n, a in zip(names, arguments, strict=True))
     loop = ir.Module.parse(f"""
         func.func private @{payload.entry}({types})
-        func.func @{LOOP}({signature}, %calls: index) attributes {{llvm.emit_c_interface}} {{
+        func.func @{LOOP}({signature}, %calls: index) attributes {{
+          llvm.emit_c_interface, llvm.linkage = #llvm.linkage<internal>
+        }} {{
           %c0 = arith.constant 0 : index
           %c1 = arith.constant 1 : index
           scf.for %i = %c0 to %calls step %c1 {{
