@@ -30,16 +30,27 @@ PAGE_PROGRAMS = Path(__file__).parent / "page_programs"  # modules of theirs
 MOST_BYTES = 1 << 17  # of a request: a path, a folder and an environment
 COLD = keeper.start_keeping
 KEEPER = ("autotune.worker.bench.ready_answers",)
-READER = (  # what processes that read payloads import when they are asked to
+READER = (  # what processes that read payloads, or do other work of features, import when they are asked to
     "autotune.compiler.guard",
+    "autotune.compiler.lowering.emit",
     "autotune.compiler.tasks.partition",
     "autotune.compiler.tasks.payload_file",
     "autotune.compiler.tasks.payload_folder",
+    "autotune.contrib.analysis.reading",
     "autotune.contrib.debug.record",
+    "autotune.contrib.explain.explanation",
+    "autotune.contrib.gpu.stage",
+    "autotune.contrib.gpu.whole",
     "autotune.contrib.rules.apply",
+    "autotune.contrib.rules.files",
     "autotune.contrib.rules.plugin",
+    "autotune.contrib.selftest.stress",
     "autotune.contrib.sizes.making",
+    "autotune.contrib.targets.images",
+    "autotune.worker.bench.programs",
     "autotune.worker.kept_roofs",
+    "autotune.worker.probe",
+    "scipy.special",
 )
 RUN = (  # modules that are run as programs: what they import is loaded, and they themselves are not
     "autotune.contrib.quantised.gguf_convert",

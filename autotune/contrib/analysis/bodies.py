@@ -5,9 +5,17 @@ from typing import Any
 
 import numpy as np
 from mlir import ir
-from scipy.special import erf
 
 from autotune.core.payload import Array
+
+
+def erf(values: Array) -> Array:
+    """The error function; SciPy takes half a second to load, and most programs have none."""
+    from scipy.special import erf as of_scipy
+
+    found: Array = of_scipy(values)
+    return found
+
 
 COMPARE: dict[str, tuple[Callable[..., Any], ...]] = {
     # in the order of the predicates' numbers

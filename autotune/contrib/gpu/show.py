@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from autotune.contrib.gpu import nvptx, spirv
+from autotune.contrib.gpu import nvptx
 from autotune.contrib.gpu.device import Device, find_device
 from autotune.contrib.gpu.examine import check_types
 from autotune.contrib.gpu.families import GpuFamily
 from autotune.contrib.gpu.files import is_kernel_folder, task_folder
 from autotune.contrib.gpu.folder import read_folder, read_script
-from autotune.contrib.gpu.kernel import KernelSource, make_kernel
+from autotune.contrib.gpu.kernel import KernelSource
+from autotune.contrib.gpu.stage import StageJob, write_stage
 from autotune.contrib.gpu.tune import Units, only_task, units_of
 from autotune.core.errors import PayloadError, SpaceError
 from autotune.core.evaluator import Evaluation
@@ -108,31 +109,6 @@ class ShownTask:
         space, default = self.space, self.family.default(self.task, self.device)
         title = f"{self.task.tag} by {self.family.name} for {self.device.name}"
         return "\n".join([*space_table(title, space, default), *sentences_of(space)])
-
-
-@dataclass(frozen=True)
-class StageJob:
-    """What a worker is asked of a script.
-
-    Attributes:
-        source: Task and script.
-        stage: ``scheduled``, ``spirv`` or ``ptx``.
-    """
-
-    source: KernelSource
-    stage: str
-
-
-def write_stage(job: StageJob) -> str:
-    """A stage of a kernel, in a worker.
-
-    Raises:
-        CompileError: A stage before is refused.
-    """
-    kernel = make_kernel(job.source)
-    if job.stage == "scheduled":
-        return kernel.text
-    return spirv.spirv_text(kernel) if job.stage == "spirv" else nvptx.ptx_text(kernel, job.source.device.chip)
 
 
 def show_stage(source: str, target: str, stage: str, *, task: str | None, config: str | None, script: str) -> str:
