@@ -122,6 +122,12 @@ def cold_keepers():
         yield
 
 
+@pytest.fixture
+def cold_start(monkeypatch):
+    """Keepers of one test start as the tool starts them, those of its module do not."""
+    monkeypatch.setattr("autotune.worker.isolation.keeper.start_keeping", COLD)
+
+
 @pytest.fixture(scope="session")
 def converters():
     """What converters of ONNX models are forked from."""

@@ -280,7 +280,7 @@ def codecs_there(_: int) -> int:
     return codec.cache_info().currsize
 
 
-def test_what_a_process_answers_with_its_keeper_made_ready(cold_keepers):
+def test_what_a_process_answers_with_its_keeper_made_ready(cold_start):
     with Worker() as worker:
         assert worker.call(codecs_there, 0) >= len(CODECS) >= 5
 

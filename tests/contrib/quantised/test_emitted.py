@@ -16,21 +16,23 @@ import autotune as at
 from autotune.worker.loading.importing import import_model
 
 pytestmark = [NEEDS_LINKER, pytest.mark.usefixtures("warm_converters")]
-LEVELS = tuple(dict.fromkeys((BASE, OURS)))
+BOTH = tuple(dict.fromkeys((BASE, OURS)))  # of which a call runs the second
 
 
-@pytest.mark.parametrize("form", ["q8_0", "q4_0", "q4_k", "q6_k"])
-def test_a_library_multiplies_by_blocks(form, tmp_path):
+@pytest.mark.parametrize(
+    ("form", "level"), [("q8_0", OURS), ("q4_0", OURS), ("q4_k", OURS), ("q6_k", OURS), ("q4_k", BASE)]
+)
+def test_a_library_multiplies_by_blocks(form, level, tmp_path):
     payload = at.payload(f"qmatmul,m=3,n=8,k=256,format={form}")
-    assert agrees(linked(tmp_path, library_of(tmp_path, payload, LEVELS)), payload)
+    assert agrees(linked(tmp_path, library_of(tmp_path, payload, (level,))), payload)
 
 
-@pytest.mark.parametrize("tokens", [1, 8])
-def test_a_library_of_a_gguf_model_decodes_and_reads_a_prompt(tokens, tmp_path):
+@pytest.mark.parametrize(("tokens", "levels"), [(1, BOTH), (8, (OURS,))])
+def test_a_library_of_a_gguf_model_decodes_and_reads_a_prompt(tokens, levels, tmp_path):
     write_model(tmp_path / "model.gguf", kind="Q4_0", layers=1)
     import_model(f"{tmp_path / 'model.gguf'},tokens={tokens},positions=16", tmp_path / "m")
     payload = at.payload(str(tmp_path / "m"))
-    assert agrees(linked(tmp_path, library_of(tmp_path, payload, LEVELS)), payload)
+    assert agrees(linked(tmp_path, library_of(tmp_path, payload, levels)), payload)
 
 
 def keep_weights_small(path):
@@ -44,15 +46,17 @@ def keep_weights_small(path):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "is_small"), [("u8s8", False), ("s8s8", True)], ids=["whole bytes", "small weights"]
+    ("scheme", "is_small", "levels"),
+    [("u8s8", False, (OURS,)), ("s8s8", True, BOTH)],
+    ids=["whole bytes", "small weights"],
 )
-def test_a_library_of_a_quantised_onnx_model_is_exact(scheme, is_small, tmp_path):
+def test_a_library_of_a_quantised_onnx_model_is_exact(scheme, is_small, levels, tmp_path):
     path = quantise(convolutions(tmp_path / "plain.onnx"), tmp_path / "model.onnx", scheme=scheme)
     if is_small:
         keep_weights_small(path)
     import_model(str(path), tmp_path / "m")
     payload = at.payload(str(tmp_path / "m"))
-    call = linked(tmp_path, library_of(tmp_path, payload, LEVELS))
+    call = linked(tmp_path, library_of(tmp_path, payload, levels))
     shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in onnx.load(path).graph.input}
     given = {n: np.random.default_rng(5).standard_normal(s).astype(np.float32) for n, s in shapes.items()}
     found = call(**{a.name: given[a.name] for a in payload.arguments if a.role == "input"})

@@ -75,7 +75,7 @@ def test_share_is_judged_by_its_law(count, law, holds):
     assert share_figure("found", 20 - count, 20, "at least 95 %", "").holds is holds
 
 
-def test_crashes_leak_nothing(cold_keepers):
+def test_crashes_leak_nothing(cold_start):
     leaks = []
     with Worker(60.0) as worker:
         for _ in range(3):
