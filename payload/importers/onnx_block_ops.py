@@ -67,7 +67,7 @@ def widened(writer: NodeWriter, whole: Array, zero: Array, scales: str, columns:
     moved = writer.add("Sub", writer.add("Cast", held, to=F32), zeros)
     weight = writer.reshape(writer.add("Mul", moved, writer.reshape(scales, n * blocks, 1)), n, blocks * size)
     if columns < blocks * size:
-        weight = writer.add("Slice", weight, writer.numbers(0), writer.numbers(columns), writer.numbers(1))
+        weight = writer.slice(weight, 0, columns, 1)
     return writer.add("Transpose", weight, perm=[1, 0])
 
 

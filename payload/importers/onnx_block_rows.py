@@ -50,8 +50,7 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     counts[place] = blocks * size
     found = writer.reshape(writer.add("Mul", numbers, steps), *counts)
     if blocks * size > whole.shape[across]:
-        ends = [writer.numbers(each) for each in (0, whole.shape[across], place)]
-        found = writer.add("Slice", found, *ends)
+        found = writer.slice(found, 0, whole.shape[across], place)
     writer.add("Identity", found, into=node.output[0])
     return True
 

@@ -193,7 +193,7 @@ class StepWriter(NodeWriter):
         if self.facts.version < BOUNDS_ARE_INPUTS:
             part = self.add("Gather", name, self.numbers(at), axis=axis)
         else:
-            part = self.add("Slice", name, *(self.numbers(each) for each in (at, at + 1, axis)))
+            part = self.slice(name, at, at + 1, axis)
         del shape[axis]
         return self.reshape(part, *shape)
 

@@ -82,7 +82,7 @@ def sample(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     axes = []
     for d, size in enumerate(sizes):
         at = len(sizes) - 1 - d  # a place has the last axis first
-        part = writer.add("Slice", grid, *(writer.numbers(each) for each in (at, at + 1, len(given) - 1)))
+        part = writer.slice(grid, at, at + 1, len(given) - 1)
         scaled = place_in(writer, writer.reshape(part, n, 1, count), size, facts.kinds[grid], node)
         axes.append(neighbours(writer, scaled, size, facts.kinds, (x, grid), mode, pad))
     terms = [weigh(writer, node, shape, each, facts.kinds[x]) for each in product(*axes)]

@@ -319,8 +319,7 @@ def channels_of_taps(
     apart = [writer.reshape(each, n, groups, channels // groups, *counts) for each in found]
     for channel in range(channels // groups):
         for each in apart:
-            bounds = (writer.numbers(number) for number in (channel, channel + 1, 2))
-            yield writer.add("Slice", each, *bounds)
+            yield writer.slice(each, channel, channel + 1, 2)
 
 
 def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:

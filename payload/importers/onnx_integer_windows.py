@@ -195,7 +195,7 @@ def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple
         pads = writer.numbers(0, 0, 0, 0, 0, 0, wide - width, 0)
         name = writer.add("Pad", name, pads, writer.constant(np.array(0, np.int8)))
     elif wide < width:
-        name = writer.add("Slice", name, writer.numbers(0), writer.numbers(wide), writer.numbers(2))
+        name = writer.slice(name, 0, wide, 2)
     folded = Image(writer.reshape(name, n, height, wide // step, step * c), (n, height, wide // step, step * c))
     along = PlaneWindow((1, steps), (1, 1), (1, 1), (0, 0), (0, 0))
     lines = list(taps(writer, folded, along, (height, whole[2])))

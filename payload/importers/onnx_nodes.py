@@ -92,6 +92,15 @@ class NodeWriter:
         """The same elements in another shape."""
         return self.add("Reshape", x, self.numbers(*shape), into=into)
 
+    def slice(self, x: str, begin: int, end: int, axis: int, *, step: int = 1) -> str:
+        """A part of a tensor along an axis."""
+        bounds = (begin, end, axis) if step == 1 else (begin, end, axis, step)
+        return self.add("Slice", x, *map(self.numbers, bounds))
+
+    def backwards(self, x: str, axis: int) -> str:
+        """A tensor from its last element along an axis on."""
+        return self.slice(x, -1, -(1 << 62), axis, step=-1)
+
 
 def dtype_of(kind: int) -> "np.dtype[Any]":
     """NumPy's type by ONNX's number."""

@@ -78,9 +78,8 @@ def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
     part, rests = x, []
     for d, (size, count) in enumerate(zip(shape, given, strict=True)):
         if d != axis and count < size:  # indices are of the first ones along the other axes
-            bounds = [[writer.numbers(at) for at in (*pair, d)] for pair in ((count, size), (0, count))]
-            rests.append((d, writer.add("Slice", part, *bounds[0])))
-            part = writer.add("Slice", part, *bounds[1])
+            rests.append((d, writer.slice(part, count, size, d)))
+            part = writer.slice(part, 0, count, d)
     order = [*(d for d in range(len(shape)) if d != axis), axis]
     rows, at, put = (writer.add("Transpose", name, perm=order) for name in (part, places, values))
     found = put_rows(writer, (rows, at, put), shape[axis], facts.kinds[x], how)

@@ -211,8 +211,7 @@ def begin_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 def copies(writer: NodeWriter, x: str, axis: int, indices: Sequence[int]) -> list[str]:
     """Slices along an axis that have its elements at some indices, in order."""
     runs = [[place for _, place in run] for _, run in groupby(enumerate(indices), lambda each: each[1] - each[0])]
-    bounds = [writer.numbers(*each) for run in runs for each in ([run[0]], [run[-1] + 1], [axis])]
-    return [writer.add("Slice", x, *bounds[at : at + 3]) for at in range(0, len(bounds), 3)]
+    return [writer.slice(x, run[0], run[-1] + 1, axis) for run in runs]
 
 
 def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
@@ -222,8 +221,7 @@ def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensor
     zeros = [np.zeros([shape[0], count, *shape[2:]], np.float32) for count in ((size - 1) // 2, size // 2)]
     before, behind = ([writer.constant(each)] if each.size else [] for each in zeros)
     padded = writer.add("Concat", *before, writer.add("Mul", x, x), *behind, axis=1)
-    bounds = [[writer.numbers(at) for at in (first, first + shape[1], 1)] for first in range(size)]
-    total = writer.add("Sum", *(writer.add("Slice", padded, *each) for each in bounds))
+    total = writer.add("Sum", *(writer.slice(padded, first, first + shape[1], 1) for first in range(size)))
     scaled = writer.add("Mul", total, writer.constant(factor / np.float32(size)))
     power = writer.add("Pow", writer.add("Add", scaled, writer.constant(bias)), writer.constant(beta))
     writer.add("Div", x, power, into=node.output[0])
@@ -362,7 +360,7 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
         low, high = (step, shape[axis]) if backward else (0, shape[axis] - step)
         if low >= high:
             return ones
-        part = writer.add("Slice", y, *(writer.numbers(each) for each in (low, high, axis)))
+        part = writer.slice(y, low, high, axis)
         return writer.add("Concat", *((part, ones) if backward else (ones, part)), axis=axis)
 
     last, step = shifted(x, 1) if of(node, "exclusive", 0) else x, 1

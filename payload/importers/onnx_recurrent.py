@@ -53,7 +53,7 @@ def split_directions(writer: NodeWriter, node: "NodeProto", known: KnownTensors)
     found = []
     for index, backward in enumerate(ways):
         taken = {
-            name: cut(writer, given, 0, index, index + 1) if name in ROLLED and len(ways) > 1 else given
+            name: writer.slice(given, index, index + 1, 0) if name in ROLLED and len(ways) > 1 else given
             for name, given in inputs.items()
         }
         taken["X"] = x
@@ -90,17 +90,6 @@ def check(node: "NodeProto", functions: Sequence[str], steps: int) -> None:
         raise cannot_lower(node.doc_string, f"its {steps} steps are more than the {MOST_STEPS} that are written out")
 
 
-def cut(writer: NodeWriter, x: str, axis: int, low: int, high: int) -> str:
-    """A slice along an axis."""
-    return writer.add("Slice", x, *(writer.numbers(each) for each in (low, high, axis)))
-
-
-def reverse(writer: NodeWriter, x: str) -> str:
-    """The first dimension from its end on."""
-    bounds = (-1, -(1 << 62), 0, -1)
-    return writer.add("Slice", x, *(writer.numbers(each) for each in bounds))
-
-
 @dataclass
 class Cell:
     """One direction of a recurrent op.
@@ -125,17 +114,15 @@ class Cell:
 
     def plain(self, *, backward: bool) -> list[str]:
         """A forward op; names of Y (T, 1, B, H), Y_h and Y_c (1, B, H)."""
-        from onnx import helper  # noqa: PLC0415 - comes with an extra
-
         w, op = self.writer, self.node.op_type
         given = [self.inputs.get(name, "") for name in INPUTS[: 5 + STATES[op]]]
-        given[0] = reverse(w, given[0]) if backward else given[0]
+        given[0] = w.backwards(given[0], 0) if backward else given[0]
         kept = {a.name: of(self.node, a.name, None) for a in self.node.attribute if a.name in PLAIN}
         names = [f"{w.stem}_{len(w.nodes)}_{number}" for number in range(1 + STATES[op])]
         while given and not given[-1]:
             given.pop()
-        w.nodes.append(helper.make_node(op, given, names, **kept))
-        return [reverse(w, names[0]) if backward else names[0], *names[1:]]
+        w.add(op, *given, into=names, **kept)
+        return [w.backwards(names[0], 0) if backward else names[0], *names[1:]]
 
     def steps(self, *, backward: bool) -> list[str]:
         """All steps; names of the same."""
@@ -158,7 +145,7 @@ class Cell:
         gaps = self.peepholes(hidden)
         results = []
         for t in reversed(range(self.time)) if backward else range(self.time):
-            x = w.reshape(cut(w, rows, 0, t, t + 1), self.batch, wide)
+            x = w.reshape(w.slice(rows, t, t + 1, 0), self.batch, wide)
             fresh = {"LSTM": self.lstm, "GRU": self.gru, "RNN": self.rnn}[op](
                 x, states, again, bias[1] if bias else "", gaps
             )
@@ -184,14 +171,14 @@ class Cell:
         if "B" not in self.inputs:
             return []
         flat = self.writer.reshape(self.inputs["B"], 2 * wide)
-        return [cut(self.writer, flat, 0, 0, wide), cut(self.writer, flat, 0, wide, 2 * wide)]
+        return [self.writer.slice(flat, each * wide, (each + 1) * wide, 0) for each in range(2)]
 
     def peepholes(self, hidden: int) -> list[str]:
         """Weights of the cell in the gates i, o, f, if there are any."""
         if "P" not in self.inputs:
             return []
         flat = self.writer.reshape(self.inputs["P"], 3 * hidden)
-        return [cut(self.writer, flat, 0, each * hidden, (each + 1) * hidden) for each in range(3)]
+        return [self.writer.slice(flat, each * hidden, (each + 1) * hidden, 0) for each in range(3)]
 
     def act(self, number: int, x: str) -> str:
         """One of the functions."""
@@ -201,7 +188,7 @@ class Cell:
     def parts(self, x: str, count: int) -> list[str]:
         """Gates behind each other, in parts."""
         hidden = self.known.shapes[self.node.input[2]][-1]
-        return [cut(self.writer, x, 1, each * hidden, (each + 1) * hidden) for each in range(count)]
+        return [self.writer.slice(x, each * hidden, (each + 1) * hidden, 1) for each in range(count)]
 
     def lstm(self, x: str, states: Sequence[str], again: str, bias: str, gaps: Sequence[str]) -> list[str]:
         """A step of an LSTM; gates i, o, f, c."""
@@ -230,8 +217,8 @@ class Cell:
         if of(self.node, "linear_before_reset", 0):
             inner = w.add("Mul", r, hh)
         else:
-            inner = w.add("MatMul", w.add("Mul", r, h), cut(w, again, 1, 2 * hidden, 3 * hidden))
-            inner = w.add("Add", inner, cut(w, bias, 0, 2 * hidden, 3 * hidden)) if bias else inner
+            inner = w.add("MatMul", w.add("Mul", r, h), w.slice(again, 2 * hidden, 3 * hidden, 1))
+            inner = w.add("Add", inner, w.slice(bias, 2 * hidden, 3 * hidden, 0)) if bias else inner
         fresh = self.act(1, w.add("Add", hx, inner))
         return [w.add("Add", w.add("Mul", self.one_less(z), fresh), w.add("Mul", z, h))]
 

@@ -177,7 +177,7 @@ def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     rows = w.add("MatMul", x, weights)
     rows = w.add("Add", rows, bias) if bias else rows
     bounds = np.cumsum([0, *parts])
-    cuts = [w.add("Slice", rows, *(w.numbers(int(b)) for b in (bounds[n], bounds[n + 1], 2))) for n in range(3)]
+    cuts = [w.slice(rows, int(bounds[n]), int(bounds[n + 1]), 2) for n in range(3)]
     q, k, v = (heads_of(w, each, [batch, size, part], heads) for each, part in zip(cuts, parts, strict=True))
     added = [more] if more else []
     if mask:
@@ -201,7 +201,7 @@ def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) 
     names = [q, k, v]
     if bias:
         bounds = np.cumsum([0, *(shape[2] for shape in shapes)])
-        parts = [w.add("Slice", bias, *(w.numbers(int(b)) for b in (bounds[n], bounds[n + 1], 0))) for n in range(3)]
+        parts = [w.slice(bias, int(bounds[n]), int(bounds[n + 1]), 0) for n in range(3)]
         names = [w.add("Add", name, part) for name, part in zip(names, parts, strict=True)]
     split = [heads_of(w, name, shape, heads) for name, shape in zip(names, shapes, strict=True)]
     added = [more] if more else []
@@ -239,23 +239,18 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     c, s = (table_rows(w, table, places, batch=batch, size=size, known=known) for table in (cosines, sines))
     if c is None or s is None:
         return False
-    turned = w.add("Slice", rows, w.numbers(0), w.numbers(part), w.numbers(3))
+    turned = w.slice(rows, 0, part, 3)
     near = of(node, "interleaved", 0)
     pairs = w.reshape(turned, batch, size, count, *((part // 2, 2) if near else (2, part // 2)))
     axis = 4 if near else 3
-    one, two = (
-        w.reshape(
-            w.add("Slice", pairs, w.numbers(at), w.numbers(at + 1), w.numbers(axis)), batch, size, count, part // 2
-        )
-        for at in (0, 1)
-    )
+    one, two = (w.reshape(w.slice(pairs, at, at + 1, axis), batch, size, count, part // 2) for at in (0, 1))
     first = w.add("Sub", w.add("Mul", one, c), w.add("Mul", two, s))
     second = w.add("Add", w.add("Mul", one, s), w.add("Mul", two, c))
     wide = [batch, size, count, *((part // 2, 1) if near else (1, part // 2))]
     joined = w.add("Concat", w.reshape(first, *wide), w.reshape(second, *wide), axis=axis)
     found = w.reshape(joined, batch, size, count, part)
     if part < depth:
-        rest = w.add("Slice", rows, w.numbers(part), w.numbers(depth), w.numbers(3))
+        rest = w.slice(rows, part, depth, 3)
         found = w.add("Concat", found, rest, axis=3)
     found = w.add("Transpose", found, perm=[0, 2, 1, 3]) if len(shape) == 4 else found
     w.reshape(found, *shape, into=node.output[0])

@@ -86,8 +86,7 @@ def planes_of(writer: NodeWriter, x: str, shape: Sequence[int], along: Sequence[
     lines = []
     for tap in range(taps):
         first = tap * dilation
-        bounds = ([first], [first + (places - 1) * stride + 1], [2], [stride])
-        part = writer.add("Slice", whole, *(writer.numbers(*each) for each in bounds))
+        part = writer.slice(whole, first, first + (places - 1) * stride + 1, 2, step=stride)
         lines.append(writer.reshape(part, n, channels, 1, places, high, wide))
     joined = writer.add("Concat", *lines, axis=2) if taps > 1 else lines[0]
     turned = writer.add("Transpose", joined, perm=[0, 3, 1, 2, 4, 5])
