@@ -5,7 +5,6 @@ type of what the node reads is not known yet, or where it has no standard ops fo
 asked again when more shapes are known. Nodes that no definition writes are refused by their names.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,12 +54,7 @@ def transposed(writer: NodeWriter, node: "NodeProto", known: KnownTensors, side:
 def gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """``x (1 + erf(x / sqrt 2)) / 2``."""
     x = node.input[0]
-    if x not in known.kinds:
-        return False
-    half, one, root = (writer.number(value, known.kinds[x]) for value in (0.5, 1.0, np.sqrt(2.0)))
-    bent = writer.add("Add", writer.add("Erf", writer.add("Div", x, root)), one)
-    writer.add("Mul", writer.add("Mul", x, half), bent, into=node.output[0])
-    return True
+    return x in known.kinds and by_erf(writer, x, known.kinds[x], node.output[0])
 
 
 def bias_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
@@ -68,15 +62,15 @@ def bias_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> boo
     a, b = node.input
     if a not in known.kinds:
         return False
-    total = writer.add("Add", a, b)
-    return gelu(writer, changed(node, total), replace(known, kinds={**known.kinds, total: known.kinds[a]}))
+    return by_erf(writer, writer.add("Add", a, b), known.kinds[a], node.output[0])
 
 
-def changed(node: "NodeProto", x: str) -> "NodeProto":
-    """The same node of another input."""
-    from onnx import helper  # noqa: PLC0415 - comes with an extra
-
-    return helper.make_node(node.op_type, [x], node.output)
+def by_erf(writer: NodeWriter, x: str, kind: int, into: str) -> bool:
+    """The exact Gelu of a tensor of a type."""
+    half, one, root = (writer.number(value, kind) for value in (0.5, 1.0, np.sqrt(2.0)))
+    bent = writer.add("Add", writer.add("Erf", writer.add("Div", x, root)), one)
+    writer.add("Mul", writer.add("Mul", x, half), bent, into=into)
+    return True
 
 
 def fast_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
@@ -84,12 +78,18 @@ def fast_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> boo
     x = node.input[0]
     if x not in known.kinds:
         return False
-    half, one, root, cubic = (writer.number(v, known.kinds[x]) for v in (0.5, 1.0, np.sqrt(2 / np.pi), 0.044715))
+    kind = known.kinds[x]
     if len(node.input) > 1 and node.input[1]:
         x = writer.add("Add", x, node.input[1])
+    return by_tanh(writer, x, kind, node.output[0])
+
+
+def by_tanh(writer: NodeWriter, x: str, kind: int, into: str) -> bool:
+    """The approximate Gelu of a tensor of a type."""
+    half, one, root, cubic = (writer.number(value, kind) for value in (0.5, 1.0, np.sqrt(2 / np.pi), 0.044715))
     cube = writer.add("Mul", writer.add("Mul", writer.add("Mul", x, x), x), cubic)
     bent = writer.add("Tanh", writer.add("Mul", writer.add("Add", x, cube), root))
-    writer.add("Mul", writer.add("Mul", x, half), writer.add("Add", bent, one), into=node.output[0])
+    writer.add("Mul", writer.add("Mul", x, half), writer.add("Add", bent, one), into=into)
     return True
 
 
@@ -105,8 +105,6 @@ def quick_gelu(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bo
 
 def with_activation(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """FusedConv and FusedGemm: a Conv, and a sum with what follows, or a Gemm; then an activation."""
-    from onnx import helper  # noqa: PLC0415
-
     op, names = node.op_type.removeprefix("Fused"), list(node.input)
     function = of(node, "activation", "")
     given = list(of(node, "activation_params", ()))
@@ -118,8 +116,7 @@ def with_activation(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     added = names.pop(3) if op == "Conv" and len(names) > 3 else ""
     while names and not names[-1]:
         names.pop()
-    found = f"{writer.stem}_{op}"
-    writer.nodes.append(helper.make_node(op, names, [found], **kept))
+    found = writer.add(op, *names, **kept)
     found = writer.add("Add", found, added) if added else found
     if function == "Clip":
         low, high = (writer.number(parameters[name], known.kinds[names[0]]) for name in PARAMETERS["Clip"])

@@ -324,8 +324,6 @@ def channels_of_taps(
 
 def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", bias: Array) -> bool:
     """A convolution in f32, of numbers so small that all sums are exact."""
-    from onnx import helper  # noqa: PLC0415 - comes with an extra
-
     x, weight = held.scaled[node.input[0]], held.fixed[node.input[1]]
     count, rank = weight.whole.shape[0], weight.whole.ndim
     most = x.most * np.abs(weight.whole.reshape(count, -1)).sum(axis=1) + np.abs(bias)
@@ -336,9 +334,8 @@ def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto",
     names = [centred(writer, x, held.natural(writer, x.bytes)), kernel]
     if bias.any():
         names.append(held.add_weight(f"{writer.stem}_fixed", bias.astype(np.float32)))
-    total, column = f"{writer.stem}_total", (count, *[1] * (rank - 2))
     kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
-    writer.nodes.append(helper.make_node("Conv", names, [total], **kept))
+    total, column = writer.add("Conv", *names, **kept), (count, *[1] * (rank - 2))
     scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
     real = real_bias(held, next(iter(node.input[2:]), ""))
     ending = held.ending_of(node.output[0])

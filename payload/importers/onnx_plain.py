@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from payload.importers.linalg import cannot_lower
+from payload.importers.onnx_contrib import by_tanh
 from payload.importers.onnx_einsum import multiply_in_pairs
 from payload.importers.onnx_grids import sample
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtype_of, facts_of, of
@@ -242,14 +243,8 @@ def normalize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> boo
 def gelu_by_tanh(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """The approximate Gelu, which torch-mlir takes for the other."""
     x = node.input[0]
-    if of(node, "approximate", "none") != "tanh" or facts.kinds[x] != FLOAT:
-        return False
-    cube = writer.add("Mul", writer.add("Mul", x, x), x)
-    inner = writer.add("Add", x, writer.add("Mul", cube, writer.real(0.044715)))
-    bent = writer.add("Tanh", writer.add("Mul", inner, writer.real(np.sqrt(2 / np.pi))))
-    half = writer.add("Mul", x, writer.real(0.5))
-    writer.add("Mul", half, writer.add("Add", bent, writer.real(1)), into=node.output[0])
-    return True
+    is_approximate = of(node, "approximate", "none") == "tanh" and facts.kinds[x] == FLOAT
+    return is_approximate and by_tanh(writer, x, FLOAT, node.output[0])
 
 
 def multiply_vector(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:

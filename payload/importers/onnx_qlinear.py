@@ -133,16 +133,12 @@ def convolve(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
 def dynamic_product(writer: NodeWriter, node: "NodeProto", _: KnownTensors) -> bool:
     """DynamicQuantizeMatMul: A is quantised in the call."""
     a, b, b_scale, b_zero, bias = [*node.input, "", ""][:5]
-    stem = f"{writer.stem}_dynamic"
-    names = [f"{stem}_{part}" for part in ("whole", "scale", "zero")]
-    from onnx import helper  # noqa: PLC0415 - comes with an extra
-
-    writer.nodes.append(helper.make_node("DynamicQuantizeLinear", [a], names))
+    names = [f"{writer.stem}_dynamic_{part}" for part in ("whole", "scale", "zero")]
+    writer.add("DynamicQuantizeLinear", a, into=names)
     total = writer.add("MatMulInteger", names[0], b, names[2], *([b_zero] if b_zero else []))
     scaled = writer.add("Mul", writer.add("Cast", total, to=1), writer.add("Mul", names[1], b_scale))
-    writer.add("Add", scaled, bias, into=node.output[0]) if bias else writer.add(
-        "Identity", scaled, into=node.output[0]
-    )
+    added = ["Add", scaled, bias] if bias else ["Identity", scaled]
+    writer.add(*added, into=node.output[0])
     return True
 
 

@@ -352,8 +352,6 @@ def rescale(writer: NodeWriter, total: str, scales: tuple[str, str, str]) -> str
 
 def convolve(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """ConvInteger and QLinearConv: products of integers in real numbers that hold them exactly."""
-    from onnx import helper  # noqa: PLC0415 - comes with an extra
-
     is_scaled, bias = node.op_type == "QLinearConv", ""
     if is_scaled:
         x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, bias = [*node.input, ""][:9]
@@ -367,10 +365,9 @@ def convolve(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
         return False
     rank, kind = len(facts.shapes[w]), kind_of_sums(prod(facts.shapes[w][1:]))
     kernel = centred(writer, w, spread(writer, w_zero, facts, rank, 0) if w_zero else "", kind)
-    total = f"{writer.stem}_total"
     image = centred(writer, x, spread(writer, x_zero, facts, rank, 0) if x_zero else "", kind)
-    kept = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    writer.nodes.append(helper.make_node("Conv", [image, kernel], [total], **kept))
+    kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
+    total = writer.add("Conv", image, kernel, **kept)
     if not is_scaled:
         writer.add("Cast", total, into=node.output[0], to=INT32)
         return True
