@@ -1,5 +1,6 @@
 """Contrib ops of optimised transformers, by ONNX Runtime's definitions of them: norms, attention, rotary positions."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -118,7 +119,7 @@ def heads_of(w: NodeWriter, x: str, shape: list[int], heads: int) -> str:
 
 
 def hidden_by(
-    w: NodeWriter, mask: str, shapes: tuple[int, int, int], *, node: "NodeProto", known: KnownTensors, kind: int
+    w: NodeWriter, mask: str, shapes: tuple[int, int, int], *, node: "NodeProto", known: KnownTensors
 ) -> str | None:
     """What a mask adds to scores (B, N, S, T): nothing, or a low number; `None` for a form that is not known.
 
@@ -128,10 +129,9 @@ def hidden_by(
         shapes: Batch, queries, keys.
         node: The attention.
         known: What is known of tensors.
-        kind: ONNX's number of the type of the scores.
     """
     batch, queries, keys = shapes
-    shape = known.shapes[mask]
+    shape, kind = known.shapes[mask], known.kinds[node.input[0]]
     if shape == [batch]:
         places = w.constant(np.arange(keys, dtype=np.int32))
         seen = w.add("Less", places, w.reshape(w.add("Cast", mask, to=6), batch, 1, 1, 1))
@@ -145,25 +145,33 @@ def hidden_by(
 def attend(
     w: NodeWriter,
     node: "NodeProto",
-    heads: tuple[str, str, str],
-    sizes: tuple[int, int, int, int],
+    heads: Sequence[str],
+    sizes: tuple[int, int, int, int, int],
     *,
-    added: list[str],
-    kind: int,
-) -> str:
-    """Attention of heads (B, N, S, D), (B, N, T, D) and (B, N, T, V); rows (B, S, N V)."""
-    queries, keys, depth, wide = sizes
-    scale = of(node, "scale", 0.0) or depth**-0.5
+    mask: str,
+    more: str,
+    known: KnownTensors,
+) -> bool:
+    """Attention of heads (B, N, S, D), (B, N, T, D) and (B, N, T, V), as rows (B, S, N V).
+
+    The sizes are B, S, T, D and N V. Returns whether the form of the mask is known.
+    """
+    batch, queries, keys, depth, wide = sizes
+    low = hidden_by(w, mask, (batch, queries, keys), node=node, known=known) if mask else ""
+    if low is None:
+        return False
+    kind, scale = known.kinds[node.input[0]], of(node, "scale", 0.0) or depth**-0.5
     q, k, v = heads
     scores = w.add("MatMul", q, w.add("Transpose", k, perm=[0, 1, 3, 2]))
     scores = w.add("Mul", scores, w.number(scale, kind))
-    for each in added:
+    for each in filter(None, (more, low)):
         scores = w.add("Add", scores, each)
     if of(node, "unidirectional", 0):
         seen = w.constant(np.tri(queries, keys, keys - queries, dtype=bool))
         scores = w.add("Where", seen, scores, w.number(LOWEST, kind))
     mixed = w.add("MatMul", w.add("Softmax", scores, axis=3), v)
-    return w.add("Reshape", w.add("Transpose", mixed, perm=[0, 2, 1, 3]), w.numbers(0, queries, wide))
+    w.reshape(w.add("Transpose", mixed, perm=[0, 2, 1, 3]), 0, queries, wide, into=node.output[0])
+    return True
 
 
 def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
@@ -171,23 +179,16 @@ def attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     x, weights, bias, mask, past, more = (given(node, index) for index in range(6))
     if not are_known(node, known) or past or asked(node, 1) or of(node, "do_rotary", 0) or given(node, 6):
         return False
-    (batch, size, _), heads, kind = known.shapes[x], of(node, "num_heads", 1), known.kinds[x]
+    (batch, size, _), heads = known.shapes[x], of(node, "num_heads", 1)
     wide = known.shapes[weights][1]
     parts = list(of(node, "qkv_hidden_sizes", None) or [wide // 3] * 3)
     rows = w.add("MatMul", x, weights)
     rows = w.add("Add", rows, bias) if bias else rows
     bounds = np.cumsum([0, *parts])
     cuts = [w.slice(rows, int(bounds[n]), int(bounds[n + 1]), 2) for n in range(3)]
-    q, k, v = (heads_of(w, each, [batch, size, part], heads) for each, part in zip(cuts, parts, strict=True))
-    added = [more] if more else []
-    if mask:
-        low = hidden_by(w, mask, (batch, size, size), node=node, known=known, kind=kind)
-        if low is None:
-            return False
-        added.append(low)
-    found = attend(w, node, (q, k, v), (size, size, parts[0] // heads, parts[2]), added=added, kind=kind)
-    w.add("Identity", found, into=node.output[0])
-    return True
+    split = [heads_of(w, each, [batch, size, part], heads) for each, part in zip(cuts, parts, strict=True)]
+    sizes = (batch, size, size, parts[0] // heads, parts[2])
+    return attend(w, node, split, sizes, mask=mask, more=more, known=known)
 
 
 def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
@@ -196,7 +197,7 @@ def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) 
     shapes = [known.shapes.get(name, []) for name in (q, k, v)]
     if not are_known(node, known) or any(others) or asked(node, 1) or any(len(shape) != 3 for shape in shapes):
         return False
-    heads, kind = of(node, "num_heads", 1), known.kinds[q]
+    heads = of(node, "num_heads", 1)
     (batch, queries, _), (_, keys, width), wide = shapes[0], shapes[1], shapes[2][2]
     names = [q, k, v]
     if bias:
@@ -204,17 +205,8 @@ def multi_head_attention(w: NodeWriter, node: "NodeProto", known: KnownTensors) 
         parts = [w.slice(bias, int(bounds[n]), int(bounds[n + 1]), 0) for n in range(3)]
         names = [w.add("Add", name, part) for name, part in zip(names, parts, strict=True)]
     split = [heads_of(w, name, shape, heads) for name, shape in zip(names, shapes, strict=True)]
-    added = [more] if more else []
-    if mask:
-        low = hidden_by(w, mask, (batch, queries, keys), node=node, known=known, kind=kind)
-        if low is None:
-            return False
-        added.append(low)
-    found = attend(
-        w, node, (split[0], split[1], split[2]), (queries, keys, width // heads, wide), added=added, kind=kind
-    )
-    w.add("Identity", found, into=node.output[0])
-    return True
+    sizes = (batch, queries, keys, width // heads, wide)
+    return attend(w, node, split, sizes, mask=mask, more=more, known=known)
 
 
 def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
