@@ -29,7 +29,7 @@ from payload.importers.onnx_integer_windows import (
     window_of,
 )
 from payload.importers.onnx_integer_writer import IntegerWriter
-from payload.importers.onnx_integers import FLOAT, HIGH, LOW, Bytes, Ending, FixedWeight, Scaled, rounded
+from payload.importers.onnx_integers import FLOAT, HIGH, LOW, Bytes, Ending, FixedWeight, centred, held_within, rounded
 from payload.importers.onnx_nodes import NodeWriter, of
 
 if TYPE_CHECKING:
@@ -55,13 +55,20 @@ class ProductWriter:
     held: IntegerWriter
     writer: NodeWriter
 
-    def give(
+    def finish(  # noqa: PLR0917 - each is of another kind
         self,
-        found: str,
-        ending: Ending,
+        node: "NodeProto",
+        total: str,
+        scale: Array,
         shape: Sequence[int],
+        bias: Array | None = None,
         image: Image | None = None,
-    ) -> None:
+    ) -> bool:
+        """Hold whole numbers in steps of a product as what follows a node has them, in a shape, or as an image."""
+        ending = self.held.ending_of(node.output[0])
+        return self.give(self.end(total, scale, ending, bias), ending, shape, image)
+
+    def give(self, found: str, ending: Ending, shape: Sequence[int], image: Image | None = None) -> bool:
         """Hold a result in its shape; with channels last if it has an image's, which it then lies in."""
         y = ending.output
         self.held.done.update(node.output[0] for node in ending.nodes)
@@ -71,11 +78,11 @@ class ProductWriter:
                 self.held.images[y] = placed
             else:
                 self.held.bytes[y] = Bytes(f"{y}_bytes", ending.shift, placed)
-            return
-        if ending.scale is None:
+        elif ending.scale is None:
             self.writer.reshape(found, *shape, into=y)
         else:
             self.held.bytes[y] = Bytes(self.writer.reshape(found, *shape, into=f"{y}_bytes"), ending.shift)
+        return True
 
     def sums(self, rows: Rows, whole: Array, zero: int, bias: Array) -> str:
         """Sums (m, n) of bytes (m, k) less a zero point, times a weight, and a bias; of windows (n, h', w', n)."""
@@ -127,9 +134,7 @@ class ProductWriter:
             found = self.writer.add("Add", found, self.held.add_weight(f"{self.writer.stem}_bias", bias))
         if ending.scale is not None:
             return rounded(self.writer, self.writer.add("Div", found, self.writer.real(ending.scale)), ending)
-        for op, limit in (("Max", ending.low), ("Min", ending.high)):
-            found = self.writer.add(op, found, self.writer.real(limit)) if np.isfinite(limit) else found
-        return found
+        return held_within(self.writer, found, ending)
 
     def scaled(self, real: str, factor: Array, what: str) -> str:
         """Real numbers times one factor, or one for each column."""
@@ -176,11 +181,9 @@ def by_weight(held: IntegerWriter, writer: NodeWriter, node: "NodeProto", weight
     shape = held.facts.shapes[node.input[0]]
     rows = held.natural(writer, x.bytes)
     flat = rows if len(shape) == 2 else writer.reshape(rows, prod(shape[:-1]), k)
-    total = ProductWriter(held, writer).sums(flat, weight.whole, x.zero, added)
-    ending = held.ending_of(node.output[0])
-    found = ProductWriter(held, writer).end(total, x.scale * weight.scale, ending, real_bias(held, bias))
-    ProductWriter(held, writer).give(found, ending, [*shape[:-1], n])
-    return True
+    product = ProductWriter(held, writer)
+    total = product.sums(flat, weight.whole, x.zero, added)
+    return product.finish(node, total, x.scale * weight.scale, [*shape[:-1], n], real_bias(held, bias))
 
 
 def bias_of(held: IntegerWriter, name: str, scale: Array, count: int) -> Array | None:
@@ -195,10 +198,10 @@ def bias_of(held: IntegerWriter, name: str, scale: Array, count: int) -> Array |
     return np.broadcast_to(bias.whole.reshape(-1), (count,)).copy()
 
 
-def real_bias(held: IntegerWriter, name: str) -> Array | None:
-    """A bias that is real; `None` if there is none."""
+def real_bias(held: IntegerWriter, name: str, shape: Sequence[int] = (-1,)) -> Array | None:
+    """A bias that is real, in a shape; `None` if there is none."""
     found = held.known.get(name)
-    return found.reshape(-1) if name and found is not None and found.dtype == np.float32 else None
+    return found.reshape(shape) if name and found is not None and found.dtype == np.float32 else None
 
 
 def fits(most: int, whole: Array, bias: Array) -> bool:
@@ -225,16 +228,7 @@ def by_bytes(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
             total = writer.add("Sub", total, writer.add("Mul", sums, writer.number(zero, INT32)))
     if a.zero * b.zero:
         total = writer.add("Add", total, writer.number(k * a.zero * b.zero, INT32))
-    ending = held.ending_of(node.output[0])
-    found = ProductWriter(held, writer).end(total, np.array([a.scale * b.scale]), ending)
-    ProductWriter(held, writer).give(found, ending, result)
-    return True
-
-
-def centred(writer: NodeWriter, held: Scaled, name: str) -> str:
-    """Bytes less their zero point, in f32."""
-    real = writer.add("Cast", name, to=FLOAT)
-    return writer.add("Sub", real, writer.real(held.zero)) if held.zero else real
+    return ProductWriter(held, writer).finish(node, total, np.array([a.scale * b.scale]), result)
 
 
 def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
@@ -257,11 +251,9 @@ def convolve(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool
         return convolve_exactly(held, writer, node, added)
     image = padded(writer, held.image_of(writer, source.bytes, shape), window, source.zero)
     rows = as_rows(writer, image, window)
-    total = ProductWriter(held, writer).sums(rows, rows.in_order(weight.whole), source.zero, added)
-    ending = held.ending_of(node.output[0])
-    found = ProductWriter(held, writer).end(total, scale, ending, real_bias(held, bias))
-    ProductWriter(held, writer).give(found, ending, [], Image("", (*rows.shape, count)))
-    return True
+    product = ProductWriter(held, writer)
+    total = product.sums(rows, rows.in_order(weight.whole), source.zero, added)
+    return product.finish(node, total, scale, [], real_bias(held, bias), Image("", (*rows.shape, count)))
 
 
 def in_bytes(whole: Array) -> bool:
@@ -298,13 +290,9 @@ def convolve_by_groups(
         whole = fixed.astype(np.int32).reshape(column)
         total = writer.add("Add", total, held.add_weight(f"{writer.stem}_fixed", whole))
     scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
-    real = real_bias(held, next(iter(node.input[2:]), ""))
-    ending = held.ending_of(node.output[0])
-    found = ProductWriter(held, writer).end(total, scale, ending, None if real is None else real.reshape(column))
-    result = image.with_sides("", counts)
-    ordered = result if image.plane == PLANE else None
-    ProductWriter(held, writer).give(found, ending, (shape[0], count, *counts) if ordered is None else (), ordered)
-    return True
+    real = real_bias(held, next(iter(node.input[2:]), ""), column)
+    ordered = image.with_sides("", counts) if image.plane == PLANE else None
+    return ProductWriter(held, writer).finish(node, total, scale, (shape[0], count, *counts), real, ordered)
 
 
 def channels_of_taps(
@@ -337,11 +325,8 @@ def convolve_exactly(held: IntegerWriter, writer: NodeWriter, node: "NodeProto",
     kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
     total, column = writer.add("Conv", *names, **kept), (count, *[1] * (rank - 2))
     scale = np.broadcast_to(x.scale * weight.scale, (count,)).reshape(column)
-    real = real_bias(held, next(iter(node.input[2:]), ""))
-    ending = held.ending_of(node.output[0])
-    found = ProductWriter(held, writer).end(total, scale, ending, None if real is None else real.reshape(column))
-    ProductWriter(held, writer).give(found, ending, held.facts.shapes[node.output[0]])
-    return True
+    real = real_bias(held, next(iter(node.input[2:]), ""), column)
+    return ProductWriter(held, writer).finish(node, total, scale, held.facts.shapes[node.output[0]], real)
 
 
 def average(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
@@ -359,10 +344,7 @@ def average(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     total = writer.add("ReduceSum", whole, writer.numbers(image.plane[0]), keepdims=0)
     if x.zero:
         total = writer.add("Sub", total, writer.number(x.zero * h * w, INT32))
-    ending = held.ending_of(node.output[0])
-    found = ProductWriter(held, writer).end(total, np.array([x.scale / np.float32(h * w)]), ending)
-    ProductWriter(held, writer).give(found, ending, [n, c, 1, 1])
-    return True
+    return ProductWriter(held, writer).finish(node, total, np.array([x.scale / np.float32(h * w)]), [n, c, 1, 1])
 
 
 def multiply_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:

@@ -18,7 +18,7 @@ from autotune.core.payload import Array
 from payload.importers.onnx_integer_products import SUMS, ProductWriter
 from payload.importers.onnx_integer_windows import INT32
 from payload.importers.onnx_integer_writer import IntegerWriter
-from payload.importers.onnx_integers import FLOAT, LOW, Ending, Scaled, rounded
+from payload.importers.onnx_integers import FLOAT, LOW, Ending, Scaled, held_within, rounded
 from payload.importers.onnx_nodes import NodeWriter, of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class RowWriter:
         powers = add("Exp", add("Mul", below, self.writer.real(self.x.scale)))
         total = self.sum(powers)
         if ending.scale is None:
-            return self.held_within(add("Div", powers, total), ending)
+            return held_within(self.writer, add("Div", powers, total), ending)
         step = add("Div", self.writer.real(np.float32(1) / ending.scale), total)
         return rounded(self.writer, add("Mul", powers, step), ending)
 
@@ -91,13 +91,7 @@ class RowWriter:
             for what, each in (("weight", weight), ("bias", bias))
         ]
         found = add("Add", add("Mul", normal, names[0]), names[1])
-        return self.held_within(found, ending) if ending.scale is None else rounded(writer, found, ending)
-
-    def held_within(self, found: str, ending: Ending) -> str:
-        """Real numbers within the bounds of what follows."""
-        for op, limit in (("Max", ending.low), ("Min", ending.high)):
-            found = self.writer.add(op, found, self.writer.real(limit)) if np.isfinite(limit) else found
-        return found
+        return held_within(writer, found, ending) if ending.scale is None else rounded(writer, found, ending)
 
 
 def softmax(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
@@ -108,8 +102,7 @@ def softmax(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
     shape, ending = held.facts.shapes[x], held.ending_of(node.output[0])
     axis = of(node, "axis", -1) % len(shape)
     found = RowWriter.of(held, writer, x, axis, axis + 1).softmax(ending)
-    ProductWriter(held, writer).give(found, ending, shape)
-    return True
+    return ProductWriter(held, writer).give(found, ending, shape)
 
 
 def normalise(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
@@ -123,8 +116,7 @@ def normalise(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> boo
         return False
     ending, (weight, *bias) = held.ending_of(node.output[0]), (each for each in given if each is not None)
     found = rows.norm(ending, of(node, "epsilon", 1e-5), weight, bias[0] if bias else np.zeros_like(weight))
-    ProductWriter(held, writer).give(found, ending, held.facts.shapes[x])
-    return True
+    return ProductWriter(held, writer).give(found, ending, held.facts.shapes[x])
 
 
 def real_weight(held: IntegerWriter, name: str) -> Array | None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.core.payload import Array
 from payload.importers.onnx_nodes import NodeWriter, of
+from payload.importers.onnx_pools import NONE, chosen_pads
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -91,15 +92,13 @@ def window_of(node: "NodeProto", kernel: Sequence[int], plane: Sequence[int]) ->
     dilations = tuple(of(node, "dilations", [1] * rank))
     if of(node, "ceil_mode", 0):
         return None
-    pads, auto = list(of(node, "pads", [0] * 2 * rank)), of(node, "auto_pad", "NOTSET")
-    if auto == "VALID":
-        pads = [0] * 2 * rank
-    elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        sides = zip(plane, kernel, strides, dilations, strict=True)
-        whole = [max(0, (-(-size // s) - 1) * s + d * (k - 1) + 1 - size) for size, k, s, d in sides]
-        less, more = [each // 2 for each in whole], [each - each // 2 for each in whole]
-        pads = [*less, *more] if auto == "SAME_UPPER" else [*more, *less]
-    return PlaneWindow(tuple(kernel), strides, dilations, tuple(pads[:rank]), tuple(pads[rank:]))
+    pads, auto = list(of(node, "pads", [0] * 2 * rank)), of(node, "auto_pad", NONE)
+    before, behind = pads[:rank], pads[rank:]
+    if auto != NONE:
+        sides = zip(plane, strides, kernel, dilations, strict=True)
+        ends = [chosen_pads(auto, size, step, (taps - 1) * gap + 1) for size, step, taps, gap in sides]
+        before, behind = map(list, zip(*ends, strict=True))
+    return PlaneWindow(tuple(kernel), strides, dilations, tuple(before), tuple(behind))
 
 
 def padded(writer: NodeWriter, image: Image, window: PlaneWindow, value: int) -> Image:

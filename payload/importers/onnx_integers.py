@@ -108,11 +108,22 @@ class Ending:
         return int(np.clip(np.rint(np.float32(real) / self.scale) + self.zero, LOW, HIGH))
 
 
+def centred(writer: NodeWriter, held: Scaled, name: str) -> str:
+    """Bytes less their zero point, in f32."""
+    real = writer.add("Cast", name, to=FLOAT)
+    return writer.add("Sub", real, writer.real(held.zero)) if held.zero else real
+
+
 def dequantised(writer: NodeWriter, held: Scaled, name: str, into: str = "") -> str:
     """Bytes as real numbers."""
-    real = writer.add("Cast", name, to=FLOAT)
-    moved = writer.add("Sub", real, writer.real(held.zero)) if held.zero else real
-    return writer.add("Mul", moved, writer.real(held.scale), into=into)
+    return writer.add("Mul", centred(writer, held, name), writer.real(held.scale), into=into)
+
+
+def held_within(writer: NodeWriter, found: str, ending: Ending) -> str:
+    """Real numbers within the bounds of what follows."""
+    for op, limit in (("Max", ending.low), ("Min", ending.high)):
+        found = writer.add(op, found, writer.real(limit)) if np.isfinite(limit) else found
+    return found
 
 
 def rounded(writer: NodeWriter, steps: str, ending: Ending, into: str = "") -> str:
