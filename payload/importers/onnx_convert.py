@@ -32,7 +32,7 @@ from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, cannot_low
 from payload.importers.linalg_blocks import put_blocks
 from payload.importers.onnx_blocks import HeldWeight, multiply_rows
 from payload.importers.onnx_control import write_steps
-from payload.importers.onnx_domains import use_standard_ops
+from payload.importers.onnx_domains import every_node, graphs_of, use_standard_ops
 from payload.importers.onnx_files import external_files, lying_in_files
 from payload.importers.onnx_grids import OUTSIDE, grids_of
 from payload.importers.onnx_nodes import dtype_of, facts_of, of
@@ -429,11 +429,8 @@ def lowered_alone(model: "ModelProto") -> "list[tuple[NodeProto, UnsupportedErro
 
 def name_places(node: "NodeProto", name: str) -> None:
     """Give a node, and all in graphs inside it, a name by which torch-mlir's errors tell where they are; in place."""
-    node.name = name
-    for attribute in node.attribute:
-        for graph in [attribute.g, *attribute.graphs]:
-            for inner in graph.node:
-                name_places(inner, name)
+    for each in (node, *(inner for graph in graphs_of(node) for inner in every_node(graph))):
+        each.name = name
 
 
 def to_linalg(model: "ModelProto", weights: Mapping[str, Array]) -> str:

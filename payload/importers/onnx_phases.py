@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune.core.payload import Array
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
-from payload.importers.onnx_weighted import rewrite_weighted
+from payload.importers.onnx_plain import rewrite_nodes
 from payload.importers.phases import Dense, Phases, dense_convolutions, phases_of, spread_order
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ def write_phases(model: "ModelProto", weights: dict[str, Array]) -> None:
         model: Model whose shapes are inferred.
         weights: Arrays of the graph's inputs that are weights, by name.
     """
-    rewrite_weighted(model, weights, "ConvTranspose", "phases", write_dense)
+    rewrite_nodes(model.graph, {"ConvTranspose": write_dense}, weights)
 
 
-def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weights: dict[str, Array]) -> bool:
+def write_dense(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Write one as a dense convolution; returns whether it could be."""
-    x, kernel = node.input[0], weights.get(node.input[KERNEL])
-    bias = weights.get(node.input[BIAS]) if len(node.input) > BIAS else None
+    x, kernel = node.input[0], facts.weights.get(node.input[KERNEL])
+    bias = facts.weights.get(node.input[BIAS]) if len(node.input) > BIAS else None
     is_odd = of(node, "auto_pad", "NOTSET") != "NOTSET" or of(node, "output_shape", None) is not None
-    if kernel is None or x not in facts.shapes or is_odd or (len(node.input) > BIAS and bias is None):
+    if kernel is None or is_odd or (len(node.input) > BIAS and bias is None):
         return False
     rank, group = kernel.ndim - 2, of(node, "group", 1)
     if set(of(node, "dilations", [1])) != {1} or rank < 1:

@@ -1,6 +1,7 @@
 """Ops that torch-mlir reads otherwise than ONNX says, or never comes to an end with: written as others."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from math import prod
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ from payload.importers.onnx_values import replace_all
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
+    from autotune.core.payload import Array
+
 PLANES = 4  # dimensions of images
 FLOAT = 1  # ONNX's number of f32
 AXES, STEPS = 3, 4  # positions of the axes of a pad and a slice among their inputs, and of a slice's steps
@@ -48,16 +51,26 @@ def write_plainly(model: "ModelProto") -> None:
         copy_given(model.graph, output)
 
 
-def rewrite_nodes(graph: "GraphProto", rewrites: Mapping[str, Rewrite]) -> bool:
-    """Write nodes of a graph as others, by their ops, in place; all shapes are inferred. Returns whether one was."""
-    facts, nodes, is_any = facts_of(graph), list["NodeProto"](), False
+def rewrite_nodes(
+    graph: "GraphProto", rewrites: Mapping[str, Rewrite], weights: "dict[str, Array] | None" = None
+) -> bool:
+    """Write nodes of a graph as others, by their ops, in place; all shapes are inferred. Returns whether one was.
+
+    Of weights, arrays of inputs of the graph by name, those are removed that only such nodes read.
+    """
+    known = weights if weights is not None else {}
+    facts, nodes, is_any = replace(facts_of(graph), weights=known), list["NodeProto"](), False
     for number, node in enumerate(graph.node):
         writer, rewrite = NodeWriter(graph, f"{node.op_type.lower()}_{number}"), rewrites.get(node.op_type)
-        known = rewrite is not None and not node.domain and node.input[0] in facts.shapes
-        written = known and rewrite is not None and rewrite(writer, node, facts)
+        is_read = not node.domain and len(node.input) > 0 and node.input[0] in facts.shapes
+        written = rewrite is not None and is_read and rewrite(writer, node, facts)
         nodes += take_origin(writer.nodes, node) if written else [node]
         is_any = is_any or bool(written)
+    replaced = {name for node in graph.node if node.op_type in rewrites for name in node.input}
     replace_all(graph.node, nodes)
+    for name in (replaced - {name for node in graph.node for name in node.input}) & known.keys():
+        del known[name]
+        replace_all(graph.input, [tensor for tensor in graph.input if tensor.name != name])
     return is_any
 
 

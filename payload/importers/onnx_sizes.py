@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from payload.importers.linalg import UnsupportedError
-from payload.importers.onnx_nodes import of
+from payload.importers.onnx_nodes import facts_of, of
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
@@ -54,15 +54,14 @@ def fill_gaps(graph: "GraphProto") -> bool:
     """Say the shapes of results that ONNX's inference leaves open, in place; returns whether there was one."""
     from onnx import helper  # noqa: PLC0415
 
-    typed = {v.name: v for v in [*graph.input, *graph.value_info, *graph.output] if has_fixed_shape(v)}
-    kinds = {name: v.type.tensor_type.elem_type for name, v in typed.items()}
-    shapes = {name: [dim.dim_value for dim in v.type.tensor_type.shape.dim] for name, v in typed.items()}
-    kinds |= {tensor.name: tensor.data_type for tensor in graph.initializer}
-    shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    nodes = [node for node in graph.node if node.op_type in GAPS and not node.domain]
+    if not nodes:
+        return False
+    shapes, kinds = (facts := facts_of(graph)).shapes, facts.kinds
     results, found = {v.name: v for v in graph.output}, False
-    for node in graph.node:
-        rule = GAPS.get(node.op_type) if not node.domain else None
-        if rule is None or node.output[0] in shapes or any(name not in shapes for name in node.input if name):
+    for node in nodes:
+        rule = GAPS[node.op_type]
+        if node.output[0] in shapes or any(name not in shapes for name in node.input if name):
             continue
         shape = rule(node, [shapes[name] for name in node.input if name])
         if 0 in shape:  # which would be open again at the next look

@@ -10,7 +10,7 @@ import numpy as np
 from autotune.core.payload import Array
 from payload.importers.folder import is_arranged
 from payload.importers.linalg import UnsupportedError
-from payload.importers.onnx_nodes import facts_of
+from payload.importers.onnx_nodes import facts_of, of
 from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 
 if TYPE_CHECKING:
@@ -177,15 +177,10 @@ def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> dict[str, i
     for node in graph.node:
         for index, name in enumerate(node.input):
             is_kernel = (node.op_type, index) == ("Conv", 1) and name in weights
-            groups = groups_of(node) if is_kernel else 0
+            groups = of(node, "group", 1) if is_kernel else 0
             arranged = is_kernel and is_arranged(weights[name].shape, groups)
             found.setdefault(name, set()).add(groups if arranged else 0)
     return {name: groups for name, (groups, *others) in found.items() if groups and not others}
-
-
-def groups_of(node: "NodeProto") -> int:
-    """Groups of a convolution."""
-    return next((int(attribute.i) for attribute in node.attribute if attribute.name == "group"), 1)
 
 
 def places_of(graph: "GraphProto", shapes: Mapping[str, list[int]], kinds: Mapping[str, int]) -> dict[str, int]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from autotune.core.payload import Array
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, of
-from payload.importers.onnx_weighted import rewrite_weighted
+from payload.importers.onnx_plain import rewrite_nodes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -30,14 +30,14 @@ def write_planes(model: "ModelProto", weights: dict[str, Array]) -> None:
         model: Model whose shapes are inferred.
         weights: Arrays of the graph's inputs that are weights, by name.
     """
-    rewrite_weighted(model, weights, "Conv", "planes", write_conv)
+    rewrite_nodes(model.graph, {"Conv": write_conv}, weights)
 
 
-def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors, weights: dict[str, Array]) -> bool:
+def write_conv(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Write a 2-D convolution; returns whether it was 3-D by a weight, with strides or of one channel a group."""
-    kernel, shape = weights.get(node.input[KERNEL]), facts.shapes.get(node.input[0])
+    kernel, shape = facts.weights.get(node.input[KERNEL]), facts.shapes[node.input[0]]
     is_padded = of(node, "auto_pad", "NOTSET") != "NOTSET"
-    if kernel is None or shape is None or kernel.ndim != VOLUME + 2 or is_padded:
+    if kernel is None or kernel.ndim != VOLUME + 2 or is_padded:
         return False
     made, channels, *taps = kernel.shape
     group = of(node, "group", 1)
