@@ -43,7 +43,6 @@ from payload.importers.onnx_pools import end_next_pool
 from payload.importers.onnx_quantised import is_quantised, write_in_integers
 from payload.importers.onnx_quantised_checks import OF_BLOCKS, check_numbers, check_scales
 from payload.importers.onnx_runtime import ask_runtime
-from payload.importers.onnx_scan import decompose_sums
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_unsigned import widen_unsigned
 from payload.importers.onnx_values import (
@@ -126,7 +125,6 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_phases(model, weights)
     write_planes(model, weights)
     write_plainly(model)
-    decompose_sums(model)
     weights |= take_weights(graph)
     held = {name: weight for name, weight in read.held.items() if name in weights}
     said = {n: ModelArgument(n, "weight") if n in held else weight_argument(n, array) for n, array in weights.items()}

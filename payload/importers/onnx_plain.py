@@ -352,15 +352,17 @@ def shift_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Partial products, in twice as many elements at each step: ``y[i - 1] y[i]``, then ``y[i - 2] y[i]`` and so on.
 
-    Partial sums of integers likewise; those of f32 are small products.
+    Partial sums of integers likewise. Those of f32 are loops (`payload.importers.scan_loops`), which torch-mlir knows
+    from the first element on, and with each in its own sum.
     """
     x, place = node.input
-    if place not in facts.constants or (node.op_type, facts.kinds[x]) == ("CumSum", FLOAT):
+    exclusive, backward = bool(of(node, "exclusive", 0)), bool(of(node, "reverse", 0))
+    is_loop = (node.op_type, facts.kinds[x]) == ("CumSum", FLOAT)
+    if place not in facts.constants or (is_loop and not exclusive and not backward):
         return False
     combine, neutral = ("Mul", 1) if node.op_type == "CumProd" else ("Add", 0)
     shape, kind = facts.shapes[x], facts.kinds[x]
     axis = int(np.reshape(facts.constants[place], ())) % len(shape)
-    backward = bool(of(node, "reverse", 0))
 
     def shifted(y: str, step: int) -> str:
         wide = [step if d == axis else size for d, size in enumerate(shape)]
@@ -371,7 +373,11 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
         part = writer.slice(y, low, high, axis)
         return writer.add("Concat", *((part, ones) if backward else (ones, part)), axis=axis)
 
-    last, step = shifted(x, 1) if of(node, "exclusive", 0) else x, 1
+    last, step = shifted(x, 1) if exclusive else x, 1
+    if is_loop:
+        last = writer.add("CumSum", writer.backwards(last, axis) if backward else last, place)
+        writer.add("Identity", writer.backwards(last, axis) if backward else last, into=node.output[0])
+        return True
     while step < shape[axis]:
         last, step = writer.add(combine, last, shifted(last, step)), 2 * step
     writer.add("Identity", last, into=node.output[0])
