@@ -50,6 +50,14 @@ def index(value: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), value)
 
 
+def splat_of(kind: ir.Type, number: float) -> ir.Value:
+    """A constant of a type, one number in each of its elements, at the insertion point."""
+    element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
+    is_float = isinstance(element, ir.FloatType)
+    said = ir.FloatAttr.get(element, number) if is_float else ir.IntegerAttr.get(element, int(number))
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, said) if isinstance(kind, ir.ShapedType) else said)
+
+
 def constant(value: ir.Value) -> int:
     """The number that a constant of type index holds.
 

@@ -14,6 +14,7 @@ from mlir.dialects import arith, bufferization, func, math
 
 from autotune.compiler.ir.arguments import ROLE, pad, say
 from autotune.compiler.ir.module import every_op, run_passes, symbol
+from autotune.compiler.ir.values import splat_of
 from autotune.compiler.normalise.decompose import decompose
 from autotune.compiler.normalise.shapes.slices import cut_negative_pads, step_once_along_one
 from autotune.compiler.normalise.shared_starts import copy_shared_starts
@@ -200,7 +201,7 @@ def write_plainly(module: ir.Module) -> bool:
 
 def magnitude(x: ir.Value) -> ir.Value:
     """The larger of a whole number and its negative; the least number of its type stays as it is."""
-    return arith.maxsi(x, arith.subi(constant(x, 0), x))
+    return arith.maxsi(x, arith.subi(splat_of(x.type, 0), x))
 
 
 def is_nan(x: ir.Value) -> ir.Value:
@@ -210,22 +211,12 @@ def is_nan(x: ir.Value) -> ir.Value:
 
 def is_infinite(x: ir.Value) -> ir.Value:
     """Whether the size of a number is infinite."""
-    return arith.cmpf(arith.CmpFPredicate.OEQ, math.absf(x), constant(x, float("inf")))
+    return arith.cmpf(arith.CmpFPredicate.OEQ, math.absf(x), splat_of(x.type, float("inf")))
 
 
 def is_finite(x: ir.Value) -> ir.Value:
     """Whether the size of a number is below infinity, which that of NaN is not."""
-    return arith.cmpf(arith.CmpFPredicate.OLT, math.absf(x), constant(x, float("inf")))
-
-
-def constant(like: ir.Value, number: float) -> ir.Value:
-    """A number of a value's type, in each of its elements."""
-    kind = like.type
-    element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
-    is_float = isinstance(element, ir.FloatType)
-    said = ir.FloatAttr.get(element, number) if is_float else ir.IntegerAttr.get(element, int(number))
-    whole = ir.DenseElementsAttr.get_splat(kind, said) if isinstance(kind, ir.ShapedType) else said
-    return arith.constant(kind, whole)
+    return arith.cmpf(arith.CmpFPredicate.OLT, math.absf(x), splat_of(x.type, float("inf")))
 
 
 PLAIN: dict[str, Callable[[ir.Value], ir.Value]] = {

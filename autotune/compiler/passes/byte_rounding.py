@@ -25,7 +25,7 @@ from mlir import ir
 from mlir.dialects import arith, math, vector
 
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.values import maker_named
+from autotune.compiler.ir.values import maker_named, splat_of
 from autotune.compiler.passes.vector_math import splat
 
 SMALLEST, LARGEST = 2.0**-60, 2.0**60  # of divisors
@@ -90,8 +90,7 @@ class ByteEnding:
         found = lowest_bytes(arith.bitcast(whole, arith.addf(q, splat(x, ROUNDER))), ir.VectorType(kind))
         if not self.zero:
             return found
-        number = ir.IntegerAttr.get(ir.VectorType(kind).element_type, self.zero)
-        return arith.addi(found, arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number)))
+        return arith.addi(found, splat_of(kind, self.zero))
 
 
 def lowest_bytes(words: ir.Value, kind: ir.VectorType) -> ir.Value:
@@ -130,7 +129,7 @@ def joined(first: ir.Value, second: ir.Value) -> ir.Value:
     """Two vectors, one behind the other."""
     sizes = [ir.VectorType(each.type).shape[0] for each in (first, second)]
     whole = ir.VectorType.get([sum(sizes)], ir.VectorType(first.type).element_type)
-    nothing = arith.constant(whole, ir.DenseElementsAttr.get_splat(whole, ir.IntegerAttr.get(whole.element_type, 0)))
+    nothing = splat_of(whole, 0)
     for each, at in ((first, 0), (second, sizes[0])):
         nothing = vector.insert_strided_slice(each, nothing, [at], [1])
     return nothing
@@ -138,8 +137,7 @@ def joined(first: ir.Value, second: ir.Value) -> ir.Value:
 
 def constant_of_words(kind: ir.VectorType, number: int) -> ir.Value:
     """A whole number in every lane."""
-    signed = number - (1 << 32) if number >= 1 << 31 else number
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, signed)))
+    return splat_of(kind, number - (1 << 32) if number >= 1 << 31 else number)
 
 
 def ending_of(cast: ir.Operation) -> ByteEnding | None:

@@ -15,6 +15,8 @@ from mlir import ir
 from mlir.dialects import arith, vector
 
 from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.values import splat_of
+from autotune.compiler.passes.fastmath import reduced_by
 from autotune.core.scripts.marks import MASKED
 
 LOAD, STORE, REDUCTION = "vector.load", "vector.store", "vector.reduction"
@@ -127,7 +129,7 @@ def repeats_rows(broadcast: ir.Operation) -> bool:
 def has_neutral(reduction: ir.Operation) -> bool:
     """Tell whether a reduction is one that some number does not change."""
     kind = ir.VectorType(reduction.operands[0].type)
-    return kind_of(reduction) in NEUTRAL and isinstance(kind.element_type, ir.FloatType)
+    return reduced_by(reduction) in NEUTRAL and isinstance(kind.element_type, ir.FloatType)
 
 
 def is_splat(constant: ir.Operation) -> bool:
@@ -157,21 +159,9 @@ def grown(kind: ir.Type) -> ir.VectorType:
     return ir.VectorType.get([*lead, 1 << last.bit_length()], ir.VectorType(kind).element_type)
 
 
-def kind_of(op: ir.Operation) -> str:
-    """How a reduction combines, such as ``add``."""
-    return str(op.attributes["kind"]).removeprefix("#vector.kind<").removesuffix(">")
-
-
 def mask_of(kind: ir.VectorType, length: int) -> ir.Value:
     """The mask of the first elements of a vector, at the insertion point."""
     return vector.constant_mask(ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(1)), [length])
-
-
-def splat(kind: ir.VectorType, value: float) -> ir.Value:
-    """A vector of one number, at the insertion point."""
-    element = kind.element_type
-    number = ir.FloatAttr.get(element, value) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, 0)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number))
 
 
 def finish_constant(op: ir.Operation, _: int) -> None:
@@ -184,7 +174,7 @@ def finish_load(op: ir.Operation, length: int) -> None:
     """Zeros behind the end."""
     source, *indices = op.operands
     kind = ir.VectorType(op.results[0].type)
-    loaded = vector.maskedload(kind, source, indices, mask_of(kind, length), splat(kind, 0.0))
+    loaded = vector.maskedload(kind, source, indices, mask_of(kind, length), splat_of(kind, 0.0))
     op.results[0].replace_all_uses_with(loaded)
     op.erase()
 
@@ -199,7 +189,7 @@ def finish_store(op: ir.Operation, length: int) -> None:
 def finish_reduction(op: ir.Operation, length: int) -> None:
     """What lies behind the end changes nothing."""
     kind = ir.VectorType(op.operands[0].type)
-    op.operands[0] = arith.select(mask_of(kind, length), op.operands[0], splat(kind, NEUTRAL[kind_of(op)]))
+    op.operands[0] = arith.select(mask_of(kind, length), op.operands[0], splat_of(kind, NEUTRAL[reduced_by(op)]))
 
 
 FINISH: dict[str, Callable[[ir.Operation, int], None]] = {

@@ -8,8 +8,8 @@ import numpy as np
 from mlir import ir
 from mlir.dialects import arith, math, memref, scf, vector
 
-from autotune.compiler.ir.loops import counted, split
-from autotune.compiler.ir.values import index
+from autotune.compiler.ir.loops import counted, in_pieces, split
+from autotune.compiler.ir.values import index, splat_of
 from autotune.compiler.passes.marked_loops import mark_hidden
 from autotune.core.errors import CompileError
 from autotune.core.host.matrix_unit import cpu_flags
@@ -41,15 +41,8 @@ def vector_of(count: int, element: str) -> ir.VectorType:
 
 def splat(number: float, element: str, count: int = LANES) -> ir.Value:
     """A vector that holds one number, of bytes its bits."""
-    kind = vector_of(count, element)
-    one = kind.element_type
-    if element == "i8":
-        value = signed_byte(int(number))
-    elif isinstance(one, ir.IntegerType):
-        value = ir.IntegerAttr.get(one, int(number))
-    else:
-        value = ir.FloatAttr.get(one, number)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, value))
+    is_upper = element == "i8" and number > 127
+    return splat_of(vector_of(count, element), number - 256 if is_upper else number)
 
 
 def widened(part: ir.Value, count: int = LANES) -> ir.Value:
@@ -77,11 +70,6 @@ def split_values(rest: ir.Value, parts: int) -> list[ir.Value]:
             rest = arith.subf(rest, arith.extf(vector_of(LANES, "f32"), found[-1]))
         found.append(arith.truncf(vector_of(LANES, "bf16"), rest))
     return found
-
-
-def signed_byte(value: int) -> ir.Attribute:
-    """The bits of a byte."""
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(8), value - 256 if value > 127 else value)
 
 
 def call_intrinsic(name: str, results: list[ir.Type], *operands: ir.Value) -> list[ir.Value]:
@@ -183,14 +171,7 @@ class Rounding:
             place = arith.divui(column, index(self.precision.values))
             vector.store(first_of(words, self.precision.part_words(part)), self.words, [*row, place])
 
-        whole = k // count * count
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(count))
-            with ir.InsertionPoint(loop.body):
-                copied(loop.induction_variable, count)
-                scf.yield_([])
-        if whole < k:
-            copied(index(whole), k - whole)
+        in_pieces(k, count, copied)
 
     def number(self, value: float) -> ir.Value:
         """A constant of f32."""

@@ -17,6 +17,7 @@ from mlir import ir
 from mlir.dialects import arith, math, vector
 from mlir.rewrite import PatternRewriter, RewritePatternSet, walk_and_apply_patterns
 
+from autotune.compiler.ir.values import splat_of
 from autotune.core.scripts.marks import LIBM
 
 LOG2_E = 1.44269504088896341
@@ -138,7 +139,7 @@ def _log_at_its_edges(x: ir.Value, result: ir.Value, lowest: float) -> ir.Value:
 
 def splat(like: ir.Value, value: float) -> ir.Value:
     """A constant of a value's type, a vector or a scalar."""
-    return _constant(like.type, ir.FloatAttr.get(_element(like.type), value))
+    return splat_of(like.type, value)
 
 
 def horner(x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
@@ -177,20 +178,7 @@ def _integers(like: ir.Value) -> ir.Type:
 
 def splat_whole(like: ir.Value, value: int) -> ir.Value:
     """A constant of whole numbers, as many as a value has."""
-    kind = _integers(like)
-    return _constant(kind, ir.IntegerAttr.get(_element(kind), value))
-
-
-def _constant(kind: ir.Type, number: ir.Attribute) -> ir.Value:
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number) if _is_vector(kind) else number)
-
-
-def _element(kind: ir.Type) -> ir.Type:
-    return ir.VectorType(kind).element_type if _is_vector(kind) else kind
-
-
-def _is_vector(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.VectorType)
+    return splat_of(_integers(like), value)
 
 
 POLYNOMIALS = {
@@ -271,7 +259,6 @@ def _widen_by_shift(op: ir.OpView, rewriter: PatternRewriter) -> bool:
         return True
     half, whole = (ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(bits)) for bits in (16, 32))
     with rewriter.ip:
-        places = ir.DenseElementsAttr.get_splat(whole, ir.IntegerAttr.get(whole.element_type, 16))
         wide = arith.extui(whole, arith.bitcast(half, op.operands[0]))
-        rewriter.replace_op(op, [arith.bitcast(op.result.type, arith.shli(wide, arith.constant(whole, places)))])
+        rewriter.replace_op(op, [arith.bitcast(op.result.type, arith.shli(wide, splat_of(whole, 16)))])
     return False

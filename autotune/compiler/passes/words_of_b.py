@@ -11,12 +11,13 @@ Bytes are packed as they are; behind them come the sums of columns that a number
 A panel is as wide as a vector, whatever register tile reads it: rows of a tile of a matrix unit follow each other.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mlir import ir
 from mlir.dialects import arith, memref, scf, vector
 
+from autotune.compiler.ir.loops import in_pieces
 from autotune.compiler.ir.values import index, maker
 from autotune.compiler.passes.panel_loads import Loads
 from autotune.compiler.passes.rounding import (
@@ -57,22 +58,11 @@ class WordsOfB:
         shape = shape_of(self.source)
         columns, k = shape if self.turned else shape[::-1]
         if self.turned:
-            self.for_panels(columns, lambda first, count: self.transpose_panel(first, count, k))
+            in_pieces(columns, LANES, lambda first, count: self.transpose_panel(first, count, k))
         else:
             self.interleave_rows(columns, k)
         if self.precision.shift:
-            self.for_panels(columns, lambda first, _: self.sum_columns(first, self.precision.part_words(k)))
-
-    def for_panels(self, columns: int, write: Callable[[ir.Value, int], None]) -> None:
-        """Code for each panel, that is given its first column and their number."""
-        whole = columns // LANES * LANES
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(LANES))
-            with ir.InsertionPoint(loop.body):
-                write(loop.induction_variable, LANES)
-                scf.yield_([])
-        if whole < columns:
-            write(index(whole), columns - whole)
+            in_pieces(columns, LANES, lambda first, _: self.sum_columns(first, self.precision.part_words(k)))
 
     def interleave_rows(self, columns: int, k: int) -> None:
         """Words of B (k, n), a few at a time for all columns: rows are read as they lie, and words written likewise."""
@@ -89,7 +79,7 @@ class WordsOfB:
 
     def interleave_panels(self, first: ir.Value, words: int, columns: int, values: int) -> None:
         """Some words of all columns, of so many rows from a word's on; zeros where there are no more."""
-        self.for_panels(columns, lambda column, count: self.interleave(first, words, (column, count), values))
+        in_pieces(columns, LANES, lambda column, count: self.interleave(first, words, (column, count), values))
 
     def interleave(self, first: ir.Value, words: int, panel: tuple[ir.Value, int], values: int) -> None:
         """The same of one panel, given by its first column and their number."""
@@ -110,15 +100,8 @@ class WordsOfB:
     def transpose_panel(self, first: ir.Value, columns: int, k: int) -> None:
         """Words of 16 columns, or of the last few, of B (n, k)."""
         step = self.precision.values * LANES
-        whole, words = k // step * step, self.precision.part_words(k)
-        if whole:
-            loop = scf.ForOp(index(0), index(whole), index(step))
-            with ir.InsertionPoint(loop.body):
-                self.transpose(loop.induction_variable, step, first, columns)
-                scf.yield_([])
-        if whole < k:
-            self.transpose(index(whole), k - whole, first, columns)
-        self.fill_up(-(-k // self.precision.values), words, first, columns)
+        in_pieces(k, step, lambda value, values: self.transpose(value, values, first, columns))
+        self.fill_up(-(-k // self.precision.values), self.precision.part_words(k), first, columns)
 
     def transpose(self, value: ir.Value, values: int, first: ir.Value, columns: int) -> None:
         """Words of neighbours, 16 or the last few, of every column."""

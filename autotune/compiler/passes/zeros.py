@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from mlir import ir
 from mlir.dialects import arith, scf
 
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import maker, splat_of
 from autotune.compiler.passes.marked_loops import counter, marked, parent_marked
 from autotune.core.scripts.marks import BLOCKS_OF_K, FROM_ZERO, ZEROS
 
@@ -62,7 +62,7 @@ def zero_accumulator(loop: ir.Operation, number: int) -> None:
     kind, read = loop.results[number].type, loop.operands[BOUNDS + number]
     block = parent_marked(loop, BLOCKS_OF_K)
     with ir.InsertionPoint(loop), loop.location:
-        zeros = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(kind.element_type, 0.0)))
+        zeros = splat_of(kind, 0.0)
         if block is None:
             loop.operands[BOUNDS + number] = zeros
             return

@@ -3,6 +3,7 @@
 from mlir import ir
 from mlir.dialects import arith, memref, vector
 
+from autotune.compiler.ir.values import splat_of
 from autotune.compiler.passes.prefetch import TO_L1
 from autotune.compiler.passes.rounding import vector_of
 
@@ -13,14 +14,7 @@ def load_first(source: ir.Value, place: list[ir.Value], count: int, whole: int) 
     part = vector.load(vector_of(count, element), source, place)
     if count == whole:
         return part
-    return vector.insert_strided_slice(part, zeros(vector_of(whole, element)), [0], [1])
-
-
-def zeros(kind: ir.VectorType) -> ir.Value:
-    """A vector of zeros."""
-    of = kind.element_type
-    zero = ir.IntegerAttr.get(of, 0) if isinstance(of, ir.IntegerType) else ir.FloatAttr.get(of, 0.0)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero))
+    return vector.insert_strided_slice(part, splat_of(vector_of(whole, element), 0), [0], [1])
 
 
 def in_f32(values: ir.Value) -> ir.Value:

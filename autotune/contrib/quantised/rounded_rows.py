@@ -11,7 +11,6 @@ from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import ROUND, dot_bytes, splat, vector_of
 from autotune.contrib.quantised.activation_rows import ActivationRows
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
-from autotune.contrib.quantised.loads import zeros
 from autotune.core.precision import MOST_STEPS
 
 MOST = 127  # steps of the largest activation of a block
@@ -106,7 +105,7 @@ class RoundedRows(ActivationRows):
 
     def bytes_of(self, rounded: dict[tuple[int, int], ir.Value], number: int) -> ir.Value:
         """A vector of bytes as words."""
-        nothing = zeros(vector_of(QUARTER, "i8"))
+        nothing = splat(0, "i8", QUARTER)
         places = [(self.steps.block_of(each), self.steps.half_of(number, each)) for each in range(BYTES // QUARTER)]
         return joined([rounded.get(place, nothing) for place in places])
 

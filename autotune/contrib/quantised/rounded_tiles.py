@@ -17,7 +17,6 @@ from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
-from autotune.contrib.quantised.loads import zeros
 from autotune.contrib.quantised.rounded_rows import block_scale, block_sum, in_steps, joined
 from autotune.core.host.matrix_unit import ROWS
 
@@ -114,7 +113,7 @@ class RoundedTiles:
         """So many blocks of so many rows; what is beyond is zero."""
         layout = self.layout
         zero = arith.constant(ir.F32Type.get(), 0.0)
-        no_bytes = zeros(vector_of(QUARTER, "i8"))
+        no_bytes = splat(0, "i8", QUARTER)
         scales = [[zero] * ROWS for _ in range(layout.per_tile)]
         totals = [[zero] * ROWS for _ in range(layout.per_tile)]
         lines = [splat(0, "i32")] * ROWS

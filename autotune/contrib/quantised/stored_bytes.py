@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, memref, vector
 
-from autotune.compiler.ir.values import index, maker, static_slice
+from autotune.compiler.ir.values import index, maker, splat_of, static_slice
 from autotune.compiler.passes.prefetch import TO_L1
 from autotune.compiler.passes.rounding import vector_of
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import BYTES, QUARTER
-from autotune.contrib.quantised.loads import load_first, zeros
+from autotune.contrib.quantised.loads import load_first
 from autotune.contrib.quantised.loops import RowStep
 
 
@@ -54,7 +54,7 @@ class StoredBytes:
         for block in range(blocks):
             place = [column, arith.addi(first, index(block)), index(0)]
             parts += [vector.load(kind, half, place) for half in self.operands.weights]
-        parts += [zeros(kind)] * (BYTES // QUARTER - len(parts))
+        parts += [splat_of(kind, 0)] * (BYTES // QUARTER - len(parts))
         pairs = [vector.shuffle(*parts[at : at + 2], list(range(2 * QUARTER))) for at in (0, 2)]
         return vector.shuffle(*pairs, list(range(BYTES)))
 

@@ -88,7 +88,7 @@ def signed_bytes(stored: ir.Value, bits: int, *, signed: bool) -> list[ir.Value]
     low, high = (arith.andi(part, mask) for part in (words, arith.shrui(words, splat(4, "i32"))))
     halves = [vector.bitcast(kind, half) for half in (low, high)]
     if signed:
-        eight = arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(kind.element_type, 8)))
+        eight = splat(8, "i8", BYTES)
         halves = [arith.subi(arith.xori(half, eight), eight) for half in halves]
     orders = [
         [which * BYTES + block * QUARTER + j for block in blocks for which in (0, 1) for j in range(QUARTER)]

@@ -4,7 +4,7 @@ from mlir import ir
 from mlir.dialects import arith, math
 
 from autotune.compiler.ir.module import every_op, run_passes
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import maker, splat_of
 
 LARGEST = 4
 WHOLE = "math.fpowi"
@@ -36,10 +36,7 @@ def product(base: ir.Value, exponent: int) -> ir.Value:
         found = arith.mulf(found, base)
     if exponent > 0:
         return found
-    kind = base.type
-    one = ir.FloatAttr.get(kind.element_type if isinstance(kind, ir.ShapedType) else kind, 1.0)
-    ones = ir.DenseElementsAttr.get_splat(kind, one) if isinstance(kind, ir.ShapedType) else one
-    return arith.divf(arith.constant(kind, ones), found)
+    return arith.divf(splat_of(base.type, 1.0), found)
 
 
 def real_power(op: ir.Operation) -> ir.Value:
