@@ -1,6 +1,6 @@
 """Parsing, with errors a user can act on, and the compiler's version."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
@@ -15,6 +15,7 @@ WRITTEN = (
     *("affine", "arith", "bufferization", "cf", "func", "linalg", "llvm", "math", "memref", "omp", "pdl", "scf"),
     *("tensor", "ub", "vector"),
 )
+CLEAN = "builtin.module(canonicalize,cse)"  # the pipeline behind what was written otherwise
 PROVIDERS = ("xtc-mlir-python-bindings", "mlir-python-bindings", "mlir-core", "mlir")
 
 
@@ -127,6 +128,37 @@ def every_op(root: ir.Module | ir.Operation) -> list[ir.Operation]:
 
     root.operation.walk(note, ir.WalkOrder.PRE_ORDER)
     return found
+
+
+def replace_ops(
+    module: ir.Module,
+    ops: Iterable[ir.Operation],
+    write: Callable[[ir.Operation], ir.Value | None],
+    *,
+    passes: str = "",
+) -> bool:
+    """Let what `write` makes before an op stand in the place of its result, in place, but for `None`.
+
+    Args:
+        module: The module.
+        ops: Ops of one result, none in another.
+        write: Makes what replaces the result of one.
+        passes: A pipeline that runs behind, if any op was replaced.
+
+    Returns:
+        Whether any was.
+    """
+    changed = False
+    for op in ops:
+        with ir.InsertionPoint(op), op.location:
+            value = write(op)
+        if value is not None:
+            op.results[0].replace_all_uses_with(value)
+            op.erase()
+            changed = True
+    if changed and passes:
+        run_passes(module, passes)
+    return changed
 
 
 def every_name(module: ir.Module) -> set[str]:

@@ -13,7 +13,7 @@ from mlir import ir
 from mlir.dialects import arith, bufferization, func, math
 
 from autotune.compiler.ir.arguments import ROLE, pad, say
-from autotune.compiler.ir.module import every_op, run_passes, symbol
+from autotune.compiler.ir.module import every_op, replace_ops, run_passes, symbol
 from autotune.compiler.ir.values import splat_of
 from autotune.compiler.normalise.decompose import decompose
 from autotune.compiler.normalise.shapes.slices import cut_negative_pads, step_once_along_one
@@ -179,24 +179,17 @@ INTRINSICS = {
 
 def replace_intrinsics(module: ir.Module) -> bool:
     """Replace every intrinsic that has such an op, in place; tells whether there was any."""
-    found = [op for op in every_op(module) if op.name in INTRINSICS]
-    for op in found:
-        kinds = [result.type for result in op.results]
-        with ir.InsertionPoint(op), op.location:
-            made = ir.Operation.create(INTRINSICS[op.name], kinds, list(op.operands))
-        op.results[0].replace_all_uses_with(made.results[0])
-        op.erase()
-    return bool(found)
+
+    def write(op: ir.Operation) -> ir.Value:
+        return ir.Operation.create(INTRINSICS[op.name], [op.results[0].type], list(op.operands)).result
+
+    return replace_ops(module, [op for op in every_op(module) if op.name in INTRINSICS], write)
 
 
 def write_plainly(module: ir.Module) -> bool:
     """Write every such op as plain arithmetic, in place; tells whether there was any."""
     found = [op for op in every_op(module) if op.name in PLAIN]
-    for op in found:
-        with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(PLAIN[op.name](op.operands[0]))
-        op.erase()
-    return bool(found)
+    return replace_ops(module, found, lambda op: PLAIN[op.name](op.operands[0]))
 
 
 def magnitude(x: ir.Value) -> ir.Value:

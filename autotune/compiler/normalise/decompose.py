@@ -8,7 +8,7 @@ Upstream decomposes them itself, but gathers, which it cannot lower.
 from mlir import ir
 from mlir.dialects import arith, linalg, tensor
 
-from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.module import every_op, replace_ops, run_passes
 from autotune.compiler.ir.scripts import run_script
 from autotune.compiler.normalise.emit import generic
 
@@ -65,12 +65,7 @@ def has_tensors(op: ir.Operation) -> bool:
 
 def write_gathers(module: ir.Module) -> bool:
     """Write gathers of slices as element-wise ops that read elements at indices."""
-    found = [op for op in every_op(module) if op.name == "tensor.gather"]
-    for op in found:
-        with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(gathered(op))
-        op.erase()
-    return bool(found)
+    return replace_ops(module, [op for op in every_op(module) if op.name == "tensor.gather"], gathered)
 
 
 def gathered(op: ir.Operation) -> ir.Value:

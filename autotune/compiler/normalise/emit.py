@@ -32,6 +32,23 @@ def generic(
     return op.results[0]
 
 
+def copy_of_body(op: ir.Operation) -> Element:
+    """What writes the scalar ops of an op's body again, on other elements; it gives what the body yields."""
+    block = op.regions[0].blocks[0]
+    *steps, end = (inner.operation for inner in block.operations)
+
+    def copy(*elements: ir.Value) -> ir.Value:
+        known = dict(zip(block.arguments, elements, strict=True))
+        for step in steps:
+            clone = step.clone().operation
+            for number, value in enumerate(step.operands):
+                clone.operands[number] = known.get(value, value)
+            known |= dict(zip(step.results, clone.results, strict=True))
+        return known.get(end.operands[0], end.operands[0])
+
+    return copy
+
+
 def permuted(value: ir.Value, order: Sequence[int]) -> ir.Value:
     """A tensor with its dimensions in another order: dimension i is dimension ``order[i]`` of the value.
 

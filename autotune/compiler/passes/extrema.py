@@ -9,7 +9,7 @@ What tells -0 from 0 stays as it is.
 from mlir import ir
 from mlir.dialects import arith, vector
 
-from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.module import every_op, replace_ops
 from autotune.compiler.passes.fastmath import FASTMATH, flags_of, reduced_by
 
 KINDS = {"maximumf": arith.maximumf, "minimumf": arith.minimumf}
@@ -18,11 +18,7 @@ LEAST = 4  # elements
 
 def look_for_nan_apart(module: ir.Module) -> None:
     """Rewrite reductions of vectors, in place."""
-    for op in every_op(module):
-        if reduced_by(op) in KINDS and is_slow(op):
-            with ir.InsertionPoint(op), op.location:
-                op.results[0].replace_all_uses_with(reduced(op))
-            op.erase()
+    replace_ops(module, [op for op in every_op(module) if reduced_by(op) in KINDS and is_slow(op)], reduced)
 
 
 def is_slow(op: ir.Operation) -> bool:

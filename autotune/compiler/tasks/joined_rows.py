@@ -15,8 +15,7 @@ from mlir.dialects import tensor
 
 from autotune.compiler.ir.nests import indexing_maps, loop_nest, structured_ops
 from autotune.compiler.ir.values import maker
-from autotune.compiler.normalise.convolution.channels_last import Body
-from autotune.compiler.normalise.emit import dims, flat, generic, unflat
+from autotune.compiler.normalise.emit import copy_of_body, dims, flat, generic, unflat
 from autotune.compiler.normalise.shapes.dimensions import RESHAPES
 from autotune.compiler.normalise.shapes.products import Groups, collapsed
 
@@ -124,7 +123,7 @@ def join_all(ops: Sequence[ir.Operation], groups: Groups) -> None:
         with ir.InsertionPoint(op), op.location:
             pairs = zip(op.operands, reads, strict=True)
             taken = [made.get(maker(value)) or joined(value, parts) for value, (_, parts) in pairs]
-            result = generic(taken[:-1], taken[-1], new_maps, iterators, Body(op).copy)
+            result = generic(taken[:-1], taken[-1], new_maps, iterators, copy_of_body(op))
             whole = unflat(result, reads[-1][1], shape)
         op.results[0].replace_all_uses_with(whole)
         made[maker(whole)] = result

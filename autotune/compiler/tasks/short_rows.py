@@ -13,8 +13,8 @@ from mlir.dialects import tensor
 
 from autotune.compiler.ir.nests import indexing_maps, structured_ops
 from autotune.compiler.ir.values import maker
-from autotune.compiler.normalise.convolution.channels_last import Body, is_elementwise
-from autotune.compiler.normalise.emit import dims, flat, generic, unflat
+from autotune.compiler.normalise.convolution.channels_last import is_elementwise
+from autotune.compiler.normalise.emit import copy_of_body, dims, flat, generic, unflat
 from autotune.compiler.normalise.shapes.dimensions import RESHAPES
 from autotune.compiler.normalise.shapes.products import Groups, collapsed
 from autotune.compiler.tasks.elementwise import bits_of
@@ -98,6 +98,6 @@ def join(op: ir.Operation, reads: Sequence[tuple[list[int], Groups]], groups: Gr
     with ir.InsertionPoint(op), op.location:
         taken = [flat(value, parts) for value, (_, parts) in zip(op.operands[:-1], reads, strict=False)]
         empty = tensor.empty(sizes, into.element_type)
-        result = generic(taken, empty, maps, ["parallel"] * len(groups), Body(op).copy)
+        result = generic(taken, empty, maps, ["parallel"] * len(groups), copy_of_body(op))
         op.results[0].replace_all_uses_with(unflat(result, reads[-1][1], into.shape))
     op.erase()

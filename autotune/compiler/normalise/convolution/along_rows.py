@@ -11,7 +11,7 @@ from math import ceil, prod
 from mlir import ir
 from mlir.dialects import arith, tensor
 
-from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.ir.values import fill_of, is_constant, maker, permutation_of, static_slice
 from autotune.compiler.normalise.convolution.pointwise import PLANES, VOLUMES, reads
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
@@ -30,12 +30,7 @@ WINDOWS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_")
 def write_volumes_along_rows(module: ir.Module) -> None:
     """Write convolutions over volumes, in steps of one along rows, as sums whose vectors lie there; in place."""
     found = [op for op in every_op(module) if op.name == VOLUMES and is_along_rows(op)]
-    for op in found:
-        with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(sums_along_rows(op))
-        op.erase()
-    if found:
-        run_passes(module, "builtin.module(canonicalize,cse)")
+    replace_ops(module, found, sums_along_rows, passes=CLEAN)
 
 
 def write_along_rows(op: ir.Operation) -> ir.Value | None:

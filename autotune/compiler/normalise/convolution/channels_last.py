@@ -24,7 +24,7 @@ from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT, Grou
 from autotune.compiler.normalise.convolution.phases import interleave_phases, spread_phases
 from autotune.compiler.normalise.convolution.pointwise import product_of
 from autotune.compiler.normalise.convolution.windows import bias_of, convolve, window_of, with_bias
-from autotune.compiler.normalise.emit import Element, dims, filled, generic, permuted
+from autotune.compiler.normalise.emit import copy_of_body, dims, filled, generic, permuted
 
 LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
 NEW_PLACE = (0, 3, 1, 2)  # of loops over (n, c, h, w) among those over (n, h, w, c)
@@ -174,8 +174,9 @@ class Turned:
         if any(layout is None for layout in layouts):
             return None
         inputs = [self.of(value) if is_whole(amap) else value for value, amap in zip(values, maps, strict=True)]
-        kind = ir.RankedTensorType.get(shape, op.results[0].type.element_type)
-        return elementwise(inputs, [layout for layout in layouts if layout], kind, Body(op).copy)
+        into = tensor.empty(shape, op.results[0].type.element_type)
+        maps = [*(layout for layout in layouts if layout), ir.AffineMap.get_identity(len(shape))]
+        return generic(inputs, into, maps, ["parallel"] * len(shape), copy_of_body(op))
 
 
 def turned(sizes: Sequence[T]) -> list[T]:
@@ -206,34 +207,6 @@ def write_pad(
     with ir.InsertionPoint(padded.regions[0].blocks.append(*places, arg_locs=[pad.location] * len(shape))):
         tensor.yield_(body[0].operands[0])
     return padded.result
-
-
-def elementwise(
-    inputs: Sequence[ir.Value], layouts: Sequence[ir.AffineMap], kind: ir.RankedTensorType, write: Element
-) -> ir.Value:
-    """An element-wise op that makes a tensor (n, h, w, c) of others, each read as its layout says."""
-    into = tensor.empty(kind.shape, kind.element_type)
-    maps = [*layouts, ir.AffineMap.get_identity(kind.rank)]
-    return generic(inputs, into, maps, ["parallel"] * kind.rank, write)
-
-
-@dataclass(frozen=True)
-class Body:
-    """The body of an op, to be written again."""
-
-    op: ir.Operation
-
-    def copy(self, *elements: ir.Value) -> ir.Value:
-        """The scalar ops of the body on other elements; gives what it yields."""
-        block = self.op.regions[0].blocks[0]
-        known = dict(zip(block.arguments, elements, strict=True))
-        *ops, end = (inner.operation for inner in block.operations)
-        for inner in ops:
-            clone = inner.clone().operation
-            for number, value in enumerate(inner.operands):
-                clone.operands[number] = known.get(value, value)
-            known |= dict(zip(inner.results, clone.results, strict=True))
-        return known.get(end.operands[0], end.operands[0])
 
 
 def is_elementwise(op: ir.Operation, rank: int = len(LAST)) -> bool:

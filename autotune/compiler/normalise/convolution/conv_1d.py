@@ -16,10 +16,10 @@ from mlir.dialects import linalg, tensor
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import fill_of, maker
-from autotune.compiler.normalise.convolution.channels_last import DEPTHWISE, Body, is_elementwise, is_whole, write_pad
+from autotune.compiler.normalise.convolution.channels_last import DEPTHWISE, is_elementwise, is_whole, write_pad
 from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT
 from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, bias_of
-from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
+from autotune.compiler.normalise.emit import copy_of_body, dims, filled, flat, generic, unflat
 
 # Ops with windows along lines: the one over planes, and the position of the row in what it reads, and in its kernel.
 LINES: dict[str, tuple[Callable[..., ir.Value], int, int]] = {
@@ -155,7 +155,7 @@ class Rows:
             inputs.append(value)
         into = tensor.empty(shape, op.results[0].type.element_type)
         layouts.append(ir.AffineMap.get_identity(COLUMN))
-        return generic(inputs, into, layouts, ["parallel"] * COLUMN, Body(op).copy)
+        return generic(inputs, into, layouts, ["parallel"] * COLUMN, copy_of_body(op))
 
 
 def is_line_of_groups(collapse: ir.Operation) -> bool:

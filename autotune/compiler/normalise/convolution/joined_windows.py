@@ -13,7 +13,7 @@ from itertools import product
 from mlir import ir
 from mlir.dialects import arith
 
-from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import fill_of, is_constant, maker, maker_named, reassociation, static_slice
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
@@ -115,24 +115,21 @@ def grid_of(offsets: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int,
 
 def read_joined_windows(module: ir.Module) -> None:
     """Write products of joined windows of bytes as convolutions, in place."""
-    changed = False
-    for op in every_op(module):
+
+    def write(op: ir.Operation) -> ir.Value | None:
         windows = windows_of(op)
         if windows is None:
-            continue
-        with ir.InsertionPoint(op), op.location:
-            result = windows.multiplied(op.operands[1])
-            *rows, lane = range(len(result.type.shape))
-            op.results[0].replace_all_uses_with(flat(result, [rows, [lane]]))
-        op.erase()
-        changed = True
-    if changed:
-        run_passes(module, "builtin.module(canonicalize,cse)")
+            return None
+        result = windows.multiplied(op.operands[1])
+        *rows, lane = range(len(result.type.shape))
+        return flat(result, [rows, [lane]])
+
+    replace_ops(module, [op for op in every_op(module) if op.name == PRODUCT], write, passes=CLEAN)
 
 
 def windows_of(op: ir.Operation) -> JoinedWindows | None:
     """The joined windows that an op multiplies by a matrix of bytes, from zero; `None` of any other op."""
-    if op.name != PRODUCT or [str(each.type.element_type) for each in op.operands] != ["i8", "i8", "i32"]:
+    if [str(each.type.element_type) for each in op.operands] != ["i8", "i8", "i32"]:
         return None
     if "cast" in op.attributes or [dimensions(amap) for amap in indexing_maps(op)] != PLAIN or not starts_at_zero(op):
         return None

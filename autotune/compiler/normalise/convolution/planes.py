@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from mlir import ir
 
-from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.ir.values import maker, maker_named, permutation_of, reassociation, static_slice
 from autotune.compiler.normalise.convolution.grouped import read_at, sum_products
 from autotune.compiler.normalise.convolution.window_sums import holds_f32
@@ -48,13 +48,8 @@ class PlanesOfVolumes:
 
 def read_volumes(module: ir.Module) -> None:
     """Let depthwise convolutions read volumes in place of their planes, in place."""
-    found = [(op, planes) for op in every_op(module) if (planes := planes_of(op)) is not None]
-    for op, planes in found:
-        with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(sum_volumes(op, planes))
-        op.erase()
-    if found:
-        run_passes(module, "builtin.module(canonicalize,cse)")
+    found = {op: planes for op in every_op(module) if (planes := planes_of(op)) is not None}
+    replace_ops(module, found, lambda op: sum_volumes(op, found[op]), passes=CLEAN)
 
 
 def planes_of(op: ir.Operation) -> PlanesOfVolumes | None:

@@ -11,7 +11,7 @@ from math import prod
 from mlir import ir
 from mlir.dialects import arith, linalg
 
-from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
 from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_transpose, bias_of, with_bias
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
@@ -22,17 +22,7 @@ LEAST_PLACES = 16  # of fewer, channels make longer vectors
 
 def write_volumes_as_products(module: ir.Module) -> None:
     """Write pointwise convolutions over volumes as products, in place."""
-    found = [op for op in every_op(module) if op.name == VOLUMES]
-    changed = False
-    for op in found:
-        with ir.InsertionPoint(op), op.location:
-            product = product_of(op)
-        if product is not None:
-            changed = True
-            op.results[0].replace_all_uses_with(product)
-            op.erase()
-    if changed:
-        run_passes(module, "builtin.module(canonicalize,cse)")
+    replace_ops(module, [op for op in every_op(module) if op.name == VOLUMES], product_of, passes=CLEAN)
 
 
 def product_of(op: ir.Operation) -> ir.Value | None:

@@ -15,7 +15,7 @@ from math import ceil, prod
 from mlir import ir
 from mlir.dialects import arith, linalg
 
-from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.ir.values import fill_of, is_constant, maker
 from autotune.compiler.normalise.convolution.along_rows import LANES, is_better_whole, pitch_of
 from autotune.compiler.normalise.convolution.channels_last import write_pad
@@ -33,12 +33,7 @@ MOVED = 1.0  # multiply-adds of vectors in the time in which an element is trans
 def turn_volumes(module: ir.Module) -> None:
     """Turn convolutions over volumes that are estimated faster with channels last, in place."""
     found = [op for op in every_op(module) if op.name == VOLUMES and is_faster_last(op)]
-    for op in found:
-        with ir.InsertionPoint(op), op.location:
-            op.results[0].replace_all_uses_with(permuted(with_channels_last(op), BACK))
-        op.erase()
-    if found:
-        run_passes(module, "builtin.module(canonicalize,cse)")
+    replace_ops(module, found, lambda op: permuted(with_channels_last(op), BACK), passes=CLEAN)
 
 
 def is_faster_last(op: ir.Operation) -> bool:

@@ -18,7 +18,7 @@ from mlir.dialects import bufferization, linalg, memref, tensor
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, moves_elements, read_index
 from autotune.compiler.ir.values import maker, reassociation
-from autotune.compiler.normalise.emit import generic, part_read
+from autotune.compiler.normalise.emit import copy_of_body, flat, generic, part_read, unflat
 
 PASSES = "builtin.module(func.func(linalg-fold-unit-extent-dims),canonicalize,cse)"
 MOVES = ("linalg.transpose", "linalg.broadcast")
@@ -89,11 +89,10 @@ def open_batch(op: ir.Operation) -> None:
     """Make a product with a batch of one a plain one."""
     maps = [without_first(amap) for amap in indexing_maps(op)]
     with ir.InsertionPoint(op), op.location:
-        a, b, c = (collapse(value) for value in op.operands)
+        a, b, c = (flat(value, groups(value.type.rank)) for value in op.operands)
         attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
         plain = linalg.matmul(a, b, outs=[c], indexing_maps=attributes)
-        kind = op.results[0].type
-        whole = tensor.expand_shape(kind, plain, groups(len(kind.shape)), [], list(kind.shape))
+        whole = unflat(plain, groups(op.results[0].type.rank), op.results[0].type.shape)
     op.results[0].replace_all_uses_with(whole)
     op.erase()
 
@@ -104,13 +103,6 @@ def without_first(amap: ir.AffineMap) -> ir.AffineMap:
     return ir.AffineMap.get(amap.n_dims - 1, 0, loops)
 
 
-def collapse(value: ir.Value) -> ir.Value:
-    """A tensor without its first dimension, which is 1."""
-    kind = value.type
-    flat = ir.RankedTensorType.get(kind.shape[1:], kind.element_type)
-    return tensor.collapse_shape(flat, value, groups(len(kind.shape)))
-
-
 def groups(rank: int) -> Sequence[Sequence[int]]:
     """Dimensions that belong together when the first two become one."""
     return [[0, 1], *([index] for index in range(2, rank))]
@@ -118,21 +110,9 @@ def groups(rank: int) -> Sequence[Sequence[int]]:
 
 def generalize(op: ir.Operation) -> None:
     """Write a named op, or a map, as a generic one of the same body, which upstream drops dimensions of."""
-    body = op.regions[0].blocks[0]
-
-    def write(*elements: ir.Value) -> ir.Value:
-        made = dict(zip(body.arguments, elements, strict=True))
-        *steps, given = (each.operation for each in body.operations)
-        for step in steps:
-            copy = step.clone().operation
-            for number, value in enumerate(copy.operands):
-                copy.operands[number] = made.get(value, value)
-            made.update(zip(step.results, copy.results, strict=True))
-        return made.get(given.operands[0], given.operands[0])
-
     *inputs, into = op.operands
     with ir.InsertionPoint(op), op.location:
-        plain = generic(inputs, into, indexing_maps(op), ["parallel"] * len(into.type.shape), write)
+        plain = generic(inputs, into, indexing_maps(op), ["parallel"] * len(into.type.shape), copy_of_body(op))
     op.results[0].replace_all_uses_with(plain)
     op.erase()
 

@@ -15,9 +15,9 @@ from mlir.dialects import linalg, tensor
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.ir.values import maker, reassociation
-from autotune.compiler.normalise.convolution.channels_last import Body, is_elementwise
+from autotune.compiler.normalise.convolution.channels_last import is_elementwise
 from autotune.compiler.normalise.convolution.window_sums import multiply_add
-from autotune.compiler.normalise.emit import dims, flat, generic, unflat
+from autotune.compiler.normalise.emit import copy_of_body, dims, flat, generic, unflat
 
 ROWS = ((0, 1), (2,))
 BATCH, M, N, K = range(4)  # loops of a batch of products
@@ -272,7 +272,7 @@ def reshape_after_elementwise(module: ir.Module) -> None:
         with ir.InsertionPoint(op), op.location:
             taken = [flat(value, parts) for value, (_, parts) in zip(inputs, plain, strict=False)]
             empty = tensor.empty([prod(shape[d] for d in group) for group in groups], into.type.element_type)
-            result = generic(taken, empty, maps, ["parallel"] * len(groups), Body(op).copy)
+            result = generic(taken, empty, maps, ["parallel"] * len(groups), copy_of_body(op))
             whole = unflat(result, groups, shape)
         moved.add(result)
         op.results[0].replace_all_uses_with(whole)

@@ -17,8 +17,7 @@ from mlir import ir
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
 from autotune.compiler.ir.values import maker
-from autotune.compiler.normalise.convolution.channels_last import Body
-from autotune.compiler.normalise.emit import dims, flat, generic, unflat
+from autotune.compiler.normalise.emit import copy_of_body, dims, flat, generic, unflat
 from autotune.compiler.normalise.starts import reduced_by
 from autotune.core.ops.op import LoopNest
 
@@ -36,7 +35,7 @@ def join_reductions(module: ir.Module) -> None:
         iterators = ["parallel" if at in left else "reduction" for at in range(len(groups))]
         with ir.InsertionPoint(op), op.location:
             into = flat(op.operands[1], apart)
-            result = unflat(generic([flat(x, groups)], into, maps, iterators, Body(op).copy), apart, shape)
+            result = unflat(generic([flat(x, groups)], into, maps, iterators, copy_of_body(op)), apart, shape)
         op.results[0].replace_all_uses_with(result)
         for each in reversed(chain):
             each.erase()
@@ -75,7 +74,7 @@ def write_without_kept(module: ir.Module) -> None:
         groups = [list(range(*around)) for around in zip(begins, ends, strict=True)]
         narrow = ir.AffineMap.get(written.n_dims, 0, [written.results[at] for at in kept])
         with ir.InsertionPoint(op), op.location:
-            result = generic(inputs, flat(into, groups), [*maps, narrow], nest.iterators, Body(op).copy)
+            result = generic(inputs, flat(into, groups), [*maps, narrow], nest.iterators, copy_of_body(op))
             op.results[0].replace_all_uses_with(unflat(result, groups, into.type.shape))
         op.erase()
     if changed:

@@ -3,7 +3,7 @@
 from mlir import ir
 from mlir.dialects import arith, math
 
-from autotune.compiler.ir.module import every_op, run_passes
+from autotune.compiler.ir.module import every_op, replace_ops
 from autotune.compiler.ir.values import maker, splat_of
 
 LARGEST = 4
@@ -18,15 +18,13 @@ def multiply_powers(module: ir.Module) -> None:
     x ** -2  ->   1 / (x * x)
     x ** 9   ->   x ** 9.0
     """
-    found = [op for op in every_op(module) if op.name == WHOLE or whole_exponent(op) is not None]
-    for op in found:
+
+    def write(op: ir.Operation) -> ir.Value:
         exponent = whole_exponent(op)
-        with ir.InsertionPoint(op), op.location:
-            power = real_power(op) if exponent is None else product(op.operands[0], exponent)
-        op.results[0].replace_all_uses_with(power)
-        op.erase()
-    if found:
-        run_passes(module, "builtin.module(canonicalize)")
+        return real_power(op) if exponent is None else product(op.operands[0], exponent)
+
+    found = [op for op in every_op(module) if op.name == WHOLE or whole_exponent(op) is not None]
+    replace_ops(module, found, write, passes="builtin.module(canonicalize)")
 
 
 def product(base: ir.Value, exponent: int) -> ir.Value:
