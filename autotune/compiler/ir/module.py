@@ -161,6 +161,21 @@ def replace_ops(
     return changed
 
 
+def free_name(module: ir.Module, name: str) -> str:
+    """A name, or one that begins so, that nothing in a module has."""
+    taken = {symbol(op) for op in module.body.operations}
+    while name in taken:
+        name += "_"
+    return name
+
+
+def ancestor_in(block: ir.Block, op: ir.Operation) -> ir.Operation:
+    """The op of a block that an op is, or is inside of."""
+    while op.block != block:
+        op = op.parent.operation
+    return op
+
+
 def every_name(module: ir.Module) -> set[str]:
     """Names of all ops in a module."""
     return {op.name for op in every_op(module)}

@@ -1,5 +1,7 @@
 """Where values come from."""
 
+from collections.abc import Iterator
+
 from mlir import ir
 from mlir.dialects import arith
 
@@ -8,6 +10,14 @@ def maker(value: ir.Value) -> ir.Operation | None:
     """The operation that defines a value; `None` for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def values_of(op: ir.Operation) -> Iterator[ir.Value]:
+    """What an op makes, and the arguments of its blocks."""
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.arguments
 
 
 def maker_named(value: ir.Value | None, name: str) -> ir.Operation | None:

@@ -15,8 +15,8 @@ from mlir import ir
 from mlir.dialects import func
 
 from autotune.compiler.ir.captures import capture
-from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.values import is_constant
+from autotune.compiler.ir.module import ancestor_in, every_op
+from autotune.compiler.ir.values import is_constant, values_of
 from autotune.core.scripts.marks import TAG
 
 FUNCTION = "__autotune_apart_"  # begin of the names of the functions
@@ -66,7 +66,7 @@ def groups_of(block: ir.Block) -> Iterator[list[ir.Operation]]:
     found: dict[int, list[ir.Operation]] = {}
     for number, view in reversed(list(enumerate(block.operations))):
         op = view.operation
-        readers = {owners.get(standing_in(use.owner, block)) for result in op.results for use in result.uses}
+        readers = {owners.get(ancestor_in(block, use.owner.operation)) for result in op.results for use in result.uses}
         if any(TAG in each.attributes for each in every_op(op)):
             owners[op] = number
         elif len(readers) == 1 and (owner := readers.pop()) is not None:
@@ -77,14 +77,6 @@ def groups_of(block: ir.Block) -> Iterator[list[ir.Operation]]:
         yield ops[::-1]
 
 
-def standing_in(op: ir.Operation | ir.OpView, block: ir.Block) -> ir.Operation:
-    """The op of a block that another is, or that it lies in."""
-    here = op.operation
-    while here.block != block:
-        here = here.parent.operation
-    return here
-
-
 def moved_apart(module: ir.Module, ops: Sequence[ir.Operation], number: int) -> Apart:
     """Move ops into a function of their own, the last of which others may read."""
     root = ops[-1]
@@ -93,7 +85,7 @@ def moved_apart(module: ir.Module, ops: Sequence[ir.Operation], number: int) -> 
         made = func.FuncOp(f"{FUNCTION}{number}", ([], kinds), visibility="private")
         block = made.add_entry_block()
     inside = [each for op in ops for each in every_op(op)]
-    mine = {*(result for op in inside for result in op.results), *arguments_in(inside)}
+    mine = {value for op in inside for value in values_of(op)}
     outside = capture(inside, mine, block, root.location, is_copied)
     kind = ir.FunctionType.get([value.type for value in outside], kinds)
     made.attributes["function_type"] = ir.TypeAttr.get(kind)
@@ -106,11 +98,6 @@ def moved_apart(module: ir.Module, ops: Sequence[ir.Operation], number: int) -> 
     for op in ops:
         op.move_before(end.operation)
     return Apart(made, call)
-
-
-def arguments_in(ops: Sequence[ir.Operation]) -> Iterator[ir.Value]:
-    """Arguments of blocks inside of ops."""
-    return (each for op in ops for region in op.regions for block in region.blocks for each in block.arguments)
 
 
 def is_copied(value: ir.Value) -> bool:

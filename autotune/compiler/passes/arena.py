@@ -12,7 +12,7 @@ import psutil
 from mlir import ir
 from mlir.dialects import arith, func, llvm, memref
 
-from autotune.compiler.ir.module import symbol
+from autotune.compiler.ir.module import free_name, symbol
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.lifetimes import Buffer, Steps, find_buffers
 from autotune.core.arena_plan import ALIGNMENT, BufferPlan, Lifetime, place
@@ -123,7 +123,7 @@ def plan_function(steps: Steps, threads: int) -> FunctionPlan:
 
 def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], slots: Sequence[ArenaSlot], size: int) -> None:
     """Declare the arena of `size` bytes and put a view of it in the place of every allocation."""
-    name = free_name(module)
+    name = free_name(module, NAME)
     kind = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
     with ir.Location.unknown():
         with ir.InsertionPoint.at_block_begin(module.body):
@@ -148,15 +148,6 @@ def start_of(spot: ArenaSlot) -> ir.Value:
     number = func.CallOp([ir.IntegerType.get_signless(32)], THREAD_NUMBER, [nowhere]).results[0]
     thread = arith.index_cast(ir.IndexType.get(), number)
     return arith.addi(index(spot.offset), arith.muli(thread, index(spot.stride)))
-
-
-def free_name(module: ir.Module) -> str:
-    """A name for the arena that nothing in the module has."""
-    taken = {symbol(op) for op in module.body.operations}
-    name = NAME
-    while name in taken:
-        name += "_"
-    return name
 
 
 def may_call_itself(function: str, calls: Mapping[str, Set[str]]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from mlir import ir
 from mlir.dialects import openmp
 
-from autotune.compiler.ir.module import every_op
+from autotune.compiler.ir.module import ancestor_in, every_op
 
 PARALLEL, SHARED, NOWAIT = "omp.parallel", "omp.wsloop", "nowait"
 LOOP = "scf.for"
@@ -135,14 +135,7 @@ def ops_of(block: ir.Block) -> list[ir.Operation]:
 
 def users(ops: Iterable[ir.Operation]) -> set[ir.Operation]:
     """Those who use results of some ops, as far out as these are."""
-    return {outermost(use.owner.operation, op.block) for op in ops for result in op.results for use in result.uses}
-
-
-def outermost(op: ir.Operation, block: ir.Block) -> ir.Operation:
-    """The op of a block that an op is, or is inside of."""
-    while op.block != block:
-        op = op.parent.operation
-    return op
+    return {ancestor_in(op.block, use.owner.operation) for op in ops for result in op.results for use in result.uses}
 
 
 def is_pure(op: ir.Operation) -> bool:

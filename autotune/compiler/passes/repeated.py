@@ -11,15 +11,14 @@ outside included; what lies outside becomes the function's arguments.
 Of many nests, those that a program has once become functions too: LLVM's time grows faster than a function does.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlir import ir
 from mlir.dialects import func
 
 from autotune.compiler.ir.captures import capture
-from autotune.compiler.ir.module import every_op, symbol
-from autotune.compiler.ir.values import is_constant
+from autotune.compiler.ir.module import every_op, free_name
+from autotune.compiler.ir.values import is_constant, values_of
 from autotune.core.scripts.marks import TAG
 
 FUNCTION = "__autotune_nest_"  # begin of the names of the functions
@@ -51,7 +50,7 @@ def share_nests(module: ir.Module, function: ir.OpView) -> None:
     number = 0
     for nests in found.values():
         if len(nests) >= fewest:
-            name, number = free_name(module, number), number + 1
+            name, number = free_name(module, f"{FUNCTION}{number}"), number + 1
             nests[0].function.attributes["sym_name"] = ir.StringAttr.get(name)
             for nest in nests:
                 with ir.InsertionPoint(nest.loop), nest.loop.location:
@@ -87,7 +86,7 @@ class Nest:
         function.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
         function.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
         ops = every_op(copy)
-        outside = capture(ops, values_of(ops), block, loop.location)
+        outside = capture(ops, {value for op in ops for value in values_of(op)}, block, loop.location)
         kinds = [value.type for value in outside]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
         return cls(loop, function, outside)
@@ -98,12 +97,6 @@ class Nest:
         return str(self.function.operation.get_asm(use_local_scope=True, assume_verified=True))
 
 
-def values_of(ops: Sequence[ir.Operation]) -> set[ir.Value]:
-    """Results of some ops, and arguments of their blocks."""
-    blocks = (block for op in ops for region in op.regions for block in region.blocks)
-    return {*(result for op in ops for result in op.results), *(each for block in blocks for each in block.arguments)}
-
-
 def hoist_places(loop: ir.Operation) -> None:
     """Let the places of buffers in the arena stand before a loop: they are another in each nest, and no part of it."""
     for op in every_op(loop):
@@ -112,12 +105,3 @@ def hoist_places(loop: ir.Operation) -> None:
                 if is_constant(value):
                     value.owner.operation.move_before(loop)
             op.move_before(loop)
-
-
-def free_name(module: ir.Module, number: int) -> str:
-    """A name for a function that nothing in the module has."""
-    taken = {symbol(op) for op in module.body.operations}
-    name = f"{FUNCTION}{number}"
-    while name in taken:
-        name += "_"
-    return name

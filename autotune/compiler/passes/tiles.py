@@ -12,11 +12,11 @@ what is computed of them is not stored.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from mlir import ir
 from mlir.dialects import arith, func, llvm, math, memref, scf, vector
 
+from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.module import symbol
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.marked_loops import mark_hidden
@@ -56,64 +56,30 @@ def new_tile(element: str) -> ir.Value:
 def zero_tile(element: str) -> ir.Value:
     """The same, of zeros."""
     tile = new_tile(element)
-    loop, body = counted(ROWS)
-    with body:
-        vector.store(splat(0, element), tile, [loop.induction_variable, index(0)])
-        scf.yield_([])
+    counted(ROWS, lambda row: vector.store(splat(0, element), tile, [row, index(0)]))
     return tile
-
-
-def counted(count: int) -> tuple[scf.ForOp, ir.InsertionPoint]:
-    """A loop of so many steps, and where its body is written."""
-    loop = scf.ForOp(index(0), index(count), index(1))
-    return loop, ir.InsertionPoint(loop.body)
-
-
-class TileUnit(Protocol):
-    """What multiplies tiles. A tile of A or B is whatever `load` gives, one of C whatever `zero` does."""
-
-    @property
-    def carries(self) -> bool:
-        """Whether a tile of C is a new value after every product, so that loops carry it."""
-        ...
-
-    def zero(self) -> ir.Value:
-        """A tile of C, of zeros."""
-        ...
-
-    def begin(self, view: ir.Value) -> ir.Value:
-        """A tile of C, of what lies at a view."""
-        ...
-
-    def load(self, view: ir.Value, *, once: bool) -> ir.Value:
-        """The tile of words that lies at a view; whether it is read once only, and should leave others in L1."""
-        ...
-
-    def dot(self, element: str, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """C with the product of a tile of A and one of B more; the type of their values is given."""
-        ...
-
-    def store(self, c: ir.Value, view: ir.Value) -> None:
-        """Write a tile of C to a view."""
-        ...
 
 
 @dataclass(frozen=True)
 class Amx:
-    """Tiles in the registers of AMX."""
+    """Tiles in the registers of AMX.
+
+    Attributes:
+        carries: Whether a tile of C is a new value after every product, so that loops carry it.
+    """
 
     carries: bool = True
 
     def zero(self) -> ir.Value:
-        """``tilezero``."""
+        """``tilezero``: a tile of C."""
         return call_intrinsic("llvm.x86.tilezero.internal", [self.kind], *self.shape(2))[0]
 
     def begin(self, view: ir.Value) -> ir.Value:
-        """``tileloadd``."""
+        """``tileloadd``: a tile of C, of what lies at a view."""
         return self.load(view, once=False)
 
     def load(self, view: ir.Value, *, once: bool) -> ir.Value:
-        """``tileloadd``, or ``tileloaddt1``."""
+        """``tileloadd``, or ``tileloaddt1`` of a tile of words that is read once, and should leave others in L1."""
         name = f"llvm.x86.tileloadd{'t1' * once}64.internal"
         return call_intrinsic(name, [self.kind], *self.shape(2), *address(view))[0]
 
@@ -186,13 +152,13 @@ class Emulated:
         function.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
         with ir.InsertionPoint(function.add_entry_block()):
             c, a, b = function.arguments
-            loop, body = counted(ROWS)
-            with body:
-                row = loop.induction_variable
+            step = self.integers if element == "i8" else self.floats
+
+            def write(row: ir.Value) -> None:
                 old = vector.load(vector_of(LANES, self.element), c, [row, index(0)])
-                step = self.integers if element == "i8" else self.floats
                 vector.store(step(row, old, a, b), c, [row, index(0)])
-                scf.yield_([])
+
+            counted(ROWS, write)
             func.ReturnOp([])
 
     def words(self, row: ir.Value, k: ir.Value, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -232,11 +198,16 @@ class Emulated:
 
     def store(self, c: ir.Value, view: ir.Value) -> None:
         """A copy."""
-        loop, body = counted(ROWS)
-        with body:
-            indices = [loop.induction_variable, index(0)]
+
+        def copy(row: ir.Value) -> None:
+            indices = [row, index(0)]
             vector.store(vector.load(vector_of(LANES, self.element), c, indices), view, indices)
-            scf.yield_([])
+
+        counted(ROWS, copy)
+
+
+# What multiplies tiles: a tile of A or B is whatever `load` gives, one of C whatever `zero` does.
+TileUnit = Amx | Emulated
 
 
 def dynamic_strides(view: ir.Value) -> ir.MemRefType:
@@ -373,11 +344,12 @@ class TileProduct:
         """Words of A; of rows that are left over, a copy."""
         if rest is None or row + ROWS <= shape_of(self.a)[0]:
             return tile_of(self.a, index(row), k)
-        loop, body = counted(left)
-        with body:
-            line = vector.load(vector_of(LANES, "i32"), self.a, [arith.addi(loop.induction_variable, index(row)), k])
-            vector.store(line, rest, [loop.induction_variable, index(0)])
-            scf.yield_([])
+
+        def copy(number: ir.Value) -> None:
+            line = vector.load(vector_of(LANES, "i32"), self.a, [arith.addi(number, index(row)), k])
+            vector.store(line, rest, [number, index(0)])
+
+        counted(left, copy)
         return tile_of(rest, index(0), index(0))
 
     def tile_of_b(self, k: ir.Value, column: int) -> ir.Value:
@@ -396,16 +368,17 @@ class TileProduct:
         by.store(c, tile_of(held, index(0), index(0)))
         count, values = min(LANES, columns - column), shape_of(self.b)[0] - self.precision.extra
         scale = self.load_scale(index(values), column, count) if self.precision.is_scaled else None
-        loop, body = counted(min(ROWS, rows - row))
-        with body:
-            total = vector.load(vector_of(LANES, self.precision.sums), held, [loop.induction_variable, index(0)])
-            at = arith.addi(loop.induction_variable, index(row))
+
+        def write(number: ir.Value) -> None:
+            total = vector.load(vector_of(LANES, self.precision.sums), held, [number, index(0)])
+            at = arith.addi(number, index(row))
             if scale is not None:
                 of_row = vector.broadcast(vector_of(LANES, "i32"), memref.load(self.a, [at, index(values)]))
                 step = arith.mulf(arith.bitcast(vector_of(LANES, "f32"), of_row), scale)
                 total = arith.mulf(arith.sitofp(vector_of(LANES, "f32"), total), step)
             vector.store(first_of(total, count), self.c, [at, index(column)])
-            scf.yield_([])
+
+        counted(min(ROWS, rows - row), write)
 
     def load_scale(self, row: ir.Value, column: int, count: int) -> ir.Value:
         """The scales of a tile's columns."""

@@ -14,7 +14,7 @@ from mlir.dialects import arith, memref, scf, vector
 from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
 from autotune.compiler.passes.rounding import vector_of
-from autotune.compiler.passes.tiles import Amx, Emulated, dynamic_strides, new_tile, tile_of, zero_tile
+from autotune.compiler.passes.tiles import Amx, Emulated, TileUnit, dynamic_strides, new_tile, tile_of, zero_tile
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES
 from autotune.contrib.quantised.loads import fetch_for_writing
@@ -158,9 +158,7 @@ class RegisterTiles:
         zeros = memref.cast(kind, tile_of(self.zeros, index(0), index(0)))
         return arith.select(self.of.from_zero, zeros, memref.cast(kind, view))
 
-    def sums(
-        self, by: Amx | Emulated, rows: list[ir.Value], tiles: list[ir.Value], starts: list[ir.Value]
-    ) -> list[ir.Value]:
+    def sums(self, by: TileUnit, rows: list[ir.Value], tiles: list[ir.Value], starts: list[ir.Value]) -> list[ir.Value]:
         """Tiles of sums, those of a tile of rows after the other."""
         x, panel = self.of.x, self.panel
         loop = scf.ForOp(index(0), index(x.depth_tiles), index(1), starts if by.carries else [])

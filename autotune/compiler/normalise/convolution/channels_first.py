@@ -19,8 +19,9 @@ from autotune.compiler.ir.nests import dimensions
 from autotune.compiler.ir.values import fill_of, is_constant, maker
 from autotune.compiler.normalise.convolution.along_rows import LANES
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
-from autotune.compiler.normalise.convolution.windows import WindowAxis, bias_of, window_of
+from autotune.compiler.normalise.convolution.windows import WindowAxis, bias_of, steps_of
 from autotune.compiler.normalise.emit import dims, generic
+from autotune.compiler.normalise.shapes.slices import amounts
 
 DEPTHWISE = "linalg.depthwise_conv_2d_nchw_chw"
 MAXIMUM, SUM = "linalg.pooling_nchw_max", "linalg.pooling_nchw_sum"
@@ -136,23 +137,14 @@ def planes_of(op: ir.Operation) -> Planes | None:
     if op.name not in (DEPTHWISE, *POOLS) or not all(map(holds_f32, op.operands)):
         return None
     x, kernel, start = op.operands
-    made_by, window = maker(x), window_of(op)
-    before, border = [0, 0], None
+    made_by, before, border = maker(x), [0, 0], None
     if made_by is not None and is_cheaper_inside(made_by):
-        before = list(ir.DenseI64ArrayAttr(made_by.attributes["static_low"]))[2:]
+        before = amounts(made_by)[0][2:]
         x, border = made_by.operands[0], made_by.regions[0].blocks[0].operations[0].operation.operands[0]
     sides = kernel.type.shape[-2:]
-    lines = [
-        WindowAxis(
-            x.type.shape[2 + d],
-            op.results[0].type.shape[2 + d],
-            sides[d],
-            window.strides[d],
-            window.dilations[d],
-            before[d],
-        )
-        for d in range(2)
-    ]
+    steps = (steps_of(op, name) for name in ("strides", "dilations"))
+    sizes = (x.type.shape[2:], op.results[0].type.shape[2:], sides, *steps, before)
+    lines = [WindowAxis(*each) for each in zip(*sizes, strict=True)]
     if lines[1].windows < LEAST_COLUMNS or max(sides) > MOST_SIDE:
         return None
     masked = op.name == MAXIMUM or border is None or is_neutral(border, maximum=False)
@@ -167,7 +159,7 @@ def is_cheaper_inside(pad: ir.Operation) -> bool:
     if pad.name != "tensor.pad" or len(pad.operands) != 1:
         return False
     body = [inner.operation for inner in pad.regions[0].blocks[0].operations]
-    low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[f"static_{side}"])) for side in ("low", "high"))
+    low, high = amounts(pad)
     plain = len(body) == 1 and is_constant(body[0].operands[0]) and not any((*low[:2], *high[:2]))
     source = maker(pad.operands[0])
     return plain and (source is None or not source.name.startswith("linalg."))

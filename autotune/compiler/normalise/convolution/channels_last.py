@@ -23,7 +23,7 @@ from autotune.compiler.normalise.convolution.channels_first import planes_of, wr
 from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT, Groups, groups_of
 from autotune.compiler.normalise.convolution.phases import interleave_phases, spread_phases
 from autotune.compiler.normalise.convolution.pointwise import product_of
-from autotune.compiler.normalise.convolution.windows import bias_of, convolve, window_of, with_bias
+from autotune.compiler.normalise.convolution.windows import attributes_of_steps, bias_of, last_of, with_bias
 from autotune.compiler.normalise.emit import copy_of_body, dims, filled, generic, permuted
 
 LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -108,10 +108,9 @@ class Turned:
 
     def turn_windows(self, op: ir.Operation) -> ir.Value | None:
         """A convolution, or a pool."""
-        window, x = window_of(op), self.of(op.operands[0])
+        x, attributes = self.of(op.operands[0]), attributes_of_steps(op)
         if op.name == CONV:
             return self.turn_convolution(op, x)
-        attributes = {"strides": window.attribute(window.strides), "dilations": window.attribute(window.dilations)}
         if op.name == DEPTHWISE:
             zeros = self.of(op.operands[2])
             kernel = permuted(op.operands[1], (1, 2, 0))
@@ -120,12 +119,13 @@ class Turned:
 
     def turn_convolution(self, op: ir.Operation, x: ir.Value) -> ir.Value:
         """A convolution, and then its bias: importers start from it."""
-        bias, window = bias_of(op.operands[2]), window_of(op)
+        bias, kind = bias_of(op.operands[2]), op.results[0].type
         if bias is None:
-            return convolve(x, op.operands[1], window, self.of(op.operands[2]))
-        kind = op.results[0].type
-        zeros = filled([kind.shape[d] for d in LAST], kind.element_type, arith.constant(kind.element_type, 0.0))
-        return with_bias(convolve(x, op.operands[1], window, zeros), bias, -1)
+            start = self.of(op.operands[2])
+        else:
+            start = filled(turned(kind.shape), kind.element_type, arith.constant(kind.element_type, 0.0))
+        sums = linalg.conv_2d_nhwc_hwcf(x, last_of(op.operands[1]), outs=[start], **attributes_of_steps(op))
+        return sums if bias is None else with_bias(sums, bias, -1)
 
     def turn_groups(self, groups: Groups) -> ir.Value | None:
         """A grouped convolution, with channels in one dimension again, and then its bias."""

@@ -13,7 +13,7 @@ from mlir import ir
 
 from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
-from autotune.compiler.normalise.convolution.windows import Window, before_transpose, window_of
+from autotune.compiler.normalise.convolution.windows import before_transpose, steps_of
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read, permuted, unflat
 
 KERNELS = {  # names of ops, and the order of their kernels in (g, i, j, c, f)
@@ -53,9 +53,9 @@ class Groups:
         if filters == 1:
             kernel = permuted(flat(self.kernel, [[0], [1], [2], [3, 4]]), (1, 2, 3, 0))
             into = filled([n, h, w, groups], x.type.element_type, number)
-            return sum_channels(permuted(split, (0, 1, 2, 4, 3)), kernel, window_of(self.op), into)
+            return sum_channels(permuted(split, (0, 1, 2, 4, 3)), kernel, self.op, into)
         into = filled([n, h, w, groups, filters], x.type.element_type, number)
-        return flat(sum_groups(split, self.kernel, window_of(self.op), into), JOINED)
+        return flat(sum_groups(split, self.kernel, self.op, into), JOINED)
 
 
 def groups_of(op: ir.Operation) -> Groups | None:
@@ -74,25 +74,25 @@ def is_split(op: ir.Operation | None) -> bool:
     return op is not None and op.name == SPLIT and len(op.operands[0].type.shape) == RANK
 
 
-def sum_channels(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) -> ir.Value:
+def sum_channels(x: ir.Value, kernel: ir.Value, op: ir.Operation, into: ir.Value) -> ir.Value:
     """Sums over windows of ``(n, h, w, c, g)`` with a kernel ``(i, j, c, g)``, added to ``(n, h, w, g)``."""
     n, h, w, g, i, j, c = dims(7)
-    rows, columns = read_at(window, (h, w), (i, j))
+    rows, columns = read_at(op, (h, w), (i, j))
     indices = ([n, rows, columns, c, g], [i, j, c, g], [n, h, w, g])
     return sum_products(x, kernel, into, indices, kernel.type.shape[:3])
 
 
-def sum_groups(x: ir.Value, kernel: ir.Value, window: Window, into: ir.Value) -> ir.Value:
+def sum_groups(x: ir.Value, kernel: ir.Value, op: ir.Operation, into: ir.Value) -> ir.Value:
     """Sums over windows of ``(n, h, w, g, c)`` with a kernel ``(g, i, j, c, f)``, added to ``(n, h, w, g, f)``."""
     n, h, w, g, f, i, j, c = dims(8)
-    rows, columns = read_at(window, (h, w), (i, j))
+    rows, columns = read_at(op, (h, w), (i, j))
     indices = ([n, rows, columns, g, c], [g, i, j, c, f], [n, h, w, g, f])
     return sum_products(x, kernel, into, indices, kernel.type.shape[1:4])
 
 
-def read_at(window: Window, outputs: Sequence[ir.AffineExpr], inside: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
-    """Rows and columns that a window reads, for those of the result and those inside of the window."""
-    sides = zip(outputs, inside, window.strides, window.dilations, strict=True)
+def read_at(op: ir.Operation, outputs: Sequence[ir.AffineExpr], inside: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
+    """Rows and columns that windows of an op read, for those of the result and those inside of the window."""
+    sides = zip(outputs, inside, steps_of(op, "strides"), steps_of(op, "dilations"), strict=True)
     return [out * stride + at * dilation for out, at, stride, dilation in sides]
 
 

@@ -15,7 +15,7 @@ from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.ir.values import maker, maker_named, permutation_of, reassociation, static_slice
 from autotune.compiler.normalise.convolution.grouped import read_at, sum_products
 from autotune.compiler.normalise.convolution.window_sums import holds_f32
-from autotune.compiler.normalise.convolution.windows import window_of
+from autotune.compiler.normalise.convolution.windows import steps_of
 from autotune.compiler.normalise.emit import dims, flat, unflat
 
 CONVOLUTION = "linalg.conv_2d_ngchw_gfchw"
@@ -73,7 +73,7 @@ def planes_of(op: ir.Operation) -> PlanesOfVolumes | None:
 
 def concat_of(op: ir.Operation) -> ir.Operation | None:
     """What joins the planes that a convolution reads, neighbours in a row side by side; `None` of any other op."""
-    if op.name != CONVOLUTION or not all(map(holds_f32, op.operands)) or window_of(op).strides[1] != 1:
+    if op.name != CONVOLUTION or not all(map(holds_f32, op.operands)) or steps_of(op, "strides")[1] != 1:
         return None
     merged = maker_named(op.operands[0], "tensor.collapse_shape")
     transpose = maker(merged.operands[0]) if merged and reassociation(merged) == MERGED else None
@@ -97,7 +97,7 @@ def sum_volumes(op: ir.Operation, planes: PlanesOfVolumes) -> ir.Value:
     kernel, start = op.operands[1], op.operands[2]
     shape = [planes.volumes.type.shape[0], planes.positions, *start.type.shape[1:]]
     n, d, g, f, h, w, e, i, j = dims(9)
-    rows, columns = read_at(window_of(op), (h, w), (i, j))
+    rows, columns = read_at(op, (h, w), (i, j))
     depth = d * planes.stride + e * planes.dilation + planes.begins[0]
     indices = (n, g, depth, rows, columns), (g, f, e, i, j), (n, d, g, f, h, w)
     summed = sum_products(planes.volumes, kernel, unflat(start, MERGED, shape), indices, kernel.type.shape[2:])

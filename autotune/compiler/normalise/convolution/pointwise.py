@@ -13,7 +13,7 @@ from mlir.dialects import arith, linalg
 
 from autotune.compiler.ir.module import CLEAN, every_op, replace_ops
 from autotune.compiler.normalise.convolution.window_sums import holds_f32, multiply_add
-from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_transpose, bias_of, with_bias
+from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_transpose, bias_of, steps_of, with_bias
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
 
 PLANES, VOLUMES = "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw"
@@ -45,8 +45,7 @@ def product_of(op: ir.Operation) -> ir.Value | None:
 
 def is_pointwise(op: ir.Operation) -> bool:
     """Tell whether a convolution is pointwise: it reads one position for each that it writes."""
-    steps = ir.DenseIntElementsAttr(op.attributes["strides"]) if "strides" in op.attributes else ()
-    return all(size == 1 for size in op.operands[1].type.shape[2:]) and all(int(step) == 1 for step in steps)
+    return {*op.operands[1].type.shape[2:], *steps_of(op, "strides")} == {1}
 
 
 def matrix_of(kernel: ir.Value) -> tuple[ir.Value, bool]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from mlir import ir
-from mlir.dialects import arith, linalg, tensor
+from mlir.dialects import arith, tensor
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps, moves_elements
 from autotune.compiler.ir.values import maker, permutation_of
@@ -13,24 +13,6 @@ from autotune.compiler.normalise.emit import dims, generic, permuted
 
 KERNEL = (2, 3, 1, 0)  # of (f, c, i, j): its order in (i, j, c, f)
 KERNEL_BACK = (3, 2, 0, 1)
-
-
-@dataclass(frozen=True)
-class Window:
-    """Steps of an op with windows of two dimensions.
-
-    Attributes:
-        strides: Positions between one window and the next, down and across.
-        dilations: Positions between neighbours in a window, down and across.
-    """
-
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-
-    @staticmethod
-    def attribute(values: Sequence[int]) -> ir.Attribute:
-        """Strides, or dilations, as an attribute of a structured op."""
-        return ir.Attribute.parse(f"dense<[{values[0]}, {values[1]}]> : tensor<2xi64>")
 
 
 @dataclass(frozen=True)
@@ -103,12 +85,6 @@ class WindowAxis:
         return WindowAxis(self.size, self.size, 1, 1, 1, 0)
 
 
-def window_of(op: ir.Operation) -> Window:
-    """Steps of a named convolution or pool over planes."""
-    (down, across), (rows, columns) = steps_of(op, "strides"), steps_of(op, "dilations")
-    return Window((down, across), (rows, columns))
-
-
 def steps_of(op: ir.Operation, name: str) -> tuple[int, ...]:
     """Numbers along the positions of a named convolution or pool that it has as an attribute; 1 each by default."""
     if name not in op.attributes:
@@ -116,10 +92,10 @@ def steps_of(op: ir.Operation, name: str) -> tuple[int, ...]:
     return tuple(map(int, ir.DenseIntElementsAttr(op.attributes[name])))
 
 
-def convolve(x: ir.Value, kernel: ir.Value, window: Window, start: ir.Value) -> ir.Value:
-    """A convolution of (n, h, w, c) with a kernel (f, c, i, j), added to what it starts from: (n, h, w, f)."""
-    steps = {"strides": window.attribute(window.strides), "dilations": window.attribute(window.dilations)}
-    return linalg.conv_2d_nhwc_hwcf(x, last_of(kernel), outs=[start], **steps)
+def attributes_of_steps(op: ir.Operation) -> dict[str, ir.Attribute]:
+    """Strides and dilations of a named convolution or pool, as attributes of another."""
+    found = {name: list(steps_of(op, name)) for name in ("strides", "dilations")}
+    return {name: ir.Attribute.parse(f"dense<{steps}> : tensor<{len(steps)}xi64>") for name, steps in found.items()}
 
 
 def last_of(kernel: ir.Value) -> ir.Value:

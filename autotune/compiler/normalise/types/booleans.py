@@ -1,13 +1,12 @@
 """Booleans in memory: tensors of i1 become tensors of i8, 0 and 1, since LLVM stores no single bits."""
 
-from collections.abc import Iterator
-
 from mlir import ir
 from mlir.dialects import arith
 
 from autotune.compiler.ir.arguments import HIGH, LOW, integer, say
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.scripts import run_script
+from autotune.compiler.ir.values import values_of
 
 ON_TENSORS = "builtin.module(func.func(convert-elementwise-to-linalg))"
 YIELDS = ("linalg.yield", "tensor.yield")
@@ -75,14 +74,6 @@ def say_range(function: ir.Operation) -> None:
     kinds = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
     bounds = {LOW: integer(0), HIGH: integer(2)}
     say(function, {number: bounds for number, kind in enumerate(kinds) if holds_booleans_type(kind)})
-
-
-def values_of(op: ir.Operation) -> Iterator[ir.Value]:
-    """What an op makes, and the arguments of its blocks."""
-    yield from op.results
-    for region in op.regions:
-        for block in region.blocks:
-            yield from block.arguments
 
 
 def holds_booleans(value: ir.Value) -> bool:

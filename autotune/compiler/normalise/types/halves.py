@@ -5,8 +5,9 @@ from mlir.dialects import arith, tensor
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
+from autotune.compiler.ir.values import values_of
 from autotune.compiler.normalise.emit import generic
-from autotune.compiler.normalise.types.booleans import ON_TENSORS, values_of
+from autotune.compiler.normalise.types.booleans import ON_TENSORS
 from autotune.compiler.normalise.types.narrow import narrow_constant, narrowed
 from autotune.core.stats import HALVES
 

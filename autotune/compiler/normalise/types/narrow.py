@@ -9,8 +9,7 @@ from mlir.dialects import linalg
 
 from autotune.compiler.ir.module import every_op, run_passes
 from autotune.compiler.ir.nests import element_type, indexing_maps
-from autotune.compiler.ir.values import is_constant, maker
-from autotune.compiler.normalise.types.booleans import values_of
+from autotune.compiler.ir.values import is_constant, maker, values_of
 from autotune.core.ops.traversal import WIDENED
 
 WIDE = "f64"
@@ -135,9 +134,14 @@ def read_before_widening(op: ir.Operation) -> bool:
 
 def widens(op: ir.Operation) -> bool:
     """Tell whether an op gives a tensor widened to f32, and does nothing else."""
-    if op.name != "linalg.generic" or len(op.operands) != 2 or element_type(op.operands[0]) not in WIDENED:
+    if not widens_elements(op) or element_type(op.operands[0]) not in WIDENED:
         return False
-    block = op.regions[0].blocks[0]
-    names = [inner.operation.name for inner in block.operations]
     same = len({str(amap) for amap in indexing_maps(op)}) == 1
-    return same and names == ["arith.extf", "linalg.yield"] and element_type(op.results[0]) == "f32"
+    return same and element_type(op.results[0]) == "f32"
+
+
+def widens_elements(op: ir.Operation) -> bool:
+    """Tell whether the body of an op does nothing but widen an element of one array."""
+    if op.name != "linalg.generic" or len(op.operands) != 2:
+        return False
+    return [inner.operation.name for inner in op.regions[0].blocks[0].operations] == ["arith.extf", "linalg.yield"]

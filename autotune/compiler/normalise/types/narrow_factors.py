@@ -11,8 +11,8 @@ from mlir.dialects import linalg
 from autotune.compiler.ir.arguments import NARROW_FACTORS, said_of, say
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import maker
-from autotune.compiler.normalise.types.booleans import YIELDS
 from autotune.compiler.normalise.types.halves import READ, is_half
+from autotune.compiler.normalise.types.narrow import widens_elements
 
 VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", "tensor.pad", "tensor.cast")
 MOVES = (READ, *VIEWS, "linalg.transpose", "linalg.broadcast")
@@ -70,9 +70,4 @@ def was_half(value: ir.Value) -> bool:
 
 def only_widens_all(op: ir.Operation) -> bool:
     """Tell whether an op does nothing but widen every element of one array."""
-    if op.name == "arith.extf":
-        return True
-    if op.name != "linalg.generic" or len(op.operands) != 2:
-        return False
-    body = [each.operation for each in op.regions[0].blocks[0].operations]
-    return [each.name for each in body] == ["arith.extf", YIELDS[0]]
+    return op.name == "arith.extf" or widens_elements(op)
