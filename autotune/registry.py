@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, PluginError, ScheduleError
+from autotune.core.host.extras import DISTRIBUTION
 from autotune.core.host.machine import Machine
 from autotune.core.ops.dialect import Dialect, WrittenFunction
 from autotune.core.payload import Payload
@@ -47,7 +48,6 @@ ANY_SIZE, FOLDERS = "autotune.any_size", "folders"
 SERVERS, POSTGRES = "autotune.servers", "postgres"
 PRECISIONS = "autotune.precisions"
 WEIGHT_FORMS = "autotune.weight_forms"
-DISTRIBUTION = "mlir-schedule-autotune"
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_+-]*(\.[0-9]+)?", re.ASCII)  # of a parameter: a word or a number, and no path
 METHODS = ("name", "fallback", "covers", "space", "default", "build", "rewrites")  # of a family
 GROUPS = (PAYLOADS, IMPORTERS, DIALECTS, SCHEDULES, PRECISIONS, BASELINES, COMPARATORS)  # whose entries people name

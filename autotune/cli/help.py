@@ -64,13 +64,11 @@ def heading_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of
 def versions() -> Iterator[str]:
     """What a report of a fault should name, a line each: this package, MLIR, Python and the system."""
     import platform
-    from importlib.metadata import PackageNotFoundError, version
 
-    for name in ("mlir-schedule-autotune", "xtc-mlir-python-bindings", "optuna", "numpy"):
-        try:
-            yield f"{name} {version(name)}"
-        except PackageNotFoundError:
-            yield f"{name} is not installed"
+    from autotune.core.host.extras import DISTRIBUTION, version_of
+
+    for name in (DISTRIBUTION, "xtc-mlir-python-bindings", "optuna", "numpy"):
+        yield f"{name} {version_of(name) or 'is not installed'}"
     yield f"Python {platform.python_version()} on {platform.system()} {platform.release()}, {platform.machine()}"
 
 

@@ -18,9 +18,9 @@ from autotune.compiler.lowering.text import LoweredProgram, load_program, lower_
 from autotune.core.arrays import Accepted
 from autotune.core.candidate import Candidate
 from autotune.core.errors import TensorError
+from autotune.core.host.extras import DISTRIBUTION
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Array, Payload
-from autotune.registry import DISTRIBUTION
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.store.places import bundle_folder

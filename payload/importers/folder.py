@@ -4,13 +4,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
+from autotune.core.host.extras import version_of
 from autotune.core.host.tensor_file import TensorInFile, hash_file, write_tensors
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import (
@@ -186,13 +186,7 @@ def sha256_of(path: Path) -> str:
 
 def versions_of(*names: str) -> dict[str, str]:
     """Installed versions of distributions."""
-    found = {}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {name: version for name in names if (version := version_of(name))}
 
 
 def with_outputs(model: ImportedModel, names: Sequence[str]) -> ImportedModel:

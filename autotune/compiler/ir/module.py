@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 from mlir import ir
 from mlir.passmanager import PassManager
 
 from autotune.core.errors import CompileError, PayloadError
+from autotune.core.host.extras import version_of
 from autotune.core.printable import first_lines
 
 # Dialects that code of ours writes ops of. Others are loaded where a text has them, or a pass or script that runs asks.
@@ -183,12 +183,8 @@ def every_name(module: ir.Module) -> set[str]:
 
 def compiler_version() -> str:
     """Name and version of the distribution that provides MLIR."""
-    for name in PROVIDERS:
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
-    return "mlir of unknown version"
+    found = (f"{name} {version}" for name in PROVIDERS if (version := version_of(name)))
+    return next(found, "mlir of unknown version")
 
 
 def find_function(module: ir.Module, name: str) -> ir.OpView:

@@ -7,12 +7,11 @@ its decisions, is a knob; our search chooses, our worker verifies and times.
 
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
 from autotune.core.errors import CompileError
-from autotune.core.host.extras import install_command
+from autotune.core.host.extras import install_command, version_of
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.external_kernel import MadeObject
 from autotune.core.printable import first_lines
@@ -36,10 +35,7 @@ class Tvm:
 
     def version(self) -> str:
         """Version of the package, and the processor that it compiles for."""
-        try:
-            return f"{PACKAGE} {version(PACKAGE)}"
-        except PackageNotFoundError:
-            return f"{PACKAGE} of unknown version"
+        return f"{PACKAGE} {version_of(PACKAGE) or 'of unknown version'}"
 
     def refuses(self, task: Task, machine: Machine) -> str:
         """Why TVM's language does not say what a task computes, or MetaSchedule has no sketch of it."""

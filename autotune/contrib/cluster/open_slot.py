@@ -13,6 +13,7 @@ from autotune.compiler.lowering.pipeline import compilation
 from autotune.contrib.cluster.slot import OpenSlot, Slot
 from autotune.core.errors import MachineError
 from autotune.core.host.cores import physical_cores
+from autotune.core.host.extras import DISTRIBUTION
 from autotune.core.host.machine import this_machine
 from autotune.core.scripts.assembly import DESTINATIONS, LOWERING
 from autotune.core.stats import quiet_time
@@ -22,7 +23,6 @@ from autotune.worker.bench.noise import floor_of, time_twins
 from autotune.worker.doctor import find_missing
 from autotune.worker.worker import Worker
 
-DISTRIBUTION = "mlir-schedule-autotune"
 PAIRS = 2  # A/A comparisons: one of a kernel that reads memory, one of a kernel that computes
 DIGITS = 8  # of the hash of what candidates go through
 

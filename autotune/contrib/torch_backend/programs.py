@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
@@ -21,8 +20,9 @@ from autotune.contrib.torch_backend.kept import (
 from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
 from autotune.core.errors import RefusedModelError
+from autotune.core.host.extras import DISTRIBUTION, version_of
 from autotune.core.host.machine import this_machine
-from autotune.registry import DISTRIBUTION, importer_of
+from autotune.registry import importer_of
 
 
 def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int) -> str:
@@ -38,14 +38,6 @@ def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int)
         digest.update(repr((constant.dtype, tuple(constant.shape))).encode())
         digest.update(bytes(constant.detach().contiguous().reshape(-1).view(torch.uint8).numpy()))
     return digest.hexdigest()
-
-
-def version_of(distribution: str) -> str:
-    """Version of an installed distribution; empty where there is none."""
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return ""
 
 
 def program_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options: BackendOptions) -> Kept:

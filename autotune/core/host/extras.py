@@ -1,15 +1,23 @@
-"""The command that installs an optional dependency of this package, an extra, from where the package came from."""
+"""Versions of what is installed, and the command that installs an extra from where this package came from."""
 
 import json
 import shlex
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-PACKAGE = "mlir-schedule-autotune"
+DISTRIBUTION = "mlir-schedule-autotune"
 ORIGIN = "direct_url.json"  # PEP 610: there unless an index was asked for the package
+
+
+def version_of(name: str) -> str:
+    """Version of an installed distribution; empty where there is none."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
 
 
 def install_command(*extras: str) -> str:
@@ -19,7 +27,7 @@ def install_command(*extras: str) -> str:
         extras: Names of extras, as ``pyproject.toml`` has them.
     """
     try:
-        origin = distribution(PACKAGE).read_text(ORIGIN)
+        origin = distribution(DISTRIBUTION).read_text(ORIGIN)
     except PackageNotFoundError:  # run from its files
         origin = None
     installer = "pip install" if find_spec("pip") else "uv pip install"
@@ -44,11 +52,11 @@ def requirement(origin: str | None, extras: Sequence[str], folder: Path) -> str:
     """
     names = f"[{','.join(extras)}]"
     if origin is None:
-        return shlex.quote(f"{PACKAGE}{names}")
+        return shlex.quote(f"{DISTRIBUTION}{names}")
     record = json.loads(origin)
     if (url := urlparse(record["url"])).scheme != "file":
         scheme = f"{record['vcs_info']['vcs']}+" if "vcs_info" in record else ""
-        return shlex.quote(f"{PACKAGE}{names} @ {scheme}{record['url']}")
+        return shlex.quote(f"{DISTRIBUTION}{names} @ {scheme}{record['url']}")
     path = Path(unquote(url.path))
     option = "-e " if record.get("dir_info", {}).get("editable") else ""
     return option + shlex.quote(f"{'.' if path == folder else path}{names}")

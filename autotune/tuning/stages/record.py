@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from pathlib import Path
 from re import match
 from typing import TypeVar
@@ -17,6 +17,7 @@ from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError, CompileError, ProofError
 from autotune.core.evaluator import Evaluation
+from autotune.core.host.extras import DISTRIBUTION, version_of
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.plugs.external_kernel import ExternalKernel
@@ -64,7 +65,6 @@ from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.loading.own_code import remember_kernels
 
 T = TypeVar("T")
-DISTRIBUTION = "mlir-schedule-autotune"
 
 
 @dataclass(frozen=True)
@@ -258,17 +258,11 @@ def versions() -> Versions:
 
 def packages() -> dict[str, str]:
     """Installed versions of the packages that the distribution requires, extras left out."""
-    try:
-        wanted = requires(DISTRIBUTION) or []
-    except PackageNotFoundError:
-        wanted = []
+    wanted = (requires(DISTRIBUTION) if version_of(DISTRIBUTION) else None) or []
     names = [found[0] for line in wanted if "extra ==" not in line and (found := match(r"[\w.-]+", line))]
     return {name: installed(name) for name in sorted(names)}
 
 
 def installed(name: str) -> str:
     """A distribution's version; ``unknown`` where it is not installed."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "unknown"
+    return version_of(name) or "unknown"
