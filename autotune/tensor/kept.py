@@ -5,15 +5,13 @@ key --read--> LoweredProgram, or None     key, LoweredProgram --write--> file: a
 
 import hashlib
 import json
-import os
-import tempfile
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from autotune.compiler.lowering.text import LoweredProgram
 from autotune.compiler.passes.panels import PanelWeight
-from autotune.core.host.files import read_file
+from autotune.core.host.files import read_file, replace_file
 from autotune.worker.loading.paths import cache
 
 FORMAT = 1  # 1: hash of the rest, a line; JSON of text, weights, threads
@@ -52,9 +50,7 @@ def keep(key: str, program: LoweredProgram) -> None:
     with suppress(OSError):
         folder().mkdir(parents=True, exist_ok=True)
         forget_oldest()
-        with tempfile.NamedTemporaryFile(dir=folder(), prefix=".", delete=False) as file:
-            file.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
-        os.replace(file.name, folder() / key)
+        replace_file(folder() / key, hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
 
 
 def forget_oldest() -> None:

@@ -8,7 +8,6 @@ import ctypes
 import operator
 import weakref
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from autotune.bundles.contexts import ContextPool
 from autotune.compiler.codegen.kernel_code import LinkedKernel
 from autotune.compiler.codegen.object_code import runner_libraries
-from autotune.compiler.passes.panels import PanelWeight
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument
 from autotune.core.host.cores import physical_cores
 from autotune.core.payload import DTYPES, Argument, Array
@@ -255,7 +253,7 @@ class RegionProgram:
 
     def _in_panels(self, argument: KeptArgument, values: Array) -> Array:
         """Elements of a weight, or of a constant, in panels."""
-        packed = PanelWeight(**asdict(self._kept.program.panels[argument.number])).pack(values)
+        packed = self._kept.program.panels[argument.number].pack(values)
         return aligned(packed, Argument("panels", "weight", argument.shape, argument.dtype))
 
 

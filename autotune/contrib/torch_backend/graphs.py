@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from autotune.contrib.torch_backend.calls import MadeOf, OutOfBoundsError, RegionProgram
+from autotune.contrib.torch_backend.calls import MadeOf, OutOfBoundsError, RegionProgram, is_dense
 from autotune.contrib.torch_backend.first_calls import FirstCalls
 from autotune.contrib.torch_backend.held import split
 from autotune.contrib.torch_backend.indices import bounds_in, leave_doubtful
@@ -165,12 +165,7 @@ def prepare(whole: Graph, kinds: Sequence[str], tensors: Tensors, options: Backe
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Tell whether programs can read a tensor: dense, on the processor, no subclass with a meaning of its own."""
-    return (
-        type(tensor) in (torch.Tensor, torch.nn.Parameter)
-        and tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and not tensor.is_neg()
-    )
+    return is_dense(tensor) and not tensor.is_neg()
 
 
 def as_run(module: torch.nn.Module) -> Run:

@@ -9,8 +9,6 @@ Whatever is damaged, of another format or of another machine counts as not there
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,7 +19,8 @@ from typing import Literal
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from autotune.core.host.files import read_file
+from autotune.compiler.passes.panels import PanelWeight
+from autotune.core.host.files import read_file, replace_file
 from autotune.core.payload import DTYPES, Array
 
 FORMAT = 2  # 2: constants in the order of their indices; where that was another one than of memory, 1 had them mixed up
@@ -61,18 +60,6 @@ class KeptArgument:
 
 
 @dataclass(frozen=True)
-class KeptPanels:
-    """How a weight is stored in panels; the fields are those of `PanelWeight`."""
-
-    source: int
-    position: int
-    shape: tuple[int, ...]
-    columns: int
-    transposed: bool
-    precision: str = ""
-
-
-@dataclass(frozen=True)
 class KeptProgram:
     """How object code is called.
 
@@ -87,7 +74,7 @@ class KeptProgram:
     """
 
     arguments: tuple[KeptArgument, ...]
-    panels: tuple[KeptPanels, ...]
+    panels: tuple[PanelWeight, ...]
     symbol: str
     searched: int
     error: float
@@ -143,7 +130,7 @@ def read_kept(folder: Path) -> Kept | None:
 def keep(
     folder: Path,
     arguments: Sequence[KeptArgument],
-    panels: Sequence[KeptPanels],
+    panels: Sequence[PanelWeight],
     symbol: str,
     code: bytes,
     constants: Mapping[str, Array],
@@ -170,7 +157,7 @@ def keep(
 
 def keep_checked(kept: Kept) -> None:
     """Record that a program gives what PyTorch gives: no process needs to ask again."""
-    write_whole(kept.folder / CHECKED, "")
+    keep_text(kept.folder / CHECKED, "")
 
 
 def keep_wrong(kept: Kept, why: str) -> None:
@@ -211,7 +198,7 @@ def read_uncovered(path: Path) -> frozenset[str]:
 
 def keep_uncovered(path: Path, ops: frozenset[str]) -> None:
     """Record the ops of a graph that PyTorch runs."""
-    write_whole(path, json.dumps(sorted(ops)) + "\n")
+    keep_text(path, json.dumps(sorted(ops)) + "\n")
 
 
 def read_refusal(path: Path) -> str:
@@ -223,13 +210,10 @@ def read_refusal(path: Path) -> str:
 
 def keep_refusal(path: Path, why: str) -> None:
     """Record why a region cannot be imported: each process would try again, for seconds."""
-    write_whole(path, why + "\n")
+    keep_text(path, why + "\n")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that others see whole or not at all, if that can be done."""
+def keep_text(path: Path, text: str) -> None:
+    """Write a text, if that can be done."""
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
-            file.write(text)
-        os.replace(file.name, path)
+        replace_file(path, text.encode())

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.program import PACKED_ENTRY, CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
-from autotune.contrib.torch_backend.kept import Kept, KeptArgument, KeptPanels, keep
+from autotune.contrib.torch_backend.kept import Kept, KeptArgument, keep
 from autotune.contrib.torch_backend.options import BackendOptions, check_store, unwritable
 from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
 from autotune.core.errors import OptionError, RefusedModelError
@@ -109,11 +108,10 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
         default = default_candidate(partition(payload), this_machine(options.threads), choose)
         program = compile_candidate(payload, default)
     arguments, constants = arguments_of(region, payload, model, program)
-    panels = [KeptPanels(**asdict(weight)) for weight in program.weights]
     return keep(
         options.folder / key,
         arguments,
-        panels,
+        program.weights,
         PACKED_ENTRY,
         program.object_code(),
         constants,

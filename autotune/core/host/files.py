@@ -7,6 +7,7 @@ A FIFO would wait for ever, a device such as ``/dev/zero`` would never end. What
 import errno
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 from autotune.core.errors import AutotuneError
@@ -37,6 +38,18 @@ def read_file(path: str | Path, most_bytes: int) -> bytes:
     if len(data) > most_bytes:
         raise too_large(path, most_bytes)
     return data
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file that others see whole or not at all; folders of its path are made.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+        file.write(data)
+    os.replace(file.name, path)
 
 
 def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[AutotuneError]) -> str:
