@@ -5,11 +5,9 @@ vectorizes without masks.
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-
-from autotune.core.space import Value
 
 DIMS = "mnk"
 VECTORS = (1, 2, 4, 8, 16)
@@ -41,11 +39,6 @@ Region = dict[str, Piece]
 def fitting_vectors(size: int, lanes: int) -> tuple[int, ...]:
     """Numbers of vectors of so many lanes that fit a size; one where none does."""
     return tuple(v for v in VECTORS if v * lanes <= size) or VECTORS[:1]
-
-
-def vectors_up_to(wanted: int, values: Iterable[Value]) -> int:
-    """The most vectors among a knob's values that are no more than wanted."""
-    return max(int(v) for v in values if int(v) <= wanted)
 
 
 @dataclass(frozen=True)

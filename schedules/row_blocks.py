@@ -10,7 +10,7 @@ from math import prod
 
 from autotune.core.host.machine import Machine
 from autotune.core.ops.op import Contraction, Lanes, Op, Operand
-from autotune.core.space import Config, Constraint, Knob, Space, Value
+from autotune.core.space import Config, Constraint, Knob, Space, Value, largest_up_to
 from schedules import moves
 from schedules.blocking import cut
 from schedules.functions import choose_functions
@@ -86,7 +86,7 @@ class RowBlocks:
         if len(counts) == 1:
             return {}
         wanted = pieces(outer_default(self.op.nest, self.lane, machine), "m")
-        return {"pieces_m": max(count for count in counts if count <= wanted)}
+        return {"pieces_m": largest_up_to(wanted, counts)}
 
     def blocks_of(self, config: Config) -> list[int]:
         """Rows that a block may have, of pieces as a config has them."""

@@ -12,10 +12,9 @@ from math import lcm
 from autotune.core.host.machine import Machine
 from autotune.core.ops.traversal import INDICES
 from autotune.core.scripts.marks import STENCIL as MARK
-from autotune.core.space import Config, Constraint, Knob
+from autotune.core.space import Config, Constraint, Knob, largest_up_to
 from autotune.core.task import Task
 from schedules import moves
-from schedules.blocking import vectors_up_to
 from schedules.moves import Script
 from schedules.shares import outer_loop
 from schedules.single_op import SingleOp
@@ -54,7 +53,7 @@ class Stencils(SingleOp):
 
     def values(self, task: Task, machine: Machine) -> Config:
         """One row, four vectors of it."""
-        return {"rows": 1, "vectors": vectors_up_to(4, vectors_of(task, machine))}
+        return {"rows": 1, "vectors": largest_up_to(4, vectors_of(task, machine))}
 
     def counts(self, task: Task, machine: Machine) -> tuple[int, ...]:
         """Numbers of equal pieces of the outer loop that begin where a tile may."""

@@ -9,10 +9,10 @@ from math import prod
 
 from autotune.core.host.machine import Machine
 from autotune.core.scripts.marks import SUMS
-from autotune.core.space import Config, Constraint, Knob
+from autotune.core.space import Config, Constraint, Knob, largest_up_to
 from autotune.core.task import Task
 from schedules import moves
-from schedules.blocking import Piece, cut, fitting_vectors, vectors_up_to
+from schedules.blocking import Piece, cut, fitting_vectors
 from schedules.ends import MASKED, is_masked, knobs_of_ends
 from schedules.moves import Script
 from schedules.shares import BYTES, outer_loop, pieces
@@ -89,7 +89,7 @@ class Vectorize(SingleOp):
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {
             "rows": rows,
-            "vectors": vectors_up_to(max(1, wanted // rows), self.knobs(task, machine)[1].values),
+            "vectors": largest_up_to(max(1, wanted // rows), self.knobs(task, machine)[1].values),
             **ends,
         }
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -26,6 +26,11 @@ class Knob:
             raise SpaceError(f"knob {self.name!r} must have at least one value; drop it or give it one")
         if len(set(self.values)) != len(self.values):
             raise SpaceError(f"values of knob {self.name!r} must differ; got {self.values}")
+
+
+def largest_up_to(most: int, values: Iterable[Value]) -> int:
+    """The largest of a knob's whole numbers that is no more than a bound."""
+    return max(int(v) for v in values if int(v) <= most)
 
 
 @dataclass(frozen=True)

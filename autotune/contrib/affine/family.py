@@ -15,10 +15,10 @@ from autotune.core.host.machine import Machine
 from autotune.core.ops.op import LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
-from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.space import Config, Constraint, Knob, Space, largest_up_to
 from autotune.core.task import Task
 from schedules import moves
-from schedules.blocking import fitting_vectors, vectors_up_to
+from schedules.blocking import fitting_vectors
 from schedules.functions import choose_functions, function_defaults, function_knobs
 from schedules.group import find_members
 from schedules.moves import ANY, Script
@@ -73,7 +73,7 @@ class Affine(Family):
         short = not task.is_group and task.nest.iterators[-1] == "reduction" and task.nest.sizes[-1] < machine.lanes
         columns = task.contractions[0].n if task.contractions else row_of(task.nest, summed=not short)
         most = 4 if machine.vector_registers > 16 else 2
-        chosen["vectors"] = vectors_up_to(most, fitting_vectors(columns, machine.lanes))
+        chosen["vectors"] = largest_up_to(most, fitting_vectors(columns, machine.lanes))
         if "jam" in chosen and (task.contractions or task.root.has_products):
             chosen["jam"] = 4
         if "fuse" in chosen:

@@ -6,7 +6,7 @@ from mlir import ir
 
 from autotune.contrib.debug.leaf import OPS, Held
 from autotune.contrib.debug.recording import EMPTY, IDLE, REMAINDER, Change, Mark
-from autotune.contrib.debug.script_facts import QUERIES, ScriptFacts, uses_of
+from autotune.contrib.debug.script_facts import QUERIES, uses_of
 
 TILES = ("transform.structured.tile", "transform.structured.fuse", "transform.structured.multitile")
 
@@ -16,7 +16,6 @@ def marks_of(
     changes: Sequence[Change],
     results: Mapping[ir.Value, Held],
     used: Mapping[ir.Value, Held],
-    facts: ScriptFacts,
 ) -> tuple[Mark, ...]:
     """Marks of a step.
 
@@ -25,7 +24,6 @@ def marks_of(
         changes: What they did to the payload.
         results: What their results hold.
         used: What their operands held before.
-        facts: What is known of the script.
     """
     return (*empty(results), *idle(ops, changes, used), *remainders(ops, changes))
 

@@ -60,7 +60,7 @@ def page_data(recording: DebugRecording) -> dict[str, Any]:
 def step_data(step: TransformStep) -> dict[str, Any]:
     """A step as the page's script reads it."""
     return {
-        "op": step.op.removeprefix("transform."),
+        "op": step.short,
         "full": step.text,
         "line": step.line,
         "path": step.path,

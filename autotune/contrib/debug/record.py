@@ -90,7 +90,7 @@ def record_here(request: DebugRequest) -> DebugRecording:
     if not request.changed or len(found.steps) > MOST_STEPS:
         return found
     left_out = (
-        ChangedScript(f"without step {number}, {step.op.removeprefix('transform.')}", request.candidate, number)
+        ChangedScript(f"without step {number}, {step.short}", request.candidate, number)
         for number, step in enumerate(found.steps, 1)
         if step.changes
     )

@@ -100,6 +100,11 @@ class TransformStep:
     order: tuple[str, ...] = ()
 
     @property
+    def short(self) -> str:
+        """Name of its op without the dialect."""
+        return self.op.removeprefix("transform.")
+
+    @property
     def failed(self) -> bool:
         """Whether the script ended here with an error."""
         return any(mark.kind in (FAILED, CONSUMED) for mark in self.marks)

@@ -11,11 +11,11 @@ from autotune.contrib.debug.terminal import (
     find_step,
     handle_lines,
     overview,
-    plain,
     wrapped,
 )
 from autotune.contrib.debug.whatif import first_difference
 from autotune.core.errors import AutotuneError
+from autotune.core.printable import lines as plain
 
 HELP = """\
 next, n [COUNT]  the next step           back, b [COUNT]   the one before

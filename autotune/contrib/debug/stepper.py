@@ -293,7 +293,7 @@ class Stepper:
             self._fail(ops[0], text, str(error), used.values())
         self._frames[-1].values |= results
         changes = () if all(op.name.startswith(QUERIES) for op in ops) else self._look()
-        marks = marks_of(ops, changes, results, used, self._facts)
+        marks = marks_of(ops, changes, results, used)
         self._add(ops[0], text, changes, marks, seconds)
 
     def _check_known(self, op: ir.Operation, ops: Sequence[ir.Operation]) -> None:

@@ -8,7 +8,7 @@ from textwrap import wrap
 from autotune.contrib.debug.nest_cost import NestCost, cache_of
 from autotune.contrib.debug.recording import INVALID, DebugRecording, Handle, TransformStep
 from autotune.core.host.machine import this_machine
-from autotune.core.printable import lines as printable
+from autotune.core.printable import lines as plain
 from autotune.reports.format import size
 
 WIDTH = 80
@@ -37,7 +37,7 @@ def step_line(number: int, step: TransformStep) -> Iterator[str]:
     added, removed = (sum(counts) for counts in zip((0, 0), *sizes(step), strict=True))
     change = f"+{added} -{removed}" if added or removed else ""
     where = f"line {step.line}" if step.line else ""
-    name = f"{'  ' * min(depth, 6)}{short(step)}"
+    name = f"{'  ' * min(depth, 6)}{step.short}"
     yield cut(f"{number:>4}  {name:<46.46} {where:<9} {change:>15}")
     for mark in step.marks:
         cause = f"; see step {mark.cause}" if mark.cause else ""
@@ -62,7 +62,7 @@ def ending(recording: DebugRecording) -> Iterator[str]:
 def details(recording: DebugRecording, number: int, *, diff: bool = False) -> Iterator[str]:
     """A step: where it is, what it did, what its marks say, which handles changed."""
     step = recording.steps[number - 1]
-    yield cut(f"step {number} of {len(recording.steps)}: {short(step)}{f', line {step.line}' if step.line else ''}")
+    yield cut(f"step {number} of {len(recording.steps)}: {step.short}{f', line {step.line}' if step.line else ''}")
     yield cut("in " + " > ".join(step.path))
     yield from (cut(f"  {line}") for line in script_lines(recording, step))
     yield from changed(recording, number)
@@ -167,11 +167,6 @@ def find_step(recording: DebugRecording, until: str) -> int:
     return next((number for number, step in enumerate(recording.steps, 1) if step.op in names), 0)
 
 
-def short(step: TransformStep) -> str:
-    """Name of a step's op without the dialect."""
-    return step.op.removeprefix("transform.")
-
-
 def wrapped(text: str, first: str, more: str) -> Iterator[str]:
     """A sentence in lines of the terminal's width."""
     yield from wrap(plain(text), WIDTH, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
@@ -181,8 +176,3 @@ def cut(text: str, width: int = WIDTH) -> str:
     """A line that fits."""
     text = plain(text).replace("\n", " ").rstrip()
     return text if len(text) <= width else f"{text[: width - 1]}…"
-
-
-def plain(text: str) -> str:
-    """A text that a terminal only prints."""
-    return printable(text)

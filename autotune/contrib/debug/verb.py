@@ -110,7 +110,7 @@ def chosen_step(recording: "DebugRecording", step: int, until: str) -> int:
         raise typer.BadParameter(f"a step must be from 1 to {len(recording.steps)}, got {step}", param_hint="--step")
     found = find_step(recording, until) if until else step
     if until and not found:
-        ops = ", ".join(dict.fromkeys(each.op.removeprefix("transform.") for each in recording.steps))
+        ops = ", ".join(dict.fromkeys(each.short for each in recording.steps))
         raise typer.BadParameter(f"it must be an op that the script applies: {ops}; got {until}", param_hint="--until")
     return found
 

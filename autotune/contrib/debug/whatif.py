@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice, pairwise
 
 from autotune.contrib.debug.recording import DebugRecording, TransformStep
-from autotune.contrib.debug.terminal import cut, details, difference, short, wrapped
+from autotune.contrib.debug.terminal import cut, details, difference, wrapped
 from autotune.core.host.machine import this_machine
 
 MOST_LINES = 40  # of the diff of each
@@ -63,7 +63,7 @@ def faster(one: DebugRecording, other: DebugRecording, first: int) -> Iterator[s
     gains = [before / now if now else 1.0 for before, now in pairwise(after)]
     if max(gains, default=1.0) > 1:
         number = first + gains.index(max(gains))
-        yield cut(f"of its steps, {number} gains most: {short(quick.steps[number - 1])}")
+        yield cut(f"of its steps, {number} gains most: {quick.steps[number - 1].short}")
 
 
 def expected(recording: DebugRecording, count: int) -> float:

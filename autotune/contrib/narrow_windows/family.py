@@ -18,7 +18,7 @@ from autotune.core.ops.traversal import WIDENED, is_of_bytes
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
 from autotune.core.precision import BF16, BYTES, INT16, TILE_BF16, TILE_BF16X2, TILE_BYTES, Precision
-from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.space import Config, Constraint, Knob, Space, largest_up_to
 from autotune.core.task import Task
 from schedules.functions import function_defaults, function_knobs
 from schedules.moves import Script
@@ -131,8 +131,8 @@ class NarrowWindow(Family):
         space = self.space(task, machine)
         if self.precision.by_tiles:
             values = {knob.name: knob.values for knob in space.knobs}
-            rows = max(int(value) for value in values["rows"] if int(value) <= TWO_TILES)
-            return rows, max(int(width) for width in values["width"] if rows * int(width) <= MOST_SUMS)
+            rows = largest_up_to(TWO_TILES, values["rows"])
+            return rows, largest_up_to(MOST_SUMS // rows, values["width"])
         summed = -(-prod(sums.op.nest.reduced) // self.precision.values)
         like = Contraction(sums.rows, sums.blocks.sizes[-1], summed, constant_b=True)
         best = fastest_tile(space, like, machine)

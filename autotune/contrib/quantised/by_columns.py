@@ -8,7 +8,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.ops.op import LoopNest
 from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
-from autotune.core.space import Config, Constraint, Knob
+from autotune.core.space import Config, Constraint, Knob, largest_up_to
 from autotune.core.task import Task
 from schedules import moves
 from schedules.moves import Script
@@ -35,7 +35,7 @@ class ByColumns(Family):
     def default_pieces(self, task: Task, machine: Machine) -> dict[str, int]:
         """As many pieces as threads."""
         knobs, _ = self.shared(task, machine)
-        return {knob.name: max(int(v) for v in knob.values if int(v) <= machine.threads) for knob in knobs}
+        return {knob.name: largest_up_to(machine.threads, knob.values) for knob in knobs}
 
     def piece(self, script: Script, task: Task, config: Config) -> str:
         """The op inside a loop over pieces, if there are several."""

@@ -14,7 +14,7 @@ from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
 from autotune.contrib.quantised.block_operands import is_product
 from autotune.contrib.quantised.by_columns import ByOwnCode, dividing, sizes_of
 from autotune.core.host.machine import Machine
-from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.space import Config, Constraint, Knob, Space, largest_up_to
 from autotune.core.task import Task
 
 COLUMNS, ROWS, UNROLLS = (1, 2, 3, 4, 6, 8), (1, 2, 3, 4, 6, 8), (1, 2, 4)
@@ -70,8 +70,7 @@ class BlockSums(ByOwnCode):
         alone = not several and not SHIFTS & {step.name for step in task.root.body}
         wanted = {"columns": 1 if alone else 2, "unroll": 2 if alone else 1, "ahead": 8192, "rows": 4}
         space = self.space(task, machine)
-        knobs = [knob for knob in space.knobs if knob.name in wanted]
-        chosen = {k.name: max(int(v) for v in k.values if int(v) <= wanted[k.name]) for k in knobs}
+        chosen = {k.name: largest_up_to(wanted[k.name], k.values) for k in space.knobs if k.name in wanted}
         others = {"lookup": True} if machine.isa == "avx512f" else {}
         small = {**chosen, "columns": 1} | ({"rows": 1} if several else {})
         shared = self.default_pieces(task, machine)

@@ -78,7 +78,7 @@ class Network:
             x = rows_from(f, x, last, 1, "x_last")
         x = rowwise.rms_norm(f, x, given["output_norm"], "output_norm", epsilon=self.config.epsilon)
         head = "token_embd" if self.config.tied else "output"
-        return [keys, values, self.multiply(given, head, x, "logits")]
+        return [keys, values, self.multiply(self.forms[head], given, head, x, "logits")]
 
     def embed(self) -> Value:
         """Tokens as vectors ``(T, C)``."""
@@ -140,14 +140,10 @@ class Network:
 
     def product(self, w: Tensors, name: str, x: Value) -> Value:
         """A block's matrix ``(N, K)`` times ``(T, K)``: ``(T, N)``."""
-        form = self.forms[BLOCK + name]
-        if form is None:
-            return ops.matmul(self.f, x, w[name], f"{name}_product", transpose_b=True)
-        return multiply_blocks(self.f, x, StoredBlocks.named(form, w, name), f"{name}_product")
+        return self.multiply(self.forms[BLOCK + name], w, name, x, f"{name}_product")
 
-    def multiply(self, w: Tensors, name: str, x: Value, result: str) -> Value:
-        """A matrix outside of blocks, likewise."""
-        form = self.forms[name]
+    def multiply(self, form: BlockFormat | None, w: Tensors, name: str, x: Value, result: str) -> Value:
+        """Any matrix in a form, likewise."""
         if form is None:
             return ops.matmul(self.f, x, w[name], result, transpose_b=True)
         return multiply_blocks(self.f, x, StoredBlocks.named(form, w, name), result)

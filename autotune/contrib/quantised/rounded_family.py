@@ -18,7 +18,7 @@ from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
 from autotune.core.precision import TILE_BF16
 from autotune.core.scripts.marks import BLOCKS_OF_K, BY_TILES, ZEROS
-from autotune.core.space import Config, Constraint, Knob, Space
+from autotune.core.space import Config, Constraint, Knob, Space, largest_up_to
 from autotune.core.task import Task
 from schedules import moves
 from schedules.moves import Script
@@ -78,8 +78,8 @@ class BlockDots(RoundedBlocks):
         """One column with four sums, fetched ahead; four rows by two columns where there are several."""
         several = sizes_of(task.nest)[0] > 1
         wanted = {"columns": 2 if several else 1, "unroll": 1 if several else 4, "ahead": 8192, "rows": 4}
-        knobs = [knob for knob in self.space(task, machine).knobs if knob.name in wanted]
-        chosen = {knob.name: max(int(v) for v in knob.values if int(v) <= wanted[knob.name]) for knob in knobs}
+        knobs = self.space(task, machine).knobs
+        chosen = {k.name: largest_up_to(wanted[k.name], k.values) for k in knobs if k.name in wanted}
         return {**chosen, **self.default_pieces(task, machine)}
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
