@@ -1,6 +1,6 @@
 """Where values come from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mlir import ir
 from mlir.dialects import arith
@@ -43,6 +43,17 @@ def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
         list(ir.DenseI64ArrayAttr(cut.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
     )
     return offsets, sizes, strides
+
+
+def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[bool]:
+    """Which dimensions of a slice its shape has, where some of size 1 are dropped: the first ones."""
+    left = list(shape)
+    kept = []
+    for position, size in enumerate(sizes):
+        keep = bool(left) and left[0] == size and (size != 1 or len(left) == len(sizes) - position)
+        kept.append(keep)
+        left = left[1:] if keep else left
+    return kept
 
 
 def reassociation(reshape: ir.Operation) -> list[list[int]]:

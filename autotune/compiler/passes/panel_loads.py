@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import arith, memref, vector
 
-from autotune.compiler.ir.values import index, static_slice
+from autotune.compiler.ir.values import index, kept_dimensions, static_slice
 from autotune.compiler.passes.panels import PanelWeight, update_type
 from autotune.compiler.passes.prefetch import TO_L2, prefetch_panels
 from autotune.core.errors import CompileError
@@ -115,7 +115,7 @@ def through(view: ir.Operation, logical: Callable[[Indices], Indices]) -> Callab
     if any(stride != 1 for stride in strides):
         raise CompileError("transform", "a weight stored in panels must be read in steps of 1")
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    kept = kept_dimensions(sizes, list(ir.MemRefType(view.results[0].type).shape))
+    kept = kept_dimensions(sizes, ir.MemRefType(view.results[0].type).shape)
 
     def outer(indices: Indices) -> Indices:
         given, of_view = iter(list(view.operands)[1:]), iter(indices)
@@ -126,14 +126,3 @@ def through(view: ir.Operation, logical: Callable[[Indices], Indices]) -> Callab
         return logical(found)
 
     return outer
-
-
-def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[bool]:
-    """Which dimensions of size 1 a rank-reducing slice keeps."""
-    left = list(shape)
-    kept = []
-    for position, size in enumerate(sizes):
-        keep = bool(left) and left[0] == size and (size != 1 or len(left) == len(sizes) - position)
-        kept.append(keep)
-        left = left[1:] if keep else left
-    return kept

@@ -7,7 +7,7 @@ from math import prod
 from mlir import ir
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
-from autotune.compiler.ir.values import constant, is_constant, maker, static_slice
+from autotune.compiler.ir.values import constant, is_constant, kept_dimensions, maker, static_slice
 from autotune.contrib.debug.named_ops import name_in
 from autotune.contrib.debug.nest_cost import LoopCost, NestCost
 
@@ -350,12 +350,7 @@ def part_of(cut: ir.Operation, access: Access, whole: Sequence[int]) -> Access |
     offsets, sizes, strides = static_slice(cut)
     given = iter([v for v in list(cut.operands)[1:] if isinstance(v.type, ir.IndexType)])
     begins: list[list[ir.Value | int]] = [[next(given)] if offset < 0 else [] for offset in offsets]
-    kept = list(range(len(sizes)))
-    dropped = len(sizes) - len(access.sizes)
-    for d in list(kept):  # those of size 1 go first, as upstream drops them
-        if dropped and sizes[d] == 1:
-            kept.remove(d)
-            dropped -= 1
+    kept = [d for d, keep in enumerate(kept_dimensions(sizes, cut.results[0].type.shape)) if keep]
     if len(kept) != len(access.sizes):
         return None
     extents, steps = [1] * len(sizes), list(strides)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from mlir import ir
 
-from autotune.compiler.ir.values import constant, is_constant, maker, reassociation
+from autotune.compiler.ir.values import constant, is_constant, kept_dimensions, maker, reassociation
 from autotune.compiler.ir.views import DYNAMIC, numbers_of
 
 READS = {"memref.load": 0, "vector.load": 0, "vector.transfer_read": 0}  # which operand is the array
@@ -212,8 +212,10 @@ def indices_behind(view: ir.Operation, indices: Sequence[Position | None]) -> li
         said = ir.DenseI64ArrayAttr(view.attributes["static_offsets"])
         starts = [position_of(next(given)) if each == DYNAMIC else Position(number=each) for each in said]
         _, sizes, strides = numbers_of(view)
-        kept = iter(kept_indices(sizes, after, indices))
-        return [summed((start, next(kept))) if step == 1 else None for start, step in zip(starts, strides, strict=True)]
+        of_view = iter(indices)
+        kept = [next(of_view) if keep else Position() for keep in kept_dimensions(sizes, after)]
+        steps = zip(starts, kept, strides, strict=True)
+        return [summed((start, along)) if step == 1 else None for start, along, step in steps]
     found: list[Position | None] = []
     for place, group in enumerate(reassociation(view)):
         if view.name == "memref.collapse_shape":
@@ -222,22 +224,6 @@ def indices_behind(view: ir.Operation, indices: Sequence[Position | None]) -> li
         else:
             wide = [dim for dim in group if after[dim] != 1]
             found.append(indices[wide[0]] if len(wide) == 1 else (None if wide else Position()))
-    return found
-
-
-def kept_indices(
-    sizes: Sequence[int], after: Sequence[int], indices: Sequence[Position | None]
-) -> list[Position | None]:
-    """Indices of a subview, with zeros for dimensions of one that its type has not."""
-    found: list[Position | None] = []
-    place = 0
-    for size in sizes:
-        left = len(sizes) - len(found)
-        if place < len(after) and (after[place] == size) and (size != 1 or left <= len(after) - place):
-            found.append(indices[place])
-            place += 1
-        else:
-            found.append(Position())
     return found
 
 
