@@ -7,7 +7,7 @@ FOLDER/bundles/SIZE/         its bundle, where it was tuned
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
@@ -15,12 +15,13 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from autotune.compiler.tasks.payload_folder import first_fault
-from autotune.contrib.sizes.bounds import name_of
+from autotune.contrib.sizes.bounds import Sizes, name_of
 from autotune.contrib.sizes.place import DESCRIPTION
-from autotune.contrib.sizes.plan import open_dim, shorter_sizes
+from autotune.contrib.sizes.plan import costs_of, open_dim, shorter_sizes
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.errors import PayloadError
 from autotune.core.host.files import read_file
+from autotune.core.payload import Array
 from autotune.core.plugs.any_size import ServedSize
 
 FORMAT = 1  # 1: the first
@@ -96,6 +97,12 @@ class SizedModel:
                 share = prod(sizes.values()) / prod(each.sizes.values())
                 found.append(ServedSize(sizes, each.seconds * share, number, sizes[dim.name] if dim else 0))
         return tuple(found)
+
+    def seconds_of(self, requests: Sequence[Sizes]) -> Array:
+        """Expected seconds of requests, of shape ``(requests,)``."""
+        served = self.served
+        ordered = [{dim.name: request[dim.name] for dim in self.dims} for request in requests]
+        return costs_of(self.dims, [each.sizes for each in served], [each.seconds for each in served], ordered)
 
     def with_size(self, name: str, seconds: float, grain: int) -> "SizedModel":
         """The same with a compiled size measured anew, by its name."""

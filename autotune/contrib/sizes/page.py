@@ -9,13 +9,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from autotune.contrib.sizes.bounds import Sizes, name_of
+from autotune.contrib.sizes.bounds import name_of
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized
 from autotune.contrib.sizes.place import bundle_folder
-from autotune.contrib.sizes.plan import costs_of, describe, spaced
+from autotune.contrib.sizes.plan import describe, spaced
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.console import duration
-from autotune.core.payload import Array
 from autotune.reports.page import write_page
 from autotune.reports.pictures.gallery import Picture, plain_name
 from autotune.reports.pictures.style import (
@@ -82,7 +81,8 @@ def sized_page(folder: Path) -> str:
 def draw_expected(model: SizedModel) -> Picture:
     """The picture of the time of calls over the size of the widest dimension."""
     along = widest(model.dims)
-    low, high = (duration(float(seconds)) for seconds in bounds_of(model))
+    ends = {dim.name: dim.low for dim in model.dims}, {dim.name: dim.high for dim in model.dims}
+    low, high = (duration(float(seconds)) for seconds in model.seconds_of(ends))
     said = f"Expected time of a call over {along.name}: from {low} to {high}. Marks are compiled sizes."
     with mpl.rc_context(SETTINGS):
         return Picture(f"{plain_name(model.source)}-expected", said, expected(model, along))
@@ -93,7 +93,7 @@ def expected(model: SizedModel, along: Dim) -> Figure:
     figure, axes_of = figure_of()
     axes, points = axes_of[0][0], points_along(along)
     for number, others in enumerate(others_of(model.dims, along)):
-        seconds = seconds_of(model, [{**others, along.name: size} for size in points])
+        seconds = model.seconds_of([{**others, along.name: size} for size in points])
         axes.plot(points, seconds, color=colour_of(number), ls=style_of(number), label=name_of(others) or None)
     for number, each in enumerate(model.sizes):
         style = {"marker": marker_of(number), "color": "#222222", "ls": "", "ms": 5}
@@ -122,25 +122,6 @@ def others_of(dims: Sequence[Dim], along: Dim) -> list[dict[str, int]]:
     return [dict(zip([dim.name for dim in rest], sizes, strict=True)) for sizes in product(*lists)]
 
 
-def seconds_of(model: SizedModel, requests: Sequence[Sizes]) -> Array:
-    """Expected seconds of requests, of shape ``(requests,)``."""
-    ordered = [{dim.name: request[dim.name] for dim in model.dims} for request in requests]
-    served = model.served
-    return costs_of(model.dims, [each.sizes for each in served], [each.seconds for each in served], ordered)
-
-
-def bounds_of(model: SizedModel) -> tuple[float, float]:
-    """Expected seconds at the least size and at the largest."""
-    ends = [{dim.name: size for dim, size in zip(model.dims, sizes, strict=True)} for sizes in corners(model.dims)]
-    low, high = seconds_of(model, ends)
-    return float(low), float(high)
-
-
-def corners(dims: Sequence[Dim]) -> tuple[list[int], list[int]]:
-    """The least size and the largest."""
-    return [dim.low for dim in dims], [dim.high for dim in dims]
-
-
 def expected_table(model: SizedModel) -> DataTable:
     """What requests of some sizes are expected to take."""
     along = widest(model.dims)
@@ -152,7 +133,7 @@ def expected_table(model: SizedModel) -> DataTable:
     names = [dim.name for dim in model.dims]
     rows = [
         TableRow([*(TableCell(str(each[name]), each[name]) for name in names), TableCell(duration(took), took)])
-        for each, took in zip(sizes, map(float, seconds_of(model, sizes)), strict=True)
+        for each, took in zip(sizes, map(float, model.seconds_of(sizes)), strict=True)
     ]
     return DataTable("Expected time of a call.", [TableColumn(name, True) for name in (*names, "time")], rows)
 

@@ -334,12 +334,9 @@ def random_requests(dims: Sequence[Dim], count: int, seed: int) -> Iterator[dict
         yield {dim.name: int(rng.integers(dim.low, dim.high + 1)) for dim in dims}
 
 
-def expected_seconds(
-    dims: Sequence[Dim], sizes: Sequence[Sizes], seconds: Sequence[float]
-) -> list[tuple[dict[str, int], float]]:
-    """What requests of some sizes are expected to take: all borders, and sizes between them by factors."""
-    requests = points_of({dim.name: spaced(dim.low, dim.high, SHOWN) for dim in dims})
-    return list(zip(requests, map(float, costs_of(dims, sizes, seconds, requests)), strict=True))
+def shown_requests(dims: Sequence[Dim]) -> list[dict[str, int]]:
+    """Requests of which expected times are shown: all borders, and sizes between them by factors."""
+    return points_of({dim.name: spaced(dim.low, dim.high, SHOWN) for dim in dims})
 
 
 def describe(dims: Sequence[Dim]) -> list[str]:

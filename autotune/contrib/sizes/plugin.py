@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from autotune.core.errors import PayloadError
 from autotune.plugins import Arguments, VerbOption, option
 
 if TYPE_CHECKING:
-    from autotune.contrib.sizes.folder import CompiledSize, SizedModel
+    from autotune.contrib.sizes.folder import SizedModel
 
 USUAL_SIZES, MOST_SIZES = 8, 64
 
@@ -39,23 +39,24 @@ def import_any_size(arguments: Arguments) -> None:
 def show_sized(model: "SizedModel", folder: Path) -> None:
     """Print what was made."""
     from autotune.contrib.sizes.plan import describe
-    from autotune.core.console import duration
 
     typer.echo(f"{folder}: {'; '.join(describe(model.dims))}")
-    for each in model.sizes:
-        typer.echo(f"  {each.name}: {duration(each.seconds)} by default schedules{also_served(each)}")
+    show_sizes(model, " by default schedules")
     typer.echo(f"verified at {model.tried} sizes, off by {model.error:.1g} at most; autotune tune {folder}")
 
 
-def also_served(each: "CompiledSize") -> str:
-    """What a compiled size serves besides its own, as the end of its line."""
-    return f", also multiples of {each.grain} below" if each.grain else ""
+def show_sizes(model: "SizedModel", how: str = "") -> None:
+    """Print each compiled size: its time, how it is computed, and what it serves besides."""
+    from autotune.core.console import duration
+
+    for each in model.sizes:
+        also = f", also multiples of {each.grain} below" if each.grain else ""
+        typer.echo(f"  {each.name}: {duration(each.seconds)}{how}{also}")
 
 
 def tune_sizes(arguments: Arguments) -> None:
     """`tune` of every compiled size of a folder, each with as many trials."""
     from autotune.contrib.sizes.tuning import tune_sized
-    from autotune.core.console import duration
     from autotune.core.errors import OptionError
     from autotune.core.progress import ProgressLine
     from autotune.tuning.options import options_given
@@ -68,14 +69,13 @@ def tune_sizes(arguments: Arguments) -> None:
         raise OptionError(f"a model of any size must be tuned alone, on one core, into its folder; drop {what}")
     with ProgressLine(folders[0]) as line:
         model = tune_sized(Path(folders[0]), arguments["store"], options, line)
-    for each in model.sizes:
-        typer.echo(f"  {each.name}: {duration(each.seconds)}{also_served(each)}")
+    show_sizes(model)
 
 
 def inspect_sizes(arguments: Arguments) -> None:
     """`inspect` of a folder: its compiled sizes, and what calls of many sizes are expected to take."""
     from autotune.contrib.sizes.folder import read_sized
-    from autotune.contrib.sizes.plan import describe, expected_seconds
+    from autotune.contrib.sizes.plan import describe, shown_requests
     from autotune.core.console import duration
     from autotune.core.errors import OptionError
 
@@ -83,11 +83,10 @@ def inspect_sizes(arguments: Arguments) -> None:
         raise OptionError(f"a model of any size is inspected as it is; drop {', '.join(others)}")
     model = read_sized(Path(arguments["source"]))
     typer.echo(f"{model.source}: {'; '.join(describe(model.dims))}")
-    for each in model.sizes:
-        typer.echo(f"  {each.name}: {duration(each.seconds)}{also_served(each)}")
+    show_sizes(model)
     typer.echo("expected:")
-    sizes, seconds = [each.sizes for each in model.served], [each.seconds for each in model.served]
-    for request, took in expected_seconds(model.dims, sizes, seconds):
+    requests = shown_requests(model.dims)
+    for request, took in zip(requests, map(float, model.seconds_of(requests)), strict=True):
         typer.echo(f"  {name_of(request)}: {duration(took)}")
 
 
@@ -117,12 +116,12 @@ def takes_folder(parameter: str) -> Callable[[Arguments], bool]:
     Args:
         parameter: Parameter of the verb that names a payload or bundle, or several.
     """
+    return lambda arguments: bool(folders_in(arguments[parameter]))
 
-    def takes(arguments: Arguments) -> bool:
-        given = arguments[parameter]
-        return any(map(is_sized, given if isinstance(given, list | tuple) else filter(None, (given,))))
 
-    return takes
+def folders_in(given: Any) -> list[Any]:  # noqa: ANN401 - a path, several or none, as a verb has them
+    """Folders of models of any size among what a verb is given."""
+    return list(filter(is_sized, given if isinstance(given, list | tuple) else filter(None, (given,))))
 
 
 def one_size(verb: str, parameter: str, kind: str) -> VerbOption:
@@ -135,8 +134,7 @@ def one_size(verb: str, parameter: str, kind: str) -> VerbOption:
     """
 
     def refuse(arguments: Arguments) -> None:
-        given = arguments[parameter]
-        folder = next(filter(is_sized, given if isinstance(given, list | tuple) else (given,)))
+        folder = folders_in(arguments[parameter])[0]
         sizes = sorted(each.name for each in (Path(folder) / kind).glob("*/"))
         way = f"name one, {Path(folder) / kind / sizes[0]}" if sizes else f"run autotune tune {folder} first"
         raise PayloadError(f"{verb} must be given one size, {folder} holds a model of any size; {way}")

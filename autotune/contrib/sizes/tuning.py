@@ -9,7 +9,7 @@ import numpy as np
 from autotune.contrib.sizes.folder import SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.making import grains_of
 from autotune.contrib.sizes.place import bundle_folder, size_folder
-from autotune.contrib.sizes.plan import costs_of, some_requests
+from autotune.contrib.sizes.plan import some_requests
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT, Listener
 from autotune.registry import rewriter
@@ -56,5 +56,4 @@ def tune_sized(folder: Path, store: str | None, options: TuneOptions, listener: 
 
 def mean_cost(model: SizedModel) -> float:
     """Geometric mean of what requests of all sizes are expected to take, as a logarithm."""
-    sizes, seconds = [each.sizes for each in model.served], [each.seconds for each in model.served]
-    return float(np.log(costs_of(model.dims, sizes, seconds, some_requests(model.dims))).mean())
+    return float(np.log(model.seconds_of(some_requests(model.dims))).mean())
