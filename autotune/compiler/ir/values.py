@@ -37,6 +37,12 @@ def fill_of(value: ir.Value) -> ir.Operation | None:
     return maker_named(value, "linalg.fill")
 
 
+def depends(value: ir.Value, on: ir.Value) -> bool:
+    """Tell whether a value is computed from another one."""
+    made_by = maker(value)
+    return value == on or (made_by is not None and any(depends(operand, on) for operand in made_by.operands))
+
+
 def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
     """Static offsets, sizes and strides of a slice or subview; a value for "dynamic" in place of what is not known."""
     offsets, sizes, strides = (

@@ -10,7 +10,7 @@ from mlir import ir
 from mlir.dialects import arith, memref
 
 from autotune.compiler.ir.module import every_op
-from autotune.compiler.ir.values import constant, index, is_constant, maker
+from autotune.compiler.ir.values import constant, depends, index, is_constant, maker
 from autotune.compiler.passes.marked_loops import counter, marked
 from autotune.compiler.passes.prefetch import TO_L1, elements_of_line
 from autotune.core.scripts.marks import NEXT_ROWS, WRITTEN_ROWS
@@ -81,9 +81,3 @@ def columns_of_lines(load: ir.Operation) -> Iterator[ir.Value]:
     width = ir.VectorType(load.results[0].type).shape[-1]
     for start in range(0, width, elements_of_line(load.operands[0])):
         yield arith.addi(load.operands[-1], index(start))
-
-
-def depends(value: ir.Value, on: ir.Value) -> bool:
-    """Tell whether a value is computed from another one."""
-    made_by = maker(value)
-    return value == on or (made_by is not None and any(depends(operand, on) for operand in made_by.operands))

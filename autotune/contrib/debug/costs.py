@@ -7,7 +7,7 @@ from math import prod
 from mlir import ir
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
-from autotune.compiler.ir.values import constant, is_constant, kept_dimensions, maker, static_slice
+from autotune.compiler.ir.values import constant, depends, is_constant, kept_dimensions, maker, static_slice
 from autotune.contrib.debug.named_ops import name_in
 from autotune.contrib.debug.nest_cost import LoopCost, NestCost
 
@@ -444,15 +444,9 @@ def is_carried(value: ir.Value, op: ir.Operation) -> bool:
     if made_by is None:
         return bool(value.owner == op.block)
     if made_by.name in READS + SCALAR_READS:
-        counts = list(op.block.arguments)[:1]
-        return not any(depends(v, counts) for v in made_by.operands if isinstance(v.type, ir.IndexType))
+        places = [v for v in made_by.operands if isinstance(v.type, ir.IndexType)]
+        return not any(depends(v, count) for v in places for count in list(op.block.arguments)[:1])
     return made_by.name in ("vector.extract", "vector.shape_cast") and is_carried(made_by.operands[0], op)
-
-
-def depends(value: ir.Value, counts: Sequence[ir.Value]) -> bool:
-    """Whether an index is computed from one of some counts of loops."""
-    made_by = maker(value)
-    return value in counts or (made_by is not None and any(depends(each, counts) for each in made_by.operands))
 
 
 def summed(op: ir.Operation) -> list[ir.Operation]:

@@ -17,7 +17,7 @@ from autotune.compiler.script.user_module import MAIN
 from autotune.contrib.debug.costs import nest_cost, outermost
 from autotune.contrib.debug.differ import changes_between
 from autotune.contrib.debug.leaf import OPS, PARAM, VALUE, Held, Leaf, LeafError, kind_of
-from autotune.contrib.debug.marks import marks_of
+from autotune.contrib.debug.marks import marks_of, short
 from autotune.contrib.debug.named_ops import NamedOps, name_in
 from autotune.contrib.debug.nest_cost import NestCost
 from autotune.contrib.debug.recording import (
@@ -229,11 +229,10 @@ class Stepper:
         """What a value of the script holds."""
         return next(frame.values[value] for frame in reversed(self._frames) if value in frame.values)
 
-    def _check(self, op: ir.Operation) -> None:
-        """End where an op uses a handle that is not valid any more."""
+    def _check(self, op: ir.Operation, ops: Sequence[ir.Operation] = ()) -> None:
+        """End where an op uses a handle that is not valid any more, and none that others of its step give."""
         for value in op.operands:
-            held = self._held(value)
-            if held.invalid:
+            if not is_made_by(value, ops) and (held := self._held(value)).invalid:
                 said = f"{held.name} may not be used any more: {held.invalid}"
                 self._add(op, str(op), (), (Mark(CONSUMED, said, cause=held.ended),), 0.0)
                 raise Ended(said)
@@ -242,7 +241,7 @@ class Stepper:
         """Make handles invalid: those that an op consumes, and all that point at the same ops or into them."""
         spent = [self._held(op.operands[index]) for index in sorted(self._facts.consumed.get(op, ()))]
         number, line = len(self.steps) + 1, place_of(op)[0]
-        where = f"step {number} ({op.name.removeprefix('transform.')}{f', line {line}' if line else ''})"
+        where = f"step {number} ({short(op)}{f', line {line}' if line else ''})"
         for held in spent:
             gone, name = set(held.ops), held.name
             if held.invalid or held.kind != OPS:
@@ -276,7 +275,7 @@ class Stepper:
         """Apply ops as one step."""
         number = len(self.steps) + 1
         for op in ops:
-            self._check_known(op, ops)
+            self._check(op, ops)
         used = {value: self._held(value) for op in ops for value in operands_of(op) if not is_made_by(value, ops)}
         results = self._results(ops)
         text = "\n".join(op.get_asm(assume_verified=True) for op in ops)  # the script was verified when it was read
@@ -295,11 +294,6 @@ class Stepper:
         changes = () if all(op.name.startswith(QUERIES) for op in ops) else self._look()
         marks = marks_of(ops, changes, results, used)
         self._add(ops[0], text, changes, marks, seconds)
-
-    def _check_known(self, op: ir.Operation, ops: Sequence[ir.Operation]) -> None:
-        for value in op.operands:
-            if not is_made_by(value, ops) and self._held(value).invalid:
-                self._check(op)
 
     def _results(self, ops: Sequence[ir.Operation]) -> dict[ir.Value, Held]:
         """What results of ops are to hold that can be used behind them."""
