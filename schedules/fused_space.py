@@ -19,7 +19,7 @@ from schedules.fused_shape import (
     tile_of,
 )
 from schedules.matmul_space import columns_of, constraints, matmul_space
-from schedules.shares import LINE, MOST_A_THREAD, even_counts, is_shared, knobs_for, pieces
+from schedules.shares import LINE, even_counts, few_pieces, is_shared, knobs_for, pieces
 
 MOST_ROWS = 256  # of a block, unless it is all of them
 COLUMNS = (64, 128, 256, 512, 768, 1024)
@@ -82,9 +82,6 @@ def shared_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]
     def one_way(config: Config) -> bool:
         return pieces(config, "b") == 1 or (pieces(config, "m") == 1 and pieces(config, "n") == 1)
 
-    def few(config: Config) -> bool:
-        return prod(pieces(config, dim) for dim in "bmn") <= MOST_A_THREAD * machine.threads
-
     def blocks(config: Config) -> bool:
         mine = piece_of_group(shape, config)
         columns = block_columns(config)
@@ -104,7 +101,7 @@ def shared_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]
     return (
         Constraint("a group runs on several threads only where it is fused without an online softmax", fused),
         Constraint("tiles are of leading dimensions, or of rows and columns", one_way),
-        Constraint(f"at most {MOST_A_THREAD} pieces a thread", few),
+        few_pieces(machine),
         Constraint("blocks of rows and columns divide those of a piece", blocks),
         Constraint("a piece ends where a cache line does", whole_lines),
         *found,

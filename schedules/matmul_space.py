@@ -2,7 +2,6 @@
 
 from functools import partial
 from itertools import permutations
-from math import prod
 
 from autotune.core.errors import ScheduleError
 from autotune.core.host.machine import Machine
@@ -13,7 +12,7 @@ from autotune.core.space import Config, Constraint, Knob, Space
 from autotune.core.task import Task
 from schedules.blocking import DIMS, Piece, cut, regions, register_loops
 from schedules.ends import MASKED, PEELED, is_masked, knobs_of_ends
-from schedules.shares import MOST_A_THREAD, contraction_knobs, covers, piece_of, pieces
+from schedules.shares import contraction_knobs, covers, few_pieces, piece_of, pieces
 
 BYTES = 4  # of an f32
 TILE_M = (0, 32, 64, 128, 256, 512)  # 0: no cache loop over this dimension
@@ -115,9 +114,6 @@ def shared_constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ..
     def whole_batches(config: Config) -> bool:
         return not c.batched or covers(c, piece(config), config)
 
-    def few(config: Config) -> bool:
-        return prod(pieces(config, dim) for dim in "bmn") <= MOST_A_THREAD * machine.threads
-
     def of_piece(number: int, config: Config) -> bool:
         return not whole_tiles(config) or constraints(piece(config), machine)[number].holds(config)
 
@@ -125,7 +121,7 @@ def shared_constraints(c: Contraction, machine: Machine) -> tuple[Constraint, ..
     return (
         Constraint("a piece has whole register tiles, and ends where a cache line does", whole_tiles),
         Constraint("tiles of a batch's products divide it", whole_batches),
-        Constraint(f"at most {MOST_A_THREAD} pieces a thread", few),
+        few_pieces(machine),
         *inherited,
     )
 

@@ -38,8 +38,8 @@ from schedules.matmul_model import blocks_of_tiles
 
 
 @dataclass(frozen=True)
-class Narrow(Family):
-    """The family for one precision.
+class OfPrecision(Family):
+    """What families have in common whose operands are rounded to a precision.
 
     Attributes:
         precision: What operands are rounded to.
@@ -50,24 +50,14 @@ class Narrow(Family):
     fallback: bool = False
 
     @property
-    def name(self) -> str:
-        """That of the precision."""
-        return self.precision.name
-
-    @property
     def specific(self) -> int:
-        """Exact, it is before the families that multiply anything, and by tiles before the one of vectors."""
+        """Exact, it is before the families that compute anything, and by tiles before the one of vectors."""
         return 1 + self.precision.by_tiles if self.precision.exact else 0
 
     @property
     def error(self) -> float:
         """How coarsely operands are rounded: ways to compute a task are compared by it."""
         return self.precision.error
-
-    @property
-    def asked(self) -> bool:
-        """Where vectors multiply parts, a word's products take no less time than those of its values in f32."""
-        return not self.precision.by_tiles and len(self.precision.products) >= self.precision.values
 
     @property
     def lacking(self) -> str:
@@ -77,6 +67,21 @@ class Narrow(Family):
     def runs_on(self, machine: Machine) -> bool:
         """Dot products are of vectors of 512 bits; which of them, a program says to whom it is loaded by."""
         return machine.isa == "avx512f" and (bool(machine.tiles) or not self.precision.by_tiles)
+
+
+@dataclass(frozen=True)
+class Narrow(OfPrecision):
+    """The family for one precision."""
+
+    @property
+    def name(self) -> str:
+        """That of the precision."""
+        return self.precision.name
+
+    @property
+    def asked(self) -> bool:
+        """Where vectors multiply parts, a word's products take no less time than those of its values in f32."""
+        return not self.precision.by_tiles and len(self.precision.products) >= self.precision.values
 
     def covers(self, task: Task) -> bool:
         """Products of f32, alone or in a group that the families for f32 cover."""

@@ -10,7 +10,7 @@ from math import ceil, gcd, log2, prod
 from autotune.core.host.machine import Machine
 from autotune.core.ops.op import Contraction, LoopNest
 from autotune.core.scripts.marks import PIECES_OF_N
-from autotune.core.space import Config, Knob
+from autotune.core.space import Config, Constraint, Knob
 from schedules import moves
 from schedules.moves import ANY, Script
 
@@ -48,6 +48,15 @@ def knobs_for(values: dict[str, tuple[int, ...]]) -> tuple[Knob, ...]:
 def pieces(config: Config, dim: str) -> int:
     """Pieces that a config cuts a dimension in."""
     return int(config.get(f"pieces_{dim}", 1))
+
+
+def few_pieces(machine: Machine) -> Constraint:
+    """Of all dimensions together there are few pieces for each thread."""
+
+    def few(config: Config) -> bool:
+        return prod(pieces(config, dim) for dim in "bmn") <= MOST_A_THREAD * machine.threads
+
+    return Constraint(f"at most {MOST_A_THREAD} pieces a thread", few)
 
 
 def is_shared(config: Config) -> bool:

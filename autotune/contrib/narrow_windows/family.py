@@ -15,13 +15,13 @@ from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as ROWS_OF_TILE
 from autotune.core.ops.op import Contraction, Op
 from autotune.core.ops.traversal import WIDENED, is_of_bytes
-from autotune.core.plugs.family import Family
 from autotune.core.plugs.rewrites import Rewrites
-from autotune.core.precision import BF16, BYTES, INT16, TILE_BF16, TILE_BF16X2, TILE_BYTES, Precision
+from autotune.core.precision import BF16, BYTES, INT16, TILE_BF16, TILE_BF16X2, TILE_BYTES
 from autotune.core.space import Config, Constraint, Knob, Space, largest_up_to
 from autotune.core.task import Task
 from schedules.functions import function_defaults, function_knobs
 from schedules.moves import Script
+from schedules.narrow import OfPrecision
 from schedules.row_blocks import (
     RowBlocks,
     RowBlockWriter,
@@ -42,40 +42,13 @@ WORD = 4  # bytes
 
 
 @dataclass(frozen=True)
-class NarrowWindow(Family):
-    """The family for one precision.
-
-    Attributes:
-        precision: What inputs and kernels are rounded to.
-        fallback: Steps in where nothing else covers a task; never.
-    """
-
-    precision: Precision
-    fallback: bool = False
+class NarrowWindow(OfPrecision):
+    """The family for one precision."""
 
     @property
     def name(self) -> str:
         """That of the precision, and that it is for windows."""
         return f"window_{self.precision.name}"
-
-    @property
-    def specific(self) -> int:
-        """Exact, it is before the families for any window, and by tiles before that of vectors."""
-        return 1 + self.precision.by_tiles if self.precision.exact else 0
-
-    @property
-    def error(self) -> float:
-        """How coarsely operands are rounded."""
-        return self.precision.error
-
-    @property
-    def lacking(self) -> str:
-        """What this CPU lacks; empty if nothing."""
-        return self.precision.lacking
-
-    def runs_on(self, machine: Machine) -> bool:
-        """Dot products are of vectors of 512 bits, or of tiles where there are such."""
-        return machine.isa == "avx512f" and (bool(machine.tiles) or not self.precision.by_tiles)
 
     def covers(self, task: Task) -> bool:
         """Convolutions of many channels, channels last, and what their results are combined with."""
