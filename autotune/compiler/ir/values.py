@@ -43,6 +43,13 @@ def depends(value: ir.Value, on: ir.Value) -> bool:
     return value == on or (made_by is not None and any(depends(operand, on) for operand in made_by.operands))
 
 
+def loop_of_index(value: ir.Value) -> int | None:
+    """The loop of an op that a value in its body counts; `None` if it is something else."""
+    made_by = maker(value)
+    is_index = made_by is not None and made_by.name == "linalg.index"
+    return int(ir.IntegerAttr(made_by.attributes["dim"]).value) if made_by is not None and is_index else None
+
+
 def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
     """Static offsets, sizes and strides of a slice or subview; a value for "dynamic" in place of what is not known."""
     offsets, sizes, strides = (

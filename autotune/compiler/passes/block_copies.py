@@ -14,7 +14,7 @@ from mlir.dialects import memref, scf
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import dimensions, indexing_maps
-from autotune.compiler.ir.values import constant, index, is_constant
+from autotune.compiler.ir.values import constant, index, is_constant, loop_of_index
 from autotune.compiler.ir.views import DYNAMIC, layout_of
 from autotune.compiler.passes.loads import around
 from autotune.compiler.passes.marked_loops import counter
@@ -120,7 +120,9 @@ def reads_row(op: ir.Operation) -> bool:
         return False
     load, last = steps.pop(), written.n_dims - 1
     source, *_, column = load.operands
-    counts = [step.results[0] for step in steps if step.name == "linalg.index" and dim_of(step) == last]
+    counts = [
+        step.results[0] for step in steps if step.name == "linalg.index" and loop_of_index(step.results[0]) == last
+    ]
     of_column = [use for count in counts for use in count.uses]
     return (
         dimensions(written) == list(range(written.n_dims))
@@ -132,11 +134,6 @@ def reads_row(op: ir.Operation) -> bool:
         and all(use.owner.operation == load and use.operand_number == len(load.operands) - 1 for use in of_column)
         and all(map(has_rows, (source, target)))
     )
-
-
-def dim_of(count: ir.Operation) -> int:
-    """The loop that an op gives the count of."""
-    return int(ir.IntegerAttr(count.attributes["dim"]).value)
 
 
 def has_rows(array: ir.Value) -> bool:

@@ -13,9 +13,9 @@ from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import dimensions, indexing_maps, projected
-from autotune.compiler.ir.values import fill_of
+from autotune.compiler.ir.values import fill_of, loop_of_index
 from autotune.compiler.normalise.emit import generic
-from autotune.compiler.tasks.causal import body, loop_of
+from autotune.compiler.tasks.causal import body
 
 LOWEST = -3.4028234663852886e38  # of f32
 
@@ -134,12 +134,12 @@ class Copies:
 
     def clone(self, op: ir.Operation, inner: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> ir.Value:
         """A scalar op of a body, in a block."""
-        if inner.name != "linalg.index":
+        loop, lead = loop_of_index(inner.results[0]), self.block.lead
+        if loop is None:
             copy = inner.clone().operation
             for number, value in enumerate(inner.operands):
                 copy.operands[number] = values.get(value, value)
             return copy.results[0]
-        loop, lead = loop_of(inner), self.block.lead
         start, _ = self.block.part(op, loop)
         if loop < lead and start is not None:
             return start

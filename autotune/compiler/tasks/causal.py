@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from mlir import ir
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import constant, is_constant, loop_of_index, maker
 
 VERY_LOW = -1e30
 # What is known of a value behind the diagonal. KEPT: an accumulator that took nothing from it.
@@ -128,20 +128,11 @@ def compared_with(op: ir.Operation, row: int) -> Iterator[tuple[int, int]]:
 
 def index_of(value: ir.Value) -> tuple[int | None, int]:
     """The loop whose index a value is, `None` if it is something else, and what it is the remainder by, or 0."""
-    made_by, period = maker(value), 0
-    if made_by is not None and made_by.name in REMAINDERS:
-        divisor = maker(made_by.operands[1])
-        if divisor is None or divisor.name != "arith.constant":
-            return None, 0
-        made_by, period = maker(made_by.operands[0]), int(ir.IntegerAttr(divisor.attributes["value"]).value)
-    if made_by is None or made_by.name != "linalg.index" or period < 0:
-        return None, 0
-    return loop_of(made_by), period
-
-
-def loop_of(index: ir.Operation) -> int:
-    """The loop whose index a ``linalg.index`` gives."""
-    return int(ir.IntegerAttr(index.attributes["dim"]).value)
+    made_by = maker(value)
+    if made_by is None or made_by.name not in REMAINDERS:
+        return loop_of_index(value), 0
+    period = constant(made_by.operands[1]) if is_constant(made_by.operands[1]) else 0
+    return (loop_of_index(made_by.operands[0]) if period > 0 else None), period
 
 
 def body(op: ir.Operation) -> list[ir.Operation]:

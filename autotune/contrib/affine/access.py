@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mlir import ir
 
 from autotune.compiler.ir.module import every_op
+from autotune.compiler.passes.marked_loops import counter as counter_of
 
 FOR, LOAD, STORE = "affine.for", "affine.load", "affine.store"
 Terms = tuple[tuple[ir.Value, int], ...]  # values that an index depends on, with their factor; 0 where it is no factor
@@ -92,11 +93,6 @@ def loops_of(scope: ir.Operation) -> list[ir.Operation]:
 def accesses(scope: ir.Operation) -> Iterator[LoopAccess]:
     """Loads and stores inside an op."""
     return (LoopAccess.of(op) for op in every_op(scope) if op.name in (LOAD, STORE))
-
-
-def counter_of(loop: ir.Operation) -> ir.Value:
-    """What a loop counts with."""
-    return loop.regions[0].blocks[0].arguments[0]
 
 
 def bounds(loop: ir.Operation) -> tuple[int, int] | None:

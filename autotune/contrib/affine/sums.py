@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from mlir import ir
 
-from autotune.contrib.affine.access import LOAD, LoopAccess, accesses, counter_of, is_affine, loops_of
+from autotune.compiler.passes.marked_loops import counter as counter_of
+from autotune.contrib.affine.access import LOAD, LoopAccess, accesses, is_affine, loops_of
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from mlir.dialects import arith, linalg, tensor
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest
-from autotune.compiler.ir.values import maker
+from autotune.compiler.ir.values import loop_of_index, maker
 from autotune.compiler.normalise.emit import flat, generic, unflat
 
 BODY = {"arith.index_cast", "linalg.index", "tensor.extract", "linalg.yield"}
@@ -42,18 +42,11 @@ def dimensions_read_whole(op: ir.Operation, extract: ir.Operation) -> int:
     count, rank = 0, len(written)
     while count < min(len(places), rank):
         loop = rank - 1 - count
-        if loop_of(places[-1 - count]) != loop or written[loop] != read[-1 - count] or loop in inputs:
+        if loop_of_index(places[-1 - count]) != loop or written[loop] != read[-1 - count] or loop in inputs:
             break
         count += 1
-    used = {loop_of(place) for place in places[: len(places) - count]}
+    used = {loop_of_index(place) for place in places[: len(places) - count]}
     return count if used.isdisjoint(range(rank - count, rank)) else 0
-
-
-def loop_of(place: ir.Value) -> int | None:
-    """The loop that a place counts; `None` where it is another number."""
-    made_by = maker(place)
-    is_index = made_by is not None and made_by.name == "linalg.index"
-    return int(ir.IntegerAttr(made_by.attributes["dim"]).value) if made_by is not None and is_index else None
 
 
 def rewrite(op: ir.Operation, extract: ir.Operation, whole: int) -> None:
@@ -82,7 +75,7 @@ def rewrite(op: ir.Operation, extract: ir.Operation, whole: int) -> None:
 
 def place_again(place: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
     """A place that a body reads at, in another body; `known` has the elements of that one."""
-    if (loop := loop_of(place)) is not None:
+    if (loop := loop_of_index(place)) is not None:
         return linalg.IndexOp(loop).result
     made_by = maker(place)
     if made_by is not None and made_by.name == "arith.index_cast":
