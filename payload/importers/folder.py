@@ -1,6 +1,5 @@
 """What every importer writes: a folder of plain files."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -176,12 +175,6 @@ def random_inputs(
             )
             found[argument.name] = np.asarray(data).astype(dtype)
     return found
-
-
-def sha256_of(path: Path) -> str:
-    """Hex sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def versions_of(*names: str) -> dict[str, str]:

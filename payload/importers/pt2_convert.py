@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.core.host.tensor_file import digest_of
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
 from payload.importers import pt2_places
@@ -18,7 +19,6 @@ from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     kernel_argument,
     random_inputs,
-    sha256_of,
     versions_of,
     weight_argument,
     with_outputs,
@@ -98,7 +98,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     described = ImportedModel(
         arguments=arguments,
         source=path.name,
-        sha256=sha256_of(path),
+        sha256=digest_of(path),
         importer="pt2",
         oracle="torch in float64",
         versions=versions_of("torch-mlir", "torch", "numpy"),

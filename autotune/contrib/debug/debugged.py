@@ -17,6 +17,7 @@ from autotune.core.payload import Payload
 from autotune.core.scripts.parametric import ChosenScript
 from autotune.reports.scheduled import as_recorded, candidate_of, only, recorded_tasks, with_knobs
 from autotune.reports.show import read_own
+from autotune.reports.winner import is_bundle
 from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.tuning.stages.user_script import open_own, own_of, parts_of
@@ -151,8 +152,3 @@ def other_knobs(
                     changed = with_knobs(alone, f"{knob.name}={value}", machine)
                     other = candidate_of([changed], machine, candidate.text)
                     yield ChangedScript(f"{knob.name} = {value}", other, knob=knob.name)
-
-
-def is_bundle(source: str) -> bool:
-    """Whether a source is the folder of a bundle."""
-    return (Path(source) / MANIFEST_FILE).exists()

@@ -7,7 +7,6 @@ pairs of samples. Causes overlap, so that shares need not add up to one.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -114,18 +113,18 @@ def explain_against(program: ScheduledProgram, library: str, *, seed: int = 0, l
         times, version = race(entrants, OURS, machine, worker)
         ours, theirs = times[OURS].samples, times[library].samples
         timed = [task for task in tasks if task.task.tag in times]
-        each = {task.task.tag: middle(times[task.task.tag].samples) * task.task.count for task in timed}
+        each = {task.task.tag: times[task.task.tag].samples.median * task.task.count for task in timed}
         shares = {tag: seconds / sum(each.values()) for tag, seconds in each.items()}
         found = [moving(task, shares) for task in timed if len(tasks) > 1 and only_moves(task.task)]
         for task in costly(shares, timed, MOST_TASKS):
             listener.stage(f"running {task.task.tag} without one suspect at a time")
             found += causes_in(task, shares[task.task.tag], machine, worker, seed)
-    if middle(ours) < SHORTEST_CALL:
+    if ours.median < SHORTEST_CALL:
         found.append(Cause(CALL, SENTENCES[CALL], "", "", share_of_call(payload, whole, machine)))
     causes = sorted((cause for cause in found if cause.share.low > LEAST), key=lambda cause: -cause.share.estimate)
     ratio = ratio_interval(ours.seconds, theirs.seconds)
     unsteady = unsteady_between(ours, times.values(), machine)
-    return Against(payload.name, library, version, middle(ours), middle(theirs), ratio, shares, tuple(causes), unsteady)
+    return Against(payload.name, library, version, ours.median, theirs.median, ratio, shares, tuple(causes), unsteady)
 
 
 def unsteady_between(ours: Samples, times: Iterable[EntryTimes], machine: Machine) -> str:
@@ -198,11 +197,6 @@ def moving(task: Scheduled, shares: dict[str, float]) -> Cause:
     """A task that only moves elements, as a cause: its whole share."""
     share = shares[task.task.tag]
     return Cause(MOVES, SENTENCES[MOVES], task.task.tag, "", Interval(share, share, share))
-
-
-def middle(samples: Samples) -> float:
-    """Median seconds of a call."""
-    return median(samples.seconds)
 
 
 def share_of_call(payload: Payload, candidate: Candidate, machine: Machine) -> Interval:
