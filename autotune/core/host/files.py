@@ -44,7 +44,7 @@ def replace_file(path: Path, data: bytes) -> None:
     """Write a file that others see whole or not at all; folders of its path are made.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
