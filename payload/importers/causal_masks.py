@@ -73,10 +73,11 @@ def ends_of(array: Array) -> tuple[Any, Any] | None:
     """
     if array.ndim < 2 or min(array.shape[-2:]) < LEAST or prod(array.shape[:-2]) != 1:
         return None
-    matrix = array.reshape(array.shape[-2:])
+    rows, columns = array.shape[-2:]
+    matrix = array.reshape(rows, columns)
     seen, hidden = matrix[0, 0], matrix[0, -1]
     is_mask = seen != hidden if matrix.dtype.kind == "b" else seen == 0 and hidden <= VERY_LOW
-    if not is_mask or not np.array_equal(matrix, np.where(np.tri(*matrix.shape, dtype=bool), seen, hidden)):
+    if not is_mask or not np.array_equal(matrix, np.where(np.tri(rows, columns, dtype=bool), seen, hidden)):
         return None
     return seen.item(), hidden.item()
 
