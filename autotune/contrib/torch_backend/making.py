@@ -34,7 +34,7 @@ from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument, keep
 from autotune.contrib.torch_backend.options import BackendOptions, check_store, unwritable
 from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
-from autotune.core.errors import OptionError, RefusedModelError
+from autotune.core.errors import OptionError, PayloadError, RefusedModelError
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
 from autotune.core.payload import Array, Payload
@@ -67,12 +67,24 @@ def make_program(
                 check_room(place, program)
                 with SAVING:
                     torch.export.save(program, source)
-                import_model(str(source), place / "model")
+                import_region(source, place / "model")
                 if not read_description(place / "model").original:
                     source.unlink()
             return compile_region(region, place, options, key)
         except OSError as error:
             raise unwritable(place, error.strerror or str(error)) from error
+
+
+def import_region(source: Path, folder: Path) -> None:
+    """Import the file of a region into a folder.
+
+    Raises:
+        PayloadError: The region cannot be imported; the error is the same in every process, and names no such file.
+    """
+    try:
+        import_model(str(source), folder)
+    except PayloadError as error:
+        raise type(error)(str(error).replace(str(source), "it")) from error
 
 
 def check_room(folder: Path, program: ExportedProgram) -> None:
