@@ -24,13 +24,14 @@ from payload.importers.folder import (
     with_outputs,
     write_folder,
 )
-from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower, lower
+from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_attention import attention
 from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero
 from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_examples import whole_examples
 from payload.importers.pt2_gelu import gelu, power
-from payload.importers.pt2_origins import drop_settings, name_places
+from payload.importers.pt2_linalg import to_linalg
+from payload.importers.pt2_origins import drop_settings
 from payload.importers.pt2_phases import write_phases
 from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_sizes import at_sizes
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Graph
 
-ENTRY = "main"
 REFUSED_PICKLE = "Weights only load failed"  # in what torch.load says
 
 
@@ -253,36 +253,6 @@ def argument_of(node: Any, places: Mapping[str, int]) -> ModelArgument:  # noqa:
     if dtype_of(node.meta["val"]).kind in "iub":
         return ModelArgument(node.name, "input", 0, places.get(node.name, 2))
     return ModelArgument(node.name, "input")
-
-
-def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
-    """The text of a graph.
-
-    Args:
-        graph: The graph.
-        held: Values of its placeholders that are weights, by their positions.
-
-    Raises:
-        UnsupportedError: torch-mlir does not know an op.
-    """
-    from torch_mlir.dialects import torch as dialect  # noqa: PLC0415
-    from torch_mlir.extras.fx_importer import FxImporter  # noqa: PLC0415
-    from torch_mlir.ir import Context  # noqa: PLC0415
-
-    context, places = Context(), name_places(graph)
-    dialect.register_dialect(context)
-    importer = FxImporter(context=context)
-    try:
-        importer.import_stateless_graph(graph, func_name=ENTRY)
-    except Exception as error:  # NotImplementedError, KeyError, ... of ops it does not know
-        said = " ".join(str(error).split())[:200]
-        raise UnsupportedError(f"torch-mlir cannot read it: {said}; replace that op in the model") from error
-    try:
-        return lower(importer.module, FX_TO_TORCH, held)
-    except UnsupportedError as error:
-        if error.place not in places:
-            raise
-        raise cannot_lower(places[error.place], error.why) from error
 
 
 if __name__ == "__main__":

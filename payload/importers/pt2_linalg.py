@@ -1,0 +1,75 @@
+"""The linalg of exported programs, by torch-mlir; where it does not say which op it refuses, each is lowered alone."""
+
+import operator
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from autotune.core.payload import Array
+from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower, lower
+from payload.importers.pt2_origins import describe, name_places
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+ENTRY = "main"
+
+
+def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
+    """The text of a graph.
+
+    Args:
+        graph: The graph.
+        held: Values of its placeholders that are weights, by their positions.
+
+    Raises:
+        UnsupportedError: torch-mlir does not know an op; the error names the node, where one alone is refused.
+    """
+    places = name_places(graph)
+    try:
+        return text_of(graph, held)
+    except UnsupportedError as error:
+        if error.place in places:
+            raise cannot_lower(places[error.place], error.why) from error
+        for node in graph.nodes:
+            if node.op == "call_function" and node.target is not operator.getitem and (why := refusal_of(node)):
+                raise cannot_lower(describe(node), why) from error
+        raise
+
+
+def refusal_of(node: "Node") -> str:
+    """Why a node cannot be lowered as a graph of one node; empty where it can be."""
+    from torch.fx import Graph  # noqa: PLC0415 - comes with an extra
+
+    graph, copies = Graph(), dict["Node", "Node"]()
+    for read in node.all_input_nodes:
+        copies[read] = graph.placeholder(read.name)
+        copies[read].meta = dict(read.meta)
+    copies[node] = graph.node_copy(node, copies.__getitem__)
+    items = [user for user in node.users if user.target is operator.getitem]
+    graph.output(tuple(graph.node_copy(item, copies.__getitem__) for item in items) or (copies[node],))
+    try:
+        text_of(graph, {})
+    except UnsupportedError as error:
+        return error.why
+    return ""
+
+
+def text_of(graph: "Graph", held: Mapping[int, Array]) -> str:
+    """The text of a graph whose nodes have names of locations.
+
+    Raises:
+        UnsupportedError: torch-mlir does not know an op; the error has its location, where torch-mlir says it.
+    """
+    from torch_mlir.dialects import torch as dialect  # noqa: PLC0415
+    from torch_mlir.extras.fx_importer import FxImporter  # noqa: PLC0415
+    from torch_mlir.ir import Context  # noqa: PLC0415
+
+    context = Context()
+    dialect.register_dialect(context)
+    importer = FxImporter(context=context)
+    try:
+        importer.import_stateless_graph(graph, func_name=ENTRY)
+    except Exception as error:  # NotImplementedError, KeyError, ... of ops it does not know
+        why = f"torch-mlir cannot read it: {' '.join(str(error).split())[:200]}"
+        raise UnsupportedError(f"{why}; replace that op in the model", why=why) from error
+    return lower(importer.module, FX_TO_TORCH, held)
