@@ -33,6 +33,7 @@ from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_linalg import to_linalg
 from payload.importers.pt2_origins import drop_settings
 from payload.importers.pt2_phases import write_phases
+from payload.importers.pt2_recurrent import recurrent_layer
 from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_sizes import at_sizes
 from payload.importers.pt2_softmax import write_guards
@@ -188,6 +189,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
 
     ours = {
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
+        torch.ops.aten.mkldnn_rnn_layer.default: recurrent_layer,
         torch.ops.aten.cumsum.default: sum_along,
         torch.ops.aten.cumprod.default: multiply_along,
         torch.ops.aten.gelu.default: gelu,

@@ -105,3 +105,16 @@ def test_a_refusal_names_the_node_where_torch_mlir_says_no_place(tmp_path):
     words = r"node diagonal_scatter \(aten.diagonal_scatter.default\) cannot be lowered: torch-mlir says: failed to"
     with pytest.raises(PayloadError, match=words):
         import_model(str(path), tmp_path / "model")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_lstm_is_written_out_in_both_directions(bias, tmp_path):
+    torch.manual_seed(0)
+    model, x = torch.nn.LSTM(4, 3, bidirectional=True, batch_first=True, bias=bias).eval(), torch.randn(2, 3, 4)
+    with torch.no_grad():  # where PyTorch has the layer as one op
+        path = save(model, (x,), tmp_path / "model.pt2")
+        hidden, states = model(x)
+    import_model(str(path), tmp_path / "model")
+    got = at.compile(at.payload(str(tmp_path / "model")), scheduled=False)(x.numpy())
+    for ours, theirs in zip(got.values(), [hidden, *states], strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-5)
