@@ -176,10 +176,17 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
     arguments = []
     for index, value in enumerate(block.arguments):
         kind = value.type
-        if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape or str(kind.element_type) not in DTYPES:
+        if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape:
+            is_open = isinstance(kind, (ir.MemRefType, ir.UnrankedMemRefType))
+            way_out = "fix its sizes" if is_open else "store it in one, such as memref<1xf32>"
             raise PayloadError(
-                f"argument {index} of @{symbol(function)} in {path} must be a memref of static shape over "
-                f"{', '.join(DTYPES)}, got {kind}; fix its sizes"
+                f"argument {index} of @{symbol(function)} in {path} must be a memref of static shape, got {kind}; "
+                f"{way_out}"
+            )
+        if str(kind.element_type) not in DTYPES:
+            raise PayloadError(
+                f"argument {index} of @{symbol(function)} in {path} must have elements of {', '.join(DTYPES)}, "
+                f"got {kind}; store them as one of those"
             )
         if kind.rank > MOST_DIMENSIONS:
             raise PayloadError(
