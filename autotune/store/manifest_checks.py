@@ -1,11 +1,13 @@
 """Checks of a manifest: does what it claims follow from what it records? Speed-ups from samples, files from tasks."""
 
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from math import isclose, prod
 
 import psutil
 
 from autotune.core.errors import BundleError
+from autotune.core.host.machine import Roofs
 from autotune.core.payload import DTYPES, REFERENCE, WRITTEN
 from autotune.core.plugs.external_kernel import kernel_files
 from autotune.core.stats import Interval
@@ -28,6 +30,8 @@ def broken_constraints(manifest: Manifest) -> Iterator[str]:
     """Every constraint that a manifest breaks, as a sentence with the value found."""
     if manifest.fingerprint != manifest.machine.fingerprint:
         yield f"fingerprint must be that of its machine, {manifest.machine.fingerprint}, got {manifest.fingerprint}"
+    for name in missing_roofs(manifest):
+        yield f"roofs must have {name}, got {', '.join(manifest.roofs) or 'none'}"
     yield from broken_constraints_of_arguments(manifest)
     yield from broken_constraints_of_files(manifest)
     for tag, task in manifest.tasks.items():
@@ -38,6 +42,11 @@ def broken_constraints(manifest: Manifest) -> Iterator[str]:
         if task.config is not None and task.config.keys() != task.knobs.keys():
             yield f"tasks.{tag}.config must set every knob, got {', '.join(task.config)}"
     yield from broken_constraints_of_samples(manifest)
+
+
+def missing_roofs(manifest: Manifest) -> list[str]:
+    """Roofs that every machine has and a manifest has not."""
+    return [rate.name for rate in fields(Roofs) if rate.default is MISSING and rate.name not in manifest.roofs]
 
 
 def broken_constraints_of_arguments(manifest: Manifest) -> Iterator[str]:

@@ -178,6 +178,8 @@ EDITS = {
     "panels of nobody": (lambda m: m["panels"].update(ghost=16), "prepared.mlir is missing"),
     "online softmax of nobody": (lambda m: m.update(online=["ghost"]), "prepared.mlir is missing"),
     "panels of no columns": (lambda m: m["panels"].update(ghost=0), "panels.ghost"),
+    "no roof of memory": (lambda m: m["roofs"].pop("dram_bytes"), "roofs must have dram_bytes, got flops, l2_bytes"),
+    "no roofs": (lambda m: m.update(roofs={}), "roofs must have flops, got none"),
     "no hash of the IR": (lambda m: m.update(ir_sha256={}), "ir_sha256"),
 }
 
