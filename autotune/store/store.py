@@ -28,7 +28,7 @@ from autotune.store.plain_errors import plain_errors
 from autotune.store.room import Pause, with_room
 from autotune.store.server import ServerStore, servers
 from autotune.store.sqlite import open_database
-from autotune.store.sweep import TRIAL, Sweep, study_name
+from autotune.store.sweep import TRIAL, Sweep, check_facts, study_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,10 +178,17 @@ class Store(Closing):
             yield sweep
 
     def abouts(self) -> dict[str, dict[str, Any]]:
-        """What each sweep is of, by the name of its study, oldest first; without reading any trial."""
+        """What each sweep is of, by the name of its study, oldest first; without reading any trial.
+
+        Raises:
+            StoreError: The store cannot be read, or a sweep says something of another type than is written.
+        """
         with plain_errors(self.where):
             studies = self._patiently(self.storage.get_all_studies)
-            return {s.study_name: s.user_attrs["sweep"] for s in studies if "sweep" in s.user_attrs}
+        found = {s.study_name: s.user_attrs["sweep"] for s in studies if "sweep" in s.user_attrs}
+        for name, about in found.items():
+            check_facts(about, name, self.where)
+        return found
 
     def count_incomparable(self, sweeps: Iterable[Sweep]) -> int:
         """How many trials the store holds of the sweeps' tasks under other identities: never mixed with theirs."""

@@ -12,6 +12,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from autotune.core.errors import StoreError
+from autotune.core.printable import one_line
 from autotune.core.space import Config, Space
 from autotune.core.trial import Trial
 from autotune.registry import current_name
@@ -163,6 +164,8 @@ def encode(trial: Trial) -> dict[str, Any]:
 
 
 WORDS = ("task", "key", "outcome", "family", "diagnostic", "scheduled", "compiled", "twin")
+MOST = 1 << 63  # what whole numbers of tables are below
+FACTS = {"flops": float, "bytes": float, "default": dict, "name": str, "script": dict, "rules": dict, "unproved": bool}
 
 
 def check_kinds(trial: Trial) -> None:
@@ -172,10 +175,45 @@ def check_kinds(trial: Trial) -> None:
         TypeError: One is.
     """
     words = all(isinstance(getattr(trial, name), str) for name in WORDS)
-    held = isinstance(trial.config, dict) and isinstance(trial.phases, dict) and isinstance(trial.number, int)
+    held = is_config(trial.config) and isinstance(trial.phases, dict) and is_whole(trial.number)
+    counted = trial.samples is None or is_whole(trial.samples.calls)
     numbers = (trial.max_error, trial.seconds, trial.joules)  # the second of all that is measured
-    if not (words and held and all(each is None or isinstance(each, int | float) for each in numbers)):
+    known = [each for each in numbers if each is not None]
+    if not (words and held and counted and all(map(is_number, (*known, *trial.phases.values())))):
         raise TypeError("a trial must have parts of the types that are written")
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number that tables hold."""
+    return isinstance(value, float) or is_whole(value)
+
+
+def is_whole(value: object) -> bool:
+    """Tell whether a value is a whole number that tables hold."""
+    return isinstance(value, int) and -MOST <= value < MOST
+
+
+def is_config(value: object) -> bool:
+    """Tell whether a value is that of every knob."""
+    return isinstance(value, dict) and all(isinstance(each, str) or is_whole(each) for each in value.values())
+
+
+def check_facts(about: dict[str, Any], name: str, where: str) -> None:
+    """Refuse what a sweep says of itself in other types than it is written in.
+
+    Raises:
+        StoreError: A fact is of another type.
+    """
+    for fact, kind in FACTS.items():
+        said = about.get(fact)
+        if said is None:
+            continue
+        is_right = is_number(said) if kind is float else isinstance(said, kind)
+        if not is_right or (fact == "default" and not is_config(said)):
+            raise StoreError(
+                f"{fact} of a sweep must be of the type that is written, that of {one_line(name)[:100]} in {where} is "
+                f"{one_line(repr(said))[:50]}; {WAY_OUT}"
+            )
 
 
 def decode(recorded: dict[str, Any], number: int, where: str) -> Trial:

@@ -75,6 +75,11 @@ OF_OTHER_TYPES = {
     "a key that is an object": (rb'"key":"[^"]*"', b'"key":{}'),
     "times that are words": (rb'"seconds":\[[^]]*\]', b'"seconds":["0.1","0.2"]'),
     "an error that is a list": (rb'"max_error":[^,]*', b'"max_error":[]'),
+    "calls that are huge": (rb'"calls":[0-9]+', b'"calls":1e308'),
+    "a phase that is a word": (rb'"phases":\{[^}]*\}', b'"phases":{"jit":"x"}'),
+    "a knob beyond 64 bits": (rb'"config":\{("[^"]*"):[^,}]*', rb'"config":{\1:1' + b"0" * 30),
+    "a sweep of no number of bytes": (rb'"bytes":[^,}]*', b'"bytes":"x"'),
+    "a sweep whose default is none": (rb'"flops":', b'"default":[],"flops":'),
     "attributes that are a number": (rb'"user_attrs":\{"trial":.*\},"system_attrs"', b'"user_attrs":3,"system_attrs"'),
     "a study without a name": (rb'"study_name":"[^"]*/[^"f]*"', b'"study_name":""'),
 }
