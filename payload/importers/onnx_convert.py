@@ -115,6 +115,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     grids = grids_of(graph)
     given = [argument_of(tensor, places, grids) for tensor in asked]
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
+    check_results(graph)
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
     say_stage(f"importing {path.name}: computing what it gives, by ONNX's own reference")
     recorded = ask_reference(model, weights, inputs, wide=not quantised)
@@ -285,6 +286,19 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
             f"input {tensor.name} must hold numbers that programs read, it is of {what}; cast it before"
         )
     return tuple(dim.dim_value for dim in kind.shape.dim), dtype
+
+
+def check_results(graph: "GraphProto") -> None:
+    """Refuse results of a type that programs do not write.
+
+    Raises:
+        UnsupportedError: A result is of signed integers of 16 bits; unsigned ones are written as wider ones.
+    """
+    from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
+
+    for tensor in graph.output:
+        if tensor.type.tensor_type.elem_type == TensorProto.INT16:
+            raise UnsupportedError(f"result {tensor.name} must not be of int16, it is; cast it to int32 in the model")
 
 
 def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int], grids: Collection[str] = ()) -> ModelArgument:

@@ -18,6 +18,7 @@ from payload.importers.onnx_origins import OWN, mark_origins, origins_of, qualif
 from payload.importers.onnx_qlinear import LINEAR
 from payload.importers.onnx_quantised_checks import check_node
 from payload.importers.onnx_recurrent import RECURRENT
+from payload.importers.onnx_resize import say_old_places
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_softmax import ROWS
 from payload.importers.onnx_transformers import rotary
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 OTHERWISE = {**LINEAR, **RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
 OLDEST = 15  # version of operators that torch-mlir lowers, and that the reference computes rightly
+PLACES_SAID = 11  # version from which on Resize says where its places lie
 NEWEST = 20  # version of ONNX's operators where a model imports none of them
 
 
@@ -56,7 +58,8 @@ def use_standard_ops(
     nodes = list(every_node(model.graph))
     ops = {node.op_type for node in nodes}
     if version < OLDEST and ops & {*RECURRENT} and not ops & {*ROWS} and all(is_standard(n, version) for n in nodes):
-        version = use_version(model, OLDEST, version)  # they are written by ops of today; rows are as of their version
+        # They are written by ops of today; rows are as of their version.
+        version = use_version(model, OLDEST, version, weights)
         fix_sizes(model, {}, weights)
     rounds, held = 0, dict[str, HeldWeight]()
 
@@ -70,12 +73,12 @@ def use_standard_ops(
         if not is_standard(node, version):
             raise UnsupportedError(refusal(node))
     if version < OLDEST:
-        use_version(model, OLDEST, version)
+        use_version(model, OLDEST, version, weights)
         fix_sizes(model, {}, weights)
     return held
 
 
-def use_version(model: "ModelProto", version: int, old: int) -> int:
+def use_version(model: "ModelProto", version: int, old: int, weights: "Mapping[str, Array]") -> int:
     """Write a model in a later version of ONNX's operators, in place, where ONNX knows how; which it then has."""
     from onnx import version_converter  # noqa: PLC0415 - comes with an extra
 
@@ -84,6 +87,11 @@ def use_version(model: "ModelProto", version: int, old: int) -> int:
         model.CopyFrom(version_converter.convert_version(model, version))
     except Exception:  # it has no way for some op, and says so by errors of C++: then all stays
         return old
+    if old < PLACES_SAID:
+        known = {**weights, **facts_of(model.graph).constants}
+        for node in every_node(model.graph):
+            if node.op_type == "Resize":
+                say_old_places(node, known.get(node.input[-1]))
     take_origins(model.graph, origins)
     return version
 

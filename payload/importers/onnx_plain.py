@@ -16,8 +16,9 @@ from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtyp
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
 from payload.importers.onnx_places import PLACES, read_by_axis
 from payload.importers.onnx_pools import write_pool
-from payload.importers.onnx_resize import resize, resize_in_reals
+from payload.importers.onnx_resize import resize, resize_as_said
 from payload.importers.onnx_strange import (
+    REAL,
     choose_of_equals,
     compare_with_itself,
     equal_to_itself,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from autotune.core.payload import Array
 
 PLANES = 4  # dimensions of images
-FLOAT = 1  # ONNX's number of f32
+FLOAT, WHOLE = 1, 7  # ONNX's numbers of f32 and i64
 AXES, STEPS = 3, 4  # positions of the axes of a pad and a slice among their inputs, and of a slice's steps
 PADS_CHOSEN = ("auto_pad", "output_shape", "pads")
 BEFORE_ALL = -(1 << 63)  # where a slice ends that has the first element, backwards
@@ -242,6 +243,15 @@ def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensor
     return True
 
 
+def cast_places(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """OneHot by real numbers: of whole ones, their fractions cut off, where the reference compares them as they are."""
+    if facts.kinds[node.input[0]] not in REAL:
+        return False
+    places = writer.add("Cast", node.input[0], to=WHOLE)
+    writer.add("OneHot", places, *node.input[1:], into=node.output[0], axis=of(node, "axis", -1))
+    return True
+
+
 def normalize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """LpNormalization: a vector of zeros stays one, which torch-mlir divides by its norm."""
     x, axis = node.input[0], writer.numbers(of(node, "axis", -1))
@@ -258,6 +268,14 @@ def gelu_by_tanh(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
     x = node.input[0]
     is_approximate = of(node, "approximate", "none") == "tanh" and facts.kinds[x] == FLOAT
     return is_approximate and by_tanh(writer, x, FLOAT, node.output[0])
+
+
+def bend_softly(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Softsign, which torch-mlir does not know, nor ONNX's inliner at the versions that models are in."""
+    x = node.input[0]
+    above = writer.add("Add", writer.add("Abs", x), writer.number(1, facts.kinds[x]))
+    writer.add("Div", x, above, into=node.output[0])
+    return True
 
 
 def multiply_vector(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
@@ -398,7 +416,8 @@ def norm_of_one(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 FIRST: dict[str, Rewrite] = {
     "ConvTranspose": say_transposed_pads,
     "GatherElements": read_by_axis,
-    "Resize": resize_in_reals,
+    "OneHot": cast_places,
+    "Resize": resize_as_said,
 }
 REWRITES: dict[str, Rewrite] = {
     **dict.fromkeys(("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"), norm_of_one),
@@ -417,6 +436,7 @@ REWRITES: dict[str, Rewrite] = {
     "SpaceToDepth": gather_channels,
     "Pad": pad_by_copies,
     "Resize": resize,
+    "Softsign": bend_softly,
     "Slice": begin_inside,
     "Equal": equal_to_itself,
     **dict.fromkeys(("Greater", "GreaterOrEqual", "Less", "LessOrEqual"), compare_with_itself),

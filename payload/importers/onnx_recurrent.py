@@ -85,7 +85,7 @@ def check(node: "NodeProto", functions: Sequence[str], steps: int) -> None:
     unknown = [name for name in functions if name not in [each.lower() for each in KNOWN]]
     named = [each.name for each in node.attribute if each.name in PARAMETERS]
     if unknown or named:
-        raise cannot_lower(node.doc_string, f"{', '.join([*unknown, *named])} of it is not known here")
+        raise cannot_lower(node.doc_string, f"{', '.join(dict.fromkeys([*unknown, *named]))} of it is not known here")
     if steps > MOST_STEPS:
         raise cannot_lower(node.doc_string, f"its {steps} steps are more than the {MOST_STEPS} that are written out")
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 SCALES = 2  # position among the inputs
+HOW = "coordinate_transformation_mode"
 PLANES = 4  # dimensions of images, whose linear resizing torch-mlir lowers
 # By name: positions in the input of positions, of a scale, for lengths of the output and of the input.
 POSITIONS: dict[str, Callable[[Array, float, int, int], Array]] = {
@@ -37,22 +38,51 @@ FLOAT = 1  # ONNX's number of f32
 LOWERED = ("half_pixel", "asymmetric")  # what torch-mlir lowers of `nearest`
 
 
-def resize_in_reals(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
-    """Means of whole numbers: of real ones, whose fractions are cut off, as in ONNX Runtime."""
-    kind = facts.kinds[node.input[0]]
-    if of(node, "mode", "nearest") != "linear" or not np.issubdtype(dtype_of(kind), np.integer):
-        return False
-    real = writer.add("Cast", node.input[0], to=FLOAT)
+def resize_as_said(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+    """Resize that ONNX's reference computes otherwise: means of whole numbers, and corners that are aligned by scales.
+
+    Means of whole numbers are those of real ones, whose fractions are cut off, as in ONNX Runtime. Corners are aligned
+    by lengths of results, which are whole numbers; the reference takes the length times the scale for one.
+    """
+    x, *others = node.input
+    kind = facts.kinds[x]
     kept = {attribute.name: of(node, attribute.name, None) for attribute in node.attribute}
-    writer.add("Cast", writer.add("Resize", real, *node.input[1:], **kept), into=node.output[0], to=kind)
-    return True
+    lengths = facts.shapes.get(node.output[0])
+    by_scales = lengths is not None and len(others) == SCALES and kept.get(HOW) == "align_corners"
+    is_mean = of(node, "mode", "nearest") == "linear" and np.issubdtype(dtype_of(kind), np.integer)
+    if lengths is not None and by_scales:
+        others = [others[0], "", writer.numbers(*(lengths[axis] for axis in kept.get("axes", range(len(lengths)))))]
+        kept.pop("keep_aspect_ratio_policy", None)  # which is of lengths alone
+    if is_mean:
+        real = writer.add("Cast", x, to=FLOAT)
+        writer.add("Cast", writer.add("Resize", real, *others, **kept), into=node.output[0], to=kind)
+    elif by_scales:
+        writer.add("Resize", x, *others, into=node.output[0], **kept)
+    return is_mean or by_scales
+
+
+def say_old_places(node: "NodeProto", scales: Array | None) -> None:
+    """Let a Resize of before version 11 say where its places lie, in place, as ONNX's converter does not.
+
+    They are those of the result over the scale, rounded away from what is left out, as in ONNX Runtime.
+
+    Args:
+        node: The node, in a later version.
+        scales: Scales of the node, where they are known.
+    """
+    from onnx.helper import make_attribute  # noqa: PLC0415 - comes with an extra
+
+    is_smaller = scales is not None and bool(np.all(scales <= 1))
+    node.attribute.append(make_attribute(HOW, "asymmetric"))
+    node.attribute.append(make_attribute("nearest_mode", "ceil" if is_smaller else "floor"))
 
 
 def resize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Resize by the nearest element, or linearly, in any number of dimensions."""
     shape, wanted = facts.shapes[node.input[0]], facts.shapes.get(node.output[0], [])
-    how, mode = of(node, "coordinate_transformation_mode", "half_pixel"), of(node, "mode", "nearest")
-    is_lowered = how in LOWERED if mode == "nearest" else len(shape) == PLANES
+    how, mode = of(node, HOW, "half_pixel"), of(node, "mode", "nearest")
+    is_of_planes = not of(node, "axes", []) and shape[:2] == wanted[:2]
+    is_lowered = is_of_planes and (how in LOWERED if mode == "nearest" else len(shape) == PLANES)
     is_plain = of(node, "keep_aspect_ratio_policy", "stretch") == "stretch" and not of(node, "antialias", 0)
     if is_lowered or mode == "cubic" or how not in POSITIONS or not is_plain or len(wanted) != len(shape):
         return False

@@ -4,10 +4,11 @@
     Add(a: u8, b: u8)   ->   Mod(Add(a: i32, b: i32), 256)
 
 Integers of 8 and 16 bits are i32, those of 32 bits i64, inputs and results of the model included; all stay in the range
-of their own type. An op that is not known to be right then is refused, by its node.
+of their own type. An op that is not known to be right then is refused, by its node. QuantizeLinear by several scales is
+written out here for signed bytes, too, as torch-mlir does not lower it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from payload.importers.onnx_values import replace_all
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-FLOAT, INT32, INT64, DOUBLE = 1, 6, 7, 11  # ONNX's numbers of types
+FLOAT, INT8, INT32, INT64, DOUBLE = 1, 3, 6, 7, 11  # ONNX's numbers of types
 BITS = {2: 8, 4: 16, 12: 32}  # of uint8, uint16 and uint32, by those numbers
 WIDER = {2: INT32, 4: INT32, 12: INT64}
 REFUSED = {13: "uint64", 21: "uint4", 25: "uint2"}
@@ -120,16 +121,17 @@ def widen_unsigned(model: "ModelProto", weights: dict[str, Array]) -> None:
             check_kind(node.doc_string, kind)
         if reads_unsigned_inside(node):
             raise cannot_lower(node.doc_string, "unsigned integers are not known inside graphs")
-        if not kinds & BITS.keys():
+        if not kinds & BITS.keys() and not quantizes_by_several(node, facts):
             nodes.append(node)
             continue
         writer = NodeWriter(graph, f"unsigned_{node.op_type.lower()}_{number}")
         if not write_node(writer, node, facts):
             raise cannot_lower(node.doc_string, "unsigned integers are not known in this op, or in this form of it")
         nodes += take_origin(writer.nodes, node)
-    if not set(facts.kinds.values()) & BITS.keys():
-        return
     replace_all(graph.node, nodes)
+    if not set(facts.kinds.values()) & BITS.keys():
+        fix_sizes(model, {}, weights)
+        return
     replace_all(graph.initializer, [widened(tensor) for tensor in graph.initializer])
     for tensor in [*graph.input, *graph.output]:
         widen(tensor)
@@ -263,19 +265,36 @@ def are_simple(facts: KnownTensors, *names: str) -> bool:
     return all(len(facts.shapes.get(name, [0, 0])) <= 1 for name in names if name)
 
 
+def quantizes_by_several(node: "NodeProto", facts: KnownTensors) -> bool:
+    """Return whether a node is QuantizeLinear by scales of an axis or of blocks."""
+    return node.op_type == "QuantizeLinear" and prod(facts.shapes.get(node.input[1], [])) > 1
+
+
 def quantize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """QuantizeLinear: rounded to even, then saturated."""
     x, scale, zero = [*node.input, ""][:3]
-    kind = facts.kinds.get(node.output[0], 0)
-    if x not in facts.shapes or kind not in BITS or of(node, "block_size", 0) or not are_simple(facts, scale, zero):
+    kind, size = facts.kinds.get(node.output[0], 0), of(node, "block_size", 0)
+    if x not in facts.shapes or kind not in (*BITS, INT8) or not (size or are_simple(facts, scale, zero)):
         return False
-    rank = len(facts.shapes[x])
+    shape = facts.shapes[x]
     axis = of(node, "axis", 1)
-    divided = writer.add("Div", real(writer, x), real(writer, spread(writer, scale, facts, rank, axis)))
-    if zero:
-        zero = spread(writer, zero, facts, rank, axis)
-    saturate(writer, divided, zero, kind, node.output[0])
+    scale, zero = (
+        (repeat(writer, name, shape, axis, size) if size else spread(writer, name, facts, len(shape), axis))
+        if name
+        else ""
+        for name in (scale, zero)
+    )
+    saturate(writer, writer.add("Div", real(writer, x), real(writer, scale)), zero, kind, node.output[0])
     return True
+
+
+def repeat(writer: NodeWriter, name: str, shape: Sequence[int], axis: int, size: int) -> str:
+    """Scales or zero points of blocks along an axis of a shape, each as often as its block has elements."""
+    axis %= len(shape)
+    before, behind = shape[:axis], shape[axis + 1 :]
+    blocks = writer.reshape(name, *before, shape[axis] // size, 1, *behind)
+    whole = writer.add("Expand", blocks, writer.numbers(*before, shape[axis] // size, size, *behind))
+    return writer.reshape(whole, *shape)
 
 
 def saturate(writer: NodeWriter, x: str, zero: str, kind: int, into: str) -> None:

@@ -344,6 +344,28 @@ def test_softmaxes_of_old_versions_are_of_rows(op, axis, tmp_path):
     assert_as_onnx_runtime(write(tmp_path / "model.onnx", [node], given, ["y"], version=12), given)
 
 
+@pytest.mark.parametrize(
+    ("op", "version", "mode", "scales"),
+    [
+        ("Upsample", 9, "linear", [1, 1, 2, 3]),
+        ("Upsample", 9, "nearest", [1, 1, 1.5, 1.3]),
+        ("Resize", 10, "linear", [1, 1, 0.7, 1.5]),
+        ("Resize", 10, "nearest", [1, 1, 0.6, 0.6]),
+    ],
+)
+def test_places_of_resizes_of_old_versions_are_those_over_the_scale(op, version, mode, scales, tmp_path):
+    given, held = {"x": random(1, 2, 4, 5)}, {"s": np.array(scales, np.float32)}
+    node = helper.make_node(op, ["x", "s"], ["y"], mode=mode)
+    assert_as_onnx_runtime(write(tmp_path / "model.onnx", [node], given, ["y"], held, version=version), given)
+
+
+def test_a_result_of_a_type_that_is_not_written_is_refused_by_its_name(tmp_path):
+    node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT16)
+    path = write(tmp_path / "model.onnx", [node], {"x": random(3, 4)}, ["y"], kind=TensorProto.INT16)
+    with pytest.raises(PayloadError, match="result y must not be of int16, it is; cast it to int32 in the model"):
+        import_model(str(path), tmp_path / "model")
+
+
 def test_an_input_of_a_type_that_is_not_read_is_refused_by_its_name(tmp_path):
     given = {"x": np.zeros((3, 4), np.int16)}
     path = write(tmp_path / "model.onnx", [helper.make_node("Neg", ["x"], ["y"])], given, ["y"], kind=TensorProto.INT16)

@@ -19,7 +19,7 @@ def bytes_of(*shape):
     return RNG.integers(0, 256, shape).astype(np.uint8)
 
 
-def write(path, nodes, given, results, held):
+def write(path, nodes, given, results, held, *, version=18):
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
         for name, x in given.items()
@@ -27,14 +27,14 @@ def write(path, nodes, given, results, held):
     outputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in results.items()]
     weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()]
     graph = helper.make_graph(nodes, "model", inputs, outputs, weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=9), path)
     return path
 
 
-def assert_as_onnx_runtime(tmp_path, nodes, given, results, held=()):
+def assert_as_onnx_runtime(tmp_path, nodes, given, results, held=(), *, version=18):
     import onnxruntime
 
-    path = write(tmp_path / "model.onnx", nodes, given, results, dict(held))
+    path = write(tmp_path / "model.onnx", nodes, given, results, dict(held), version=version)
     expected = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, given)
     import_model(str(path), tmp_path / "model")
     found = at.compile(str(tmp_path / "model"))(*given.values())
@@ -111,6 +111,25 @@ def test_scales_and_zero_points_of_an_axis(tmp_path):
     ]
     given = {"x": bytes_of(2, 3, 4), "r": RNG.uniform(-90, 90, (2, 3, 4)).astype(np.float32)}
     assert_as_onnx_runtime(tmp_path, nodes, given, {"y": FLOAT, "q": U8}, {"t": SCALES["t"], **ZEROS})
+
+
+BLOCKS = np.linspace(0.02, 0.5, 8).astype(np.float32)
+SEVERAL = {  # by name: a type, an axis, the size of its blocks, and scales
+    "an axis": (np.int8, -1, 0, BLOCKS[:4]),
+    "blocks of an axis": (np.int8, 1, 2, BLOCKS.reshape(2, 1, 4)),
+    "blocks of the last axis": (np.uint8, -1, 2, BLOCKS[:8].reshape(2, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_scales_of_an_axis_and_of_blocks_of_any_bytes(name, tmp_path):
+    dtype, axis, size, scales = SEVERAL[name]
+    blocks = {"block_size": size} if size else {}
+    node = helper.make_node("QuantizeLinear", ["x", "t", "zeros"], ["y"], axis=axis, **blocks)
+    held = {"t": scales, "zeros": np.arange(scales.size).reshape(scales.shape).astype(dtype)}
+    given = {"x": RNG.uniform(-9, 9, (2, 2, 4)).astype(np.float32)}
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    assert_as_onnx_runtime(tmp_path, [node], given, {"y": kind}, held, version=21)
 
 
 def test_a_quantized_convolution_of_unsigned_integers(tmp_path):

@@ -246,10 +246,19 @@ MODELS |= {
     },
     **{
         f"Resize of {rank} dimensions, {how}": lambda p, rank=rank, how=how: resized(
-            p, [1, 2, 5, 4, 6][:rank], [2, 3, 0.5][: rank - 2], mode="linear", coordinate_transformation_mode=how
+            p, [1, 2, 5, 4, 6][:rank], [2, 3, 0.6][: rank - 2], mode="linear", coordinate_transformation_mode=how
         )
         for rank, how in ((3, "half_pixel"), (5, "align_corners"), (5, "asymmetric"))
     },
+    "Resize to the nearest, along axes": lambda p: resized(p, [1, 2, 6, 5], [2, 3], axes=[0, 1, 2, 3]),
+    "OneHot of real numbers": lambda p: newest(
+        p,
+        "OneHot",
+        ("x", [3, 5]),
+        result=[3, 5, 4],
+        held=[numbers("depth", 4), numbers("ends", 2, 5, dtype=np.float32)],
+    ),
+    "Softsign": lambda p: newest(p, "Softsign", ("x", [3, 5])),
     "SpaceToDepth by columns": lambda p: newest(
         p, "SpaceToDepth", ("x", [1, 2, 4, 6]), opset=28, result=[1, 8, 2, 3], blocksize=2, mode="CRD"
     ),
