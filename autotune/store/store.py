@@ -28,7 +28,7 @@ from autotune.store.plain_errors import plain_errors
 from autotune.store.room import Pause, with_room
 from autotune.store.server import ServerStore, servers
 from autotune.store.sqlite import open_database
-from autotune.store.sweep import TRIAL, Sweep, check_facts, study_name
+from autotune.store.sweep import TRIAL, Sweep, check_facts, check_object, study_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -244,11 +244,18 @@ class Store(Closing):
             log.add(note, lambda fresh: any(entry.value == told for entry in fresh))
 
     def summaries(self) -> list[dict[str, Any]]:
-        """Every summary written, newest last, each with its ``payload``."""
+        """Every summary written, newest last, each with its ``payload``.
+
+        Raises:
+            StoreError: The store cannot be read, or a summary is no object.
+        """
         with plain_errors(self.where):
             if SUMMARY not in (study.study_name for study in self._patiently(self.storage.get_all_studies)):
                 return []
-            return [dict(entry.value) for entry in self.log(SUMMARY, SUMMARY).news()]
+            found: list[dict[str, Any]] = [entry.value for entry in self.log(SUMMARY, SUMMARY).news()]
+        for summary in found:
+            check_object(summary, "a summary", self.where)
+        return found
 
 
 def task_of(study: str) -> str:

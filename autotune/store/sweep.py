@@ -198,12 +198,23 @@ def is_config(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(each, str) or is_whole(each) for each in value.values())
 
 
+def check_object(value: object, what: str, where: str) -> None:
+    """Refuse a record that is no object of JSON.
+
+    Raises:
+        StoreError: The record is another value.
+    """
+    if not isinstance(value, dict):
+        raise StoreError(f"{what} in {where} must be an object, it is {one_line(repr(value))[:50]}; {WAY_OUT}")
+
+
 def check_facts(about: dict[str, Any], name: str, where: str) -> None:
     """Refuse what a sweep says of itself in other types than it is written in.
 
     Raises:
         StoreError: A fact is of another type.
     """
+    check_object(about, f"what sweep {one_line(name)[:100]} says", where)
     for fact, kind in FACTS.items():
         said = about.get(fact)
         if said is None:

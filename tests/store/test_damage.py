@@ -78,6 +78,7 @@ OF_OTHER_TYPES = {
     "calls that are huge": (rb'"calls":[0-9]+', b'"calls":1e308'),
     "a phase that is a word": (rb'"phases":\{[^}]*\}', b'"phases":{"jit":"x"}'),
     "a knob beyond 64 bits": (rb'"config":\{("[^"]*"):[^,}]*', rb'"config":{\1:1' + b"0" * 30),
+    "a sweep that says nothing": (rb'"sweep":\{.*\}\}\}', b'"sweep":null}}'),
     "a sweep of no number of bytes": (rb'"bytes":[^,}]*', b'"bytes":"x"'),
     "a sweep whose default is none": (rb'"flops":', b'"default":[],"flops":'),
     "attributes that are a number": (rb'"user_attrs":\{"trial":.*\},"system_attrs"', b'"user_attrs":3,"system_attrs"'),
@@ -95,6 +96,14 @@ def test_what_is_of_another_type_is_one_line(path, name):
     with pytest.raises(StoreError) as error:
         trials(path)
     assert str(path) in one_line(error)
+
+
+def test_a_summary_that_is_no_object_is_one_line(path):
+    with Store.open(path) as store:
+        store.write_summary("nano", {})
+    path.write_bytes(re.sub(rb'"summary":\{[^}]*\}', b'"summary":3', path.read_bytes()))
+    with Store.read(path) as store, pytest.raises(StoreError, match=r"a summary in .* must be an object, it is 3"):
+        store.summaries()
 
 
 DEEP = b"[" * 100_000
