@@ -75,7 +75,10 @@ def start_converter(
     if code in (REFUSED, UNABLE):
         raise (RefusedModelError if code == REFUSED else PayloadError)(f"{path} cannot be imported: {lines[-1]}")
     if code:
-        why = ([line for line in lines if RAISED.match(line)] or lines or ["it printed nothing"])[-1][:300]
+        begun = [line.removeprefix(STAGE) for line in text.splitlines() if line.startswith(STAGE)]
+        after = begun[-1] if begun else "it began"
+        silent = f"it printed nothing after {after}; import parts of the model to find why"
+        why = ([line for line in lines if RAISED.match(line)] or lines or [silent])[-1][:300]
         raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {code}): {why}")
 
 

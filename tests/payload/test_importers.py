@@ -292,16 +292,25 @@ def test_a_converter_that_says_no_whole_line_is_waited_for():
         assert heard.stages == ["one", "two"]
 
 
-def test_a_converter_that_fails_is_told_by_its_error_and_not_by_what_stands_below(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            b"Traceback (most recent call last):\n  ...\nValueError: it cannot be\n\nSee the full graph there.\n",
+            r"the converter failed \(exit code 1\): ValueError: it cannot be$",
+        ),
+        (b"autotune stage: reading\nautotune stage: lowering\n", "it printed nothing after lowering; import parts"),
+    ],
+    ids=["an error", "none"],
+)
+def test_a_converter_that_fails_is_told_by_its_error_and_not_by_what_stands_below(text, words, tmp_path, monkeypatch):
     def fail(_module, _arguments, said, _seconds):
-        said.write(
-            b"Traceback (most recent call last):\n  ...\nValueError: it cannot be\n\nSee the full graph there.\n"
-        )
+        said.write(text)
         return 1
 
     monkeypatch.setattr("payload.importers.converter.run_module", fail)
     (tmp_path / "model.onnx").touch()
-    with pytest.raises(PayloadError, match=r"the converter failed \(exit code 1\): ValueError: it cannot be$"):
+    with pytest.raises(PayloadError, match=words):
         import_model(str(tmp_path / "model.onnx"), tmp_path / "model")
 
 
