@@ -3,6 +3,7 @@ module attributes {transform.with_named_sequence, autotune.precision = {attentio
   // fuse = True
   // rows = 32
   // vectors = 4
+  // hidden = skipped
   // tile_n_1 = 0
   // tile_k_1 = 0
   // register_order_1 = nm
@@ -59,8 +60,10 @@ module attributes {transform.with_named_sequence, autotune.precision = {attentio
     transform.apply_cse to %loop_10 : !transform.any_op
     %fused_10, %loop_11 = transform.structured.fuse_into_containing_op %producer_10 into %loop_10 : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.apply_patterns to %function_0 { transform.apply_patterns.tensor.fold_tensor_empty } : !transform.any_op
+    transform.annotate %loop_11 "autotune.row_blocks" : !transform.any_op
     // region of 32 x 64 x 16 (m x n x k)
     %tiled_1, %loop_12 = transform.structured.tile_using_for %fused_8 tile_sizes [0, 32, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.annotate %loop_12 "autotune.hidden" : !transform.any_op
     // region of 32 x 32 x 32 (m x n x k)
     %tiled_2, %loop_13 = transform.structured.tile_using_for %fused_10 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_2 : !transform.any_op
@@ -70,10 +73,12 @@ module attributes {transform.with_named_sequence, autotune.precision = {attentio
     transform.structured.vectorize %tiled_4 : !transform.any_op
     %tiled_5, %loop_16 = transform.structured.tile_using_for %fused_4 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_5 : !transform.any_op
+    transform.annotate %fused_3 "autotune.hidden" : !transform.any_op
     %tiled_6, %loop_17 = transform.structured.tile_using_for %fused_1 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_6 : !transform.any_op
     %tiled_7, %loop_18 = transform.structured.tile_using_for %tiled_0 tile_sizes [1, 0] : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
     transform.structured.vectorize %tiled_7 : !transform.any_op
+    transform.annotate %fused_0 "autotune.hidden" : !transform.any_op
     transform.yield
   }
   transform.named_sequence @__transform_main(%module: !transform.any_op {transform.consumed}) {
