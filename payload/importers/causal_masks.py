@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEAST = 2  # rows and columns of a mask
 VERY_LOW = -1e30  # what is added to a score that is hidden, at most
-ULE = 7  # number of the predicate, of whole numbers without a sign
+ULE, UGT = 7, 8  # numbers of predicates, of whole numbers without a sign
 
 
 def compute_masks(module: "Module", held: Mapping[int, Array]) -> None:
@@ -105,13 +105,14 @@ def compute_mask(op: "Operation", number: int, seen: float, hidden: float) -> No
             )
             for each in places
         )
-        order = {"predicate": IntegerAttr.get(long, ULE)}
-        sees = Operation.create("arith.cmpi", [IntegerType.get_signless(1)], [column.result, row.result], order)
-        of = FloatAttr if isinstance(seen, float) else IntegerAttr
-        ends = (
-            Operation.create("arith.constant", [element.type], attributes={"value": of.get(element.type, value)})
-            for value in (seen, hidden)
-        )
-        chosen = [sees.result, *(each.result for each in ends)]
-        mask = Operation.create("arith.select", [element.type], chosen)
+        order = {"predicate": IntegerAttr.get(long, UGT if seen is False else ULE)}
+        mask = Operation.create("arith.cmpi", [IntegerType.get_signless(1)], [column.result, row.result], order)
+        if not isinstance(seen, bool):
+            ends = (
+                Operation.create(
+                    "arith.constant", [element.type], attributes={"value": FloatAttr.get(element.type, end)}
+                )
+                for end in (seen, hidden)
+            )
+            mask = Operation.create("arith.select", [element.type], [mask.result, *(each.result for each in ends)])
         element.replace_all_uses_with(mask.result)

@@ -27,6 +27,7 @@ MASKS = {  # which are causal, and what attention adds or chooses by them
     "infinite": (True, ADDED),
     "lowest": (True, np.where(BELOW, 0, LOWEST).astype("f4")[None, None]),
     "chosen": (True, BELOW[None]),
+    "left out": (True, ~BELOW),
     "not low enough": (False, np.where(BELOW, 0, -1e4).astype("f4")),
     "one more": (False, spoiled(BELOW, (3, 4), True)),
     "one less": (False, spoiled(ADDED, (5, 2), -np.inf)),
@@ -37,7 +38,7 @@ MASKS = {  # which are causal, and what attention adds or chooses by them
 def write_attention(path, mask):
     """Attention whose mask is an initializer."""
     adds = mask.dtype.kind == "f"
-    hide = ["scores", "mask"] if adds else ["mask", "scores", "low"]
+    hide = ["scores", "mask"] if adds else ["mask", *(["scores", "low"] if mask.flat[0] else ["low", "scores"])]
     nodes = [
         helper.make_node("MatMul", ["q", "k"], ["scores"]),
         helper.make_node("Add" if adds else "Where", hide, ["masked"]),
@@ -64,7 +65,7 @@ def test_attention_leaves_out_what_a_mask_of_numbers_hides(tmp_path, name):
     q, v = (rng.standard_normal((HEADS, TOKENS, DEPTH)).astype("f4") for _ in range(2))
     k = rng.standard_normal((HEADS, DEPTH, TOKENS)).astype("f4")
     scores = q.astype("f8") @ k
-    scores = scores + mask if mask.dtype.kind == "f" else np.where(mask, scores, LOWEST)
+    scores = scores + mask if mask.dtype.kind == "f" else np.where(mask == mask.flat[0], scores, LOWEST)
     power = np.exp(scores - scores.max(axis=-1, keepdims=True))
     got = compile_payload(payload)(q, k, v)
     np.testing.assert_allclose(got, power @ v / power.sum(axis=-1, keepdims=True), atol=1e-5)
