@@ -5,11 +5,11 @@ Built from `payload.ops`; `payload.reference` has the same functions in NumPy.
 
 import math
 
+from autotune.core.payload import MASKED
 from payload import ops
 from payload.builder import Builder, Value
 
 LAYER_NORM_EPSILON = 1e-5
-MASKED = "-1.0e+30"  # so low that exp(MASKED - max) is 0, and finite, so that no schedule meets inf - inf
 MINUS_INFINITY = "0xFF800000"
 
 
@@ -93,7 +93,7 @@ def causal_mask(f: Builder, scores: Value, name: str = "masked", *, shared: int 
     body = [
         *row,
         f"%column = linalg.index {scores.rank - 1} : index",
-        f"%hidden = arith.constant {MASKED} : f32",
+        f"%hidden = arith.constant {MASKED:.1e} : f32",
         "%seen = arith.cmpi ule, %column, %row : index",
         "%y = arith.select %seen, %e0, %hidden : f32",
     ]

@@ -23,6 +23,7 @@ ROLES = ("input", "weight", "state", "output")
 WRITTEN = ("state", "output")  # what a call leaves a result in; a state is read too, and kept from call to call
 REFERENCE, PLAIN_LOWERING = "reference", "plain lowering"  # what says what a payload's results must be
 UNPROVED = "unproved: nothing but the plain lowering of the imported text says what is right"
+MASKED = -1e30  # what a score that a mask hides is at most: exp(MASKED - max) is 0; finite, for inf - inf is no number
 MOST_DIMENSIONS, MOST_ARGUMENTS = 16, 1000  # of an argument, and of a function, that a bundle describes
 SYMBOL = "[A-Za-z_][A-Za-z0-9_.$-]{0,200}"  # what MLIR takes as the name of a function without quotes
 DTYPES: dict[str, np.dtype[Any]] = {

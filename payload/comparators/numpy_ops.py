@@ -7,11 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.core.ops.graph import OpNode, Rules
-from autotune.core.payload import Array
+from autotune.core.payload import MASKED, Array
 from payload.convolution import steps_of
 
 Floats = npt.NDArray[np.float32]
-MASKED = np.float32(-1e30)
 
 
 def matmul(node: OpNode, a: Floats, b: Floats) -> Floats:
@@ -81,7 +80,7 @@ def attention(node: OpNode, q: Floats, k: Floats, v: Floats) -> Floats:
     scores = np.matmul(q, k.swapaxes(-1, -2))  # ... T x n
     scores *= np.float32(1 / np.sqrt(q.shape[-1]))
     if node["causal"]:
-        scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, MASKED)
+        scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, np.float32(MASKED))
     mixed: Floats = np.matmul(exponentiate(scores), v)
     return mixed
 

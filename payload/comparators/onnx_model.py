@@ -9,12 +9,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from autotune.core.ops.graph import OpNode, Rules, translate
-from autotune.core.payload import Array, Payload
+from autotune.core.payload import MASKED, Array, Payload
 from payload.comparators.constants import fold_constants, weights_of
 from payload.comparators.onnx_graph import OnnxGraph
 from payload.convolution import steps_of
 
-MASKED = -1e30
 STEPS, FLOAT = 127, 1  # of int8 to the largest of a column; f32 in ONNX's numbering
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.core.payload import Array
+from autotune.core.payload import MASKED, Array
 
 if TYPE_CHECKING:
     from torch_mlir.ir import Module, Operation, Value
 
 LEAST = 2  # rows and columns of a mask
-VERY_LOW = -1e30  # what is added to a score that is hidden, at most
 ULE, UGT = 7, 8  # numbers of predicates, of whole numbers without a sign
 
 
@@ -76,7 +75,7 @@ def ends_of(array: Array) -> tuple[Any, Any] | None:
     rows, columns = array.shape[-2:]
     matrix = array.reshape(rows, columns)
     seen, hidden = matrix[0, 0], matrix[0, -1]
-    is_mask = seen != hidden if matrix.dtype.kind == "b" else seen == 0 and hidden <= VERY_LOW
+    is_mask = seen != hidden if matrix.dtype.kind == "b" else seen == 0 and hidden <= MASKED
     if not is_mask or not np.array_equal(matrix, np.where(np.tri(rows, columns, dtype=bool), seen, hidden)):
         return None
     return seen.item(), hidden.item()

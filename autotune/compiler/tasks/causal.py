@@ -13,8 +13,8 @@ from mlir import ir
 
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import constant, is_constant, loop_of_index, maker
+from autotune.core.payload import MASKED
 
-VERY_LOW = -1e30
 # What is known of a value behind the diagonal. KEPT: an accumulator that took nothing from it.
 LOW, ZERO, KEPT, ANY = "low", "zero", "kept", "any"
 RESULTS: dict[tuple[str, ...], str] = {  # by the first operand, whatever the second is, or by both
@@ -170,7 +170,7 @@ def look_up(value: ir.Value, values: Mapping[ir.Value, str]) -> str:
     if made_by is None or made_by.name != "arith.constant" or not isinstance(value.type, FLOATS):
         return ANY
     number = float(ir.FloatAttr(made_by.attributes["value"]).value)
-    return LOW if number <= VERY_LOW else ZERO if number == 0 else ANY
+    return LOW if number <= MASKED else ZERO if number == 0 else ANY
 
 
 def compute(op: ir.Operation, operands: Sequence[str], row: int, column: int) -> str:
