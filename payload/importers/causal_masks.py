@@ -26,7 +26,7 @@ def compute_masks(module: "Module", held: Mapping[int, Array]) -> None:
 
     Args:
         module: The module, in its context.
-        held: Values of arguments that are weights, by their positions.
+        held: Values of arguments that stay as they are, by their positions.
     """
     from torch_mlir.ir import WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
 

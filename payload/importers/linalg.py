@@ -73,7 +73,7 @@ def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxy
     Args:
         module: The module, in its context.
         first: Pipeline to the contract that torch-mlir's back ends expect.
-        held: Values of arguments that are weights, by their positions.
+        held: Values of arguments that stay as they are, by their positions.
 
     Raises:
         UnsupportedError: torch-mlir cannot lower an op; the error has its location.

@@ -66,8 +66,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     exported = load_exported(file)
     program = decomposed(at_sizes(exported, sizes))
     weights = weights_of(program)
-    graph, more = fold_constants(program.graph_module, held_by(program))
-    weights |= more
+    graph, constants = fold_constants(program.graph_module, held_by(program))
+    weights |= constants
     drop_settings(graph)
     compare_with_real(graph)
     write_guards(graph)
@@ -107,7 +107,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     described = with_outputs(described, [f"result{number}" for number in range(len(results[0]))])
     write_folder(
         folder,
-        to_linalg(graph, {number: weights[name] for number, name in enumerate(names) if name in weights}),
+        to_linalg(graph, {number: constants[name] for number, name in enumerate(names) if name in constants}),
         described,
         weights,
         inputs=data,

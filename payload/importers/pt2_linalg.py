@@ -19,7 +19,7 @@ def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
 
     Args:
         graph: The graph.
-        held: Values of its placeholders that are weights, by their positions.
+        held: Values of its placeholders that are constants, by their positions; parameters may change.
 
     Raises:
         UnsupportedError: torch-mlir does not know an op; the error names the node, where one alone is refused.

@@ -93,6 +93,27 @@ def test_transposed_convolutions_are_of_the_weights_that_there_are(narrowed):
     assert_close(ours(x), convolve(net, x), tolerance)
 
 
+class Masked(nn.Module):
+    def __init__(self, mask):
+        super().__init__()
+        self.register_buffer("mask", mask)
+
+    def forward(self, x):
+        return F.softmax(x @ x.transpose(-2, -1) + self.mask, -1) @ x
+
+
+def test_a_mask_is_the_one_that_there_is():
+    """A causal mask of one model is in no program of another one, or of before a write."""
+    x, future = torch.randn(2, 24, 8), torch.full((24, 24), -torch.inf).triu(1)
+    for mask in (future, future.T.contiguous()):
+        torch._dynamo.reset()
+        module = Masked(mask)
+        ours = compiled(module)
+        assert_close(ours(x), module(x), 2e-5)
+        module.mask.zero_()
+        assert_close(ours(x), module(x), 2e-5)
+
+
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
