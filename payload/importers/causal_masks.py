@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autotune.core.payload import MASKED, Array
+from payload.importers.torch_ops import ops_named
 
 if TYPE_CHECKING:
     from torch_mlir.ir import Module, Operation, Value
@@ -28,18 +29,8 @@ def compute_masks(module: "Module", held: Mapping[int, Array]) -> None:
         module: The module, in its context.
         held: Values of arguments that stay as they are, by their positions.
     """
-    from torch_mlir.ir import WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
-
-    found: list[Operation] = []
-
-    def gather(op: "Operation") -> WalkResult:
-        if op.operation.name == "linalg.generic":
-            found.append(op.operation)
-        return WalkResult.ADVANCE
-
-    module.operation.walk(gather)
     masks: dict[Value, tuple[Any, Any] | None] = {}
-    for op in found:
+    for op in ops_named(module.operation, "linalg.generic"):
         for number, value in enumerate(list(op.operands)[: len(op.operands) - len(op.results)]):
             if value not in masks:
                 array = values_of(value, held)

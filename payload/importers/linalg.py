@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.core.payload import Array
 from payload.importers.causal_masks import compute_masks
 from payload.importers.scan_loops import write_scans
+from payload.importers.torch_ops import ops_named
 
 ONNX_TO_TORCH = "builtin.module(torch-onnx-to-torch-backend-pipeline)"
 FX_TO_TORCH = "builtin.module(func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline)"
@@ -128,17 +129,7 @@ def propagate_nan(module: "Operation") -> None:
     PyTorch, and NumPy by which ONNX computes its reference, have them so; torch-mlir writes a comparison and a choice
     that gives the other element. What a model compares and chooses itself are two ops yet, and stay as they are.
     """
-    from torch_mlir.ir import WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
-
-    found: list[Operation] = []
-
-    def gather(op: "Operation") -> WalkResult:
-        if op.operation.name == "arith.select":
-            found.append(op.operation)
-        return WalkResult.ADVANCE
-
-    module.walk(gather)
-    for select in found:
+    for select in ops_named(module, "arith.select"):
         rewrite_extremum(select)
 
 
@@ -172,16 +163,10 @@ def rewrite_extremum(select: "Operation") -> None:
 
 def forget_signs_of_zero(module: "Operation") -> None:
     """Let maxima and minima be either of 0 and -0, in place: no framework says which; to tell takes instructions."""
-    from torch_mlir.ir import Attribute, WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
+    from torch_mlir.ir import Attribute  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
 
-    alike = Attribute.parse("#arith.fastmath<nsz>")
-
-    def mark(op: "Operation") -> WalkResult:
-        if op.operation.name in ("arith.maximumf", "arith.minimumf"):
-            op.operation.attributes["fastmath"] = alike
-        return WalkResult.ADVANCE
-
-    module.walk(mark)
+    for op in ops_named(module, "arith.maximumf", "arith.minimumf"):
+        op.attributes["fastmath"] = Attribute.parse("#arith.fastmath<nsz>")
 
 
 def place_nan(module: "Operation") -> None:
@@ -189,18 +174,9 @@ def place_nan(module: "Operation") -> None:
 
     torch-mlir looks for an element that equals the largest, which no NaN does, and the index was left at -1.
     """
-    from torch_mlir.ir import WalkResult  # noqa: PLC0415 - its MLIR is another than ours: in this process alone
-
-    found: list[Operation] = []
-
-    def gather(op: "Operation") -> WalkResult:
-        if op.operation.name == "arith.cmpf" and PREDICATES[int(op.attributes["predicate"])] == "oeq":
-            found.append(op.operation)
-        return WalkResult.ADVANCE
-
-    module.walk(gather)
-    for compared in found:
-        choose_nan(compared)
+    for compared in ops_named(module, "arith.cmpf"):
+        if PREDICATES[int(compared.attributes["predicate"])] == "oeq":
+            choose_nan(compared)
 
 
 def choose_nan(compared: "Operation") -> None:

@@ -10,6 +10,8 @@ next, so a few rows, or columns behind the axis, take a step together. Runs in t
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from payload.importers.torch_ops import ops_named
+
 if TYPE_CHECKING:
     from torch_mlir.ir import Module, Operation, Type, Value
 
@@ -21,17 +23,9 @@ WIDER = {"f32": "f64", "f16": "f32", "bf16": "f32"}  # what is carried of a type
 
 def write_scans(module: "Module") -> None:
     """Write every scan of a lowered module as loops, in place."""
-    from torch_mlir.ir import InsertionPoint, WalkResult  # noqa: PLC0415 - its MLIR is another than ours
+    from torch_mlir.ir import InsertionPoint  # noqa: PLC0415 - its MLIR is another than ours
 
-    found: list[Operation] = []
-
-    def gather(op: "Operation") -> WalkResult:
-        if op.operation.name == SCAN:
-            found.append(op.operation)
-        return WalkResult.ADVANCE
-
-    module.operation.walk(gather)
-    for scan in found:
+    for scan in ops_named(module.operation, SCAN):
         with InsertionPoint(scan), scan.location:
             scan.results[0].replace_all_uses_with(write_scan(scan))
         scan.erase()
