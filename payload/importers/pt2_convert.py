@@ -28,12 +28,15 @@ from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_attention import attention
 from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero
 from payload.importers.pt2_eager import check_program
+from payload.importers.pt2_encoder import encoder_layer
 from payload.importers.pt2_examples import whole_examples
+from payload.importers.pt2_fold import fold
 from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_linalg import to_linalg
 from payload.importers.pt2_origins import drop_settings
 from payload.importers.pt2_phases import write_phases
 from payload.importers.pt2_recurrent import recurrent_layer
+from payload.importers.pt2_resize import cubically, linearly
 from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_sizes import at_sizes
 from payload.importers.pt2_softmax import write_guards
@@ -189,11 +192,15 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
 
     ours = {
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
+        torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer,
         torch.ops.aten.mkldnn_rnn_layer.default: recurrent_layer,
         torch.ops.aten.cumsum.default: sum_along,
         torch.ops.aten.cumprod.default: multiply_along,
         torch.ops.aten.gelu.default: gelu,
         torch.ops.aten.pow.Tensor_Scalar: power,
+        torch.ops.aten._upsample_bilinear2d_aa.default: linearly,
+        torch.ops.aten._upsample_bicubic2d_aa.default: cubically,
+        torch.ops.aten.col2im.default: fold,
         torch.ops.aten.as_strided.default: as_strided,
         torch.ops.aten.constant_pad_nd.default: pad_with_one,
         torch.ops.aten.div.Tensor_mode: divide,

@@ -1,0 +1,115 @@
+"""Programs of torch.export with ops of PyTorch's that torch-mlir does not know, written out in others."""
+
+import numpy as np
+import pytest
+
+import autotune as at
+from autotune.worker.loading.importing import import_model
+from payload.importers.pt2_encoder import encoder_layer
+from payload.importers.pt2_fold import fold
+from payload.importers.pt2_resize import cubically, linearly
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+aten = torch.ops.aten
+
+pytestmark = pytest.mark.usefixtures("warm_program_converters")
+
+RESIZES = {
+    "linear": (aten._upsample_bilinear2d_aa.default, linearly),
+    "cubic": (aten._upsample_bicubic2d_aa, cubically),
+}
+SIZES = [((9, 11), (5, 7)), ((5, 6), (9, 13)), ((7, 4), (1, 4)), ((3, 1), (2, 8)), ((16, 12), (4, 3))]
+FOLDS = [  # size, kernel, dilation, padding, stride
+    ((6, 7), (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((8, 12), (2, 3), (1, 1), (0, 0), (2, 3)),
+    ((9, 10), (3, 2), (2, 1), (2, 0), (2, 3)),
+    ((5, 5), (2, 2), (1, 1), (0, 0), (3, 3)),
+    ((6, 6), (1, 4), (1, 1), (3, 1), (2, 1)),
+]
+
+
+def compiled(model, arguments, folder):
+    """What a program gives that was exported for inference, where PyTorch calls its fast ops, and imported."""
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model.eval(), arguments), folder / "model.pt2")
+        expected = model(*arguments)
+    import_model(str(folder / "model.pt2"), folder / "model")
+    got = at.compile(at.payload(str(folder / "model")), scheduled=False)(*(each.numpy() for each in arguments))
+    return got, expected.numpy()
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize(("old", "new"), SIZES)
+@pytest.mark.parametrize("kind", RESIZES)
+def test_resizes_that_average_are_those_of_pytorch(kind, old, new, aligned):
+    theirs, ours = RESIZES[kind]
+    x = torch.randn(2, 3, *old)
+    for factors in ((None, None), tuple((after + 0.4) / before for before, after in zip(old, new, strict=True))):
+        torch.testing.assert_close(ours(x, new, aligned, *factors), theirs(x, new, aligned, *factors))
+
+
+def test_resizes_that_pytorch_rounds_or_takes_one_row_of_are_left():
+    assert linearly(torch.zeros(1, 1, 4, 4, dtype=torch.uint8), (2, 2), False) is NotImplemented
+    assert cubically(torch.zeros(1, 1, 4, 4), (2, 1), False) is NotImplemented
+
+
+@pytest.mark.parametrize(("size", "kernel", "dilation", "padding", "stride"), FOLDS)
+def test_windows_are_added_where_they_lie(size, kernel, dilation, padding, stride):
+    unfolded = nn.functional.unfold(torch.randn(2, 3, *size), kernel, dilation, padding, stride)
+    for x in (unfolded, unfolded[0]):
+        expected = nn.functional.fold(x, size, kernel, dilation, padding, stride)
+        got = fold(x, size, kernel, dilation, padding, stride)
+        torch.testing.assert_close(got, expected)
+        assert got.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("kind", [None, 0, 1, 2])
+def test_a_layer_of_an_encoder_is_that_of_pytorch(kind, before):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 12, activation="gelu" if before else "relu", batch_first=True)
+    x, shape = torch.randn(2, 5, 8), {None: (), 0: (5, 5), 1: (2, 5), 2: (2, 2, 5, 5)}[kind]
+    mask = None if kind is None else torch.rand(shape) > 0.6
+    attention = layer.self_attn
+    weights = (attention.in_proj_weight, attention.in_proj_bias, attention.out_proj.weight, attention.out_proj.bias)
+    norms = (layer.norm1.weight, layer.norm1.bias, layer.norm2.weight, layer.norm2.bias)
+    dense = (layer.linear1.weight, layer.linear1.bias, layer.linear2.weight, layer.linear2.bias)
+    with torch.no_grad():
+        for masking in (mask, None if mask is None else mask.float().masked_fill(mask, -torch.inf)):
+            given = (x, 8, 2, *weights, before, before, 1e-5, *norms, *dense, masking, kind)
+            expected = aten._transformer_encoder_layer_fwd(*given)
+            torch.testing.assert_close(encoder_layer(*given), expected, equal_nan=True)
+
+
+class Masked(nn.Module):
+    """Layers of an encoder, some of whose tokens are padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(8, 2, 12, batch_first=True) for _ in range(2))
+
+    def forward(self, x, hidden):
+        for layer in self.layers:
+            x = layer(x, src_key_padding_mask=hidden)
+        return x
+
+
+def test_layers_of_an_encoder_are_imported(tmp_path):
+    hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    got, expected = compiled(Masked(), (torch.randn(2, 5, 8), hidden), tmp_path)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+class Images(nn.Module):
+    """Images that are resized both ways, and windows that are added."""
+
+    def forward(self, x, windows):
+        smaller = nn.functional.interpolate(x, size=(3, 4), mode="bilinear", antialias=True)
+        larger = nn.functional.interpolate(smaller, size=(6, 7), mode="bicubic", antialias=True)
+        return larger + nn.functional.fold(windows, (6, 7), 3, padding=1)
+
+
+def test_resizes_and_windows_are_imported(tmp_path):
+    got, expected = compiled(Images(), (torch.randn(1, 2, 8, 9), torch.randn(1, 18, 42)), tmp_path)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
