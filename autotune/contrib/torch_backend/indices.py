@@ -342,6 +342,24 @@ def counted(ask: Ask, given: Mapping[str, Any]) -> Bounds:
     return start[0], max(end[1] - 1, start[0] + 1)
 
 
+def summed(ask: Ask, given: Mapping[str, Any]) -> Bounds:
+    """Range of sums along dimensions, of all elements where none is named, and of what they are on the way."""
+    low, most = ask(given["self"])[0], ask(given["self"])[1] - 1
+    shape, dims = shape_of(given["self"]), given.get("dim")
+    named = [dims] if isinstance(dims, int) else dims or []
+    counts = [shape[dim] for dim in named] if named and shape else shape
+    if not (count := torch.Size(counts).numel()):
+        raise UnknownRangeError
+    return min(low, low * count), max(most, most * count) + 1
+
+
+def written(ask: Ask, given: Mapping[str, Any]) -> Bounds:
+    """Range of numbers some of which others replace."""
+    if given["accumulate"]:
+        raise UnknownRangeError
+    return joined("self", "values")(ask, given)
+
+
 def same(name: str) -> Callable[[Ask, Mapping[str, Any]], Bounds]:
     """Range of an operand, which the result has."""
     return lambda ask, given: ask(given[name])
@@ -365,6 +383,9 @@ RANGES: Mapping[str, Callable[[Ask, Mapping[str, Any]], Bounds]] = {
     "minimum": extreme(min),
     "maximum": extreme(max),
     "arange": counted,
+    "sum": summed,
+    "cumsum": summed,
+    "index_put": written,
     "_to_copy": same("self"),
     "full": same("fill_value"),
     "full_like": same("fill_value"),

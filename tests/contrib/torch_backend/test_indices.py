@@ -61,6 +61,11 @@ def test_indices_that_are_given_have_bounds(function, bounds):
         (lambda x, i: x[:, x.topk(2, 0)[1]], "aten.topk.default"),
         (lambda x, i: x.masked_scatter(x > 0, x), "aten.masked_scatter.default"),
         (lambda x, i: F.embedding(torch.arange(9), x[:8]), "aten.arange.default"),
+        (lambda x, i: x[(i != 1).cumsum(0) + 5], "aten.add.Tensor"),
+        (lambda x, i: x[(x > 0).sum(0)], "aten.sum.dim_IntList"),
+        (lambda x, i: x[(x > 0).sum().reshape(1)], "aten.sum.default"),
+        (lambda x, i: x[torch.zeros_like(i).index_put((i.argsort(),), i.abs())], "aten.index_put.default"),
+        (lambda x, i: x[i.sign().index_put((i.argsort(),), torch.arange(3), True)], "aten.index_put.default"),
     ],
 )
 def test_indices_that_may_be_outside_are_left(function, name):
@@ -81,6 +86,9 @@ def test_indices_that_may_be_outside_are_left(function, name):
         lambda x, i: F.embedding((torch.arange(8.0) * 0.5).log2().clamp(min=0).long(), x),
         lambda x, i: x[torch.where(i > 0, torch.arange(3), torch.full((3,), 7))],
         lambda x, i: x.index_put((x > 0,), torch.tensor(0.0)),
+        lambda x, i: F.embedding((i != 1).int().cumsum(0) * (i != 1) + 4, x),
+        lambda x, i: x[torch.stack([(x > 0).sum(1) + 3, (i > 0).sum().expand(8)])],
+        lambda x, i: x[torch.zeros_like(i).index_put((i.argsort(),), torch.arange(3))],
     ],
 )
 def test_indices_that_are_inside_are_not(function):
