@@ -38,10 +38,30 @@ def run_program(program: "ExportedProgram", inputs: Sequence[Array], *, exact: b
     tensors = (to_torch(each.astype("float64") if exact and each.dtype == "float32" else each) for each in inputs)
     try:
         with torch.no_grad():
-            module = program.module()
+            module = sorting_stably(program.module())
             return call_program(program, module.double() if exact else module, tensors)
     except Exception:  # an op that this machine's build lacks, a guard on its inputs
         return None
+
+
+def sorting_stably(module: Any) -> Any:  # noqa: ANN401 - a module of torch.fx
+    """A program's module, in place, that gives of equal elements the earlier one first: PyTorch gives any."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    stable = {torch.ops.aten.sort.default: torch.ops.aten.sort.stable}
+    stable[torch.ops.aten.argsort.default] = torch.ops.aten.argsort.stable
+    for node in module.graph.nodes:
+        if node.target in stable:
+            node.target, node.kwargs = stable[node.target], {**arguments_by_name(node), "stable": True}
+            node.args = node.args[:1]
+    module.recompile()
+    return module
+
+
+def arguments_by_name(node: Any) -> dict[str, Any]:  # noqa: ANN401 - a node of torch.fx
+    """Arguments of an op behind its first, by name."""
+    names = [argument.name for argument in node.target._schema.arguments]
+    return {**dict(zip(names[1:], node.args[1:], strict=False)), **node.kwargs}
 
 
 def call_program(program: "ExportedProgram", module: Any, tensors: Iterable[Any]) -> list[Array]:  # noqa: ANN401

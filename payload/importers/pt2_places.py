@@ -97,19 +97,51 @@ def index_put(
     values: "Tensor",
     accumulate: bool = False,
 ) -> Result:
-    """What ``aten.index_put`` gives of one list of indices, of one dimension; those below zero count from the end."""
+    """What ``aten.index_put`` gives of indices of neighbouring dimensions, or of one mask.
+
+    Indices below zero count from the end.
+    """
     import torch  # noqa: PLC0415
 
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    if len(given) != 1:
+    if len(given) == 1 and given[0][1].dtype == torch.bool:
+        return mask_put(x, *given[0], values, accumulate=accumulate)
+    first, last = given[0][0], given[-1][0]
+    places = [index for _, index in given]
+    if any(each.dtype.is_floating_point or each.element_size() == 1 for each in places):
         return NotImplemented
-    ((dim, index),) = given
-    if index.dim() != 1 or index.dtype.is_floating_point or index.element_size() == 1:
+    if last - first + 1 != len(given) or not x.numel():
         return NotImplemented
-    shape = [index.shape[0] if d == dim else size for d, size in enumerate(x.shape)]
-    whole = values.expand(shape)
-    index = torch.where(index < 0, index + x.shape[dim], index)
-    return put(x, dim, along(index, dim, whole), whole, "sum" if accumulate else "")
+    before, indexed, behind = x.shape[:first], x.shape[first : last + 1], x.shape[last + 1 :]
+    place = torch.zeros((), dtype=torch.int64)
+    for size, index in zip(indexed, places, strict=True):
+        place = place * size + torch.where(index < 0, index + size, index)
+    whole = values.expand(*before, *place.shape, *behind).reshape(*before, place.numel(), *behind)
+    rows = x.reshape(*before, prod(indexed), *behind)
+    found = put(rows, first, along(place, first, whole), whole, "sum" if accumulate else "")
+    return found if found is NotImplemented else found.reshape(x.shape)
+
+
+def mask_put(x: "Tensor", dim: int, mask: "Tensor", values: "Tensor", *, accumulate: bool) -> Result:
+    """What ``aten.index_put`` gives of a mask and of values that are the same wherever it is true.
+
+    Args:
+        x: What is there.
+        dim: First dimension of the mask's.
+        mask: The mask.
+        values: The values, which may be others along dimensions that the mask has not.
+        accumulate: Whether they are added.
+    """
+    import torch  # noqa: PLC0415
+
+    behind = x.dim() - dim - mask.dim()
+    if values.dim() > behind:  # the last dimension before those is of the mask's true elements
+        at = values.dim() - behind - 1
+        if values.shape[at] != 1:
+            return NotImplemented
+        values = values.reshape(*values.shape[:at], *[1] * mask.dim(), *values.shape[at + 1 :])
+    hit = mask.reshape(*mask.shape, *[1] * behind)
+    return torch.where(hit, x + values if accumulate else values, x)
 
 
 def along(index: "Tensor", dim: int, values: "Tensor") -> "Tensor":

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import autotune as at
+from payload.importers.pt2_places import index_put
 
 torch = pytest.importorskip("torch")
 
@@ -87,6 +88,68 @@ def test_places_may_count_from_the_end_and_be_the_same(tmp_path):
         found = function(x.numpy(), given.numpy(), rows.numpy()).values()
         for number, (got, wanted) in enumerate(zip(found, PutWhere()(x, given, rows), strict=True)):
             np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-6, err_msg=f"{number} {given}")
+
+
+def masks_and_lists():
+    """Indices of ``index_put`` into (4, 5, 6), and values."""
+    rows, columns = torch.tensor([0, 3, -1]), torch.tensor([-2, 1, 4])
+    whole, of_rows = torch.rand(4, 5, 6) > 0.5, torch.tensor([True, False, True, True])
+    return [
+        ((rows, columns), torch.randn(3, 6)),
+        ((rows, columns), torch.tensor(2.0)),
+        ((None, columns, rows), torch.randn(4, 3)),
+        ((rows[:, None], columns), torch.randn(3, 3, 6)),
+        ((None, torch.tensor([[0, 1], [-1, 2]])), torch.randn(4, 2, 2, 6)),
+        ((torch.tensor(1),), torch.randn(5, 6)),
+        ((rows, columns, columns), torch.randn(1)),
+        ((whole,), torch.tensor(3.0)),
+        ((of_rows,), torch.randn(5, 6)),
+        ((of_rows,), torch.randn(1, 5, 1)),
+        ((None, None, torch.rand(6) > 0.5), torch.randn(4, 5, 1)),
+        ((None, torch.rand(5, 6) > 0.5), torch.randn(4, 1)),
+        ((torch.rand(4, 5) > 0.5,), torch.randn(6)),
+        ((torch.zeros(4, dtype=torch.bool),), torch.tensor(3.0)),
+    ]
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+@pytest.mark.parametrize("number", range(14))
+def test_elements_are_put_at_lists_of_places_and_where_masks_are_true(number, accumulate):
+    torch.manual_seed(0)
+    x, (places, values) = torch.randn(4, 5, 6), masks_and_lists()[number]
+    torch.testing.assert_close(
+        index_put(x, places, values, accumulate), torch.ops.aten.index_put(x, places, values, accumulate)
+    )
+
+
+def test_places_that_are_apart_and_values_that_a_mask_counts_are_left():
+    x, mask = torch.randn(4, 5, 6), torch.tensor([True, False, True, True])
+    assert index_put(x, (mask,), torch.randn(3, 5, 6)) is NotImplemented
+    assert index_put(x, (torch.tensor([0]), None, torch.tensor([1])), torch.tensor(2.0)) is NotImplemented
+
+
+class Masked(torch.nn.Module):
+    """Elements that are set where something is true, and rows at two indices."""
+
+    def forward(self, x, mask, rows):
+        y, z = x * 2, x + 1
+        y[x > 0] = 0.5
+        y[:, mask] = -1.0
+        z[rows, rows] = x[0]
+        return y, z, torch.argsort(rows)
+
+
+def test_masks_lists_and_orders_of_equal_elements_are_imported(tmp_path):
+    mask, rows = torch.arange(20) % 3 == 0, torch.arange(20) % 4
+    given = (torch.randn(20, 20, 20), mask, rows)
+    torch.export.save(torch.export.export(Masked(), given), tmp_path / "model.pt2")
+    function = at.compile(str(tmp_path / "model.pt2"), scheduled=False)
+    x, mask = torch.randn(20, 20, 20), torch.arange(20) % 7 < 3
+    *found, order = function(x.numpy(), mask.numpy(), rows.numpy()).values()
+    *expected, _ = Masked()(x, mask, rows)
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(got, wanted.numpy())
+    np.testing.assert_array_equal(order, torch.argsort(rows, stable=True).numpy())  # PyTorch says any
 
 
 class Much(torch.nn.Module):
