@@ -20,13 +20,12 @@ from autotune.contrib.torch_backend.graphs import GraphFunction
 from autotune.contrib.torch_backend.held import remade
 from autotune.contrib.torch_backend.options import BackendOptions, read_options
 from autotune.contrib.torch_backend.regions import say_once
+from autotune.contrib.torch_backend.written_out import WRITTEN_OUT
 from autotune.core.errors import OptionError
-from payload.importers.pt2_attention import attention
 
 MOST_SIZES = 64  # that one graph is compiled for
 STATIC = "_dynamo_static_input_type"  # what Dynamo notes of parameters and buffers
 WRITTEN_INPUT = "InputMutationAOTOutput"  # what PyTorch notes of a result that is an input's new value
-WRITTEN_OUT = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: attention}
 
 
 def compile_graph(

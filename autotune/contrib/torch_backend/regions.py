@@ -113,6 +113,8 @@ def why_not(node: Node) -> str:
         return "it is no op of PyTorch's own"
     if op._schema.is_mutable:
         return "it changes a tensor in place"
+    if op._schema.name.split("::")[1].removeprefix("new_").startswith("empty"):
+        return "it gives memory that nothing has written"
     if not op._schema.returns:
         return "it gives no tensor"  # but an error, perhaps
     return "it draws random numbers" if is_random(node) else str(node.meta.get(LEFT, ""))

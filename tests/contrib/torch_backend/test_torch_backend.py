@@ -234,6 +234,20 @@ def test_ops_that_the_importer_does_not_cover(inference):
     assert "\n" not in line
 
 
+def test_memory_that_nothing_wrote_and_equal_elements_are_the_same_wherever_they_are_computed(inference):
+    def function(x, scores):
+        chosen = scores.argmax(-1)
+        order = torch.argsort(chosen)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order))
+        return (x[order] * 2 + 1)[back] - x, x.new_empty(3, 4).zero_() + torch.empty(4).fill_(2.0)
+
+    x, scores = torch.randn(40, 8), torch.randn(40, 4)
+    for ours, theirs in zip(compiled(function)(x, scores), function(x, scores), strict=True):
+        assert_close(ours, theirs)
+    assert not sentences(inference)
+
+
 def test_a_graph_in_two():
     def function(x):
         y = torch.relu(x @ x) + 1
