@@ -118,3 +118,22 @@ def test_an_lstm_is_written_out_in_both_directions(bias, tmp_path):
     got = at.compile(at.payload(str(tmp_path / "model")), scheduled=False)(x.numpy())
     for ours, theirs in zip(got.values(), [hidden, *states], strict=True):
         np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-5)
+
+
+class Counted(torch.nn.Module):
+    """Sums and products in whole numbers of fewer bits than PyTorch takes by itself."""
+
+    def forward(self, x, i):
+        kinds = (torch.int32, torch.int8, torch.int64)
+        sums = [each.cumsum(0, dtype=kind) for each in (x, i, i > 1) for kind in kinds]
+        products = [i.cumprod(-1, dtype=kind) for kind in kinds]
+        return *sums, *products, i.int().cumsum(1), i.sum(0, dtype=torch.int32)
+
+
+def test_sums_have_the_type_that_is_asked_for(tmp_path):
+    model, x, i = Counted(), torch.randn(4, 5) * 9, torch.randint(-5, 6, (4, 5))
+    import_model(str(save(model, (x, i), tmp_path / "model.pt2")), tmp_path / "model")
+    got = at.compile(at.payload(str(tmp_path / "model")), scheduled=False)(x.numpy(), i.numpy())
+    for number, (ours, theirs) in enumerate(zip(got.values(), model(x, i), strict=True)):
+        np.testing.assert_array_equal(ours, theirs.numpy(), err_msg=str(number))
+        assert ours.dtype == theirs.numpy().dtype
