@@ -22,6 +22,18 @@ PIPELINE = (
     "finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,convert-ub-to-llvm,canonicalize,cse,"
     "reconcile-unrealized-casts)"
 )
+ENDLESS = """func.func @endless(%a: memref<1xf32>, %out: memref<1xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %most = arith.constant 1000000000000000 : index
+  %begin = memref.load %a[%zero] : memref<1xf32>
+  %end = scf.for %i = %zero to %most step %one iter_args(%x = %begin) -> f32 {
+    %y = math.sin %x : f32
+    scf.yield %y : f32
+  }
+  memref.store %end, %out[%zero] : memref<1xf32>
+  return
+}"""
 
 
 def runner_library():

@@ -21,7 +21,7 @@ from autotune.core.winner_time import interference_of, winner_time
 from autotune.registry import COMPARATORS, load_baseline, load_comparator, registered
 from autotune.reports.compare_options import CompareOptions
 from autotune.reports.comparison import Comparison, Row
-from autotune.reports.comparison_run import ENTRY_SECONDS, ComparisonRun, EntryTimes
+from autotune.reports.comparison_run import ComparisonRun, EntryTimes
 from autotune.reports.entries import (
     ON_ONE,
     Contender,
@@ -40,9 +40,10 @@ from autotune.tuning.stages.roofline import share_of_roof, why_unsteady
 from autotune.tuning.stages.slow_baseline import BUDGET_SECONDS, time_baseline
 from autotune.worker.bench.entry import Verification
 from autotune.worker.isolation.environment import only_threads
-from autotune.worker.isolation.limits import check_memory
+from autotune.worker.isolation.limits import check_memory, whole_seconds
 from autotune.worker.kept_roofs import limits_of
 from autotune.worker.loading.reading import partition
+from autotune.worker.race import check_oracle
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)
@@ -71,7 +72,7 @@ def compare(
     Raises:
         ComparatorError: A comparator is unknown.
         BundleError: The bundle that was asked for is incomplete, edited, or of another payload.
-        PayloadError: The payload does not fit the machine, or its oracle is not finite.
+        PayloadError: The payload does not fit the machine, or its oracle is not finite or takes too long.
         OptionError: A library rounds operands, and no error is allowed.
     """
     names = comparators_for(options.error) if options.against is None else options.against
@@ -100,11 +101,14 @@ def compare(
         theirs += map(on_one_thread, alone)
     with (
         only_threads(1) as unset,
-        Worker(ENTRY_SECONDS, threads=threads) as worker,
+        Worker(max(map(whole_seconds, (parts, *map(partition, beside)))), threads=threads) as worker,
         ComparisonRun(machine, worker, told, thorough=options.is_thorough) as entries,
     ):
         for name, value in unset.items():
             told.note(f"unset while libraries run: {name}={value}")
+        told.stage("asking the oracle")
+        for each in (payload, *beside):
+            check_oracle(each, options.seed, worker)
         told.stage("measuring roofs and noise of this machine")
         limits = limits_of(machine, worker)
         roofs, floor = limits.roofs, limits.floor

@@ -23,7 +23,14 @@ from autotune.core.trial import Samples
 from autotune.worker.bench.entry import Entry, ExpectedPart, Verification
 from autotune.worker.bench.libraries import enter_library, take_expected
 from autotune.worker.bench.measure import Batch, is_spent
-from autotune.worker.bench.programs import REFERENCE, OracleQuestion, enter_program, enter_reference, expected_part
+from autotune.worker.bench.programs import (
+    REFERENCE,
+    OracleQuestion,
+    enter_program,
+    enter_reference,
+    expected_part,
+    prepare_oracle,
+)
 from autotune.worker.bench.turns import FirstTurn, Turn, calibrate_entry, take_sample
 from autotune.worker.worker import Worker
 
@@ -111,6 +118,20 @@ def library(entry: Entry, worker: Worker, ours: Worker) -> EntryProcess:
         return Verification("crashed", diagnostic="its process was killed from outside before its turns, twice")
 
     return EntryProcess(entry.name, worker, admit)
+
+
+def check_oracle(payload: Payload, seed: int, ours: Worker) -> None:
+    """Refuse a payload whose oracle takes too long before all programs and libraries wait for it, one after the other.
+
+    Raises:
+        PayloadError: The oracle took longer than a call of this worker may, or is not finite.
+    """
+    found = ours.call(prepare_oracle, OracleQuestion(payload, seed))
+    if isinstance(found, Evaluation) and found.outcome == "timed-out":
+        raise PayloadError(
+            f"the oracle of {payload.name} must end in time, it was {found.outcome}: {found.diagnostic}; "
+            "change a loop of it that does not end, or choose smaller sizes"
+        )
 
 
 def hand_over(payload: Payload, seed: int, ours: Worker, theirs: Worker) -> Evaluation | None:

@@ -42,6 +42,7 @@ from autotune.worker.isolation.answers import (
 from autotune.worker.isolation.cause import KEEPER_KILLED, ExitCause, find_cause, overdue
 from autotune.worker.isolation.keeper import IsolatedProcess, Keeper
 from autotune.worker.isolation.limits import (
+    CANDIDATE_SECONDS,
     MEMORY_ALLOWANCE,
     MEMORY_FACTOR,
     CallTimeline,
@@ -52,7 +53,6 @@ from autotune.worker.isolation.process import Call, Limits, Surroundings
 
 A = TypeVar("A")
 T = TypeVar("T")
-SECONDS = 60.0
 ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
 TRIES = 2  # of a call whose process was killed from outside
 LOG_BYTES = 1 << 16  # of what a process wrote, read back
@@ -78,7 +78,7 @@ class Worker(Closing):
 
     def __init__(
         self,
-        seconds: float = SECONDS,
+        seconds: float = CANDIDATE_SECONDS,
         memory_bytes: int | None = None,
         *,
         sandboxed: bool = True,

@@ -7,11 +7,15 @@ from dataclasses import replace
 import pytest
 from compare_support import TINY, installed
 from listener_support import Recorder
+from payload_support import ENDLESS
 from strange_support import Strange, StrangeVariants
 from tuning_support import contraction_payload
 
 from autotune.compiler.passes.pipelines import PLAIN
+from autotune.compiler.tasks.partition import partition
+from autotune.compiler.tasks.payload_file import read_payload
 from autotune.core.candidate import Candidate
+from autotune.core.errors import PayloadError
 from autotune.core.evaluator import Effort
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT
@@ -23,6 +27,7 @@ from autotune.reports.entries import Contender
 from autotune.worker import race
 from autotune.worker.bench import entry as entries
 from autotune.worker.bench.entry import Entry, Verification
+from autotune.worker.isolation.limits import MODEL_SECONDS, whole_seconds
 from autotune.worker.worker import Worker
 
 pytestmark = pytest.mark.usefixtures("no_care")
@@ -67,6 +72,19 @@ def test_library_that_misbehaves_has_a_standing_that_says_how(ours, behaviour, s
     assert words in found.diagnostic
     assert found.version.startswith(f"{behaviour} 1.0") or status == "crashed"
     assert list(times) == ["default"]
+
+
+def test_a_payload_that_does_not_end_is_refused_once_and_not_waited_for_by_every_row():
+    payload = read_payload("endless.mlir", ENDLESS)
+    with Worker(0.5) as worker, pytest.raises(PayloadError, match=r"endless.mlir must end in time, .* 0.5 s; change"):
+        race.check_oracle(payload, 0, worker)
+
+
+def test_a_payload_that_ends_is_waited_for_as_long_as_all_its_ops_may_take(ours):
+    payload = load_payload(TINY)
+    race.check_oracle(payload, 0, ours)
+    assert whole_seconds(partition(payload)) == 240
+    assert whole_seconds(partition(payload), 1000) == MODEL_SECONDS
 
 
 def test_statuses_are_outcomes_and_three_more():

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from bundle_support import no_care
+from payload_support import ENDLESS
 
 from autotune.compiler.tasks.partition import partition
 from autotune.compiler.tasks.payload_file import read_payload
@@ -74,20 +75,6 @@ def test_a_whole_that_is_right_says_nothing(tmp_path):
     assembly, choices = assembled(tmp_path, lambda task: False)
     assert set(assembly.tags) == {c.search.task.tag for c in choices}
     assert assembly.notes == ()
-
-
-ENDLESS = """func.func @endless(%a: memref<1xf32>, %out: memref<1xf32>) {
-  %zero = arith.constant 0 : index
-  %one = arith.constant 1 : index
-  %most = arith.constant 1000000000000000 : index
-  %begin = memref.load %a[%zero] : memref<1xf32>
-  %end = scf.for %i = %zero to %most step %one iter_args(%x = %begin) -> f32 {
-    %y = math.sin %x : f32
-    scf.yield %y : f32
-  }
-  memref.store %end, %out[%zero] : memref<1xf32>
-  return
-}"""
 
 
 def test_a_payload_that_does_not_end_is_refused_within_a_few_times_the_timeout():

@@ -18,7 +18,9 @@ from autotune.reports.scheduled import Scheduled, as_recorded, candidate_of, rec
 from autotune.store.bundle import BundleFiles
 from autotune.tuning.stages.slow_baseline import part_for
 from autotune.tuning.stages.user_script import own_of, parts_of
+from autotune.worker.isolation.limits import whole_seconds
 from autotune.worker.loading.reading import partition
+from autotune.worker.race import check_oracle
 from autotune.worker.worker import Worker
 
 TECHNIQUES = "autotune.techniques"
@@ -232,15 +234,22 @@ def changed_tags(before: Sequence[Scheduled], after: Sequence[Scheduled]) -> tup
 
 
 def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine, seed: int = 0) -> list[Evaluation]:
-    """Verify all variants and time them interleaved; one that takes its process down is left out of the race."""
+    """Verify all variants and time them interleaved; one that takes its process down is left out of the race.
+
+    Raises:
+        PayloadError: The oracle takes too long.
+    """
     distinct = list(dict.fromkeys(variant.candidate for variant in variants))
-    with Worker(SECONDS, threads=machine.threads) as worker:
-        found = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT))
+    each = whole_seconds(partition(payload))
+    with Worker(each, threads=machine.threads) as worker:
+        check_oracle(payload, seed, worker)
+        most = min(SECONDS, each * len(distinct))
+        found = worker.evaluate(Job(payload, tuple(distinct), machine, seed, EFFORT), most)
         if all(one.samples is None for one in found):
             quick = Effort(samples=1, seconds=0.0)
             alone = [worker.evaluate(Job(payload, (one,), machine, seed, quick))[0] for one in distinct]
             standing = [i for i, one in enumerate(alone) if one.samples is not None]
-            raced = worker.evaluate(Job(payload, tuple(distinct[i] for i in standing), machine, seed, EFFORT))
+            raced = worker.evaluate(Job(payload, tuple(distinct[i] for i in standing), machine, seed, EFFORT), most)
             found = [alone[i] if i not in standing else raced[standing.index(i)] for i in range(len(distinct))]
     by_candidate = dict(zip(distinct, found, strict=True))
     return [by_candidate[variant.candidate] for variant in variants]

@@ -25,12 +25,15 @@ from autotune.core.stats import Interval, ratio_interval
 from autotune.core.trial import Samples
 from autotune.core.winner_time import interference_of
 from autotune.registry import load_comparator
-from autotune.reports.comparison_run import ENTRY_SECONDS, ComparisonRun, EntryTimes
+from autotune.reports.comparison_run import ComparisonRun, EntryTimes
 from autotune.reports.entries import Contender, library_contender
 from autotune.reports.scheduled import Scheduled, candidate_of
 from autotune.tuning.stages.roofline import why_unsteady
 from autotune.worker.bench.entry import Entry
 from autotune.worker.isolation.environment import only_threads
+from autotune.worker.isolation.limits import whole_seconds
+from autotune.worker.loading.reading import partition
+from autotune.worker.race import check_oracle
 from autotune.worker.worker import Worker
 
 OURS = "ours"
@@ -101,10 +104,12 @@ def explain_against(program: ScheduledProgram, library: str, *, seed: int = 0, l
 
     Raises:
         ComparatorError: The library is unknown or missing, or one of both does not compute what the oracle says.
+        PayloadError: The oracle takes too long.
     """
     payload, tasks, machine = program.payload, program.tasks, program.machine
     whole = candidate_of(tasks, machine, program.text)
-    with only_threads(1), Worker(ENTRY_SECONDS, threads=machine.threads) as worker:
+    with only_threads(1), Worker(whole_seconds(partition(payload)), threads=machine.threads) as worker:
+        check_oracle(payload, seed, worker)
         alone = {task.task.tag: candidate_of([task], machine) for task in tasks}
         entrants = [Contender(OURS, Entry(OURS, payload, whole, seed))]
         entrants += [library_contender(load_comparator(library), payload, seed, listener, machine.threads)]

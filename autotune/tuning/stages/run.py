@@ -9,7 +9,7 @@ from autotune.core.listener import SILENT, Listener
 from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.tuning.options import TuneOptions
-from autotune.worker.isolation.limits import MODEL_SECONDS
+from autotune.worker.isolation.limits import whole_seconds
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,8 @@ class Run:
 
     @property
     def whole_seconds(self) -> float:
-        """Seconds that a job with the whole may take.
-
-        Each of its ops was verified alone within `--timeout`, what no task covers may take as long as one of them, and
-        the baseline is run beside the whole.
-        """
-        ops = 1 + sum(task.occurrences for task in self.parts.tasks)
-        return min(MODEL_SECONDS, 2 * self.options.timeout * ops)
+        """Seconds that a job with the whole may take, each of whose ops was verified alone within `--timeout`."""
+        return whole_seconds(self.parts, self.options.timeout)
 
     @property
     def fired_rules(self) -> dict[str, str] | None:

@@ -22,10 +22,10 @@ class OracleQuestion:
 
     payload: Payload
     seed: int
-    case: int
-    output: int
-    start: int
-    count: int
+    case: int = 0
+    output: int = 0
+    start: int = 0
+    count: int = 0
 
 
 def enter_program(entry: Entry) -> Verification:
@@ -48,6 +48,16 @@ def enter_program(entry: Entry) -> Verification:
 def enter_reference(machine: Machine) -> Verification:
     """Compile the kernel that runs between the others."""
     remember(REFERENCE, reference_run(machine))
+    return Verification("ok")
+
+
+def prepare_oracle(question: OracleQuestion) -> Verification:
+    """Compute what the oracle expects of all outputs; the process remembers it.
+
+    Raises:
+        PayloadError: The oracle is not finite.
+    """
+    open_testbench(question.payload, question.seed, this_machine().pages)
     return Verification("ok")
 
 

@@ -12,6 +12,7 @@ import psutil
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import TimeLimits
 from autotune.core.host.stopwatch import COMPILE, Moment
+from autotune.core.partition import Partition
 from autotune.core.payload import Payload
 from autotune.core.trial import Trial
 
@@ -19,6 +20,7 @@ READ_SECONDS = 300.0  # to parse, partition or lower a text of somebody: whole m
 LEAST_READ_SECONDS, SECONDS_A_BYTE = 20.0, 5e-4  # for a text of no length, and for each of its characters
 SCRIPT_SECONDS = 60.0  # to read, write out or dry-run a user's own script
 MODEL_SECONDS = 900.0  # for a whole model: the baseline of a large one takes minutes
+CANDIDATE_SECONDS = 60.0  # for one candidate, where nobody says
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
 MEMORY_ALLOWANCE = 6 << 30  # for the compiler
 MEMORY_FACTOR = 12  # times the payload's arguments: oracle in float64, checks, packed copies, intermediates
@@ -35,6 +37,19 @@ LATEST = 30  # trials looked at: a search asks before each of its trials
 def read_seconds(*texts: str) -> float:
     """Seconds that texts may take to be read: some twenty for kilobytes, more for whole models."""
     return min(READ_SECONDS, LEAST_READ_SECONDS + SECONDS_A_BYTE * sum(map(len, texts)))
+
+
+def whole_seconds(parts: Partition, seconds: float = CANDIDATE_SECONDS) -> float:
+    """Seconds that a job with a whole payload may take.
+
+    Each of its ops alone may take as long as a candidate, what no task covers as long as one of them, and the baseline
+    is run beside the whole.
+
+    Args:
+        parts: Tasks of the payload.
+        seconds: Seconds that a candidate of a task may take.
+    """
+    return min(MODEL_SECONDS, 2 * seconds * (1 + sum(task.occurrences for task in parts.tasks)))
 
 
 def worker_memory(workers: int = 1) -> int:
