@@ -7,6 +7,7 @@ from tuning_support import contraction_payload, loaded
 from autotune.bundles.replay import replay
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.program import compile_program, link
+from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import Payload
@@ -110,6 +111,31 @@ func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {{
   return %r : tensor<4xf32>
 }}
 """
+STEPS = """
+func.func @f(%a: memref<4xf32>, %out: memref<4xf32>) {{
+  %zero = arith.constant 0 : index
+  %four = arith.constant 4 : index
+  %step = arith.constant {step} : index
+  {loop} {{
+    %x = memref.load %a[%i] : memref<4xf32>
+    memref.store %x, %out[%i] : memref<4xf32>
+  }}
+  return
+}}
+"""
+LOOPS = (
+    "scf.for %i = %zero to %four step %step",
+    "affine.for %i = 0 to 4 step 0",
+    "scf.forall (%i) = (0) to (4) step (0)",
+)
+BEHIND = """
+func.func @f(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %b = arith.constant dense_resource<numbers> : tensor<4xf32>
+  %r = arith.addf %a, %b : tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+"""
+SHORT = '{-# dialect_resources: { builtin: { numbers: "0x040000000000803F" } } #-}'
 FEW = ("f8E4M3FN", "f8E5M2", "f4E2M1FN", "tf32")
 DEEP = f"tensor<{'1x' * 16}4xf32>"
 
@@ -129,12 +155,25 @@ def stop(*arguments, **options):
         (CALLED.format(first="f", second="f"), "must hold no function that calls itself, @f does"),
         (f"func.func @f(%a: {DEEP}) -> {DEEP} {{ return %a : {DEEP} }}", "must have 16 dimensions at most, it has 17"),
         *((NARROW.format(kind), f"must compute with floats of f16, .*, it has .* tensor<4x{kind}>") for kind in FEW),
+        *((STEPS.format(step=0, loop=loop), f"must step forward in its loops, .* {loop[:7]}.* by 0") for loop in LOOPS),
+        (STEPS.format(step=-1, loop=LOOPS[0]), "must step forward in its loops, an scf.for steps by -1"),
+        (BEHIND, "must hold the 16 bytes of dense_resource<numbers>, it has none"),
+        (f"{BEHIND}{SHORT}", "must hold the 16 bytes of dense_resource<numbers>, it has 4"),
         (f"{PAYLOAD.text}// {'(' * 300}", "must not nest deeper than 200 brackets, it goes to 30[0-9]"),
     ],
 )
 def test_a_file_no_bundle_of_which_could_be_replayed_is_refused_at_once(text, words, tmp_path):
     with pytest.raises(PayloadError, match=words):
         loaded(tmp_path, text)
+
+
+def test_numbers_behind_the_ops_of_a_file_are_taken_where_they_are_whole(tmp_path):
+    loaded(tmp_path, BEHIND + SHORT.replace("0000803F", 4 * "0000803F"))
+
+
+def test_a_step_that_is_found_to_be_zero_later_ends_no_reader_of_a_file(tmp_path):
+    folded = "%none = arith.subi %step, %step : index\n  scf.for %i = %zero to %four step %none"
+    partition(loaded(tmp_path, STEPS.format(step=1, loop=folded)))
 
 
 def test_payloads_of_packages_have_plain_names_of_functions_too():

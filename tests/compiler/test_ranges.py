@@ -53,6 +53,21 @@ def test_a_range_that_holds_nothing_is_refused(tmp_path):
         loaded(tmp_path, " {autotune.low = 4 : i64, autotune.high = 2 : i64}")
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ('autotune.low = "x"', 'autotune.low of argument 0 must be a finite number, got "x"'),
+        ("autotune.high", "autotune.high of argument 0 must be a finite number, got unit"),
+        ("autotune.high = 0x7F800000 : f32", "autotune.high of argument 0 must be a finite number, got 0x7F800000"),
+        ("autotune.high = 1.0e30 : f64", r"autotune.high of argument 0 must be a range of i64, got 0 and 1e\+30"),
+        ("autotune.role = 3 : i64", "autotune.role of argument 0 must be one of input, .* as a text, got 3 : i64"),
+    ],
+)
+def test_what_a_file_says_of_an_argument_and_is_nothing_of_the_kind_is_refused(said, words, tmp_path):
+    with pytest.raises(PayloadError, match=words):
+        loaded(tmp_path, f" {{{said}}}")
+
+
 def test_a_call_gives_indices_that_there_are_and_negative_ones_where_they_count_from_the_end(tmp_path):
     assert loaded(tmp_path).arguments[0].accepts == (-7, 7)
     said = loaded(tmp_path, " {autotune.low = 2 : i64, autotune.high = 4 : i64}")

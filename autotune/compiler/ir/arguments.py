@@ -1,12 +1,18 @@
 """What a function says of its arguments, as attributes: role, range of values, name."""
 
 from collections.abc import Mapping
+from math import isfinite
 
 from mlir import ir
+
+from autotune.core.errors import PayloadError
+from autotune.core.payload import ROLES
+from autotune.core.printable import one_line
 
 ATTRIBUTES = "arg_attrs"
 ROLE, LOW, HIGH = "autotune.role", "autotune.low", "autotune.high"
 NARROW_FACTORS = "autotune.narrow_factors"  # all that it is multiplied with has 16 bits by the model's own types
+MOST_SHOWN = 80  # characters of an attribute in a message
 
 
 def said_of(function: ir.Operation | ir.OpView, number: int) -> dict[str, ir.Attribute]:
@@ -43,8 +49,39 @@ def integer(value: int) -> ir.Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
-def number_of(attribute: ir.Attribute) -> float:
-    """The number that an attribute holds, an integer or a float."""
-    return float(
-        ir.IntegerAttr(attribute).value if isinstance(attribute, ir.IntegerAttr) else ir.FloatAttr(attribute).value
+def number_said(function: ir.Operation | ir.OpView, number: int, name: str) -> float | None:
+    """The number that an attribute of an argument holds; `None` where there is none.
+
+    Raises:
+        PayloadError: It holds no number, or none that is finite.
+    """
+    attribute = said_of(function, number).get(name)
+    if attribute is None:
+        return None
+    if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr) and isfinite(found := float(attribute.value)):
+        return found
+    raise PayloadError(
+        f"{name} of argument {number} must be a finite number, got {shown(attribute)}; give one, such as 1.0"
     )
+
+
+def role_said(function: ir.Operation | ir.OpView, number: int) -> str | None:
+    """The role that a function gives an argument; `None` where it gives none.
+
+    Raises:
+        PayloadError: It is no text.
+    """
+    attribute = said_of(function, number).get(ROLE)
+    if attribute is None:
+        return None
+    if isinstance(attribute, ir.StringAttr):
+        return str(attribute.value)
+    raise PayloadError(
+        f"{ROLE} of argument {number} must be one of {', '.join(ROLES)} as a text, got {shown(attribute)}; "
+        "write it in quotes"
+    )
+
+
+def shown(attribute: ir.Attribute) -> str:
+    """The beginning of an attribute, in a line."""
+    return one_line(str(attribute))[:MOST_SHOWN]

@@ -5,13 +5,15 @@ A fault is the rest of a sentence that begins with where the program is: ``must 
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from math import prod
 
 from mlir import ir
 
 from autotune.compiler.ir.module import every_op, symbol
-from autotune.compiler.ir.views import view_fault
+from autotune.compiler.ir.values import constant, is_constant
+from autotune.compiler.ir.views import DYNAMIC, view_fault
 
 # Dialects whose ops compute, read and write arrays, whatever they are; of others, the ops that do nothing else.
 COMPUTING = ("linalg", "tensor", "arith", "math", "scf", "affine", "vector", "index", "ub", "bufferization")
@@ -38,6 +40,8 @@ NO_ATTRIBUTES = ("passthrough", "personality", "garbageCollector", "section", "l
 # Of texts that are not parsed yet: what is looked for would take the parser hours, or all memory.
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*')
+RESOURCE = re.compile(r'([\w$.-]+|"(?:\\.|[^"\\])*"): "0x([0-9A-Fa-f]*)"')
+ALIGNMENT = 4  # bytes before those of a resource, which say how it lies in memory
 ALIAS = re.compile(r"[#!](?:[0-9]+|[A-Za-z$._-][\w$.-]*)")
 DEFINITION = re.compile(rf"({ALIAS.pattern})\s*=(?!=)")
 OP_BEHIND = re.compile(r'(?<![:,=\s(\[{<])(?<!->)[ \t]*\n\s*(?=[A-Za-z_"%])')
@@ -126,9 +130,32 @@ def program_fault(module: ir.Module) -> str | None:
     if (fault := recursion_fault(module)) is not None:
         return fault
     for op in every_op(module):
-        for fault in (op_fault(op), symbol_fault(op), attribute_fault(op), value_fault(op)):
+        for fault in (step_fault(op), op_fault(op), symbol_fault(op), attribute_fault(op), value_fault(op)):
             if fault is not None:
                 return fault
+    return resource_fault(module)
+
+
+def resource_fault(module: ir.Module) -> str | None:
+    """What is wrong with numbers that a text has behind its ops: parsers take whatever is there, also nothing."""
+    held = [each for op in every_op(module) for each in map(resource_of, op.attributes.values()) if each is not None]
+    sizes = {name: len(digits) // 2 - ALIGNMENT for name, digits in RESOURCE.findall(str(module))} if held else {}
+    for attribute in held:
+        kind, name = attribute.type, str(attribute).removeprefix("dense_resource<").partition(">")[0]
+        bits = getattr(kind.element_type, "width", 0)
+        wanted = prod(kind.shape) * bits // 8
+        if bits >= 8 and sizes.get(name) != wanted:
+            there = f"has {sizes[name]}" if name in sizes else "has none"
+            return f"must hold the {wanted} bytes of dense_resource<{name[:80]}>, it {there}"
+    return None
+
+
+def resource_of(attribute: ir.Attribute) -> ir.DenseResourceElementsAttr | None:
+    """An attribute whose numbers lie behind all ops; `None` for any other. MLIR's bindings give it no class itself."""
+    if type(attribute) is not ir.Attribute:
+        return None
+    with suppress(ValueError):
+        return ir.DenseResourceElementsAttr(attribute)
     return None
 
 
@@ -144,6 +171,22 @@ def recursion_fault(module: ir.Module) -> str | None:
     except CycleError as error:
         return f"must hold no function that calls itself, @{error.args[1][0]} does, directly or through others"
     return None
+
+
+def step_fault(op: ir.Operation) -> str | None:
+    """What is wrong with a loop whose constant step leads nowhere: MLIR says not what it does."""
+    least = min(steps_of(op), default=1)
+    return None if least >= 1 else f"must step forward in its loops, an {op.name} steps by {least}"
+
+
+def steps_of(op: ir.Operation) -> Iterator[int]:
+    """Constant steps of a loop; of what is none, nothing."""
+    if op.name == "scf.for" and is_constant(op.operands[2]):
+        yield constant(op.operands[2])
+    elif op.name == "affine.for":
+        yield int(ir.IntegerAttr(op.attributes["step"]).value)
+    elif op.name == "scf.forall":
+        yield from (step for step in ir.DenseI64ArrayAttr(op.attributes["staticStep"]) if step != DYNAMIC)
 
 
 def op_fault(op: ir.Operation) -> str | None:

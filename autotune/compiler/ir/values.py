@@ -105,9 +105,9 @@ def constant(value: ir.Value) -> int:
 
 
 def trip_count(loop: ir.Operation) -> int:
-    """Iterations of an scf.for with constant bounds."""
+    """Iterations of an scf.for with constant bounds; none where its step, folded to a constant, leads nowhere."""
     lower, upper, step = (constant(value) for value in list(loop.operands)[:3])
-    return -(-(upper - lower) // step)
+    return -(-(upper - lower) // step) if step > 0 else 0
 
 
 def is_fresh(op: ir.Operation, index: int, first_init: int) -> bool:

@@ -1,12 +1,15 @@
 """Which integers an argument may hold: what the function says of it, or how many places there are where it is one."""
 
 from collections.abc import Iterator
+from math import isfinite
 
+import numpy as np
 from mlir import ir
 
-from autotune.compiler.ir.arguments import HIGH, LOW, number_of, said_of
+from autotune.compiler.ir.arguments import HIGH, LOW, number_said
 from autotune.compiler.ir.nests import element_type
 from autotune.core.errors import PayloadError
+from autotune.core.payload import DTYPES
 
 ANY_INTEGER = (-8.0, 8.0)  # where nothing is known
 ANY_REAL = (-1.0, 1.0)
@@ -22,15 +25,31 @@ def range_of(function: ir.OpView, number: int, value: ir.Value) -> tuple[float, 
     Raises:
         PayloadError: What the function says is no range.
     """
-    said = said_of(function, number)
-    real = not element_type(value).startswith("i")
+    kind = element_type(value)
+    real = not kind.startswith("i")
     bound = None if real else smallest_tensor(value)
     low, high = ANY_REAL if real else ANY_INTEGER if bound is None else (0.0, float(bound))
-    low = number_of(said[LOW]) if LOW in said else low
-    high = number_of(said[HIGH]) if HIGH in said else high
+    said_low, said_high = (number_said(function, number, name) for name in (LOW, HIGH))
+    low, high = low if said_low is None else said_low, high if said_high is None else said_high
     if not low < high:
         raise PayloadError(f"{LOW} of argument {number} must be below {HIGH}, got {low:g} and {high:g}; give both")
+    if (said_low, said_high) != (None, None) and not can_be_drawn(kind, low, high):
+        raise PayloadError(
+            f"{LOW} and {HIGH} of argument {number} must be a range of {kind}, got {low:g} and {high:g}; change one"
+        )
     return low, high
+
+
+def can_be_drawn(kind: str, low: float, high: float) -> bool:
+    """Tell whether random numbers of a type can be drawn from a range.
+
+    >>> can_be_drawn("i8", -128, 128), can_be_drawn("i8", 0, 129), can_be_drawn("i8", 0.2, 0.8)
+    (True, False, False)
+    """
+    if not kind.startswith("i"):
+        return isfinite(high - low)
+    of = np.iinfo(DTYPES[kind])
+    return int(of.min) <= int(low) < int(high) <= int(of.max) + 1
 
 
 def smallest_tensor(value: ir.Value) -> int | None:

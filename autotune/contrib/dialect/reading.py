@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from mlir import ir
 from mlir.dialects import irdl
 
-from autotune.compiler.ir.arguments import HIGH, LOW, ROLE, number_of, said_of
+from autotune.compiler.ir.arguments import HIGH, LOW, number_said, role_said
 from autotune.compiler.ir.limits import text_fault
 from autotune.compiler.ir.module import context, line_and_column, parse, symbol
 from autotune.compiler.tasks.payload_file import check, only_public_function
@@ -87,16 +87,19 @@ def read_function(function: ir.OpView, path: str) -> WrittenFunction:
         PayloadError: The function has several blocks.
     """
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    said = tuple(map(range_said, (said_of(function, number) for number in range(len(kind.inputs)))))
+    said = tuple(range_said(function, number) for number in range(len(kind.inputs)))
     block = read_block(function.operation, path, {})
     return WrittenFunction(str(symbol(function)), place_of(function), said, tuple(map(read_type, kind.results)), block)
 
 
-def range_said(said: dict[str, ir.Attribute]) -> WrittenRange:
-    """What the attributes of an argument say of it."""
-    role = str(ir.StringAttr(said[ROLE]).value) if ROLE in said else "input"
-    low, high = (number_of(said[name]) if name in said else None for name in (LOW, HIGH))
-    return WrittenRange(role, low, high)
+def range_said(function: ir.OpView, number: int) -> WrittenRange:
+    """What the attributes of an argument say of it.
+
+    Raises:
+        PayloadError: They hold no text or number.
+    """
+    low, high = (number_said(function, number, name) for name in (LOW, HIGH))
+    return WrittenRange(role_said(function, number) or "input", low, high)
 
 
 def read_block(op: ir.Operation, path: str, names: Names) -> WrittenBlock:
