@@ -93,7 +93,10 @@ class Surroundings:
 
 def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
     """Answer calls until the channel closes. Ends the process; never returns."""
-    set_up(around.log, around.memory_bytes)
+    try:
+        set_up(around.log, around.memory_bytes)
+    except FileNotFoundError:  # the tuner was killed, and another one swept its folder away: nobody waits for answers
+        os._exit(1)
     pin(around.threads, around.cores)
     if os.getppid() != keeper:  # it died before we asked to die with it
         os._exit(1)
