@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_STEPS, MOST_NODES = 1024, 1 << 14  # that a loop is written out for
 CONTROL = ("Loop", "Scan", "If")
+SCANS_HAVE_NO_LENGTHS = 9  # version from which on a Scan has no lengths before its inputs
 BRANCHES = ("then_branch", "else_branch")
 BOUNDS_ARE_INPUTS, AXES_ARE_INPUTS = 10, 13  # the first version of Slice, and of Unsqueeze, where they are
 
@@ -59,6 +60,30 @@ def write_steps(
     return written
 
 
+def check_graphs(node: "NodeProto", version: int) -> None:
+    """Refuse a node that has not as many inputs and results as the graphs inside it: ONNX's checker lets it pass.
+
+    Raises:
+        UnsupportedError: A graph has other numbers of them.
+    """
+    if node.op_type == "Scan" and version < SCANS_HAVE_NO_LENGTHS:
+        return
+    count = of(node, "num_scan_inputs", 1) if node.op_type == "Scan" else 1
+    if not 1 <= count <= max(1, len(node.input)):
+        raise cannot_lower(node.doc_string, f"it must scan from 1 to all of its inputs, got {count}")
+    taken = {"If": 0, "Loop": max(2, len(node.input)), "Scan": len(node.input)}[node.op_type]
+    given = len(node.output) + (node.op_type == "Loop")
+    for name in BRANCHES if node.op_type == "If" else ("body",):
+        graph = of(node, name, None)
+        gives = min(given, len(graph.output)) if node.op_type == "Loop" else len(graph.output)  # the last may be unused
+        if gives != given or len(graph.input) != taken:
+            raise cannot_lower(
+                node.doc_string,
+                f"its {name} must take {taken} tensors and give {given}, it takes {len(graph.input)} and gives "
+                f"{len(graph.output)}",
+            )
+
+
 @dataclass
 class StepWriter(NodeWriter):
     """Nodes of the steps of one node.
@@ -77,7 +102,12 @@ class StepWriter(NodeWriter):
     known: dict[str, Array] = field(default_factory=dict)
 
     def write(self, node: "NodeProto") -> bool:
-        """Write the steps of a node; returns whether they are known."""
+        """Write the steps of a node; returns whether they are known.
+
+        Raises:
+            UnsupportedError: A graph inside the node is not of as many inputs or results as the node has.
+        """
+        check_graphs(node, self.facts.version)
         self.known = dict(self.facts.constants)
         write = {"Loop": self.write_loop, "Scan": self.write_scan, "If": self.write_branch}[node.op_type]
         count = len(self.graph.initializer)
@@ -133,8 +163,11 @@ class StepWriter(NodeWriter):
         body, count = of(node, "body", None), of(node, "num_scan_inputs", 0)
         state, scanned = list(node.input[: len(node.input) - count]), node.input[len(node.input) - count :]
         axes = of(node, "scan_input_axes", [0] * count)
-        if self.facts.version < 9 or any(name not in self.facts.shapes for name in scanned):
+        if self.facts.version < SCANS_HAVE_NO_LENGTHS or any(name not in self.facts.shapes for name in scanned):
             return False
+        ranks = [len(self.facts.shapes[name]) for name in scanned]
+        if len(axes) != count or any(not -rank <= axis < rank for axis, rank in zip(axes, ranks, strict=True)):
+            raise cannot_lower(node.doc_string, f"its scan_input_axes must be dimensions of its inputs, got {axes[:9]}")
         size = self.facts.shapes[scanned[0]][axes[0]]
         backward = of(node, "scan_input_directions", [0] * count)
         if size > MOST_STEPS or size * len(body.node) > MOST_NODES:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 OTHERWISE = {**LINEAR, **RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
 OLDEST = 15  # version of operators that torch-mlir lowers, and that the reference computes rightly
 PLACES_SAID = 11  # version from which on Resize says where its places lie
+MOST_NODES = 1 << 20  # of functions that are written out: each that calls another twice has twice as many
 NEWEST = 20  # version of ONNX's operators where a model imports none of them
 
 
@@ -144,20 +145,27 @@ def inline_functions(model: "ModelProto") -> None:
 
 
 def check_recursion(model: "ModelProto") -> None:
-    """Refuse functions that call themselves.
+    """Refuse functions that call themselves, and such that are more than `MOST_NODES` nodes, written out.
 
     Raises:
-        UnsupportedError: One does.
+        UnsupportedError: A function does, or all are more.
     """
     calls = {
-        qualified(function.name, function.domain): {qualified(n.op_type, n.domain) for n in every_node(function)}
+        qualified(function.name, function.domain): [qualified(n.op_type, n.domain) for n in every_node(function)]
         for function in model.functions
     }
-    while leaves := [name for name, called in calls.items() if not called & calls.keys()]:
+    sizes: dict[str, int] = {}
+    while leaves := [name for name, called in calls.items() if calls.keys().isdisjoint(called)]:
         for name in leaves:
-            del calls[name]
+            sizes[name] = sum(sizes.get(called, 1) for called in calls.pop(name))
     if calls:
         raise UnsupportedError(f"functions must not call themselves, {', '.join(sorted(calls))} do; write out the loop")
+    whole = sum(sizes.get(qualified(node.op_type, node.domain), 1) for node in every_node(model.graph))
+    if whole > MOST_NODES:
+        raise UnsupportedError(
+            f"functions must be at most {MOST_NODES} nodes where they are called, they are {whole:.3g}; "
+            "export a part of the model"
+        )
 
 
 def every_node(graph: "GraphProto | FunctionProto") -> "Iterator[NodeProto]":

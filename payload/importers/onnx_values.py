@@ -1,7 +1,8 @@
 """What an ONNX model computes before any input is known, and which of its tensors are weights."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from payload.importers.onnx_oracle import compute_node, inputs_of, to_array
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
+MOST_RANK = 16  # numbers of a shape that are looked at
 MOST_FOLDED = 1 << 22  # elements: what is larger, and than what it is made of, is computed again rather than kept
 # Inputs that say how an op works rather than what it works on, by op; importers must see their values.
 SETTINGS: Mapping[str, tuple[int, ...]] = {
@@ -60,7 +62,7 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> bool:
     graph = model.graph
     facts = facts_of(graph)
     known = {**weights, **facts.constants}
-    shapes = {name: np.broadcast_to(np.float32(0), shape) for name, shape in facts.shapes.items()}  # of one element
+    shapes = {name: of_shape(name, shape) for name, shape in facts.shapes.items()}
     left, folded = list["NodeProto"](), dict[str, Array]()
     unread = Counter(name for node in graph.node for name in inputs_of(node)) + Counter(o.name for o in graph.output)
     for node in graph.node:
@@ -89,6 +91,20 @@ def fold_constants(model: "ModelProto", weights: dict[str, Array]) -> bool:
     return is_any
 
 
+def of_shape(name: str, shape: Sequence[int]) -> Array:
+    """An array of a shape, of one element in memory.
+
+    Raises:
+        UnsupportedError: There is no such array: a window is larger than what it moves over, or a size is beyond all.
+    """
+    try:
+        return np.broadcast_to(np.float32(0), shape)
+    except ValueError as error:
+        raise UnsupportedError(
+            f"sizes of tensor {name} must be such as arrays have, they are {list(shape)[:16]}; choose others"
+        ) from error
+
+
 def replace_all(field: Any, values: Iterable[Any]) -> None:  # noqa: ANN401 - a repeated field of protobuf
     """Give a field other values, which may be of its own."""
     fresh = list(values)
@@ -108,12 +124,32 @@ def fold(
 ) -> list[Array] | None:
     """What a node with known inputs gives; `None` if that is unknown, or large: then a weight would be there twice."""
     given = {name: known[name] for name in node.input if name}
+    most = max([MOST_FOLDED, *(array.size for name, array in given.items() if name not in weights)])
     try:
+        if size_asked(node, [given.get(name) for name in node.input]) > most:
+            return None
         values = compute_node(model, node, given)
     except Exception:  # the reference may lack an op, or refuse a dtype: then the node stays
         return None
-    most = max([MOST_FOLDED, *(array.size for name, array in given.items() if name not in weights)])
     return values if all(value.size <= most for value in values) else None
+
+
+def size_asked(node: "NodeProto", given: Sequence[Array | None]) -> float:
+    """Elements that a node makes as its inputs ask for them, before any of them is computed; 0 where they ask not.
+
+    Args:
+        node: The node.
+        given: Values of its inputs, in order; `None` for one that is left out.
+    """
+    numbers = [[float(number) for number in value.flat[:MOST_RANK]] if value is not None else [] for value in given]
+    if node.op_type == "Range":
+        (start,), (end,), (step,) = numbers
+        return (end - start) / step
+    if node.op_type == "ConstantOfShape":
+        return prod(numbers[0])
+    if node.op_type in ("Expand", "Tile") and given[0] is not None:
+        return given[0].size * prod(numbers[1]) if node.op_type == "Tile" else prod(numbers[1])
+    return 0.0
 
 
 def check_tensors(graph: "GraphProto") -> None:

@@ -160,6 +160,14 @@ def recursive(path):
     return write(path, node_of("Endless", "mine"), *VECTOR, functions=[endless], domains=["mine"])
 
 
+def doubling(path):
+    """Functions each of which calls the next one twice."""
+    called = [helper.make_node(f"F{i + 1}", ["a"], ["b"], domain="mine") for i in range(40)]
+    doubled = [function(f"F{i}", "mine", node, node) for i, node in enumerate(called)]
+    last = function("F40", "mine", helper.make_node("Neg", ["a"], ["b"]))
+    return write(path, node_of("F0", "mine"), *VECTOR, functions=[*doubled, last], domains=["mine"])
+
+
 def hiding(path):
     hides = function("Relu", "", helper.make_node("Neg", ["a"], ["b"]))
     return write(path, node_of("Relu", ""), *VECTOR, functions=[hides])
@@ -208,6 +216,10 @@ REFUSED = {
         r"node inner \(com.acme::Relu\) in the (then|else)_branch of node 0 \(If, which gives z\) must",
     ),
     "function that calls itself": (recursive, "functions must not call themselves, mine::Endless do"),
+    "functions that grow beyond all bounds": (
+        doubling,
+        r"functions must be at most 1048576 nodes where they are called, they are 1\.1e\+12",
+    ),
     "function that hides a standard op": (hiding, "function Relu must not have the name of a standard op"),
     "two versions": (
         lambda path: write(path, node_of("Relu", ""), *VECTOR, domains=["ai.onnx"]),

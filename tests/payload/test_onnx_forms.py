@@ -16,7 +16,7 @@ from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_convert import read_model
 from payload.importers.onnx_oracle import ask_reference
-from payload.importers.onnx_values import fold_constants
+from payload.importers.onnx_values import fold, fold_constants, of_shape, size_asked
 
 pytestmark = pytest.mark.usefixtures("warm_converters")
 RNG = np.random.default_rng(0)
@@ -174,6 +174,59 @@ def test_a_scan_is_written_out(backward, tmp_path):
     node = helper.make_node("Scan", ["x", "rows"], ["y", "all"], body=inner, num_scan_inputs=1, **names)
     given = {"x": random(3), "rows": random(3, 4)}
     assert_as_onnx_runtime(write(tmp_path / "model.onnx", [node], given, ["y", "all"]), given)
+
+
+def wrong_scan(**said):
+    rows = ("s", FLOAT, [3]), ("a", FLOAT, [3])
+    inner = body([helper.make_node("Add", ["s", "a"], ["t"])], rows, [("t", FLOAT, [3])])
+    return helper.make_node("Scan", ["x", "rows"], ["y"], body=inner, doc_string="node 7 (Scan)", **said)
+
+
+def wrong_branch():
+    branch = body([helper.make_node("Neg", ["x"], ["a"])], [], [("a", FLOAT, [3])])
+    return helper.make_node("If", ["c"], ["y", "z"], then_branch=branch, else_branch=branch, doc_string="node 7 (If)")
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (wrong_scan(num_scan_inputs=3), r"node 7 \(Scan\) cannot be lowered: it must scan from 1 to all .*, got 3"),
+        (wrong_scan(num_scan_inputs=-1), "it must scan from 1 to all of its inputs, got -1"),
+        (wrong_scan(num_scan_inputs=1, scan_input_axes=[9]), r"scan_input_axes must be dimensions .*, got \[9\]"),
+        (wrong_branch(), "its then_branch must take 0 tensors and give 2, it takes 0 and gives 1"),
+    ],
+)
+def test_a_node_that_does_not_fit_the_graphs_inside_it_is_refused(node, words):
+    inputs = [helper.make_tensor_value_info(*each) for each in (("x", FLOAT, [3]), ("rows", FLOAT, [4, 3]))]
+    held = numpy_helper.from_array(np.array(True), "c")
+    graph = helper.make_graph([node], "model", inputs, [helper.make_tensor_value_info("y", FLOAT, [3])], [held])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    with pytest.raises(UnsupportedError, match=words):
+        write_steps(model, {})
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "most"),
+    [
+        ("Range", [0, 1 << 40, 1], 1 << 40),
+        ("ConstantOfShape", [[1 << 20, 1 << 20]], 1 << 40),
+        ("Expand", [1.0, [1 << 20, 1 << 20]], 1 << 40),
+        ("Tile", [[1.0, 2.0], [1 << 40]], 1 << 41),
+        ("Add", [1, 2], 0),
+    ],
+)
+def test_what_is_asked_for_is_counted_before_it_is_made(op, given, most):
+    names = [f"g{number}" for number in range(len(given))]
+    node, known = helper.make_node(op, names, ["y"]), dict(zip(names, map(np.array, given), strict=True))
+    assert size_asked(node, list(known.values())) == most
+    graph = helper.make_graph([node], "model", [], [helper.make_tensor_value_info("y", INT64, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    assert (fold(model, node, known, {}) is None) == (most > 0)
+
+
+def test_a_window_larger_than_its_image_is_refused_by_the_sizes_that_it_leaves():
+    with pytest.raises(UnsupportedError, match=r"sizes of tensor y must be such as arrays have, they are \[1, -4\]"):
+        of_shape("y", (1, -4))
 
 
 @pytest.mark.parametrize("held", [True, False])

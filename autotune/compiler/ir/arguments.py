@@ -53,7 +53,7 @@ def number_said(function: ir.Operation | ir.OpView, number: int, name: str) -> f
     """The number that an attribute of an argument holds; `None` where there is none.
 
     Raises:
-        PayloadError: It holds no number, or none that is finite.
+        PayloadError: The attribute holds no number, or none that is finite.
     """
     attribute = said_of(function, number).get(name)
     if attribute is None:
@@ -69,7 +69,7 @@ def role_said(function: ir.Operation | ir.OpView, number: int) -> str | None:
     """The role that a function gives an argument; `None` where it gives none.
 
     Raises:
-        PayloadError: It is no text.
+        PayloadError: The attribute is no text.
     """
     attribute = said_of(function, number).get(ROLE)
     if attribute is None:

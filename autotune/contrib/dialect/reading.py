@@ -96,7 +96,7 @@ def range_said(function: ir.OpView, number: int) -> WrittenRange:
     """What the attributes of an argument say of it.
 
     Raises:
-        PayloadError: They hold no text or number.
+        PayloadError: An attribute holds no text or number.
     """
     low, high = (number_said(function, number, name) for name in (LOW, HIGH))
     return WrittenRange(role_said(function, number) or "input", low, high)
