@@ -77,12 +77,10 @@ def by_unit_in_steps(precision, a, b):
 
 
 def computed(family, payload, inputs, **config):
-    """What a payload of one task gives, compiled by a family; some knobs given."""
-    parts = partition(payload)
-    (task,) = parts.tasks
-    machine = this_machine()
-    step = write_step(task, family, {**family.default(task, machine), **config}, machine)
-    return run(payload, inputs, assemble([step]), TAIL, text=parts.payload.text, panels=panels_of([step]))
+    """What a payload gives of whose tasks a family compiles all; some knobs given."""
+    parts, machine = partition(payload), this_machine()
+    steps = [write_step(task, family, {**family.default(task, machine), **config}, machine) for task in parts.tasks]
+    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
 
 
 def matrices(inputs, got, *, turned=False):

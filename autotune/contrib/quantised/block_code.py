@@ -13,6 +13,7 @@ from autotune.compiler.passes.words_of_b import VIEWS
 from autotune.contrib.quantised.block_marks import (
     AHEAD,
     BYTE_PANELS,
+    DEPTH,
     DOTS,
     FLOATS,
     FROM_ZERO,
@@ -21,6 +22,7 @@ from autotune.contrib.quantised.block_marks import (
     PANELS,
     PIECE,
     ROWS,
+    STREAMS,
     TILES,
     UNROLL,
     VECTORS,
@@ -149,7 +151,9 @@ def write_widened_tiles(found: MarkedProduct, *, unit: bool) -> None:
         x = RowWords.allocate(found.halves)
         x.write()
     with found.here:
-        WidenedTiles(found.operands, x, unit, found.from_zero()).write()
+        lengths = [found.number(mark) if mark in found.op.attributes else x.depth_tiles for mark in (DEPTH, PIECE)]
+        stream = STREAMS in found.op.attributes
+        WidenedTiles(found.operands, x, unit, found.from_zero(), (lengths[0], lengths[1]), stream).write()
 
 
 def write_panels(found: MarkedProduct) -> None:

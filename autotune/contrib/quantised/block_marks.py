@@ -9,3 +9,4 @@ FLOATS, LOOKUP = f"{MARK}floats", f"{MARK}lookup"
 TILES, WIDENED_TILES, BYTE_PANELS = f"{MARK}tiles", f"{MARK}widened_tiles", f"{MARK}byte_panels"
 PANELS, VECTORS, LANES, PIECE = (f"{MARK}{name}" for name in ("panels", "vectors", "lanes", "piece"))
 FROM_ZERO = f"{MARK}from_zero"  # sums start from zero, in the first block of k
+DEPTH, STREAMS = f"{MARK}depth", f"{MARK}streams"  # results are written past the caches

@@ -14,7 +14,7 @@ from mlir import ir
 from mlir.dialects import arith, math, vector
 
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.rounding import call_intrinsic, splat, vector_of
+from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.contrib.quantised.activation_rows import ActivationRows
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
 from autotune.contrib.quantised.loads import load_first
@@ -22,8 +22,8 @@ from autotune.contrib.quantised.loops import RowStep
 from autotune.contrib.quantised.rounded_rows import block_sum
 from autotune.contrib.quantised.row_sums import RowSums, StepPart, Sums
 from autotune.contrib.quantised.stored_bytes import StoredBytes
+from autotune.contrib.quantised.widen import numbers_of_nibbles
 
-LOOKUP = "llvm.x86.avx512.permvar.sf.512"
 WORD, BYTE = 4, 8  # bytes of a word, bits of a byte
 
 
@@ -105,19 +105,11 @@ class FloatProduct(RowSums):
         lowest = byte * BYTE + above * bits
         if bits < BYTE and self.lookup:
             lowered = arith.shrui(words, splat(lowest, "i32")) if lowest else words
-            return call_intrinsic(LOOKUP, [lanes], self.table, lowered)[0]
+            return numbers_of_nibbles(lowered, signed=self.steps.signed)
         top = splat(32 - bits - lowest, "i32")
         raised = arith.shli(words, top) if lowest + bits < 32 else words
         shift = arith.shrsi if self.steps.signed else arith.shrui
         return arith.sitofp(lanes, shift(raised, splat(32 - bits, "i32")))
-
-    @property
-    def table(self) -> ir.Value:
-        """Numbers of all nibbles, by their bits."""
-        kind, half = vector_of(LANES, "f32"), LANES // 2
-        numbers = [n - LANES if self.steps.signed and n >= half else n for n in range(LANES)]
-        attributes = [ir.FloatAttr.get(kind.element_type, float(n)) for n in numbers]
-        return arith.constant(kind, ir.DenseElementsAttr.get(attributes, kind))
 
     def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
         """Sums of the activations of so many blocks, behind the numbers of all steps."""

@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from autotune.contrib.quantised.block_marks import AHEAD, DOTS, FROM_ZERO, TILES, UNROLL, WIDENED_TILES
+from autotune.contrib.quantised.block_marks import (
+    AHEAD,
+    DEPTH,
+    DOTS,
+    FROM_ZERO,
+    PIECE,
+    STREAMS,
+    TILES,
+    UNROLL,
+    WIDENED_TILES,
+)
 from autotune.contrib.quantised.block_marks import ROWS as ROWS_MARK
 from autotune.contrib.quantised.by_columns import ByOwnCode, column_loop, dividing, sizes_of
 from autotune.contrib.quantised.family import AHEADS, BLOCKS, UNROLLS
@@ -17,7 +27,7 @@ from autotune.core.host.machine import Machine
 from autotune.core.host.matrix_unit import ROWS as SIDE
 from autotune.core.host.matrix_unit import cpu_flags, why_no_tiles
 from autotune.core.precision import TILE_BF16
-from autotune.core.scripts.marks import BLOCKS_OF_K, BY_TILES, ZEROS
+from autotune.core.scripts.marks import BY_TILES, ZEROS
 from autotune.core.space import Config, Constraint, Knob, Space, largest_up_to
 from autotune.core.task import Task
 from schedules import moves
@@ -28,8 +38,10 @@ FLAG = "avx512_vnni"
 COLUMNS, ROWS = (1, 2, 4, 8), (1, 2, 4)
 MOST_SUMS = 16  # vectors of sums; others hold bytes, scales and masks
 PANELS = (16, 32, 64, 128)  # columns
-DEPTHS = (256, 512, 1024, 2048, 4096)  # elements of a row
-WORD = 2  # bytes of an element in bf16
+WIDEST_PANEL = 256  # columns, where it is cut along k
+DEPTHS = (0, 512, 1024, 2048, 4096)  # elements of a row of which L2 holds the activations; 0 stands for all
+PIECES = (0, 256, 512, 1024)  # elements of a row that two tiles of columns hold in L1; 0 stands for all
+WORD, FLOAT = 2, 4  # bytes of an element in bf16, and of one of the result
 
 
 @dataclass(frozen=True)
@@ -149,32 +161,32 @@ class BlockWidenedTiles(BlockTiles):
         return TILE_BF16.error
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Columns that are widened at a time, and elements of a row that are summed before others."""
+        """Columns that are widened at a time, elements of a row that are summed before others, in L2 and in L1.
+
+        And whether results are written past the caches.
+        """
         threads, wholes = self.shared(task, machine)
-        outer, each = task.nest.sizes[column_loop(task.nest) + 1], outer_elements(task)
-        depths = (0, *(depth for depth in DEPTHS if depth % each == 0 and outer * each % depth == 0))
-        return Space(
-            (Knob("columns", dividing(PANELS, sizes_of(task.nest)[1])), Knob("tile_k", depths), *threads), wholes
-        )
+        columns = dividing((*PANELS, WIDEST_PANEL), sizes_of(task.nest)[1])
+        own = {"columns": columns, "tile_k": DEPTHS, "piece": PIECES, "stream": (False, True)}
+        return Space((*(Knob(name, values) for name, values in own.items()), *threads), wholes)
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Of k what half of L2 holds of the activations; of columns what an eighth holds, two tiles or more."""
-        rows, _, _ = sizes_of(task.nest)
-        k = task.nest.sizes[column_loop(task.nest) + 1] * outer_elements(task)
-        depths = next(knob.values for knob in self.space(task, machine).knobs if knob.name == "tile_k")
-        held = [int(each) or k for each in depths if rows * (int(each) or k) * WORD <= machine.l2_bytes // 2]
-        depth = max(held, default=min(int(each) or k for each in depths))
-        fit = [each for each in PANELS if each <= 2 * SIDE or each * depth * WORD <= machine.l2_bytes // 8]
-        return {**self.widest(task, machine, fit), "tile_k": depth if depth < k else 0}
+        """Of k what half of L2 holds of the activations, of columns what a quarter holds sums of, two tiles or more.
 
-    def piece(self, script: Script, task: Task, config: Config) -> str:
-        """The op inside loops over pieces of rows of the weight, and over those for threads."""
-        depth, rank, column = int(config["tile_k"]), len(task.nest.sizes), column_loop(task.nest)
-        if not depth:
-            return super().piece(script, task, config)
-        op, loop = moves.tile_loop(script, "%op", rank, column + 1, depth // outer_elements(task))
-        moves.annotate(script, loop, BLOCKS_OF_K)
-        return self.shared_out(script, op, task, config)
+        Activations stream by what two thirds of L1 hold of two tiles of columns; results by all caches, where L2 does
+        not hold them beside the activations.
+        """
+        rows, columns, _ = sizes_of(task.nest)
+        k = task.nest.sizes[column_loop(task.nest) + 1] * outer_elements(task)
+        depth = largest_up_to(max(DEPTHS[1], machine.l2_bytes // 2 // (rows * WORD)), DEPTHS)
+        panels = PANELS if depth >= k else (*PANELS, WIDEST_PANEL)
+        fit = [each for each in panels if each <= max(2 * SIDE, machine.l2_bytes // (4 * FLOAT * rows))]
+        own = {
+            "tile_k": depth if depth < k else 0,
+            "piece": largest_up_to(machine.l1_bytes * 2 // 3 // (2 * SIDE * WORD), PIECES),
+            "stream": rows * (columns * FLOAT + min(k, depth) * WORD) > machine.l2_bytes,
+        }
+        return {**self.widest(task, machine, fit), **own}
 
     def tiled(self, script: Script, task: Task, config: Config) -> str:
         """The op inside loops; where it is filled with zeros, that is left to code of ours."""
@@ -188,7 +200,9 @@ class BlockWidenedTiles(BlockTiles):
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
         """Many rows, by tiles of bf16."""
-        return {WIDENED_TILES: None, BY_TILES: None}
+        lengths = {DEPTH: int(config["tile_k"]), PIECE: int(config["piece"])}
+        tiles = {mark: length // (2 * SIDE) for mark, length in lengths.items() if length}
+        return {WIDENED_TILES: None, BY_TILES: None, **tiles, **({STREAMS: None} if config["stream"] else {})}
 
 
 def outer_elements(task: Task) -> int:

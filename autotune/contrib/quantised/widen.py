@@ -4,9 +4,20 @@ from mlir import ir
 from mlir.dialects import arith, vector
 
 from autotune.compiler.ir.values import index
-from autotune.compiler.passes.rounding import splat, vector_of
+from autotune.compiler.passes.rounding import LANES, call_intrinsic, splat, vector_of
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import QUARTER
+
+LOOKUP = "llvm.x86.avx512.permvar.sf.512"
+
+
+def numbers_of_nibbles(words: ir.Value, *, signed: bool) -> ir.Value:
+    """What the last four bits of each of 16 words stand for, in f32, by a table."""
+    kind, half = vector_of(LANES, "f32"), LANES // 2
+    numbers = [n - LANES if signed and n >= half else n for n in range(LANES)]
+    attributes = [ir.FloatAttr.get(kind.element_type, float(n)) for n in numbers]
+    table = arith.constant(kind, ir.DenseElementsAttr.get(attributes, kind))
+    return call_intrinsic(LOOKUP, [kind], table, words)[0]
 
 
 def widened_block(operands: BlockOperands, column: ir.Value, block: ir.Value) -> list[ir.Value]:

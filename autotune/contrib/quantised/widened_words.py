@@ -8,9 +8,10 @@ Scales are multiplied before anything is rounded, so that sums of all of k stay 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from mlir import ir
-from mlir.dialects import arith, memref, vector
+from mlir.dialects import arith, memref, scf, vector
 
 from autotune.compiler.ir.loops import counted
 from autotune.compiler.ir.values import index
@@ -18,8 +19,11 @@ from autotune.compiler.passes.rounding import splat, vector_of
 from autotune.compiler.passes.words_of_b import transposed
 from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, QUARTER
-from autotune.contrib.quantised.widen import widened_block
+from autotune.contrib.quantised.loops import RowStep
+from autotune.contrib.quantised.stored_bytes import StoredBytes
+from autotune.contrib.quantised.widen import numbers_of_nibbles
 
+WORD = 4  # bytes
 PAIR = 2  # values of a word
 PART = QUARTER // PAIR  # words of a vector of elements
 DEPTH = PAIR * LANES  # elements of k in a tile
@@ -120,41 +124,135 @@ class RowWords:
 class WidenedPanel:
     """Some columns of a weight as right operands of tiles.
 
+    Bytes are turned over before they are widened: 16 columns are the lanes of all that follows, and a word of a column
+    is four bytes of it or eight nibbles.
+
     Attributes:
         operands: The weight.
-        x: What it is multiplied by.
-        words: Tiles ``(column tiles x depth tiles x 16, 16)``: row j has elements 2 j and 2 j + 1 of 16 columns.
+        depth: Tiles along k of a row.
+        held: Tiles along k that it has room for: all, or a multiple of 16.
+        words: Tiles ``(column tiles x held x 16, 16)``: row j has elements 2 j and 2 j + 1 of 16 columns.
+        numbers: Scales, and least numbers, of 16 columns, each twice, ``(blocks, 32)``, f32.
     """
 
     operands: BlockOperands
-    x: RowWords
+    depth: int
+    held: int
     words: ir.Value
+    numbers: tuple[ir.Value, ...]
 
     @classmethod
-    def allocate(cls, operands: BlockOperands, x: RowWords) -> "WidenedPanel":
-        """A buffer for them, at the insertion point."""
-        kind = ir.MemRefType.get([operands.columns * x.depth_tiles, LANES], ir.IntegerType.get_signless(32))
-        return cls(operands, x, memref.alloc(kind, [], []))
+    def allocate(cls, operands: BlockOperands, depth: int, held: int) -> "WidenedPanel":
+        """Buffers for them, at the insertion point."""
+        kind = ir.MemRefType.get([operands.columns * held, LANES], ir.IntegerType.get_signless(32))
+        of_blocks = ir.MemRefType.get([operands.steps.blocks, PAIR * LANES], ir.F32Type.get())
+        numbers = tuple(memref.alloc(of_blocks, [], []) for _ in operands.scales)
+        return cls(operands, depth, held, memref.alloc(kind, [], []), numbers)
 
     def write(self) -> None:
         """All of it, at the insertion point."""
-        counted(
-            self.operands.columns // LANES,
-            lambda tile: each_depth(self.x.quarters, lambda depth, parts: self.write_tile(tile, depth, parts)),
-        )
+        self.write_piece(index(0), index(self.depth))
 
-    def write_tile(self, tile: ir.Value, depth: ir.Value, parts: int) -> None:
-        """A tile, of so many vectors of elements of each column."""
+    def write_piece(self, first: ir.Value, end: ir.Value) -> None:
+        """The tiles along k from one on, a multiple of what it has room for, to one that is not there any more."""
+        stored = StoredBytes.open(self.operands)
+        counted(self.operands.columns // LANES, lambda tile: self.write_tile(stored, tile, first, end))
+
+    def write_tile(self, stored: StoredBytes, tile: ir.Value, first: ir.Value, end: ir.Value) -> None:
+        """A tile of columns."""
         columns = [arith.addi(arith.muli(tile, index(LANES)), index(number)) for number in range(LANES)]
-        first = self.first_row(tile, depth)
-        for number, line in enumerate(transposed([line_of(self.widen(each, depth, parts)) for each in columns])):
-            vector.store(line, self.words, [arith.addi(first, index(number)), index(0)])
+        self.in_blocks(first, end, LANES, lambda at, count: self.write_numbers(columns, at, count))
 
-    def widen(self, column: ir.Value, depth: ir.Value, parts: int) -> list[ir.Value]:
-        """Vectors of elements of a column."""
-        blocks = blocks_of(depth, self.operands.steps.halves, parts)
-        return [values for block in blocks for values in widened_block(self.operands, column, block)]
+        def write_step(at: ir.Value, count: int) -> None:
+            row = self.first_row(tile, arith.subi(arith.divui(at, index(self.blocks)), first))
+            self.write_step(stored, row, columns, at, count)
+
+        self.in_blocks(first, end, self.operands.steps.count, write_step)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a row of a tile."""
+        return PAIR // self.operands.steps.halves
+
+    def in_blocks(self, first: ir.Value, end: ir.Value, length: int, write: Callable[[ir.Value, int], None]) -> None:
+        """Code for a few blocks at a time of those that tiles along k hold; `write` is given the first and how many."""
+        total = self.operands.steps.blocks
+        whole = total // length * length
+        last = arith.minui(arith.muli(end, index(self.blocks)), index(whole))
+        loop = scf.ForOp(arith.muli(first, index(self.blocks)), last, index(length))
+        with ir.InsertionPoint(loop.body):
+            write(loop.induction_variable, length)
+            scf.yield_([])
+        if whole < total:
+            is_last = arith.cmpi(arith.CmpIPredicate.eq, end, index(self.depth))
+            with ir.InsertionPoint(scf.IfOp(is_last).then_block):
+                write(index(whole), total - whole)
+                scf.yield_([])
+
+    def write_numbers(self, columns: list[ir.Value], first: ir.Value, count: int) -> None:
+        """The numbers of so many blocks."""
+        wide = vector_of(LANES, "f32")
+        for target, source in zip(self.numbers, self.operands.scales, strict=True):
+            rows = [source.several(column, first, count, LANES) for column in columns]
+            turned = transposed([vector.bitcast(vector_of(LANES, "i32"), row) for row in rows])
+            for number, line in enumerate(turned[:count]):
+                for half, lanes in enumerate(twice(vector.bitcast(wide, line))):
+                    vector.store(lanes, target, [arith.addi(first, index(number)), index(half * LANES)])
+
+    def write_step(
+        self, stored: StoredBytes, row: ir.Value, columns: list[ir.Value], at: ir.Value, blocks: int
+    ) -> None:
+        """Whole tiles of so many blocks, which 64 bytes of every column hold; what is beyond is zero."""
+        steps, halves = self.operands.steps, [index(half * LANES) for half in range(PAIR)]
+        step = arith.divui(at, index(steps.count))
+        rows = [vector.bitcast(vector_of(LANES, "i32"), stored.load(each, RowStep(step), blocks)) for each in columns]
+        for each in columns:  # of the next columns, which no prefetcher of a processor sees coming
+            stored.fetch(arith.addi(each, index(LANES)), RowStep(step), 1)
+        found = [arith.addi(at, index(block)) for block in range(blocks)]
+        wide = vector_of(LANES, "f32")
+        numbers = [
+            [[vector.load(wide, each, [block, half]) for half in halves] for each in self.numbers] for block in found
+        ]
+        there = -(-blocks * steps.halves * QUARTER // DEPTH) * DEPTH  # elements of these tiles
+        for lane, words in enumerate(transposed(rows)):
+            quarter, byte = divmod(WORD * lane, QUARTER)
+            block, pairs = steps.block_of(quarter), twice(words)
+            for number, pair in product(range(steps.vectors), range(0, WORD, PAIR)):
+                element = (block * steps.halves + steps.half_of(number, quarter)) * QUARTER + byte + pair
+                if element < there:
+                    line = self.line(pairs, pair, number, numbers[block]) if block < blocks else splat(0, "i32")
+                    vector.store(line, self.words, [arith.addi(row, index(element // PAIR)), index(0)])
+
+    def line(self, words: list[ir.Value], byte: int, nibble: int, numbers: list[list[ir.Value]]) -> ir.Value:
+        """Words of the values of two bytes that follow each other, or of one nibble of each."""
+        scales, *least = numbers
+        first = [8 * (byte + lane % PAIR) + self.operands.steps.bits * nibble for lane in range(LANES)]
+        values = [arith.mulf(self.whole_numbers(of, first), by) for of, by in zip(words, scales, strict=True)]
+        values = [arith.subf(*each) for each in zip(values, least[0], strict=True)] if least else values
+        both = vector.shuffle(*values, list(range(DEPTH)))
+        return vector.bitcast(vector_of(LANES, "i32"), arith.truncf(vector_of(DEPTH, "bf16"), both))
+
+    def whole_numbers(self, words: ir.Value, first: list[int]) -> ir.Value:
+        """A byte or nibble of every word in f32, each from a bit of its own on."""
+        lanes = vector_of(LANES, "f32")
+        if self.operands.steps.bits == 4:
+            return numbers_of_nibbles(arith.shrui(words, lanes_of(first)), signed=self.operands.steps.signed)
+        upper = arith.shli(words, lanes_of([24 - each for each in first]))
+        return arith.sitofp(lanes, arith.shrsi(upper, splat(24, "i32")))
 
     def first_row(self, tile: ir.Value, depth: ir.Value) -> ir.Value:
         """Where a tile begins."""
-        return arith.muli(arith.addi(arith.muli(tile, index(self.x.depth_tiles)), depth), index(LANES))
+        return arith.muli(arith.addi(arith.muli(tile, index(self.held)), depth), index(LANES))
+
+
+def twice(values: ir.Value) -> list[ir.Value]:
+    """Every lane twice, side by side: vectors of the first eight, and of the others."""
+    halves = range(0, LANES, LANES // PAIR)
+    return [vector.shuffle(values, values, [half + lane // PAIR for lane in range(LANES)]) for half in halves]
+
+
+def lanes_of(numbers: list[int]) -> ir.Value:
+    """A vector of these words."""
+    kind = vector_of(LANES, "i32")
+    word = ir.IntegerType.get_signless(32)
+    return arith.constant(kind, ir.DenseElementsAttr.get([ir.IntegerAttr.get(word, each) for each in numbers], kind))
