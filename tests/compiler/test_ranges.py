@@ -157,3 +157,46 @@ def test_integers_that_are_no_indices_take_every_value(tmp_path):
     assert (argument.low, argument.high, argument.accepts) == (-8, 8, (-(2**31), 2**31))
     x = np.array([2000, -9, 8, 0, 1 << 20], np.int32)
     np.testing.assert_array_equal(at.compile(path)(x), 2 * x)
+
+
+LOOP = """func.func @sums(%ids: memref<8xi64>, %table: memref<8xf32>, %out: memref<8xf32>) {{
+  %i = bufferization.to_tensor %ids restrict : memref<8xi64> to tensor<8xi64>
+  %t = bufferization.to_tensor %table restrict : memref<8xf32> to tensor<8xf32>
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %step = arith.constant {step} : index
+  %fixed = arith.constant 8 : index
+  %none = arith.constant 0 : i64
+  %first = tensor.extract %i[%zero] : tensor<8xi64>
+  %given = arith.index_cast %first : i64 to index
+  %e = tensor.empty() : tensor<8xf32>
+  %r:2 = scf.for %n = %zero to {end} step %step iter_args(%made = %e, %sum = %none) -> (tensor<8xf32>, i64) {{
+    %behind = arith.addi %n, %one : index
+    %id = tensor.extract %i[{read}] : tensor<8xi64>
+    %more = arith.addi %sum, %id : i64
+    %place = arith.index_cast %more : i64 to index
+    %v = tensor.extract %t[{place}] : tensor<8xf32>
+    %f = arith.sitofp %more : i64 to f32
+    %s = arith.addf %v, %f : f32
+    %w = tensor.insert %s into %made[%n] : tensor<8xf32>
+    scf.yield %w, %more : tensor<8xf32>, i64
+  }}
+  bufferization.materialize_in_destination %r#0 in restrict writable %out : (tensor<8xf32>, memref<8xf32>) -> ()
+  return
+}}"""
+ANY = (-(2**63), 2**63)
+
+
+@pytest.mark.parametrize(
+    ("said", "accepts"),
+    [
+        ({}, ANY),  # what a loop carries is no index of its own
+        ({"step": 2, "read": "%behind"}, ANY),  # one behind the last of several that take a step together
+        ({"place": "%place"}, (0, 8)),  # sums are indices: the range of random data
+        ({"end": "%given"}, (-8, 8)),  # a number that is given says how far
+    ],
+)
+def test_what_a_loop_carries_is_an_index_where_it_is_used_as_one(said, accepts, tmp_path):
+    text = LOOP.format(**{"step": 1, "end": "%fixed", "read": "%n", "place": "%n", **said})
+    (tmp_path / "sums.mlir").write_text(text)
+    assert open_payload(tmp_path / "sums.mlir").arguments[0].accepts == accepts

@@ -29,6 +29,7 @@ MOVES = (
 SEVERAL = ("tensor.from_elements", "tensor.insert_slice", "tensor.insert", "tensor.concat")  # of their values
 READS = {"tensor.extract": 0, "memref.load": 0, "tensor.insert": 1, "memref.store": 1}  # operand that is indexed
 HARMLESS = ("arith.", "linalg.")  # ops that take indices and touch no memory by them
+LOOP_BOUNDS = 3  # first operands of a loop: where it begins, where it ends, its step
 NOT_EQUAL = 1  # MLIR's number of a predicate
 BRANCHES = {0: (0, 0), 1: None, 2: (None, -1), 3: (None, 0), 4: (1, None), 5: (0, None)}  # of cmpi, signed
 
@@ -100,6 +101,8 @@ class Intervals:
         owner = value.owner.owner.operation
         if owner.name.startswith("linalg."):
             return self.of(owner.operands[value.arg_number], refined, depth)
+        if owner.name == "scf.for" and value.arg_number == 0:
+            return steps_between(*(self.of(each, refined, depth) for each in list(owner.operands)[:LOOP_BOUNDS]))
         return None
 
     def _of_choice(self, op: ir.Operation, refined: Mapping[ir.Value, Range], depth: int) -> Range | None:
@@ -324,6 +327,8 @@ def made_of(value: ir.Value) -> Iterator[ir.Value]:
     yielded = (each for block in blocks for each in list(block.operations)[-1].operation.operands)
     if op.name in ("tensor.extract", "memref.load"):
         yield op.operands[0]
+    elif op.name == "scf.for":
+        yield from made_of_loop(op, value.arg_number - 1 if is_given else ir.OpResult(value).result_number)
     elif not op.name.startswith("linalg.") or not blocks:
         yield from op.operands
         yield from yielded
@@ -333,6 +338,15 @@ def made_of(value: ir.Value) -> Iterator[ir.Value]:
         yield op.operands[value.arg_number]
         if value.arg_number >= len(op.operands) - len(op.results):
             yield from yielded
+
+
+def made_of_loop(loop: ir.Operation, carried: int) -> Iterator[ir.Value]:
+    """What a number that a loop carries is made of; of its index, -1, the bounds: what is carried decides no step."""
+    if carried < 0:
+        yield from list(loop.operands)[:LOOP_BOUNDS]
+    else:
+        yield loop.operands[LOOP_BOUNDS + carried]
+        yield list(loop.regions[0].blocks[0].operations)[-1].operation.operands[carried]
 
 
 def type_range(value: ir.Value) -> Range:
@@ -373,6 +387,16 @@ def loop_range(op: ir.Operation) -> Range | None:
             if position == dim and not ir.ShapedType(operand.type).is_dynamic_dim(number):
                 return 0, ir.ShapedType(operand.type).get_dim_size(number)
     return None
+
+
+def steps_between(begin: Range, end: Range, step: Range) -> Range | None:
+    """Range of a loop's index, steps beyond the first included; `None` where it may step backwards."""
+    if step[0] < 1:
+        return None
+    last = max(begin[0], end[1] - 2)
+    if begin[1] - begin[0] == end[1] - end[0] == step[1] - step[0] == 1:
+        last -= (last - begin[0]) % step[0]
+    return begin[0], last + 1
 
 
 def join(ranges: list[Range]) -> Range | None:
