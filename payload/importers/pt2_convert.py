@@ -216,6 +216,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.scatter.src: pt2_places.scatter,
         torch.ops.aten.scatter.value: pt2_places.scatter_value,
         torch.ops.aten.scatter_reduce.two: pt2_places.scatter_reduce,
+        torch.ops.aten.histc.default: pt2_places.histogram,
         torch.ops.aten.index_add.default: pt2_places.index_add,
         torch.ops.aten.index_put.default: pt2_places.index_put,
     }

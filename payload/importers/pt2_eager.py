@@ -51,11 +51,21 @@ def sorting_stably(module: Any) -> Any:  # noqa: ANN401 - a module of torch.fx
     stable = {torch.ops.aten.sort.default: torch.ops.aten.sort.stable}
     stable[torch.ops.aten.argsort.default] = torch.ops.aten.argsort.stable
     for node in module.graph.nodes:
+        if node.target is torch.ops.aten.topk.default:
+            node.target = first_stably
         if node.target in stable:
             node.target, node.kwargs = stable[node.target], {**arguments_by_name(node), "stable": True}
             node.args = node.args[:1]
     module.recompile()
     return module
+
+
+def first_stably(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: ANN401 - as PyTorch has them
+    """What ``aten.topk`` gives, of equal elements the earlier one first."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    found = torch.sort(x, stable=True, dim=dim, descending=largest)
+    return tuple(each.narrow(dim, 0, k) if x.dim() else each for each in found)
 
 
 def arguments_by_name(node: Any) -> dict[str, Any]:  # noqa: ANN401 - a node of torch.fx

@@ -78,10 +78,45 @@ def scatter_value(x: "Tensor", dim: int, index: "Tensor", value: float) -> Resul
 def scatter_reduce(
     x: "Tensor", dim: int, index: "Tensor", src: "Tensor", reduce: str, *, include_self: bool = True
 ) -> Result:
-    """What ``aten.scatter_reduce`` gives where it includes what is there, means aside."""
-    if not include_self or reduce not in ("sum", "amax", "amin"):
+    """What ``aten.scatter_reduce`` gives, products aside; means of whole numbers are rounded down."""
+    import torch  # noqa: PLC0415
+
+    if reduce not in ("sum", "mean", "amax", "amin"):
         return NotImplemented
-    return put(x, dim, index, src, reduce)
+    if include_self and reduce != "mean":
+        return put(x, dim, index, src, reduce)
+    ones = torch.ones_like(index, dtype=torch.float32)
+    count = put(torch.zeros_like(x, dtype=torch.float32), dim, index, ones, "sum")
+    if count is NotImplemented:
+        return NotImplemented
+    low, high = limits(x)
+    start = x if include_self else torch.where(count > 0, {"amax": low, "amin": high}.get(reduce, 0), x)
+    found = put(start, dim, index, src, "sum" if reduce == "mean" else reduce)
+    if reduce != "mean":
+        return found
+    count = (count + 1 if include_self else count.clamp(min=1)).to(x.dtype)
+    return found / count if x.is_floating_point() else torch.div(found, count, rounding_mode="floor")
+
+
+def limits(x: "Tensor") -> tuple[float, float]:
+    """What is below and above all elements that a tensor may have."""
+    import torch  # noqa: PLC0415
+
+    whole = None if x.is_floating_point() else torch.iinfo(x.dtype)
+    return (whole.min, whole.max) if whole else (-inf, inf)
+
+
+def histogram(x: "Tensor", bins: int = 100, min: float = 0, max: float = 0) -> Result:
+    """What ``aten.histc`` gives between bounds that are no elements; the last bin holds its upper end."""
+    import torch  # noqa: PLC0415
+
+    if not min < max or x.numel() * bins > MOST_PAIRS:
+        return NotImplemented
+    values, low, high = x.reshape(-1), torch.full((), min, dtype=x.dtype), torch.full((), max, dtype=x.dtype)
+    place = torch.floor((values - low) * bins / (high - low)).clamp(max=bins - 1)
+    inside = (values >= low) & (values <= high)
+    hit = inside & (place == torch.arange(bins, dtype=place.dtype).unsqueeze(-1))
+    return hit.to(torch.float32).sum(-1).to(x.dtype)
 
 
 def index_add(x: "Tensor", dim: int, index: "Tensor", source: "Tensor", *, alpha: float = 1) -> Result:
@@ -97,9 +132,10 @@ def index_put(
     values: "Tensor",
     accumulate: bool = False,
 ) -> Result:
-    """What ``aten.index_put`` gives of indices of neighbouring dimensions, or of one mask.
+    """What ``aten.index_put`` gives of indices, or of one mask.
 
-    Indices below zero count from the end.
+    Indices below zero count from the end. Where dimensions that have none lie between, those of the indices come first
+    in the values.
     """
     import torch  # noqa: PLC0415
 
@@ -110,8 +146,12 @@ def index_put(
     places = [index for _, index in given]
     if any(each.dtype.is_floating_point or each.element_size() == 1 for each in places):
         return NotImplemented
-    if last - first + 1 != len(given) or not x.numel():
+    if not x.numel():
         return NotImplemented
+    if last - first + 1 != len(given):
+        order = sorted(range(x.dim()), key=lambda dim: (dim not in dict(given), dim))
+        found = index_put(x.permute(order), places, values, accumulate)
+        return found if found is NotImplemented else found.permute([order.index(dim) for dim in range(x.dim())])
     before, indexed, behind = x.shape[:first], x.shape[first : last + 1], x.shape[last + 1 :]
     place = torch.zeros((), dtype=torch.int64)
     for size, index in zip(indexed, places, strict=True):
@@ -189,8 +229,7 @@ def combined(rows: "Tensor", hit: "Tensor", values: "Tensor", how: str) -> "Tens
     if how == "sum":
         return rows + torch.where(hit, values, 0).sum(-1).to(rows.dtype)
     if how in ("amax", "amin"):
-        whole = None if rows.is_floating_point() else torch.iinfo(rows.dtype)
-        low, high = (whole.min, whole.max) if whole else (-inf, inf)
+        low, high = limits(rows)
         if how == "amax":
             return torch.maximum(rows, torch.where(hit, values, low).amax(-1))
         return torch.minimum(rows, torch.where(hit, values, high).amin(-1))

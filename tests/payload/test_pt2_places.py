@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import autotune as at
-from payload.importers.pt2_places import index_put
+from payload.importers.pt2_places import histogram, index_put, scatter_reduce
 
 torch = pytest.importorskip("torch")
 
@@ -109,11 +109,13 @@ def masks_and_lists():
         ((None, torch.rand(5, 6) > 0.5), torch.randn(4, 1)),
         ((torch.rand(4, 5) > 0.5,), torch.randn(6)),
         ((torch.zeros(4, dtype=torch.bool),), torch.tensor(3.0)),
+        ((rows, None, columns), torch.randn(3, 5)),
+        ((rows[:, None], None, torch.tensor(1)), torch.randn(3, 1, 1)),
     ]
 
 
 @pytest.mark.parametrize("accumulate", [True, False])
-@pytest.mark.parametrize("number", range(14))
+@pytest.mark.parametrize("number", range(16))
 def test_elements_are_put_at_lists_of_places_and_where_masks_are_true(number, accumulate):
     torch.manual_seed(0)
     x, (places, values) = torch.randn(4, 5, 6), masks_and_lists()[number]
@@ -122,10 +124,27 @@ def test_elements_are_put_at_lists_of_places_and_where_masks_are_true(number, ac
     )
 
 
-def test_places_that_are_apart_and_values_that_a_mask_counts_are_left():
+def test_values_that_a_mask_counts_are_left():
     x, mask = torch.randn(4, 5, 6), torch.tensor([True, False, True, True])
     assert index_put(x, (mask,), torch.randn(3, 5, 6)) is NotImplemented
-    assert index_put(x, (torch.tensor([0]), None, torch.tensor([1])), torch.tensor(2.0)) is NotImplemented
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.int64])
+@pytest.mark.parametrize("included", [True, False])
+@pytest.mark.parametrize("how", ["sum", "mean", "amax", "amin"])
+def test_elements_are_reduced_with_and_without_what_is_there(how, included, kind):
+    torch.manual_seed(0)
+    x, u, places = (torch.randn(4, 5) * 9).to(kind), (torch.randn(3, 4) * 9).to(kind), torch.randint(0, 4, (3, 4))
+    for dim in (0, -1):
+        expected = torch.scatter_reduce(x, dim, places, u, how, include_self=included)
+        torch.testing.assert_close(scatter_reduce(x, dim, places, u, how, include_self=included), expected)
+
+
+@pytest.mark.parametrize(("bins", "low", "high"), [(5, -1, 1), (8, 0, 7), (10, -3.5, 2), (3, 0, 0.3)])
+def test_histograms_count_what_lies_in_their_bounds(bins, low, high):
+    x = torch.cat([torch.randn(99) * 3, torch.linspace(low, high, bins + 1), torch.tensor([torch.nan])])
+    torch.testing.assert_close(histogram(x, bins, low, high), torch.histc(x, bins, low, high), rtol=0, atol=0)
+    assert histogram(x, bins) is NotImplemented  # bounds that are elements
 
 
 class Masked(torch.nn.Module):
@@ -136,7 +155,9 @@ class Masked(torch.nn.Module):
         y[x > 0] = 0.5
         y[:, mask] = -1.0
         z[rows, rows] = x[0]
-        return y, z, torch.argsort(rows)
+        z[rows, :, rows] = 2.0
+        mean = x[0].scatter_reduce(1, rows.expand(20, 20), x[1], "mean", include_self=False)
+        return y, z, mean, torch.histc(x, 5, -1, 1), torch.argsort(rows), torch.topk(rows, 7)[1]
 
 
 def test_masks_lists_and_orders_of_equal_elements_are_imported(tmp_path):
@@ -145,11 +166,12 @@ def test_masks_lists_and_orders_of_equal_elements_are_imported(tmp_path):
     torch.export.save(torch.export.export(Masked(), given), tmp_path / "model.pt2")
     function = at.compile(str(tmp_path / "model.pt2"), scheduled=False)
     x, mask = torch.randn(20, 20, 20), torch.arange(20) % 7 < 3
-    *found, order = function(x.numpy(), mask.numpy(), rows.numpy()).values()
-    *expected, _ = Masked()(x, mask, rows)
+    *found, order, largest = function(x.numpy(), mask.numpy(), rows.numpy()).values()
+    *expected, _, _ = Masked()(x, mask, rows)
     for got, wanted in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(got, wanted.numpy())
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(order, torch.argsort(rows, stable=True).numpy())  # PyTorch says any
+    np.testing.assert_array_equal(largest, torch.argsort(rows, stable=True, descending=True)[:7].numpy())
 
 
 class Much(torch.nn.Module):

@@ -274,7 +274,12 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
     if not kept.is_checked:
         given = [number for number, held in enumerate(region.held) if not held]
         return FirstCalls(
-            program, plainly, given, options.error or 0.0, partial(keep_checked, kept), partial(keep_wrong, kept)
+            program,
+            stably(region.graph),
+            given,
+            options.error or 0.0,
+            partial(keep_checked, kept),
+            partial(keep_wrong, kept),
         )
 
     def run(given: Tensors) -> Sequence[Any]:
@@ -284,6 +289,16 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
             return plain_run(given)
 
     return run
+
+
+def stably(graph: Graph) -> GraphModule:
+    """A graph as a module that takes of equal elements the earlier ones, as programs do: PyTorch takes any."""
+    from payload.importers.pt2_eager import sorting_stably  # of programs that are new alone
+
+    copied = Graph()
+    copied.output(copied.graph_copy(graph, {}))
+    module: GraphModule = sorting_stably(GraphModule(torch.nn.Module(), copied))
+    return module
 
 
 def say_uncovered(graph: Graph, uncovered: frozenset[str]) -> None:

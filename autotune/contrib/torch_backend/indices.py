@@ -109,6 +109,8 @@ def indices_of(  # noqa: PLR0911 - one for each kind of op
     if name in ("take", "put"):
         count = torch.Size(shape_of(given["self"])).numel()
         return [(given["index"], (-count, count))]
+    if name.startswith("max_unpool"):
+        return [(given["indices"], (0, torch.Size(given["output_size"]).numel()))]
     read = node.all_input_nodes
     others = read if name in UNKNOWN else [given[each] for each in NAMES if given.get(each) in read]
     return [(each, None) for each in others if isinstance(each.meta.get("val"), torch.Tensor)]

@@ -37,6 +37,7 @@ def left(function, *given, constants=()):
         (lambda x, i: x.index_select(1, i.int().long().split(2)[0]), None),
         (lambda x, i: x[:, i] + x.index_select(1, i), (0, 4)),
         (lambda x, i: F.nll_loss(x[:3], i), (0, 4)),
+        (lambda x, i: torch.ops.aten.max_unpool2d(x[:1, :3, None, None], i[None, :, None, None], [3, 2]), (0, 6)),
     ],
 )
 def test_indices_that_are_given_have_bounds(function, bounds):
@@ -77,6 +78,7 @@ def test_indices_that_may_be_outside_are_left(function, name):
     [
         lambda x, i: x[x.argmax(0)],
         lambda x, i: x[x.topk(2, 0)[1]],
+        lambda x, i: F.max_unpool2d(*F.max_pool2d(x[None], 2, return_indices=True), 2),
         lambda x, i: x[x[:, 0].sort().indices],
         lambda x, i: x[(i + 1).clamp(0, 7)],
         lambda x, i: x[i.remainder(8)],
