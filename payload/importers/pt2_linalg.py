@@ -1,4 +1,4 @@
-"""The linalg of exported programs, by torch-mlir; where it does not say which op it refuses, each is lowered alone."""
+"""The linalg of exported programs, by torch-mlir; which op it refuses is told by lowering each alone."""
 
 import operator
 from collections.abc import Mapping
@@ -28,11 +28,12 @@ def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
     try:
         return text_of(graph, held)
     except UnsupportedError as error:
-        if error.place in places:
-            raise cannot_lower(places[error.place], error.why) from error
-        for node in graph.nodes:
+        blamed = places.get(error.place)  # what made a constant, perhaps, that another op is refused with
+        for node in graph.nodes if blamed is None else (blamed, *graph.nodes):
             if node.op == "call_function" and node.target is not operator.getitem and (why := refusal_of(node)):
                 raise cannot_lower(describe(node), why) from error
+        if blamed is not None:
+            raise cannot_lower(describe(blamed), error.why) from error
         raise
 
 

@@ -20,13 +20,13 @@ def describe(node: "Node") -> str:
     return f"node {name} ({op}){f' in {path}' if path else ''}"
 
 
-def name_places(graph: "Graph") -> dict[str, str]:
-    """Let torch-mlir's errors tell of which node they are, in place; descriptions of the nodes by what they tell."""
+def name_places(graph: "Graph") -> "dict[str, Node]":
+    """Let torch-mlir's errors tell of which node they are, in place; the nodes by what they tell."""
     found = {}
     for number, node in enumerate(graph.nodes):
         place = f"{PLACE}{number}"
         node.meta["stack_trace"] = f'File "{place}", line {number}, in forward'
-        found[place] = describe(node)
+        found[place] = node
     return found
 
 

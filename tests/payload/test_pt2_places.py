@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import autotune as at
+from payload.importers import pt2_linalg
+from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_places import histogram, index_put, scatter_reduce
 
 torch = pytest.importorskip("torch")
@@ -172,6 +174,25 @@ def test_masks_lists_and_orders_of_equal_elements_are_imported(tmp_path):
         np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(order, torch.argsort(rows, stable=True).numpy())  # PyTorch says any
     np.testing.assert_array_equal(largest, torch.argsort(rows, stable=True, descending=True)[:7].numpy())
+
+
+class Blamed(torch.nn.Module):
+    def forward(self, x):
+        return torch.full((4, 4), 2.0) + torch.linalg.eigvalsh(x)
+
+
+@pytest.mark.parametrize("op", ["eigvalsh", "full"])
+def test_an_op_is_refused_that_is_refused_alone_whatever_is_blamed(op, monkeypatch):
+    graph = torch.export.export(Blamed(), (torch.randn(4, 4),)).graph
+
+    def refuse(given, _):
+        if any(op in node.name for node in given.nodes):
+            number = next(n for n, node in enumerate(graph.nodes) if node.name == "full")
+            raise UnsupportedError("", place=f"node {number}", why="no")
+
+    monkeypatch.setattr(pt2_linalg, "text_of", refuse)
+    with pytest.raises(UnsupportedError, match=rf"node \S*{op} .* cannot be lowered: no"):
+        pt2_linalg.to_linalg(graph, {})
 
 
 class Much(torch.nn.Module):
