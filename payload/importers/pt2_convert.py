@@ -26,7 +26,7 @@ from payload.importers.folder import (
 )
 from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_attention import attention
-from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero
+from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero, with_tensor
 from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_encoder import encoder_layer
 from payload.importers.pt2_examples import whole_examples
@@ -208,6 +208,11 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.fmod.Tensor: remainder_towards_zero,
         torch.ops.aten.fmod.Scalar: remainder_towards_zero,
         torch.ops.aten.eq.Tensor: is_equal,
+        torch.ops.aten.mul.Tensor: with_tensor(torch.mul, torch.int8),
+        torch.ops.aten.sub.Tensor: with_tensor(torch.sub, torch.int8),
+        torch.ops.aten.remainder.Scalar: with_tensor(torch.remainder, torch.int8),
+        torch.ops.aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or, torch.int8, torch.int32, torch.int64),
+        torch.ops.aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor, torch.int8, torch.int32, torch.int64),
         torch.ops.aten.hypot.default: pt2_places.hypot,
         torch.ops.aten.topk.default: pt2_places.topk,
         torch.ops.aten.sort.default: pt2_places.sort,

@@ -7,6 +7,8 @@ is one too large; folds `x == x` to true, and `0.1 > 0` to false, where the 0 is
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
     from torch.fx import Graph
 
@@ -29,10 +31,16 @@ def remainder_towards_zero(a: "Tensor", b: "Tensor | float") -> Result:
 
 
 def divide(a: "Tensor", b: "Tensor | float", *, rounding_mode: str | None = None) -> Result:
-    """What ``aten.div`` gives of floating point, rounded down: by the exact remainder, as Python and NumPy have it."""
+    """What ``aten.div`` gives of floating point, rounded down: by the exact remainder, as Python and NumPy have it.
+
+    Of bytes in 32 bits, as torch-mlir has no such op of 8.
+    """
     import torch  # noqa: PLC0415
 
     kind = torch.result_type(a, b)
+    if kind == torch.int8 and rounding_mode is not None:
+        divisor = b if isinstance(b, torch.Tensor) else wrapped(b, kind)
+        return torch.div(a.to(torch.int32), divisor.to(torch.int32), rounding_mode=rounding_mode).to(kind)
     if rounding_mode != "floor" or not kind.is_floating_point:
         return NotImplemented
     a = a.to(kind)
@@ -52,6 +60,29 @@ def is_equal(a: "Tensor", b: "Tensor") -> Result:
     if not (a.is_floating_point() or b.is_floating_point()):
         return NotImplemented
     return (a != b).logical_not()
+
+
+def with_tensor(op: "Callable[..., Tensor]", *kinds: Any) -> "Callable[..., Result]":  # noqa: ANN401 - torch.dtype
+    """What an op gives of some whole numbers and a number: of two tensors.
+
+    With a number torch-mlir lowers it not, or ends in a fault of its process: of bytes.
+    """
+    import torch  # noqa: PLC0415
+
+    def write(a: "Tensor | float", b: "Tensor | float", **named: Any) -> Result:  # noqa: ANN401 - as the op has it
+        if not isinstance(a, torch.Tensor) or a.dtype not in kinds or not isinstance(b, int):
+            return NotImplemented
+        return op(a, wrapped(b, a.dtype), **named)
+
+    return write
+
+
+def wrapped(number: float, kind: Any) -> "Tensor":  # noqa: ANN401 - torch.dtype
+    """A whole number as a tensor of a type, to whose bits it wraps."""
+    import torch  # noqa: PLC0415
+
+    held = torch.iinfo(kind)
+    return torch.full((), (int(number) - held.min) % (1 << held.bits) + held.min, dtype=kind)
 
 
 def compare_with_real(graph: "Graph") -> None:

@@ -113,3 +113,17 @@ class Images(nn.Module):
 def test_resizes_and_windows_are_imported(tmp_path):
     got, expected = compiled(Images(), (torch.randn(1, 2, 8, 9), torch.randn(1, 18, 42)), tmp_path)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+class Bytes(nn.Module):
+    """Bytes and whole numbers, each by a number."""
+
+    def forward(self, x):
+        i, wide = x.to(torch.int8), x.to(torch.int64)
+        parts = (i * 2, i - 2, i * 200, i // 3, torch.div(i, -3, rounding_mode="trunc"), i % 3, i | 1, i ^ 5)
+        return torch.stack([*(part.to(torch.int64) for part in parts), wide | 9, wide ^ 3])
+
+
+def test_bytes_by_numbers_are_imported(tmp_path):
+    got, expected = compiled(Bytes(), (torch.arange(-128.0, 128.0),), tmp_path)
+    np.testing.assert_array_equal(got, expected)
