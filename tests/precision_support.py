@@ -77,10 +77,14 @@ def by_unit_in_steps(precision, a, b):
 
 
 def computed(family, payload, inputs, **config):
-    """What a payload gives of whose tasks a family compiles all; some knobs given."""
+    """What a payload gives of whose tasks a family compiles all; some knobs given.
+
+    It is not optimised by LLVM, which takes longer than all else: `error_of_whole` is, as programs of the tool are.
+    """
     parts, machine = partition(payload), this_machine()
     steps = [write_step(task, family, {**family.default(task, machine), **config}, machine) for task in parts.tasks]
-    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+    text, panels = parts.payload.text, panels_of(steps)
+    return run(payload, inputs, assemble(steps), TAIL, text=text, panels=panels, level=0)
 
 
 def matrices(inputs, got, *, turned=False):
