@@ -12,9 +12,12 @@ from autotune.cli.interrupt import INTERRUPTED, Interrupts
 from autotune.core.errors import MachineError
 from autotune.core.host.address_space import check_address_space
 
+MOST_NEW = 20_000  # objects between searches for garbage: after the usual 700, imports are searched hundreds of times
+
 
 def main() -> None:
     """Entry point: run the command line and end the process."""
+    gc.set_threshold(MOST_NEW)
     interrupts = Interrupts()
     interrupts.install()
     print_whatever_it_is()

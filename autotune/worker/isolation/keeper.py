@@ -138,6 +138,7 @@ def start_keeping(handle: int, preload: Sequence[str]) -> "Popen[bytes]":
 def keep(handle: int) -> None:
     """Start and end processes as requested over a descriptor, until the tuner is gone."""
     ask_for_tiles()  # first of all: what is granted here all its forks have
+    gc.disable()  # what is imported is no garbage, and would be searched for it a hundred times
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
     control, me, child = Connection(handle), os.getpid(), 0
@@ -148,6 +149,7 @@ def keep(handle: int) -> None:
         available_walls()  # loads what raises them
         readable()  # kept for all processes
         gc.freeze()  # else each fork's search for garbage writes to, and so copies, the memory of all that is loaded
+        gc.enable()
         while True:
             wish, allowed = control.recv()
             if wish == START:
