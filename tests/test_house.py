@@ -71,9 +71,9 @@ def test_texts_in_files_have_the_same_bytes_in_every_locale():
     for path in SOURCES:
         for call in ast.walk(ast.parse(path.read_text())):
             name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
-            is_text = name == "write_text" or (name == "read_text" and not call.args)
-            where = f"{path.relative_to(ROOT)}:{getattr(call, 'lineno', 0)}"
-            assert not is_text or "encoding" in {keyword.arg for keyword in call.keywords}, where
+            if name == "write_text" or (name == "read_text" and not call.args):
+                where = f"{path.relative_to(ROOT)}:{call.lineno}"
+                assert "encoding" in {keyword.arg for keyword in call.keywords}, where
 
 
 def test_names_list_without_mlir():
