@@ -96,7 +96,7 @@ def code_of(places: tuple[str, ...], modules: int) -> Readable:
             listed.append(path)
             found.update(dict.fromkeys(modules_in(path)))
     for path in loaded_paths():
-        if not is_below(path, found):
+        if not is_below(path, found) and not is_shared(path):  # the second looks at the disk
             found[path] = None
     return Readable(tuple(found), tuple(listed))
 
@@ -141,7 +141,7 @@ def loaded_paths() -> Iterator[str]:
             continue
         if isinstance(file, str):
             around = [*around, os.path.dirname(os.path.realpath(file))] if around else [file]
-        yield from (path for path in around if os.path.isabs(path) and not is_shared(path))
+        yield from filter(os.path.isabs, around)
 
 
 def is_below(path: str, folders: dict[str, None]) -> bool:
