@@ -220,6 +220,40 @@ def test_the_factor_of_a_channel_is_computed_once_not_at_every_place():
     agrees(payload, run_windows(payload, inputs, this_machine()), [expected])
 
 
+def test_what_a_product_reads_besides_is_computed_before_it(tmp_path):
+    """A block of MobileOne: a branch adds what products of all channels read, so that no block of channels has it."""
+    image, kernel, square, wide = (tensor(s) for s in ((1, 8, 8, 48), (3, 3, 48), (1, 1, 48, 48), (1, 10, 10, 48)))
+    same = 'indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]'
+    product = f"ins(%t, %K : {image}, {square}) outs(%zeros : {image}) -> {image}"
+    payload = loaded(
+        tmp_path,
+        f"""#id = affine_map<(a, b, c, d) -> (a, b, c, d)>
+        func.func @f(%x: {wide}, %k: {kernel}, %v: {square}, %w: {square}) -> {image} {{
+          %zero = arith.constant 0.0 : f32
+          %e = tensor.empty() : {image}
+          %zeros = linalg.fill ins(%zero : f32) outs(%e : {image}) -> {image}
+          %d = linalg.depthwise_conv_2d_nhwc_hwc ins(%x, %k : {wide}, {kernel}) outs(%zeros : {image}) -> {image}
+          %t = linalg.exp ins(%d : {image}) outs(%e : {image}) -> {image}
+          %p = linalg.conv_2d_nhwc_hwcf {product.replace("%K", "%v")}
+          %q = linalg.conv_2d_nhwc_hwcf {product.replace("%K", "%w")}
+          %r = linalg.generic {{{same}}} ins(%t, %p, %q : {image}, {image}, {image}) outs(%e : {image}) {{
+          ^bb0(%a: f32, %b: f32, %c: f32, %o: f32):
+            %ab = arith.addf %a, %b : f32
+            %abc = arith.addf %ab, %c : f32
+            linalg.yield %abc : f32
+          }} -> {image}
+          return %r : {image}
+        }}""",
+    )
+    assert [len(task.ops) for task in partition(payload).tasks] == [2, 3]
+    inputs = payload.make_inputs(0)
+    x, k, v, w = (inputs[argument.name].astype("f8") for argument in payload.arguments[:4])
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (1, 2))
+    t = np.exp(np.einsum("nhwcij,ijc->nhwc", windows, k))
+    expected = t + t @ v[0, 0] + t @ w[0, 0]
+    agrees(payload, run_windows(payload, inputs, this_machine()), [expected])
+
+
 def test_a_mean_over_all_places_is_computed_alone_and_right():
     kinds = tensor((5, 6, 32)), tensor((32,))
     places, channels = "affine_map<(c, h, w) -> (h, w, c)>", "affine_map<(c, h, w) -> (c)>"

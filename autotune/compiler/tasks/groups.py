@@ -136,16 +136,22 @@ def next_member(group: Group, root: Op, candidates: set[ir.Operation]) -> tuple[
             op = maker(value)
             if op is None or op not in candidates or op in group.ops or op.block != reader.block:
                 continue
-            if all(use.owner.operation in group.ops for use in op.results[0].uses) and fits(
-                group, root, op, reader, number
-            ):
+            if fits(group, root, op):
                 return op, (position, number)
     return None
 
 
-def fits(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, number: int) -> bool:
-    """Return whether a producer can be computed block of rows by block of rows, where its reader is."""
-    return next(objections(group, root, op, reader, number), None) is None
+def fits(group: Group, root: Op, op: ir.Operation) -> bool:
+    """Return whether a producer can be computed block of rows by block of rows, where all that read it are."""
+
+    def read_there(use: ir.OpOperand) -> bool:
+        reader, number = use.owner.operation, use.operand_number
+        if reader not in group.ops:
+            return False
+        is_written = number == len(reader.operands) - 1
+        return is_written or next(objections(group, root, op, reader, number), None) is None
+
+    return all(map(read_there, op.results[0].uses))
 
 
 def objections(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, number: int) -> Iterator[str]:
