@@ -194,11 +194,37 @@ def where_it_compiles(parts: Partition, payload: Payload, machine: Machine, list
         return PayloadFunction(payload, Candidate(None, PLAIN), machine)
 
 
-def default_where_it_compiles(parts: Partition, machine: Machine, listener: Listener) -> Candidate:
+def compile_default(
+    payload: Payload, machine: Machine, choose: Callable[[Task, Machine], Family | None], listener: Listener
+) -> CompiledProgram:
+    """Compile a payload by default configs; tasks of which these do not compile become plain loops.
+
+    Args:
+        payload: What is computed.
+        machine: Machine that it is compiled for.
+        choose: Family of a task.
+        listener: Notified of what is left out.
+
+    Raises:
+        CompileError: The payload does not compile without these tasks' configs either.
+    """
+    parts = partition(payload)
+    try:
+        return compile_candidate(payload, default_candidate(parts, machine, choose))
+    except CompileError:
+        return compile_candidate(payload, default_where_it_compiles(parts, machine, listener, choose))
+
+
+def default_where_it_compiles(
+    parts: Partition,
+    machine: Machine,
+    listener: Listener,
+    choose: Callable[[Task, Machine], Family | None] = family_as_typed,
+) -> Candidate:
     """Default configs of the tasks that compile alone; the others become plain loops, and `listener` gets which."""
 
     def family_that_compiles(task: Task, machine: Machine) -> Family | None:
-        family = family_as_typed(task, machine)
+        family = choose(task, machine)
         if family is None:
             return None
         candidate = default_alone(task, family, machine)

@@ -27,24 +27,23 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_flatten, tree_map
 
-from autotune.bundles.call import compile_candidate
+from autotune.bundles.call import compile_candidate, compile_default
 from autotune.bundles.candidates import recorded_candidate
 from autotune.compiler.lowering.program import PACKED_ENTRY, CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument, keep
 from autotune.contrib.torch_backend.options import BackendOptions, check_store, unwritable
-from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
+from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error, say_once
 from autotune.core.errors import OptionError, PayloadError, RefusedModelError
 from autotune.core.host.machine import this_machine
-from autotune.core.listener import SILENT
+from autotune.core.listener import SILENT, NoteKeeper
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.imported import ImportedModel
 from autotune.registry import family_for
 from autotune.store.bundle import read_bundle
-from autotune.tuning.candidates import default_candidate
 from autotune.tuning.half_results import family_as_typed
 from autotune.worker.loading.importing import import_model
-from autotune.worker.loading.reading import open_payload, partition
+from autotune.worker.loading.reading import open_payload
 
 WEIGHT = re.compile(r"p_w(\d+)(.*)")  # what `to_exported` calls weights, and what the importer adds for those it makes
 PREFIX = {"weight": "p_", "constant": "b_", "": ""}
@@ -117,8 +116,10 @@ def compile_region(region: GraphRegion, path: Path, options: BackendOptions, key
         program = compile_candidate(files.payload, recorded_candidate(files))
     else:
         choose = family_for if options.error == 0 else family_as_typed
-        default = default_candidate(partition(payload), this_machine(options.threads), choose)
-        program = compile_candidate(payload, default)
+        keeper = NoteKeeper()
+        program = compile_default(payload, this_machine(options.threads), choose, keeper)
+        for note in keeper.notes:
+            say_once(f"backend autotune: {note}")
     arguments, constants = arguments_of(region, payload, model, program)
     return keep(
         options.folder / key,

@@ -16,10 +16,11 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import autotune as at  # noqa: E402
+from autotune.bundles import call  # noqa: E402
 from autotune.contrib.torch_backend.calls import MadeOf  # noqa: E402
 from autotune.contrib.torch_backend.programs import program_of  # noqa: E402
 from autotune.contrib.torch_backend.regions import SAID, BackendWarning, allowed_error  # noqa: E402
-from autotune.core.errors import PayloadError, RefusedModelError  # noqa: E402
+from autotune.core.errors import CompileError, PayloadError, RefusedModelError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("warm_program_converters")
 
@@ -67,6 +68,26 @@ def test_a_transposed_convolution_is_right_in_the_first_process_and_from_what_it
         ours = torch.compile(module, backend="autotune", options={"store": str(tmp_path)})(x)
         assert_close(ours, exact, 2e-5 if dtype is torch.float32 else 2.0**-7)
     assert len(list(tmp_path.glob("*/program.json"))) == 1
+
+
+def test_a_task_whose_default_does_not_compile_leaves_nothing_to_pytorch(monkeypatch, inference, tmp_path):
+    """Of a region of a thousand ops one schedule may not apply: that op alone is slow."""
+    compiled_before, refused = call.compile_candidate, []
+
+    def refusing(payload, candidate):
+        if candidate.script is not None and "matmul_5x6x7" in candidate.script:
+            refused.append(payload.name)
+            raise CompileError("transform", "two ops where one is wanted")
+        return compiled_before(payload, candidate)
+
+    monkeypatch.setattr(call, "compile_candidate", refusing)
+    net = nn.Sequential(nn.Linear(7, 6), nn.GELU(), nn.Linear(6, 8)).eval()
+    x = torch.randn(5, 7)
+    ours = torch.compile(net, backend="autotune", options={"store": str(tmp_path)})(x)
+    assert_close(ours, net.double()(x.double()))
+    (said,) = sentences(inference)
+    assert refused
+    assert "does not compile (two ops where one is wanted); plain lowering instead" in said
 
 
 def upsampling():
