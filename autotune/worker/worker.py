@@ -301,8 +301,10 @@ class Worker(Closing):
         Its keeper, too, if need be.
         """
         allowed = readable()
-        if self._process is not None and self._around.sandboxed and not self._allowed >= allowed:
-            self._end_cell()
+        if self._process is not None:
+            is_walled = self._around.sandboxed and not self._allowed >= allowed
+            if is_walled or wait([self._process.gone], 0):  # killed between two calls: that is no death of the next
+                self._end_cell()
         if self._process is None:
             self._allowed = allowed
             try:

@@ -3,6 +3,7 @@
 import os
 import signal
 from itertools import count
+from multiprocessing.connection import wait
 from types import SimpleNamespace
 
 import pytest
@@ -35,7 +36,10 @@ def worker():
 
 @pytest.fixture
 def kill_at(worker, monkeypatch):
-    """Send signals to the process of the worker, one each time that it reports a phase."""
+    """Send signals to the process of the worker, one each time that it reports a phase, and see it die.
+
+    It may have answered meanwhile: one that died a moment later would be a death of the next call.
+    """
     enter = CallTimeline.enter
 
     def kill(phase, *signals):
@@ -44,7 +48,9 @@ def kill_at(worker, monkeypatch):
         def and_kill(timeline, moment):
             enter(timeline, moment)
             if left and phase in (moment.phase, "any"):
-                os.kill(worker._process.pid, left.pop())
+                process = worker._process
+                os.kill(process.pid, left.pop())
+                assert wait([process.gone], 30)
 
         monkeypatch.setattr(CallTimeline, "enter", and_kill)
 
@@ -76,9 +82,11 @@ def test_candidate_whose_processes_are_killed_again_and_again_crashed(worker, ki
     assert found.phases
 
 
-def test_process_that_is_killed_between_two_jobs_is_no_matter(worker):
+def test_process_that_is_killed_between_two_jobs_is_no_matter(worker, kill_at):
     worker.evaluate(job(GOOD))
     os.kill(worker._process.pid, signal.SIGKILL)
+    assert wait([worker._process.gone], 30)
+    kill_at("verify", signal.SIGKILL)  # one death of the next job is left
     assert worker.evaluate(job(GOOD))[0].outcome in RIGHT
 
 
