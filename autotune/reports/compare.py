@@ -101,7 +101,7 @@ def compare(
         theirs += map(on_one_thread, alone)
     with (
         only_threads(1) as unset,
-        Worker(max(map(whole_seconds, (parts, *map(partition, beside)))), threads=threads) as worker,
+        Worker(max(whole_seconds(each.tasks) for each in (parts, *map(partition, beside))), threads=threads) as worker,
         ComparisonRun(machine, worker, told, thorough=options.is_thorough) as entries,
     ):
         for name, value in unset.items():

@@ -301,10 +301,10 @@ class Worker(Closing):
         Its keeper, too, if need be.
         """
         allowed = readable()
-        if self._process is not None:
-            is_walled = self._around.sandboxed and not self._allowed >= allowed
-            if is_walled or wait([self._process.gone], 0):  # killed between two calls: that is no death of the next
-                self._end_cell()
+        must_read_more = self._around.sandboxed and not self._allowed >= allowed
+        # One that was killed between two calls is no death of the next.
+        if self._process is not None and (must_read_more or wait([self._process.gone], 0)):
+            self._end_cell()
         if self._process is None:
             self._allowed = allowed
             try:

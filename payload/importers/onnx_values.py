@@ -101,7 +101,7 @@ def of_shape(name: str, shape: Sequence[int]) -> Array:
         return np.broadcast_to(np.float32(0), shape)
     except ValueError as error:
         raise UnsupportedError(
-            f"sizes of tensor {name} must be such as arrays have, they are {list(shape)[:16]}; choose others"
+            f"sizes of tensor {name} must be such as arrays have, they are {list(shape)[:MOST_RANK]}; choose others"
         ) from error
 
 

@@ -83,8 +83,8 @@ def test_a_payload_that_does_not_end_is_refused_once_and_not_waited_for_by_every
 def test_a_payload_that_ends_is_waited_for_as_long_as_all_its_ops_may_take(ours):
     payload = load_payload(TINY)
     race.check_oracle(payload, 0, ours)
-    assert whole_seconds(partition(payload)) == 240
-    assert whole_seconds(partition(payload), 1000) == MODEL_SECONDS
+    assert whole_seconds(partition(payload).tasks) == 240
+    assert whole_seconds(partition(payload).tasks, 1000) == MODEL_SECONDS
 
 
 def test_statuses_are_outcomes_and_three_more():

@@ -240,7 +240,7 @@ def run_variants(payload: Payload, variants: Sequence[Variant], machine: Machine
         PayloadError: The oracle takes too long.
     """
     distinct = list(dict.fromkeys(variant.candidate for variant in variants))
-    each = whole_seconds(partition(payload))
+    each = whole_seconds(partition(payload).tasks)
     with Worker(each, threads=machine.threads) as worker:
         check_oracle(payload, seed, worker)
         most = min(SECONDS, each * len(distinct))

@@ -32,7 +32,6 @@ from autotune.tuning.stages.roofline import why_unsteady
 from autotune.worker.bench.entry import Entry
 from autotune.worker.isolation.environment import only_threads
 from autotune.worker.isolation.limits import whole_seconds
-from autotune.worker.loading.reading import partition
 from autotune.worker.race import check_oracle
 from autotune.worker.worker import Worker
 
@@ -108,7 +107,8 @@ def explain_against(program: ScheduledProgram, library: str, *, seed: int = 0, l
     """
     payload, tasks, machine = program.payload, program.tasks, program.machine
     whole = candidate_of(tasks, machine, program.text)
-    with only_threads(1), Worker(whole_seconds(partition(payload)), threads=machine.threads) as worker:
+    seconds = whole_seconds(each.task for each in tasks)
+    with only_threads(1), Worker(seconds, threads=machine.threads) as worker:
         check_oracle(payload, seed, worker)
         alone = {task.task.tag: candidate_of([task], machine) for task in tasks}
         entrants = [Contender(OURS, Entry(OURS, payload, whole, seed))]

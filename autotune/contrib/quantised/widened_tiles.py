@@ -164,16 +164,18 @@ class WidenedTiles:
         held = [[new_tile("f32") for _ in range(across)] for _ in range(PAIR)]
         result = TiledResult.of(self.operands.result, stream=self.stream)
         sums = RegisterTiles(self, panel, zero_tile("f32"), result, held, self.kept_sums())
+
+        def write_piece(first: ir.Value, end: ir.Value) -> None:
+            panel.write(first, end)
+            sums.write(first, end)
+
         if longest >= depth:
-            panel.write()
-            sums.write(index(0), index(depth))
+            write_piece(index(0), index(depth))
         else:
             loop = scf.ForOp(index(0), index(depth), index(longest))
             with ir.InsertionPoint(loop.body):
                 first = loop.induction_variable
-                end = arith.minui(arith.addi(first, index(longest)), index(depth))
-                panel.write_piece(first, end)
-                sums.write(first, end)
+                write_piece(first, arith.minui(arith.addi(first, index(longest)), index(depth)))
                 scf.yield_([])
         result.finish()
 

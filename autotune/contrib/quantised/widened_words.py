@@ -149,11 +149,7 @@ class WidenedPanel:
         numbers = tuple(memref.alloc(of_blocks, [], []) for _ in operands.scales)
         return cls(operands, depth, held, memref.alloc(kind, [], []), numbers)
 
-    def write(self) -> None:
-        """All of it, at the insertion point."""
-        self.write_piece(index(0), index(self.depth))
-
-    def write_piece(self, first: ir.Value, end: ir.Value) -> None:
+    def write(self, first: ir.Value, end: ir.Value) -> None:
         """The tiles along k from one on, a multiple of what it has room for, to one that is not there any more."""
         stored = StoredBytes.open(self.operands)
         counted(self.operands.columns // LANES, lambda tile: self.write_tile(stored, tile, first, end))

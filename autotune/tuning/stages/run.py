@@ -44,7 +44,7 @@ class Run:
     @property
     def whole_seconds(self) -> float:
         """Seconds that a job with the whole may take, each of whose ops was verified alone within `--timeout`."""
-        return whole_seconds(self.parts, self.options.timeout)
+        return whole_seconds(self.parts.tasks, self.options.timeout)
 
     @property
     def fired_rules(self) -> dict[str, str] | None:

@@ -1,7 +1,7 @@
 """What a candidate may take: memory, and time by what others took; and how long the present one has taken."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -12,8 +12,8 @@ import psutil
 from autotune.core.errors import PayloadError
 from autotune.core.evaluator import TimeLimits
 from autotune.core.host.stopwatch import COMPILE, Moment
-from autotune.core.partition import Partition
 from autotune.core.payload import Payload
+from autotune.core.task import Task
 from autotune.core.trial import Trial
 
 READ_SECONDS = 300.0  # to parse, partition or lower a text of somebody: whole models take some ten
@@ -39,17 +39,17 @@ def read_seconds(*texts: str) -> float:
     return min(READ_SECONDS, LEAST_READ_SECONDS + SECONDS_A_BYTE * sum(map(len, texts)))
 
 
-def whole_seconds(parts: Partition, seconds: float = CANDIDATE_SECONDS) -> float:
+def whole_seconds(tasks: Iterable[Task], seconds: float = CANDIDATE_SECONDS) -> float:
     """Seconds that a job with a whole payload may take.
 
     Each of its ops alone may take as long as a candidate, what no task covers as long as one of them, and the baseline
     is run beside the whole.
 
     Args:
-        parts: Tasks of the payload.
+        tasks: Tasks of the payload.
         seconds: Seconds that a candidate of a task may take.
     """
-    return min(MODEL_SECONDS, 2 * seconds * (1 + sum(task.occurrences for task in parts.tasks)))
+    return min(MODEL_SECONDS, 2 * seconds * (1 + sum(task.occurrences for task in tasks)))
 
 
 def worker_memory(workers: int = 1) -> int:
