@@ -64,9 +64,9 @@ def test_layers_are_written_once_and_compute_what_they_did(count):
 
 def test_what_was_asked_for_says_so_where_nests_are_shared_alone():
     several, one = layers(3), load_payload("matmul,m=16,n=16,k=16")
-    assert "repeated@2" in transform(Claim(several, compiled(several))).rewrites
-    assert "repeated@2" not in transform(Claim(one, compiled(one))).rewrites
-    assert "repeated@2" not in transform(Claim(several, compiled(several, tail(2)))).rewrites
+    assert "repeated@3" in transform(Claim(several, compiled(several))).rewrites
+    assert "repeated@3" not in transform(Claim(one, compiled(one))).rewrites
+    assert "repeated@3" not in transform(Claim(several, compiled(several, tail(2)))).rewrites
 
 
 NESTS = """

@@ -10,6 +10,7 @@ from mlir.dialects.llvm import translate_module_to_llvmir
 
 from autotune.compiler.codegen.cross import compile_for
 from autotune.compiler.codegen.this_target import this_target
+from autotune.compiler.ir.addresses import C_NAME, add_c_interface, ask_for_c_interface
 from autotune.compiler.ir.module import context, every_op, symbol
 from autotune.compiler.lowering.arena_argument import pass_arena
 from autotune.compiler.lowering.pipeline import run_pipeline
@@ -22,7 +23,6 @@ from autotune.core.candidate import Claim
 from autotune.core.host.matrix_unit import ARCH_PRCTL, REQUEST, TILE_DATA
 from autotune.core.target import Target
 
-C_INTERFACE = "llvm.emit_c_interface"
 ASK = "__autotune_ask_for_tiles"
 VARIABLE = re.compile(r"^(@\S+ = (?:private |internal )?)global ", re.MULTILINE)  # of LLVM IR
 TILE_PRODUCTS = "llvm.x86.tdp"
@@ -90,8 +90,9 @@ def emit_program(wanted: Emission) -> Emitted:
         target = wanted.target or this_target()
         unit.matrix_unit = target.has_tiles
         apply_schedule(unit)
-        unit.function.attributes[C_INTERFACE] = ir.UnitAttr.get()
+        ask_for_c_interface(unit.function)
         run_pipeline(unit, candidate.pipeline)
+        add_c_interface(unit.module, payload.entry)
         exported = wanted.symbol or c_symbol(payload.entry)
         name_for_c(unit.module, payload.entry, exported)
         if wanted.symbol:
@@ -171,5 +172,5 @@ def name_for_c(module: ir.Module, entry: str, name: str) -> None:
     for op in module.body.operations:
         if symbol(op) == entry:
             op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
-        if symbol(op) == f"_mlir_ciface_{entry}":
+        if symbol(op) == f"{C_NAME}{entry}":
             op.attributes["sym_name"] = ir.StringAttr.get(name)

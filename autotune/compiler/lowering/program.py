@@ -10,6 +10,7 @@ from mlir.runtime import get_ranked_memref_descriptor
 from autotune.compiler.codegen.fingerprint import Fingerprints
 from autotune.compiler.codegen.object_code import add_kernels, runner_libraries
 from autotune.compiler.codegen.object_code import object_code as object_of
+from autotune.compiler.ir.addresses import C_NAME, add_c_interface, ask_for_c_interface, take_addresses
 from autotune.compiler.ir.module import check_module, context, describe, every_op, symbol
 from autotune.compiler.lowering.part import Part, run_part
 from autotune.compiler.lowering.pipeline import run_pipeline
@@ -26,7 +27,7 @@ from autotune.core.printable import first_lines
 
 LOOP = "__autotune_calls"
 LOWERED = ("llvm.", "omp.", "builtin.module")
-PACKED_ENTRY = f"_mlir__mlir_ciface_{LOOP}"  # in object code: takes the addresses of its arguments, in an array
+PACKED_ENTRY = f"_mlir_{C_NAME}{LOOP}"  # in object code: takes the addresses of its arguments, in an array
 
 
 class CompiledProgram:
@@ -74,7 +75,7 @@ class CompiledProgram:
         Raises:
             CompileError: There is none of that name.
         """
-        if not (address := self._engine.raw_lookup(f"_mlir_ciface_{name}")):
+        if not (address := self._engine.raw_lookup(f"{C_NAME}{name}")):
             raise CompileError("jit", f"a program must have the function that is called, it has no {name}")
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
 
@@ -150,6 +151,7 @@ def compile_program(
                 known = run_part(unit.module, candidate.pipeline, candidate.part, whole=LOOP, poisoned=poisoned)
             else:
                 run_pipeline(unit, candidate.pipeline)
+            add_c_interface(unit.module, LOOP)
         with watch.phase("jit"):
             engine, address = link(unit.module, level=level, parallel=unit.parallel, kernels=kernels)
             if fingerprints is not None:
@@ -161,7 +163,7 @@ def compile_program(
 def link(
     module: ir.Module,
     *,
-    entry: str = f"_mlir_ciface_{LOOP}",
+    entry: str = f"{C_NAME}{LOOP}",
     level: int = 3,
     parallel: bool = False,
     kernels: Sequence[ExternalKernel] = (),
@@ -204,19 +206,20 @@ def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWe
     types = ", ".join(argument.type for argument in arguments)
     names = [f"%a{i}" for i in range(len(arguments))]
     signature = ", ".join(f"{n}: {a.type}" for n, a in zip(names, arguments, strict=True))
+    entry = ir.FlatSymbolRefAttr.get(payload.entry)
     loop = ir.Module.parse(f"""
-        func.func private @{payload.entry}({types})
-        func.func @{LOOP}({signature}, %calls: index) attributes {{
-          llvm.emit_c_interface, llvm.linkage = #llvm.linkage<internal>
-        }} {{
+        func.func private {entry}({types})
+        func.func @{LOOP}({signature}, %calls: index) attributes {{llvm.linkage = #llvm.linkage<internal>}} {{
           %c0 = arith.constant 0 : index
           %c1 = arith.constant 1 : index
           scf.for %i = %c0 to %calls step %c1 {{
-            func.call @{payload.entry}({", ".join(names)}) : ({types}) -> ()
+            func.call {entry}({", ".join(names)}) : ({types}) -> ()
           }}
           return
         }}""")
     for op in module.body.operations:
         if symbol(op) == payload.entry:
             op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
-    module.body.append(loop.body.operations[1])
+            take_addresses(op)
+    module.body.append(added := loop.body.operations[1])
+    ask_for_c_interface(added)

@@ -273,7 +273,7 @@ REWRITES = (
     Rewrite("regions", 1, lambda unit: share_regions(unit.module), needed=has_several_threads, least_threads=2),
     Rewrite(
         "repeated",
-        2,
+        3,
         lambda unit: share_nests(unit.module, unit.function),
         behind="arena",
         needed=lambda unit: unit.repeated,
@@ -287,7 +287,7 @@ REWRITES = (
     ),
     Rewrite("apart", 1, apart, before=SCRIPT, needed=lambda unit: unit.repeated and is_ours(unit.text or "")),
     Rewrite(
-        "block-copies", 2, lambda unit: copy_blocks(unit.module), before="arena", needed=lambda unit: unit.plans_arena
+        "block-copies", 3, lambda unit: copy_blocks(unit.module), before="arena", needed=lambda unit: unit.plans_arena
     ),
     Rewrite(
         "scratch-results",

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from autotune.compiler.ir.addresses import add_c_interface
 from autotune.compiler.ir.module import check_module, context, parse
 from autotune.compiler.lowering.part import Part
 from autotune.compiler.lowering.pipeline import run_pipeline
-from autotune.compiler.lowering.program import CompiledProgram, add_call_loop, link
+from autotune.compiler.lowering.program import LOOP, CompiledProgram, add_call_loop, link
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
 from autotune.compiler.passes.panels import PanelWeight
@@ -43,6 +44,7 @@ def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
         check_module(unit.module)
         add_call_loop(unit.module, payload, unit.weights)
         run_pipeline(unit, candidate.pipeline)
+        add_c_interface(unit.module, LOOP)
         return LoweredProgram(str(unit.module), unit.weights, unit.threads if unit.parallel else 1, unit.kernels)
 
 

@@ -1,16 +1,17 @@
-"""Copies of rows that are long, of few vectors, or that a schedule has marked, left to ``memcpy``.
+"""Copies of rows: long ones, ones of few vectors and those that a schedule has marked are left to ``memcpy``.
 
     for i in 0 to 4096 step 16: y[r, i : i + 16] = x[s, i : i + 16]   ->   memcpy(&y[r, 0], &x[s, 0], 16384)
 
 That of the C library knows its processor: where rows leave the caches near the core, it writes lines that were not read
-first, as loops of vectors must. Of a few vectors, LLVM writes the copy out.
+first, as loops of vectors must. Of a few vectors, LLVM writes the copy out. Rows between are copied by vectors: LLVM
+would write loops of elements out row after row, and take seconds for each copy of a model.
 """
 
 from collections.abc import Sequence
 from math import prod
 
 from mlir import ir
-from mlir.dialects import memref, scf
+from mlir.dialects import memref, scf, vector
 
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import dimensions, indexing_maps
@@ -18,11 +19,13 @@ from autotune.compiler.ir.values import constant, index, is_constant, loop_of_in
 from autotune.compiler.ir.views import DYNAMIC, layout_of
 from autotune.compiler.passes.loads import around
 from autotune.compiler.passes.marked_loops import counter
+from autotune.compiler.passes.rolled_loops import keep_rolled
 from autotune.compiler.passes.zeros import BOUNDS
 from autotune.core.scripts.marks import ROW_COPY
 
 LEAST_BYTES = 4096  # of a row: loops copy a shorter one in less time than a call and its choices take
 INLINE_BYTES = range(64, 257)  # of a row that LLVM copies in a few instructions, without a call and without a loop
+VECTOR_BYTES = 64  # of a step where loops copy
 BITS_OF_BYTE = 8
 BODY = ["vector.load", "vector.store", "scf.yield"]
 
@@ -46,12 +49,11 @@ def is_copy_of_row(op: ir.Operation) -> bool:
 
 
 def copy_rows(copy: ir.Operation) -> None:
-    """Replace a copy of an array, if its last dimensions lie in both arrays as one row, long or of few vectors."""
+    """Replace a copy of an array, if its last dimensions lie in both arrays as one row, at least a vector long."""
     source, target = copy.operands
     shape = list(source.type.shape)
     lead = max(rows_apart(source.type), rows_apart(target.type))
-    size = bytes_of_row(prod(shape[lead:]), source.type)
-    if DYNAMIC in shape or not (size in INLINE_BYTES or size >= LEAST_BYTES):
+    if DYNAMIC in shape or bytes_of_row(prod(shape[lead:]), source.type) < VECTOR_BYTES:
         return
     with ir.InsertionPoint(copy), copy.location:
         write_rows((source, target), shape, [], lead)
@@ -162,12 +164,39 @@ def write_rows(arrays: Sequence[ir.Value], shape: Sequence[int], places: list[ir
     """Write loops over the first dimensions of arrays that are not gone over yet, and in them a copy of a row."""
     if len(places) < lead:
         loop = scf.ForOp(index(0), index(shape[len(places)]), index(1))
+        keep_rolled(loop.operation)
         with ir.InsertionPoint(loop.body):
             write_rows(arrays, shape, [*places, loop.induction_variable], lead)
             scf.yield_([])
         return
     first = [index(0) for _ in shape[lead:]]
-    memref.copy(*(row(each, [*places, *first], shape[lead:]) for each in arrays))
+    write_row(*(row(each, [*places, *first], shape[lead:]) for each in arrays))
+
+
+def write_row(source: ir.Value, target: ir.Value) -> None:
+    """Write a copy of one row, by vectors unless `memcpy` is faster."""
+    kind, shape = source.type.element_type, source.type.shape
+    size = bytes_of_row(prod(shape), source.type)
+    if size in INLINE_BYTES or size >= LEAST_BYTES:
+        memref.copy(source, target)
+        return
+    total, lanes = prod(shape), prod(shape) * VECTOR_BYTES // size
+    whole, step = total // lanes * lanes, ir.VectorType.get([lanes], kind)
+    lines = [flat(each) for each in (source, target)]
+    loop = scf.ForOp(index(0), index(whole), index(lanes))
+    with ir.InsertionPoint(loop.body):
+        vector.store(vector.load(step, lines[0], [loop.induction_variable]), lines[1], [loop.induction_variable])
+        scf.yield_([])
+    if whole < total:
+        memref.copy(*(row(each, [index(whole)], [total - whole]) for each in lines))
+
+
+def flat(array: ir.Value) -> ir.Value:
+    """An array that lies as one row, as one of one dimension."""
+    if len(array.type.shape) == 1:
+        return array
+    kind = ir.MemRefType.get([prod(array.type.shape)], array.type.element_type, ir.StridedLayoutAttr.get(DYNAMIC, [1]))
+    return memref.collapse_shape(kind, array, [list(range(len(array.type.shape)))])
 
 
 def row(array: ir.Value, places: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:

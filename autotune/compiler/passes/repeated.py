@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from mlir import ir
 from mlir.dialects import func
 
+from autotune.compiler.ir.addresses import take_addresses
 from autotune.compiler.ir.captures import capture
 from autotune.compiler.ir.module import every_op, free_name
 from autotune.compiler.ir.values import is_constant, values_of
 from autotune.core.scripts.marks import TAG
 
 FUNCTION = "__autotune_nest_"  # begin of the names of the functions
-LOOP = "scf.for"
+LOOP, LINALG = "scf.for", "linalg."  # ops of linalg that are left become loops
 MANY = 32  # nests, from which on each is a function
 PLACES = ("memref.get_global", "memref.view")  # what says where in the arena a buffer of a nest lies
 
@@ -42,7 +43,7 @@ def share_nests(module: ir.Module, function: ir.OpView) -> None:
     """
     found: dict[str, list[Nest]] = {}
     for op in list(function.regions[0].blocks[0].operations):
-        if op.operation.name == LOOP and not op.results:
+        if is_nest(op.operation):
             hoist_places(op.operation)
             nest = Nest.of(op.operation, module)
             found.setdefault(nest.text, []).append(nest)
@@ -58,6 +59,11 @@ def share_nests(module: ir.Module, function: ir.OpView) -> None:
                 nest.loop.erase()
         for nest in nests[len(nests) >= fewest :]:
             nest.function.erase()
+
+
+def is_nest(op: ir.Operation) -> bool:
+    """Tell whether an op is a loop, or becomes one, and gives nothing but what it writes to buffers."""
+    return not op.results and (op.name == LOOP or op.name.startswith(LINALG))
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,7 @@ class Nest:
         outside = capture(ops, {value for op in ops for value in values_of(op)}, block, loop.location)
         kinds = [value.type for value in outside]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+        take_addresses(function)
         return cls(loop, function, outside)
 
     @property
