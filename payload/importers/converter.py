@@ -18,6 +18,7 @@ from autotune.core.errors import PayloadError, RefusedModelError
 from autotune.core.host.extras import install_command
 from autotune.core.listener import tell_stage
 from autotune.core.plugs.imported import no_others
+from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
 
 SECONDS, SECONDS_A_GIB = 600.0, 120.0  # of processor time; and for each GiB of the model's files
@@ -141,7 +142,7 @@ def run_converter(convert: Callable[[Path, Path, Mapping[str, int]], None]) -> N
     try:
         convert(Path(path), Path(folder), sizes)
     except UnsupportedError as error:
-        print(error, file=sys.stderr)
+        print(one_line(str(error)), file=sys.stderr)  # it may name what a file calls something
         sys.exit(REFUSED)
     except MemoryError as error:
         why = " ".join(str(error).split())[:200]

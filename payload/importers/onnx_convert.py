@@ -30,6 +30,7 @@ from payload.importers.folder import (
 )
 from payload.importers.linalg import ONNX_TO_TORCH, UnsupportedError, cannot_lower, lower
 from payload.importers.linalg_blocks import put_blocks
+from payload.importers.onnx_attributes import check_all
 from payload.importers.onnx_blocks import HeldWeight, multiply_rows
 from payload.importers.onnx_control import write_steps
 from payload.importers.onnx_domains import every_node, graphs_of, use_standard_ops
@@ -105,6 +106,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_steps(model, weights)
     weights |= take_weights(graph)
     fix_sizes(model, {}, weights)
+    check_all(graph)
     if rewrite_nodes(graph, FIRST):
         fix_sizes(model, {}, weights)
     while end_next_pool(model):

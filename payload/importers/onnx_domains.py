@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from payload.importers.linalg import UnsupportedError
+from payload.importers.onnx_attributes import check_attributes
 from payload.importers.onnx_blocks import HeldWeight
 from payload.importers.onnx_contrib import CONTRIB
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, facts_of
@@ -205,6 +206,7 @@ def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
         for index, inner in enumerate(graphs_of(node)):
             is_changed |= write_contrib(inner, known.with_graph(inner), f"{stem}.{number}.{index}")
         check_node(node, known)
+        check_attributes(node, known)
         is_own = is_standard(node, known.version)
         define = OTHERWISE.get(node.op_type) if is_own else CONTRIB.get((node.domain, node.op_type))
         writer = NodeWriter(graph, f"{stem}.{node.op_type}.{number}")

@@ -6,9 +6,12 @@ A RotaryEmbedding with the name ``rot`` becomes Slice, Mul, Sub and Concat, each
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from autotune.core.printable import one_line
+
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
+MOST_NAME = 160  # letters of a name in a message
 OWN = ("", "ai.onnx")  # the two spellings of ONNX's own domain
 
 
@@ -27,12 +30,17 @@ def mark_origins(model: "ModelProto") -> None:
 def mark(nodes: "Iterable[NodeProto]", inside: str) -> None:
     """Mark nodes, and those of graphs inside them."""
     for number, node in enumerate(nodes):
-        gives = ", ".join(name for name in node.output if name)
-        op, name = qualified(node.op_type, node.domain), node.name or str(number)
+        gives = said(", ".join(name for name in node.output if name))
+        op, name = said(qualified(node.op_type, node.domain)), said(node.name) or str(number)
         node.doc_string = f"node {name} ({op if node.name else f'{op}, which gives {gives}'}){inside}"
         for attribute in node.attribute:
             for graph in [attribute.g, *attribute.graphs]:
                 mark(graph.node, f" in the {attribute.name} of {node.doc_string}")
+
+
+def said(name: str) -> str:
+    """A name of a file as a message has it: on one line, and of no length."""
+    return f"{name[:MOST_NAME]}.." if len(name := one_line(name)) > MOST_NAME else name
 
 
 def take_origin(nodes: "Iterable[NodeProto]", node: "NodeProto") -> "list[NodeProto]":

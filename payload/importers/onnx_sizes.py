@@ -12,7 +12,7 @@ from payload.importers.onnx_values import replace_all
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
-MOST = 1 << 40  # numbers of an input: more than any memory holds
+MOST = 1 << 40  # numbers of a tensor: more than any memory holds
 
 
 def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection[str]) -> None:
@@ -33,8 +33,8 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
                 dim.dim_value = sizes[dim.dim_param]
             elif dim.dim_value < 1 and tensor.name in asked:
                 raise UnsupportedError(f"input {tensor.name} {broken_constraint(dim, index)}")
-        if tensor.name in asked and (count := prod(d.dim_value for d in tensor.type.tensor_type.shape.dim)) > MOST:
-            raise UnsupportedError(f"input {tensor.name} must have at most {MOST} numbers, it has {count}; shrink it")
+        if tensor.name in asked:
+            check_count("input", tensor)
     before = {v.name: v for v in map(copy.deepcopy, [*graph.value_info, *graph.output]) if has_fixed_shape(v)}
     for tensor in graph.output:
         tensor.type.tensor_type.ClearField("shape")
@@ -43,11 +43,24 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
     while fill_gaps(inferred.graph):
         inferred = shape_inference.infer_shapes(inferred, data_prop=True)
     graph.CopyFrom(inferred.graph)
+    for tensor in [*graph.value_info, *graph.output]:
+        check_count("tensor", tensor)
     known = {tensor.name for tensor in graph.value_info}  # what cannot be inferred is as the file has it
     graph.value_info.extend(v for name, v in before.items() if name not in known | {v.name for v in graph.output})
     for tensor in graph.output:
         if tensor.name in before and not tensor.type.tensor_type.HasField("shape"):
             tensor.CopyFrom(before[tensor.name])
+
+
+def check_count(what: str, tensor: "ValueInfoProto") -> None:
+    """Refuse a tensor that no memory holds.
+
+    Raises:
+        UnsupportedError: The tensor is one.
+    """
+    count = prod(dim.dim_value for dim in tensor.type.tensor_type.shape.dim)
+    if count > MOST:
+        raise UnsupportedError(f"{what} {tensor.name} must have at most {MOST} numbers, it has {count}; shrink it")
 
 
 def fill_gaps(graph: "GraphProto") -> bool:

@@ -1,0 +1,205 @@
+"""What nodes of an ONNX model say of how they work, held against what their ops take, before anything is computed.
+
+Neither ONNX's checker nor its inference looks at most of it, and its reference reads some of it in a way of its own;
+torch-mlir divides by such numbers, counts with them to no end, or reads behind the end of a shape.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from payload.importers.linalg import UnsupportedError
+from payload.importers.onnx_nodes import KnownTensors, facts_of, of
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+# The least number that an attribute may be, of any op that has it.
+LEAST: Mapping[str, int] = {
+    "blocksize": 1,
+    "dilations": 1,
+    "group": 1,
+    "hidden_size": 1,
+    "kernel_shape": 1,
+    "kv_num_heads": 1,
+    "num_groups": 1,
+    "num_heads": 0,
+    "num_outputs": 1,
+    "output_height": 1,
+    "output_shape": 1,
+    "output_width": 1,
+    "p": 1,
+    "pads": 0,
+    "pooled_shape": 1,
+    "q_num_heads": 1,
+    "sampling_ratio": 0,
+    "size": 1,
+    "strides": 1,
+}
+CUTS = "Pad"  # the op whose pads may be fewer than none: it cuts
+KERNEL = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}  # inputs that are kernels, by op
+WINDOWED = (*KERNEL, "AveragePool", "LpPool", "MaxPool")
+PER_DIMENSION = ("dilations", "kernel_shape", "output_padding", "output_shape", "strides")
+FLATTEN, REDUCE, UNSQUEEZE = "Flatten", "Reduce", "Unsqueeze"  # flat: before an axis, or behind the last one
+BATCH = 2  # dimensions before those that windows slide along
+# Ops that work along an axis of their first input, each with what says which and how many more axes there may be.
+AXIS: Mapping[str, tuple[tuple[str, ...], int]] = {
+    **dict.fromkeys(("ArgMax", "ArgMin", "Compress", "Concat", "Hardmax", "LayerNormalization"), (("axis",), 0)),
+    **dict.fromkeys(("Gather", "GatherElements", "ScatterElements", "TopK", "Unique"), (("axis",), 0)),
+    **dict.fromkeys(("LogSoftmax", "LpNormalization", "Softmax", "Split"), (("axis",), 0)),
+    **dict.fromkeys(
+        ("CenterCropPad", "MeanVarianceNormalization", "Resize", "Slice", "Squeeze", UNSQUEEZE), (("axes",), 0)
+    ),
+    FLATTEN: (("axis",), 0),
+    "OneHot": (("axis",), 1),
+    "ReverseSequence": (("batch_axis", "time_axis"), 0),
+}
+AXES_AT: Mapping[str, int] = {"CumProd": 1, "CumSum": 1, "Pad": 3, "Slice": 3, "Squeeze": 1, UNSQUEEZE: 1}  # an input
+INDEXED = ("Gather", "GatherElements", "ScatterElements")  # ops that read at indices along their axis
+PLACED = ("GatherND", "ScatterND")  # and at those of several dimensions
+CLASSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")  # that read those of the second dimension
+MOST_SAID = 6  # numbers of a list in a message
+
+
+def check_all(graph: "GraphProto") -> None:
+    """Raise unless all nodes of a graph whose shapes are inferred say what their ops take.
+
+    Raises:
+        UnsupportedError: A node says what cannot be; the error names it.
+    """
+    known = facts_of(graph)
+    for node in graph.node:
+        check_attributes(node, known)
+
+
+def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
+    """Raise unless attributes, axes and constant indices of a node are such as its op takes.
+
+    Args:
+        node: The node.
+        known: What is known of the tensors of its graph.
+
+    Raises:
+        UnsupportedError: The node says what cannot be; the error names it.
+    """
+    check_least(node)
+    shape = known.shapes.get(node.input[0]) if node.input else None
+    if shape is None or node.domain:
+        return
+    if node.op_type in WINDOWED:
+        check_windows(node, shape)
+    if node.op_type in KERNEL:
+        check_kernel(node, shape, known)
+    check_axes(node, shape, known)
+    check_indices(node, shape, known)
+    check_counts(node, shape, known)
+
+
+def wrong(node: "NodeProto", what: str, law: str, found: Any) -> UnsupportedError:  # noqa: ANN401 - numbers
+    """What a node says that cannot be."""
+    said = found[:MOST_SAID] + ([".."] if len(found) > MOST_SAID else []) if isinstance(found, list) else found
+    return UnsupportedError(f"{node.doc_string} must have {what} {law}, got {said}; export the model again")
+
+
+def check_least(node: "NodeProto") -> None:
+    """Raise unless numbers that sizes are made of are at least what is possible."""
+    for each in node.attribute:
+        least = LEAST.get(each.name)
+        if least is None or (each.name == "pads" and node.op_type == CUTS):
+            continue
+        value = of(node, each.name, None)
+        numbers = value if isinstance(value, list) else [value]
+        if not all(isinstance(number, (int, float)) and least <= number < np.inf for number in numbers):
+            raise wrong(node, each.name, f"of at least {least}", value)
+
+
+def check_windows(node: "NodeProto", shape: Sequence[int]) -> None:
+    """Raise unless there is a number of each kind for every dimension that windows slide along."""
+    count = len(shape) - BATCH
+    for name in (*PER_DIMENSION, "pads"):
+        value = of(node, name, None)
+        wanted = 2 * count if name == "pads" else count
+        whole = (wanted, len(shape)) if name == "output_shape" else (wanted,)
+        if value is not None and len(value) not in whole:
+            raise wrong(node, name, f"of {wanted} numbers", value)
+
+
+def check_kernel(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
+    """Raise unless a convolution's kernel fits what it reads, and the groups."""
+    kernel, group = known.shapes.get(node.input[KERNEL[node.op_type]]), int(of(node, "group", 1))
+    if kernel is None:
+        return
+    if len(kernel) != len(shape):
+        raise wrong(node, "a kernel", f"of {len(shape)} dimensions as its input has", kernel)
+    given = of(node, "kernel_shape", kernel[BATCH:])
+    if list(given) != list(kernel[BATCH:]):
+        raise wrong(node, "kernel_shape", f"{list(kernel[BATCH:])} as its kernel is", list(given))
+    if node.op_type == "ConvTranspose":
+        fits = kernel[0] == shape[1] and shape[1] % group == 0
+    else:
+        fits = kernel[1] * group == shape[1] and kernel[0] % group == 0
+    if not fits:
+        law = f"for the {shape[1]} channels of its input"
+        raise wrong(node, "a kernel and a group", law, f"{list(kernel)} and {group}")
+
+
+def check_axes(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
+    """Raise unless the axes that a node works along are there."""
+    names, more = AXIS.get(node.op_type, (("axes",) if node.op_type.startswith(REDUCE) else (), 0))
+    said = [(name, of(node, name, None)) for name in names]
+    at = 1 if node.op_type.startswith(REDUCE) else AXES_AT.get(node.op_type)
+    if at is not None and at < len(node.input):
+        said.append(("axes", known.constants.get(node.input[at])))
+    for name, value in said:
+        axes = [] if value is None else [int(each) for each in np.reshape(value, -1)]
+        rank = len(shape) + (len(axes) if node.op_type == UNSQUEEZE else more)
+        if any(not -rank <= axis < rank + (node.op_type == FLATTEN) for axis in axes):
+            raise wrong(node, name, f"of {rank} dimensions, from {-rank} to {rank - 1}", axes)
+    perm = of(node, "perm", None) if node.op_type == "Transpose" else None
+    if perm is not None and sorted(perm) != list(range(len(shape))):
+        raise wrong(node, "perm", f"that holds each of {len(shape)} dimensions once", list(perm))
+
+
+def check_indices(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
+    """Raise unless indices that are known before any input is are inside of what they index."""
+    places = known.constants.get(node.input[1]) if len(node.input) > 1 else None
+    if places is None or not places.size:
+        return
+    if node.op_type in INDEXED:
+        sizes = np.array(shape[int(of(node, "axis", 0))])
+    elif node.op_type in CLASSES:
+        left_out = of(node, "ignore_index", None)
+        sizes = np.array(shape[1])
+        places = places if left_out is None else places[places != left_out]
+    elif node.op_type == "ReverseSequence":
+        sizes = np.array(shape[int(of(node, "time_axis", 0))] + 1)
+    elif node.op_type in PLACED:
+        first = int(of(node, "batch_dims", 0))
+        sizes = np.array(shape[first : first + places.shape[-1]])
+        if sizes.shape != places.shape[-1:]:
+            raise wrong(node, "indices", f"in at most {len(shape) - first} dimensions", list(places.shape))
+    else:
+        return
+    counts_back = node.op_type in (*INDEXED, *PLACED)
+    outside = places[(places < (-sizes if counts_back else 0)) | (places >= sizes)]
+    if outside.size:
+        raise wrong(node, "indices", f"inside of {sizes.tolist()} elements", outside.tolist())
+
+
+def check_counts(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
+    """Raise unless what a node makes of channels and elements is there."""
+    if node.op_type == "TopK":
+        count = known.constants.get(node.input[1]) if len(node.input) > 1 else of(node, "k", None)
+        size = shape[int(of(node, "axis", -1))]
+        if count is not None and not 1 <= int(np.reshape(count, ())) <= size:
+            raise wrong(node, "k", f"from 1 to the {size} elements of its axis", int(np.reshape(count, ())))
+    if node.op_type == "LRN" and of(node, "size", 1) > 2 * shape[1]:
+        raise wrong(node, "size", f"of at most twice its {shape[1]} channels", of(node, "size", 1))
+    block = int(of(node, "blocksize", 1))
+    if node.op_type == "DepthToSpace" and shape[1] % block**2:
+        raise wrong(node, "blocksize", f"whose square divides its {shape[1]} channels", block)
+    if node.op_type == "SpaceToDepth" and any(size % block for size in shape[BATCH:]):
+        raise wrong(node, "blocksize", f"that divides {list(shape[BATCH:])}", block)
+    if node.op_type == "Split" and (count := of(node, "num_outputs", None)) is not None and count != len(node.output):
+        raise wrong(node, "num_outputs", f"of its {len(node.output)} results", count)
