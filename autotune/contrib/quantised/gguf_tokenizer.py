@@ -13,6 +13,7 @@ from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
 
 KEY = "tokenizer.ggml"
+MOST_LETTERS = 4096  # of a token: each is cut in two at every letter
 CONTROL, ADDED, BYTE = 3, 4, 6  # GGML's numbers of kinds of tokens
 SPACE = "\u2581"  # what sentence pieces have for a space
 WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -46,6 +47,10 @@ def write_tokenizer(file: GGUFFile) -> str:
     tokens, kinds = file.texts(f"{KEY}.tokens"), file.numbers(f"{KEY}.token_type")
     if len(set(tokens)) < len(tokens):
         raise UnsupportedError(f"{KEY}.tokens must be different texts, some are the same; convert it again")
+    if (longest := max(map(len, tokens), default=0)) > MOST_LETTERS:
+        raise UnsupportedError(
+            f"{KEY}.tokens must have at most {MOST_LETTERS} letters each, one has {longest}; convert it again"
+        )
     if kinds and len(kinds) != len(tokens):
         raise UnsupportedError(
             f"{KEY}.token_type must have {len(tokens)} numbers, it has {len(kinds)}; convert it again"

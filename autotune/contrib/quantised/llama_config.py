@@ -18,6 +18,7 @@ from payload.importers.linalg import UnsupportedError
 ARCHITECTURES = ("llama", "qwen2", "phi3")
 SIZES = {"tokens": 64, "positions": 512}  # what a spec may say, and what else they are at most
 ROTARY_BASE = 10_000.0
+MOST_ANGLE = 1e6  # of a position to the next, in radians: sines of more are noise
 OF_BLOCK = re.compile(r"blk\.(?P<layer>0|[1-9][0-9]{0,5})\.(?P<tensor>.+)")
 ROTARY_SCALES = "rope_freqs.weight"  # a tensor that some files have
 # Keys of an architecture that are read here, or change nothing that is computed.
@@ -329,6 +330,15 @@ def rotary_tables(file: GGUFFile, config: LlamaConfig) -> dict[str, Array]:
     if file.fields.get(f"{prefix}.scaling.type", "linear") == "linear" and file.fields.get(f"{prefix}.scaling.factor"):
         frequency /= file.real(f"{prefix}.scaling.factor")  # without a type, too, as llama.cpp has it; 0 is none
     if ROTARY_SCALES in file.tensors:
-        frequency /= file.tensor(ROTARY_SCALES, (half,)).numbers(0, half)
+        scales = file.tensor(ROTARY_SCALES, (half,)).numbers(0, half)
+        if not np.all(scales):
+            raise UnsupportedError(f"numbers of tensor {ROTARY_SCALES} must not be 0, some are; convert it again")
+        frequency /= scales
+    fastest = float(np.max(np.abs(frequency)))
+    if not fastest < MOST_ANGLE:
+        raise UnsupportedError(
+            f"rotary positions must turn by less than {MOST_ANGLE:g} each, they turn by {fastest:g}; "
+            f"check {prefix}.freq_base, {prefix}.scaling.factor and {ROTARY_SCALES}"
+        )
     angle = np.outer(np.arange(config.positions), frequency)
     return {"rope_cos": np.cos(angle).astype(np.float32), "rope_sin": np.sin(angle).astype(np.float32)}

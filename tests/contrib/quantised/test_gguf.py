@@ -80,6 +80,18 @@ def test_what_is_not_kept_as_it_is_is_noted(tmp_path):
     assert "blk_q is F16 and Q8_0, which is widened to f32" in notes
 
 
+def of_pieces(tokens):
+    """Writes a tokenizer of sentence pieces, of which these are the first."""
+    whole = [*tokens, *(f"t{i}" for i in range(40 - len(tokens)))]
+
+    def write(writer):
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(whole)
+        writer.add_token_scores([0.0] * len(whole))
+
+    return write
+
+
 WRONG = [
     ({"architecture": "gpt2"}, "general.architecture must be one of llama, qwen2, phi3, it is 'gpt2'"),
     ({"fields": {"block_count": None}}, "llama.block_count must be one whole number from 1 to 16777216, it is missing"),
@@ -97,6 +109,13 @@ WRONG = [
     ),
     ({"tensors": {"blk.2.ffn_norm.weight": np.ones(WIDTH)}}, "blk.2.ffn_norm.weight is none"),
     ({"tensors": {"output.bias": np.ones(40)}}, "output.bias is none"),
+    ({"fields": {"rope.freq_base": 1e-30}}, "rotary positions must turn by less than 1e+06 each, they turn by 1."),
+    ({"fields": {"rope.scaling.factor": 1e-40}}, "rotary positions must turn by less than 1e+06 each"),
+    ({"tensors": {"rope_freqs.weight": np.zeros(8)}}, "numbers of tensor rope_freqs.weight must not be 0, some are"),
+    (
+        {"coder": of_pieces(["a" * 300_000])},
+        "tokenizer.ggml.tokens must have at most 4096 letters each, one has 300000",
+    ),
     ({"fields": {"rope.dimension_count": 8}}, "heads must be of one even width and rotated whole"),
     ({"tokens": 39}, "tokenizer.ggml.tokens must have the 40 tokens of the embedding, it has 39 tokens"),
     ({"tensors": {"output_norm.weight": None}}, "tensor output_norm.weight must have shape 64, it is missing"),
