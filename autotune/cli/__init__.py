@@ -5,6 +5,7 @@ load the verbs is long enough for a Ctrl-C.
 """
 
 import gc
+import os
 import sys
 from io import TextIOWrapper
 
@@ -20,6 +21,7 @@ def main() -> None:
     gc.set_threshold(MOST_NEW)
     interrupts = Interrupts()
     interrupts.install()
+    open_what_is_closed()
     print_whatever_it_is()
     try:
         code = run(interrupts)
@@ -27,6 +29,21 @@ def main() -> None:
         code = INTERRUPTED
     gc.freeze()  # at its end Python looks for garbage among all that is loaded, for half a second
     sys.exit(code)
+
+
+def open_what_is_closed() -> None:
+    """Let standard input and outputs that are closed lead nowhere: a file that is opened would be in their place.
+
+    That may be a store, into which a library would then write its errors.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free, which is this one
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
 
 
 def print_whatever_it_is() -> None:

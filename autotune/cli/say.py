@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 from autotune.core.printable import fold, one_line
 
@@ -12,7 +13,7 @@ def complain(sentence: str) -> None:
 
 
 def say(sentence: str, hanging: int = 0) -> None:
-    """Print one line; on a terminal as many as it takes, broken between words.
+    """Print one line; on a terminal as many as it takes, broken between words. Where nobody can read it, nothing.
 
     Args:
         sentence: Text without lines.
@@ -20,4 +21,5 @@ def say(sentence: str, hanging: int = 0) -> None:
     """
     if sys.stderr.isatty():
         sentence = "\n".join(fold(sentence, os.get_terminal_size(sys.stderr.fileno()).columns or 80, 0, hanging))
-    sys.stderr.write(f"{sentence}\n")  # plainly: there may be no memory for more
+    with suppress(OSError):  # a full disk, or a reader that is gone, changes no exit code
+        sys.stderr.write(f"{sentence}\n")  # plainly: there may be no memory for more

@@ -5,6 +5,8 @@ from rich.text import Text
 
 from autotune.core.printable import is_plain, lines
 
+USUAL_WIDTH = 80  # characters of a line
+
 
 class PrintableText(RenderHook):
     """Spells out what is no character to print: text from elsewhere cannot command the terminal."""
@@ -17,6 +19,8 @@ class PrintableText(RenderHook):
 def terminal(*, stderr: bool = False) -> Console:
     """A console that prints text as it is written, wherever it comes from."""
     console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.width:  # COLUMNS=0, as of who does not know
+        console.width = USUAL_WIDTH
     console.push_render_hook(PrintableText())
     return console
 

@@ -79,6 +79,34 @@ def test_a_locale_that_lacks_characters_ends_no_command(tmp_path):
     assert run(code, env=env).stdout == "100% |?|\n"
 
 
+NEXT_FILE = """
+import os
+import sys
+
+from autotune.cli import open_what_is_closed
+
+open_what_is_closed()
+print(sys.stdin.read(), file=sys.stderr)
+sys.exit(10 + os.open(os.devnull, os.O_RDONLY))
+"""
+
+
+def in_shell(words, code):
+    """The exit code of Python code and what follows it in a shell."""
+    command = ["sh", "-c", f'"$0" -c "$1" {words}', sys.executable, code]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_no_file_is_opened_in_the_place_of_a_standard_one_that_is_closed(closed):
+    assert in_shell(closed, NEXT_FILE) > 12
+
+
+@pytest.mark.parametrize("end", ["2>&-", "2>/dev/full"])
+def test_a_refusal_that_nobody_can_read_is_one_yet(end):
+    assert in_shell(f"inspect no_such_store.journal {end}", MAIN) == 2
+
+
 def test_everything_works_without_asserts_and_docstrings():
     env = os.environ | {"PYTHONOPTIMIZE": "2"}  # which leaves out whatever 1 does: all is compiled anew for either
     done = run(ONE_MEASUREMENT, env=env)

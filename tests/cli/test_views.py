@@ -25,6 +25,7 @@ from autotune.contrib.explain.explanation import Explanation, Memory
 from autotune.contrib.explain.verb import show_explanation
 from autotune.contrib.selftest.figures import Figure
 from autotune.contrib.selftest.verb import show_figures
+from autotune.core.console import terminal
 from autotune.core.evaluator import Evaluation
 from autotune.core.host.machine import Roofs
 from autotune.core.printable import fold
@@ -218,6 +219,11 @@ def test_a_pipe_is_80_columns_wide(monkeypatch, capsys):
     monkeypatch.delenv("COLUMNS", raising=False)
     show_findings(FINDINGS)
     assert 70 < max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_a_width_of_nothing_is_one_that_is_not_known(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    assert terminal().width == 80
 
 
 def test_text_stands_beside_the_numbers_only_where_all_of_it_has_room():
