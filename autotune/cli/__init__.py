@@ -1,7 +1,7 @@
 """The command line, a module a verb: results to stdout, progress to stderr.
 
-Exit codes: 0 fine, 1 the check failed, 2 misuse, 130 interrupted. This file imports next to nothing: what it takes to
-load the verbs is long enough for a Ctrl-C.
+Exit codes: 0 fine, 1 the check failed, 2 misuse, 130 interrupted, 143 terminated. This file imports next to nothing:
+what it takes to load the verbs is long enough for a Ctrl-C.
 """
 
 import gc
@@ -9,7 +9,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from autotune.cli.interrupt import INTERRUPTED, Interrupts
+from autotune.cli.interrupt import Interrupts
 from autotune.core.errors import MachineError
 from autotune.core.host.address_space import check_address_space
 
@@ -26,7 +26,7 @@ def main() -> None:
     try:
         code = run(interrupts)
     except KeyboardInterrupt:  # one more, while the line about the first was written
-        code = INTERRUPTED
+        code = interrupts.ended
     gc.freeze()  # at its end Python looks for garbage among all that is loaded, for half a second
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: one line and exit code 130, at whatever moment it comes.
+"""Ctrl-C: one line and exit code 130, at whatever moment it comes; SIGTERM and SIGHUP, 143 and 129, likewise.
 
 Python's own handler raises KeyboardInterrupt wherever the program is. An import then leaves half-made modules behind,
 of which libraries make other errors, and Python prints a traceback where it is not caught: while the command line
@@ -9,12 +9,15 @@ import atexit
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
-INTERRUPTED = 130
-SENTENCE = "interrupted"
+# Signals that end a verb, each with what the one line says; the exit code is the shell's for it.
+ENDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "the terminal is gone"}
+OF_SIGNALS = 128  # what a shell adds to the number of a signal
+INTERRUPTED = OF_SIGNALS + signal.SIGINT
 RESUMED = (["tune"], ["lab", "record"], ["lab", "copy"])  # verbs that keep what they did
-KEPT = f"{SENTENCE}; every finished trial is kept, and the same command goes on"
+KEPT = "every finished trial is kept, and the same command goes on"
 IMPORTING = "<frozen importlib._bootstrap>"  # the file of frames that import a module
 LOOK_SECONDS = 0.05  # between looks whether an import is done
 
@@ -25,16 +28,21 @@ class Interrupts:
     Attributes:
         is_loading: Whether the command line is still being loaded: nothing is open, and the process ends at once.
         seen: Whether there was an interrupt.
+        number: The signal that was the first.
         code: Exit code once the verb is over, which an interrupt then does not change; `None` before.
     """
 
     def __init__(self) -> None:
         self.is_loading = True
         self.seen = False
+        self.number = signal.SIGINT
         self.code: int | None = None
 
     def install(self) -> None:
-        """Handle Ctrl-C in this process from now on, unless it was started with it ignored."""
+        """Handle Ctrl-C in this process from now on, and what else ends it, unless it was started with it ignored."""
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self.handle)
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             return
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the first is the last to run: what is left
@@ -52,14 +60,28 @@ class Interrupts:
         """
         if self.code is not None:
             os._exit(self.code)
-        is_again, self.seen = self.seen and number == signal.SIGINT, True
+        is_again = self.seen and number in ENDS
+        if number in ENDS and not self.seen:
+            self.seen, self.number = True, signal.Signals(number)
         if not self.is_loading and not is_importing(frame):
             raise KeyboardInterrupt
         if self.is_loading or is_again or not has_children():
             show_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # which a progress line hides
-            os.write(2, show_cursor + f"autotune: {sentence()}\n".encode())
-            os._exit(INTERRUPTED)
+            with suppress(OSError):  # of a terminal that is gone
+                os.write(2, show_cursor + f"autotune: {self.sentence}\n".encode())
+            os._exit(self.ended)
         self.look_again()
+
+    @property
+    def ended(self) -> int:
+        """Exit code of a process that a signal ended."""
+        return OF_SIGNALS + self.number
+
+    @property
+    def sentence(self) -> str:
+        """What is true of the verb that was interrupted."""
+        is_kept = any(sys.argv[1 : 1 + len(words)] == words for words in RESUMED)
+        return f"{ENDS[self.number]}; {KEPT}" if is_kept else ENDS[self.number]
 
     def end(self, code: int) -> None:
         """The verb is over: from now on an interrupt ends the process with this exit code."""
@@ -76,11 +98,6 @@ class Interrupts:
     def look_again(self) -> None:
         """Handle the interrupt a little later."""
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
-
-
-def sentence() -> str:
-    """What is true of the verb that was interrupted."""
-    return KEPT if any(sys.argv[1 : 1 + len(words)] == words for words in RESUMED) else SENTENCE
 
 
 def has_children() -> bool:

@@ -26,7 +26,7 @@ from autotune.cli import (
     tune,
 )
 from autotune.cli.help import GroupedOptions, GroupedVerbs, front
-from autotune.cli.interrupt import INTERRUPTED, Interrupts, sentence
+from autotune.cli.interrupt import INTERRUPTED, Interrupts
 from autotune.cli.plugged import with_options, with_sections
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError, ProofError
@@ -155,9 +155,10 @@ def run(interrupts: Interrupts) -> int:
         if not interrupts.seen:  # else it is what an import, a process or a library made of the interrupt
             raise
         code = INTERRUPTED
+    code = interrupts.ended if code == INTERRUPTED else code
     interrupts.end(code)
-    if code == INTERRUPTED:
-        complain(sentence())
+    if code == interrupts.ended:
+        complain(interrupts.sentence)
     return code
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from autotune.cli.interrupt import SENTENCE
+from autotune.cli.interrupt import ENDS
 
 BUNDLE = Path(__file__).parents[2] / "results/icelake-3c3bf114/bundles/matmul_m64_n64_k64"
 # What the console script does, and a byte once Ctrl-C is handled: before that it is the interpreter that starts.
@@ -31,12 +31,21 @@ MOMENTS = {
 }
 
 
-def interrupted(words, seconds):
-    """Start a command and interrupt its group after a while; its exit code, stderr, and processes that stayed."""
+def interrupted(words, seconds, number=signal.SIGINT, **options):
+    """Start a command and end it after a while; its exit code, stderr, and processes that stayed.
+
+    A terminal sends SIGINT to the whole group; others are for the process alone.
+    """
     ready, told = os.pipe()
     command = [sys.executable, "-c", PROGRAM, *words, str(told)]
     with subprocess.Popen(
-        command, pass_fds=[told], start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        pass_fds=[told],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
     ) as process:
         os.close(told)
         os.read(ready, 1)
@@ -44,7 +53,7 @@ def interrupted(words, seconds):
         time.sleep(seconds)
         children = [] if process.poll() is not None else psutil.Process(process.pid).children(recursive=True)
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
+            (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         said = process.communicate(timeout=60)[1]
     stayed = psutil.wait_procs(children, timeout=5)[1]
     return process.returncode, said, stayed
@@ -56,10 +65,24 @@ def test_ctrl_c_at_any_moment_is_one_line_and_leaves_nothing(words):
         ends = list(pool.map(lambda seconds: interrupted(words, seconds), MOMENTS[words]))
     for code, said, stayed in ends:
         ended = [line for line in said.splitlines() if not line.startswith(UNDER_WAY)]
-        assert code == 0 or (code, ended) == (130, [f"autotune: {SENTENCE}"])
+        assert code == 0 or (code, ended) == (130, [f"autotune: {ENDS[signal.SIGINT]}"])
         assert "Traceback" not in said
         assert not stayed
     assert ends[0][0] == 130
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["term", "hup"])
+def test_other_signals_that_end_a_command_leave_nothing_either(number, code, tmp_path):
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    with ThreadPoolExecutor(3) as pool:
+        words = ("replay", str(BUNDLE))
+        ends = list(pool.map(lambda seconds: interrupted(words, seconds, number, env=env), (0, 0.6, 2)))
+    for ended, said, stayed in ends:
+        assert ended == 0 or (ended, said.splitlines()[-1]) == (code, f"autotune: {ENDS[number]}")
+        assert "Traceback" not in said
+        assert not stayed
+    assert ends[0][0] == code
+    assert not list(tmp_path.glob("autotune-worker-*"))
 
 
 def test_an_interrupt_while_a_module_is_imported_waits_for_it_where_something_is_open(tmp_path):
