@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from payload.importers.linalg import UnsupportedError
+from autotune.core.printable import one_line
+from payload.importers.linalg import UnsupportedError, cannot_lower
 from payload.importers.onnx_nodes import KnownTensors, facts_of, of
+from payload.importers.onnx_sizes import MOST
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -37,6 +39,14 @@ LEAST: Mapping[str, int] = {
     "size": 1,
     "strides": 1,
 }
+# Inputs that hold sizes, or what is added to them, by op.
+SIZES: Mapping[str, int] = {
+    **dict.fromkeys(("AffineGrid", "CenterCropPad", "Expand", "Pad", "Tile"), 1),
+    "ConstantOfShape": 0,
+    "Resize": 3,
+}
+DIVISORS: Mapping[str, int] = {"Div": 1, "Mod": 1, "Range": 2, "Slice": 4}  # inputs that are none of 0, by op
+RANGE = 3  # inputs of a range: start, end and step
 CUTS = "Pad"  # the op whose pads may be fewer than none: it cuts
 KERNEL = {"Conv": 1, "ConvInteger": 1, "ConvTranspose": 1, "QLinearConv": 3}  # inputs that are kernels, by op
 WINDOWED = (*KERNEL, "AveragePool", "LpPool", "MaxPool")
@@ -59,6 +69,7 @@ AXES_AT: Mapping[str, int] = {"CumProd": 1, "CumSum": 1, "Pad": 3, "Slice": 3, "
 INDEXED = ("Gather", "GatherElements", "ScatterElements")  # ops that read at indices along their axis
 PLACED = ("GatherND", "ScatterND")  # and at those of several dimensions
 CLASSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")  # that read those of the second dimension
+MOST_EQUATION = 60  # letters in a message
 MOST_SAID = 6  # numbers of a list in a message
 
 
@@ -71,6 +82,8 @@ def check_all(graph: "GraphProto") -> None:
     known = facts_of(graph)
     for node in graph.node:
         check_attributes(node, known)
+        if node.op_type == "Unique" and not node.domain:  # torch-mlir reads an axis as if it were no number
+            raise cannot_lower(node.doc_string, "how many elements there are depends on data")
 
 
 def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
@@ -84,6 +97,12 @@ def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
         UnsupportedError: The node says what cannot be; the error names it.
     """
     check_least(node)
+    check_sizes(node, known)
+    check_divisors(node, known)
+    if node.op_type == "Range":
+        check_range(node, known)
+    if node.op_type == "Einsum":
+        check_equation(node, known)
     shape = known.shapes.get(node.input[0]) if node.input else None
     if shape is None or node.domain:
         return
@@ -103,15 +122,29 @@ def wrong(node: "NodeProto", what: str, law: str, found: Any) -> UnsupportedErro
 
 
 def check_least(node: "NodeProto") -> None:
-    """Raise unless numbers that sizes are made of are at least what is possible."""
+    """Raise unless numbers that sizes are made of are at least what is possible, and no more than what memory holds."""
     for each in node.attribute:
         least = LEAST.get(each.name)
         if least is None or (each.name == "pads" and node.op_type == CUTS):
             continue
         value = of(node, each.name, None)
         numbers = value if isinstance(value, list) else [value]
-        if not all(isinstance(number, (int, float)) and least <= number < np.inf for number in numbers):
-            raise wrong(node, each.name, f"of at least {least}", value)
+        if not all(isinstance(number, (int, float)) and least <= number <= MOST for number in numbers):
+            raise wrong(node, each.name, f"from {least} to {MOST}", value)
+
+
+def check_sizes(node: "NodeProto", known: KnownTensors) -> None:
+    """Raise unless sizes that an input holds are such as memory has: ONNX's inference counts beyond 64 bits."""
+    at = SIZES.get(node.op_type)
+    name = node.input[at] if at is not None and at < len(node.input) else ""
+    found = known.constants.get(name)
+    if found is None or found.dtype.kind not in "iu" or node.domain:
+        return
+    if node.op_type == "Tile" and found.min(initial=1) < 1:
+        raise wrong(node, f"numbers in {name}", "of at least 1", found.tolist())
+    beyond = found[(found > MOST) | (found < -MOST)]
+    if beyond.size:
+        raise wrong(node, f"numbers in {name}", f"of at most {MOST}", beyond.tolist())
 
 
 def check_windows(node: "NodeProto", shape: Sequence[int]) -> None:
@@ -185,6 +218,35 @@ def check_indices(node: "NodeProto", shape: Sequence[int], known: KnownTensors) 
     outside = places[(places < (-sizes if counts_back else 0)) | (places >= sizes)]
     if outside.size:
         raise wrong(node, "indices", f"inside of {sizes.tolist()} elements", outside.tolist())
+
+
+def check_divisors(node: "NodeProto", known: KnownTensors) -> None:
+    """Raise where whole numbers are divided by 0, or a part is cut in steps of 0."""
+    at = DIVISORS.get(node.op_type)
+    name = node.input[at] if at is not None and at < len(node.input) else ""
+    found = known.constants.get(name)
+    if found is not None and found.dtype.kind in "iu" and not np.all(found):
+        raise wrong(node, f"numbers in {name}", "other than 0", found.reshape(-1).tolist())
+
+
+def check_range(node: "NodeProto", known: KnownTensors) -> None:
+    """Raise unless a range whose bounds are known is one that memory holds."""
+    bounds = [known.constants.get(name) for name in node.input]
+    numbers = [float(np.reshape(each, -1)[0]) for each in bounds if each is not None and each.size == 1]
+    if len(numbers) == RANGE and not abs(numbers[1] - numbers[0]) <= MOST * abs(numbers[2]):
+        raise wrong(node, "bounds", f"of at most {MOST} steps", numbers)
+
+
+def check_equation(node: "NodeProto", known: KnownTensors) -> None:
+    """Raise unless an equation names every dimension of every input."""
+    equation = "".join(str(of(node, "equation", "")).split())
+    terms = equation.partition("->")[0].split(",")
+    ranks = [len(known.shapes[name]) if name in known.shapes else None for name in node.input]
+    fits = len(terms) == len(ranks)
+    for term, rank in zip(terms, ranks, strict=False):
+        fits = fits and ("..." in term or rank in (None, len(term)))
+    if not fits:
+        raise wrong(node, "an equation", f"of inputs of {ranks} dimensions", repr(one_line(equation)[:MOST_EQUATION]))
 
 
 def check_counts(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
