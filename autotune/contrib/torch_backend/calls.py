@@ -173,7 +173,7 @@ class RegionProgram:
             known = bounds.get(number, (low, high))
             bounds[number] = max(low, known[0]), min(high, known[1])
         self._bounded = [(number, *each) for number, each in bounds.items()]
-        self._results = [(tuple(like.shape), like.dtype) for like in likes]
+        self._results = [(tuple(like.shape), *layout_of(like)) for like in likes]
         self._strided = {n: like.stride() for n, like in enumerate(likes) if not like.is_contiguous()}
         held = {n: self._constants[a.name] for n, a in enumerate(arguments) if a.source == "constant"}
         for number, argument in enumerate(arguments):
@@ -217,7 +217,7 @@ class RegionProgram:
                 tensor = tensor.contiguous()
                 copies.append(tensor)
             addresses[number] = tensor.data_ptr()
-        results = [torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in self._results]
+        results = [torch.empty_strided(*layout, dtype=dtype, device="cpu") for *layout, dtype in self._results]
         for number, source in self._outputs:
             addresses[number] = results[source].data_ptr()
         context = self._contexts.get()
@@ -255,6 +255,11 @@ class RegionProgram:
         """Elements of a weight, or of a constant, in panels."""
         packed = self._kept.program.panels[argument.number].pack(values)
         return aligned(packed, Argument("panels", "weight", argument.shape, argument.dtype))
+
+
+def layout_of(like: torch.Tensor) -> tuple[tuple[int, ...], torch.dtype]:
+    """Strides in which a program writes a result, and its element type: in rows, where sizes are 1 as PyTorch says."""
+    return like.stride() if like.is_contiguous() else torch.empty(like.shape, device="meta").stride(), like.dtype
 
 
 def in_strides(plain: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:

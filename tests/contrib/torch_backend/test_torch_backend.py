@@ -306,6 +306,17 @@ def test_results_whose_elements_lie_at_one_place():
     assert [one.stride() for one in ours[:2]] == [other.stride() for other in theirs[:2]]
 
 
+def test_results_have_the_strides_of_eager_along_dimensions_of_one_element(inference):
+    def function(x):
+        return (x * 2)[:, 1:], (x + 1).transpose(0, 1), (x - 1)[:, :, :1]
+
+    x = torch.randn(1, 5, 6)
+    for one, other in zip(compiled(function)(x), function(x), strict=True):
+        assert_close(one, other)
+        assert one.stride() == other.stride()
+    assert not sentences(inference)
+
+
 def test_inputs_that_are_changed_and_views_that_are_returned():
     def function(x, y):
         x.add_(1)
