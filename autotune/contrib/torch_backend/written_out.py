@@ -1,13 +1,15 @@
 """Ops that are traced as others, of which results are known.
 
 PyTorch promises nothing of memory that nobody has written, and of the order of equal elements: a program that gives
-anything there would not agree with what PyTorch happens to give. Attention lies as its kernel gives it.
+anything there would not agree with what PyTorch happens to give. Attention lies as its kernel gives it. Tensors without
+elements are in no program.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from payload.importers.pt2_attention import attention
 
@@ -36,8 +38,24 @@ def sorted_stably(x: torch.Tensor, dim: int = -1, descending: bool = False) -> R
     return torch.sort(x, stable=True, dim=dim, descending=descending)
 
 
+def joined_of_some(tensors: Sequence[torch.Tensor], dim: int = 0) -> Result:
+    """What ``aten.cat`` gives where some tensors have no elements, such as a cache before its first token: of the rest.
+
+    Programs have no tensors without elements.
+    """
+    some = [each for each in tensors if each.numel()]
+    if len(some) in {0, len(tensors)} or len({each.dtype for each in tensors}) > 1:
+        return NotImplemented
+    formats = {suggest_memory_format(each) for each in tensors}
+    layout = formats.pop() if len(formats) == 1 else torch.contiguous_format
+    if len(some) == 1:
+        return some[0].clone(memory_format=layout)
+    return torch.cat(some, dim).contiguous(memory_format=layout)
+
+
 WRITTEN_OUT: Mapping[Any, Callable[..., Any]] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
+    aten.cat.default: joined_of_some,
     aten.empty.memory_format: filled,
     aten.empty_like.default: filled_like,
     aten.new_empty.default: filled_of,

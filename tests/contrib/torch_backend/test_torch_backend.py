@@ -317,6 +317,23 @@ def test_results_have_the_strides_of_eager_along_dimensions_of_one_element(infer
     assert not sentences(inference)
 
 
+def test_tensors_without_elements_are_joined(inference):
+    def function(x):
+        nothing, turned, last = torch.tensor([]), (x * 2).transpose(1, 2), x.to(memory_format=torch.channels_last) + 1
+        one, two = torch.cat([nothing, turned], -2), torch.cat([x[:, :0], x * 3, x], 1)
+        return one, two, torch.cat([last[:, :0], last], 1), torch.cat([nothing, last], 1), torch.cat([nothing, x], 1)
+
+    x = torch.randn(2, 3, 4, 5)
+    ours = compiled(function)(x)
+    for one, other in zip(ours, function(x), strict=True):
+        torch.testing.assert_close(one, other)
+        assert one.stride() == other.stride()
+    assert not sentences(inference)
+    before = x.clone()
+    ours[-1].zero_()
+    assert torch.equal(x, before)
+
+
 def test_inputs_that_are_changed_and_views_that_are_returned():
     def function(x, y):
         x.add_(1)
