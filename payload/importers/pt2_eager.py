@@ -65,7 +65,7 @@ def first_stably(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bo
     import torch  # noqa: PLC0415 - comes with an extra
 
     found = torch.sort(x, stable=True, dim=dim, descending=largest)
-    return tuple(each.narrow(dim, 0, k) if x.dim() else each for each in found)
+    return tuple(each.narrow(dim, 0, k).contiguous() if x.dim() else each for each in found)  # as they may be viewed
 
 
 def arguments_by_name(node: Any) -> dict[str, Any]:  # noqa: ANN401 - a node of torch.fx

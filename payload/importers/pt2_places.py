@@ -21,12 +21,13 @@ Result = Any  # a tensor, several, or `NotImplemented`: the op is left to the co
 
 def topk(x: "Tensor", k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Result:
     """What ``aten.topk`` gives: the first elements along a dimension in order, and their indices."""
-    return first_ranks(x, k, dim, largest=largest)
+    return as_contiguous(first_ranks(x, k, dim, largest=largest))
 
 
 def sort(x: "Tensor", dim: int = -1, descending: bool = False) -> Result:
     """What ``aten.sort`` gives, of equal elements the earlier one first."""
-    return first_ranks(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
+    found = first_ranks(x, x.shape[dim] if x.dim() else 1, dim, largest=descending)
+    return found if found is NotImplemented else tuple(lying_as(each, x) for each in found)
 
 
 def sort_stably(x: "Tensor", *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Result:
@@ -56,6 +57,19 @@ def first_ranks(x: "Tensor", count: int, dim: int, *, largest: bool) -> Result:
     values = torch.where(hit, other, 0).sum(-1).to(x.dtype)
     indices = torch.where(hit, places, 0.0).sum(-1).to(torch.int64)
     return values.movedim(-1, dim), indices.movedim(-1, dim)
+
+
+def as_contiguous(found: Result) -> Result:
+    """Several tensors in rows."""
+    return found if found is NotImplemented else tuple(each.contiguous() for each in found)
+
+
+def lying_as(found: Result, x: "Tensor") -> Result:
+    """A result whose dimensions lie in memory in the order of those of ``x``: PyTorch's do, and may be viewed so."""
+    if found is NotImplemented:
+        return found
+    order = sorted(range(x.dim()), key=lambda dim: -x.stride(dim))
+    return found.permute(order).contiguous().permute([order.index(dim) for dim in range(x.dim())])
 
 
 def scatter_add(x: "Tensor", dim: int, index: "Tensor", src: "Tensor") -> Result:
@@ -141,7 +155,7 @@ def index_put(
 
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if len(given) == 1 and given[0][1].dtype == torch.bool:
-        return mask_put(x, *given[0], values, accumulate=accumulate)
+        return lying_as(mask_put(x, *given[0], values, accumulate=accumulate), x)
     first, last = given[0][0], given[-1][0]
     places = [index for _, index in given]
     if any(each.dtype.is_floating_point or each.element_size() == 1 for each in places):
@@ -159,7 +173,7 @@ def index_put(
     whole = values.expand(*before, *place.shape, *behind).reshape(*before, place.numel(), *behind)
     rows = x.reshape(*before, prod(indexed), *behind)
     found = put(rows, first, along(place, first, whole), whole, "sum" if accumulate else "")
-    return found if found is NotImplemented else found.reshape(x.shape)
+    return found if found is NotImplemented else lying_as(found.reshape(x.shape), x)
 
 
 def mask_put(x: "Tensor", dim: int, mask: "Tensor", values: "Tensor", *, accumulate: bool) -> Result:
@@ -219,7 +233,7 @@ def put(x: "Tensor", dim: int, index: "Tensor", src: "Tensor", how: str) -> Resu
     found = combined(rows, hit, values.to(x.dtype).unsqueeze(-2), how).movedim(-1, dim)
     for d, rest in reversed(rests):
         found = torch.cat([found, rest], d)
-    return found
+    return found.contiguous()
 
 
 def combined(rows: "Tensor", hit: "Tensor", values: "Tensor", how: str) -> "Tensor":

@@ -6,7 +6,16 @@ import pytest
 import autotune as at
 from payload.importers import pt2_linalg
 from payload.importers.linalg import UnsupportedError
-from payload.importers.pt2_places import histogram, index_put, scatter_reduce
+from payload.importers.pt2_eager import first_stably
+from payload.importers.pt2_places import (
+    histogram,
+    index_put,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    sort,
+    topk,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -149,6 +158,19 @@ def test_histograms_count_what_lies_in_their_bounds(bins, low, high):
     assert histogram(x, bins) is NotImplemented  # bounds that are elements
 
 
+@pytest.mark.parametrize("x", [torch.randn(4, 6), torch.randn(6, 4).t(), torch.randn(2, 4, 6)[1]])
+def test_results_lie_in_memory_as_those_of_pytorch(x):
+    aten, places, one = torch.ops.aten, torch.randint(0, 4, (4, 6)), torch.ones(())
+    rows, mask, most = torch.tensor([2, 0]), x > 0, torch.randn(4, 6)
+    ours = [*topk(x, 2, 0), *first_stably(x, 2, 0), *sort(x, 0), scatter(x, 0, places, most)]
+    ours += [scatter_add(x, 0, places, most), scatter_reduce(x, 0, places, most, "mean")]
+    ours += [index_put(x, (None, rows), one), index_put(x, (mask,), one)]
+    theirs = [*aten.topk(x, 2, 0), *aten.topk(x, 2, 0), *aten.sort(x, 0), aten.scatter(x, 0, places, most)]
+    theirs += [aten.scatter_add(x, 0, places, most), aten.scatter_reduce(x, 0, places, most, "mean")]
+    theirs += [aten.index_put(x, (None, rows), one), aten.index_put(x, (mask,), one)]
+    assert [each.stride() for each in ours] == [each.stride() for each in theirs]
+
+
 class Masked(torch.nn.Module):
     """Elements that are set where something is true, and rows at two indices."""
 
@@ -159,6 +181,7 @@ class Masked(torch.nn.Module):
         z[rows, rows] = x[0]
         z[rows, :, rows] = 2.0
         mean = x[0].scatter_reduce(1, rows.expand(20, 20), x[1], "mean", include_self=False)
+        z[0] = z[0] + torch.topk(x[0], 1, dim=0)[0].view(20) + torch.sort(x[1], dim=0)[0].view(400)[:20]
         return y, z, mean, torch.histc(x, 5, -1, 1), torch.argsort(rows), torch.topk(rows, 7)[1]
 
 

@@ -334,6 +334,17 @@ def test_tensors_without_elements_are_joined(inference):
     assert torch.equal(x, before)
 
 
+def test_the_largest_of_several_rows_may_be_viewed(inference):
+    def function(x):
+        weights, places = torch.topk(x.softmax(-1), 2)
+        return weights.view(-1) * 2, places.view(-1) + 1
+
+    x = torch.randn(3, 8)
+    for one, other in zip(compiled(function)(x), function(x), strict=True):
+        torch.testing.assert_close(one, other)
+    assert not sentences(inference)
+
+
 def test_inputs_that_are_changed_and_views_that_are_returned():
     def function(x, y):
         x.add_(1)
