@@ -225,6 +225,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.index_add.default: pt2_places.index_add,
         torch.ops.aten.index_put.default: pt2_places.index_put,
     }
+        torch.ops.aten.index_reduce.default: pt2_places.index_reduce,
     table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)
 

@@ -92,11 +92,9 @@ def scatter_value(x: "Tensor", dim: int, index: "Tensor", value: float) -> Resul
 def scatter_reduce(
     x: "Tensor", dim: int, index: "Tensor", src: "Tensor", reduce: str, *, include_self: bool = True
 ) -> Result:
-    """What ``aten.scatter_reduce`` gives, products aside; means of whole numbers are rounded down."""
+    """What ``aten.scatter_reduce`` gives; means of whole numbers are rounded down."""
     import torch  # noqa: PLC0415
 
-    if reduce not in ("sum", "mean", "amax", "amin"):
-        return NotImplemented
     if include_self and reduce != "mean":
         return put(x, dim, index, src, reduce)
     ones = torch.ones_like(index, dtype=torch.float32)
@@ -104,12 +102,21 @@ def scatter_reduce(
     if count is NotImplemented:
         return NotImplemented
     low, high = limits(x)
-    start = x if include_self else torch.where(count > 0, {"amax": low, "amin": high}.get(reduce, 0), x)
+    start = x if include_self else torch.where(count > 0, {"amax": low, "amin": high, "prod": 1}.get(reduce, 0), x)
     found = put(start, dim, index, src, "sum" if reduce == "mean" else reduce)
     if reduce != "mean":
         return found
     count = (count + 1 if include_self else count.clamp(min=1)).to(x.dtype)
     return found / count if x.is_floating_point() else torch.div(found, count, rounding_mode="floor")
+
+
+def index_reduce(
+    x: "Tensor", dim: int, index: "Tensor", source: "Tensor", reduce: str, *, include_self: bool = True
+) -> Result:
+    """What ``aten.index_reduce`` gives."""
+    if not x.dim():
+        return NotImplemented
+    return scatter_reduce(x, dim, along(index, dim, source), source, reduce, include_self=include_self)
 
 
 def limits(x: "Tensor") -> tuple[float, float]:
@@ -213,7 +220,7 @@ def put(x: "Tensor", dim: int, index: "Tensor", src: "Tensor", how: str) -> Resu
         dim: The dimension.
         index: An index for each element; along other dimensions it may have fewer than `x`, then of the first ones.
         src: The elements, as many at least.
-        how: ``sum``, ``amax`` and ``amin`` combine, ``one`` puts the same number everywhere, empty puts the
+        how: ``sum``, ``prod``, ``amax`` and ``amin`` combine, ``one`` puts the same number everywhere, empty puts the
             last one of each index.
     """
     import torch  # noqa: PLC0415
@@ -242,6 +249,8 @@ def combined(rows: "Tensor", hit: "Tensor", values: "Tensor", how: str) -> "Tens
 
     if how == "sum":
         return rows + torch.where(hit, values, 0).sum(-1).to(rows.dtype)
+    if how == "prod":
+        return rows * torch.where(hit, values, 1).prod(-1).to(rows.dtype)
     if how in ("amax", "amin"):
         low, high = limits(rows)
         if how == "amax":

@@ -10,6 +10,7 @@ from payload.importers.pt2_eager import first_stably
 from payload.importers.pt2_places import (
     histogram,
     index_put,
+    index_reduce,
     scatter,
     scatter_add,
     scatter_reduce,
@@ -142,13 +143,23 @@ def test_values_that_a_mask_counts_are_left():
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.int64])
 @pytest.mark.parametrize("included", [True, False])
-@pytest.mark.parametrize("how", ["sum", "mean", "amax", "amin"])
+@pytest.mark.parametrize("how", ["sum", "prod", "mean", "amax", "amin"])
 def test_elements_are_reduced_with_and_without_what_is_there(how, included, kind):
     torch.manual_seed(0)
     x, u, places = (torch.randn(4, 5) * 9).to(kind), (torch.randn(3, 4) * 9).to(kind), torch.randint(0, 4, (3, 4))
     for dim in (0, -1):
         expected = torch.scatter_reduce(x, dim, places, u, how, include_self=included)
         torch.testing.assert_close(scatter_reduce(x, dim, places, u, how, include_self=included), expected)
+
+
+@pytest.mark.parametrize("included", [True, False])
+@pytest.mark.parametrize("how", ["prod", "mean", "amax", "amin"])
+def test_rows_are_reduced_at_indices(how, included):
+    torch.manual_seed(0)
+    x, rows = torch.randn(4, 5), torch.tensor([2, 0, 2])
+    for dim, u in ((0, torch.randn(3, 5)), (-1, torch.randn(4, 3))):
+        expected = torch.index_reduce(x, dim, rows, u, how, include_self=included)
+        torch.testing.assert_close(index_reduce(x, dim, rows, u, how, include_self=included), expected)
 
 
 @pytest.mark.parametrize(("bins", "low", "high"), [(5, -1, 1), (8, 0, 7), (10, -3.5, 2), (3, 0, 0.3)])
@@ -182,7 +193,9 @@ class Masked(torch.nn.Module):
         z[rows, :, rows] = 2.0
         mean = x[0].scatter_reduce(1, rows.expand(20, 20), x[1], "mean", include_self=False)
         z[0] = z[0] + torch.topk(x[0], 1, dim=0)[0].view(20) + torch.sort(x[1], dim=0)[0].view(400)[:20]
-        return y, z, mean, torch.histc(x, 5, -1, 1), torch.argsort(rows), torch.topk(rows, 7)[1]
+        product = x[0].scatter_reduce(1, rows.expand(20, 20), x[1], "prod")
+        product = product.index_reduce(0, rows, x[2], "prod", include_self=False)
+        return y, z, mean, product, torch.histc(x, 5, -1, 1), torch.argsort(rows), torch.topk(rows, 7)[1]
 
 
 def test_masks_lists_and_orders_of_equal_elements_are_imported(tmp_path):
