@@ -38,7 +38,7 @@ from payload.importers.pt2_phases import write_phases
 from payload.importers.pt2_recurrent import recurrent_layer
 from payload.importers.pt2_resize import cubically, linearly
 from payload.importers.pt2_scan import multiply_along, sum_along
-from payload.importers.pt2_sizes import at_sizes
+from payload.importers.pt2_sizes import at_sizes, check_counted
 from payload.importers.pt2_softmax import write_guards
 from payload.importers.pt2_values import (
     arrange_kernel,
@@ -72,6 +72,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     graph, constants = fold_constants(program.graph_module, held_by(program))
     weights |= constants
     drop_settings(graph)
+    check_counted(graph)
     compare_with_real(graph)
     write_guards(graph)
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]

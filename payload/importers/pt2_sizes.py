@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from payload.importers.linalg import UnsupportedError
+from payload.importers.linalg import UnsupportedError, cannot_lower
+from payload.importers.pt2_origins import describe
 from payload.programs import call_arguments
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.export import ExportedProgram
+    from torch.fx import Graph
 
 MOST = 1 << 31  # where the program says no upper end
 
@@ -121,3 +123,21 @@ def check_sizes(known: tuple[OpenSize, ...], sizes: Mapping[str, int]) -> None:
                 f"{each.name} must be from {each.low} to {each.high}, as it was exported, got {sizes[each.name]}; "
                 "export it for more"
             )
+
+
+def check_counted(graph: "Graph") -> None:
+    """Refuse a graph at fixed sizes in which an op gives as many elements as its operands' elements say.
+
+    torch-mlir would lower some such ops without an end.
+
+    Raises:
+        UnsupportedError: An op does so, such as `x[mask]`; the error names it.
+    """
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        found = value if isinstance(value, tuple | list) else (value,)
+        sizes = [size for each in found if isinstance(each, torch.Tensor) for size in each.shape]
+        if not all(isinstance(size, int) for size in sizes):
+            raise cannot_lower(describe(node), "the size of what it gives depends on the elements that it reads")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import autotune as at
+from autotune.core.errors import PayloadError
 from payload.importers import pt2_linalg
 from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_eager import first_stably
@@ -239,4 +240,16 @@ class Much(torch.nn.Module):
 def test_what_is_much_is_refused(tmp_path):
     torch.export.save(torch.export.export(Much(), (torch.randn(1 << 14),)), tmp_path / "model.pt2")
     with pytest.raises(at.AutotuneError, match=r"node sort .* cannot be lowered"):
+        at.compile(str(tmp_path / "model.pt2"))
+
+
+class Counted(torch.nn.Module):
+    def forward(self, x, mask):
+        return x[mask].sum() + torch.nonzero(mask).sum()
+
+
+def test_an_op_whose_result_is_as_large_as_elements_say_is_refused_by_name(tmp_path):
+    given = (torch.randn(4, 5), torch.rand(4, 5) > 0.5)
+    torch.export.save(torch.export.export(Counted(), given), tmp_path / "model.pt2")
+    with pytest.raises(PayloadError, match=r"node index \(aten.index.Tensor\) cannot be lowered: the size of what it"):
         at.compile(str(tmp_path / "model.pt2"))
