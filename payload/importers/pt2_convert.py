@@ -191,6 +191,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
     import torch  # noqa: PLC0415 - comes with an extra
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table  # noqa: PLC0415
 
+    whole = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
     ours = {
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
         torch.ops.aten._transformer_encoder_layer_fwd.default: encoder_layer,
@@ -209,11 +210,11 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.fmod.Tensor: remainder_towards_zero,
         torch.ops.aten.fmod.Scalar: remainder_towards_zero,
         torch.ops.aten.eq.Tensor: is_equal,
-        torch.ops.aten.mul.Tensor: with_tensor(torch.mul, torch.int8),
-        torch.ops.aten.sub.Tensor: with_tensor(torch.sub, torch.int8),
-        torch.ops.aten.remainder.Scalar: with_tensor(torch.remainder, torch.int8),
-        torch.ops.aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or, torch.int8, torch.int32, torch.int64),
-        torch.ops.aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor, torch.int8, torch.int32, torch.int64),
+        torch.ops.aten.mul.Tensor: with_tensor(torch.mul, torch.int8, torch.uint8),
+        torch.ops.aten.sub.Tensor: with_tensor(torch.sub, torch.int8, torch.uint8),
+        torch.ops.aten.remainder.Scalar: with_tensor(torch.remainder, torch.int8, torch.uint8),
+        torch.ops.aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or, *whole),
+        torch.ops.aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor, *whole),
         torch.ops.aten.hypot.default: pt2_places.hypot,
         torch.ops.aten.topk.default: pt2_places.topk,
         torch.ops.aten.sort.default: pt2_places.sort,
@@ -224,9 +225,9 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.scatter_reduce.two: pt2_places.scatter_reduce,
         torch.ops.aten.histc.default: pt2_places.histogram,
         torch.ops.aten.index_add.default: pt2_places.index_add,
+        torch.ops.aten.index_reduce.default: pt2_places.index_reduce,
         torch.ops.aten.index_put.default: pt2_places.index_put,
     }
-        torch.ops.aten.index_reduce.default: pt2_places.index_reduce,
     table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)
 

@@ -38,7 +38,7 @@ def divide(a: "Tensor", b: "Tensor | float", *, rounding_mode: str | None = None
     import torch  # noqa: PLC0415
 
     kind = torch.result_type(a, b)
-    if kind == torch.int8 and rounding_mode is not None:
+    if kind in (torch.int8, torch.uint8) and rounding_mode is not None:
         divisor = b if isinstance(b, torch.Tensor) else wrapped(b, kind)
         return torch.div(a.to(torch.int32), divisor.to(torch.int32), rounding_mode=rounding_mode).to(kind)
     if rounding_mode != "floor" or not kind.is_floating_point:

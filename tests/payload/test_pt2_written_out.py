@@ -7,6 +7,7 @@ import autotune as at
 from autotune.worker.loading.importing import import_model
 from payload.importers.pt2_encoder import encoder_layer
 from payload.importers.pt2_fold import fold
+from payload.importers.pt2_gelu import power
 from payload.importers.pt2_resize import cubically, linearly
 
 torch = pytest.importorskip("torch")
@@ -120,10 +121,30 @@ class Bytes(nn.Module):
 
     def forward(self, x):
         i, wide = x.to(torch.int8), x.to(torch.int64)
+        u, short = x.abs().to(torch.uint8), x.to(torch.int16)
         parts = (i * 2, i - 2, i * 200, i // 3, torch.div(i, -3, rounding_mode="trunc"), i % 3, i | 1, i ^ 5)
-        return torch.stack([*(part.to(torch.int64) for part in parts), wide | 9, wide ^ 3])
+        unsigned = (u * 3, u - 2, u // 3, u % 3, u | 1, u ^ 5, short | 1, short ^ 5)
+        return torch.stack([*(part.to(torch.int64) for part in (*parts, *unsigned)), wide | 9, wide ^ 3])
 
 
 def test_bytes_by_numbers_are_imported(tmp_path):
     got, expected = compiled(Bytes(), (torch.arange(-128.0, 128.0),), tmp_path)
     np.testing.assert_array_equal(got, expected)
+
+
+class Powers(nn.Module):
+    """Powers of bytes, whole numbers and truth values."""
+
+    def forward(self, x):
+        i, wide = x.to(torch.int8), x.to(torch.int64)
+        parts = (i**2, i**3, i**0, i**1, i.square(), wide**2, wide**9, (x > 0) ** 3, wide**2.0)
+        return torch.stack([part.to(torch.int64) for part in parts])
+
+
+def test_whole_powers_of_whole_numbers_are_imported(tmp_path):
+    got, expected = compiled(Powers(), (torch.arange(-128.0, 128.0),), tmp_path)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_powers_below_one_of_whole_numbers_are_left():
+    assert power(torch.arange(3), -1) is NotImplemented
