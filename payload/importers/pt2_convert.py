@@ -40,6 +40,7 @@ from payload.importers.pt2_resize import cubically, linearly
 from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_sizes import at_sizes, check_counted
 from payload.importers.pt2_softmax import write_guards
+from payload.importers.pt2_unsigned import widen_bytes
 from payload.importers.pt2_values import (
     arrange_kernel,
     compute,
@@ -73,6 +74,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     weights |= constants
     drop_settings(graph)
     check_counted(graph)
+    widen_bytes(graph)
     compare_with_real(graph)
     write_guards(graph)
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]

@@ -148,3 +148,20 @@ def test_whole_powers_of_whole_numbers_are_imported(tmp_path):
 
 def test_powers_below_one_of_whole_numbers_are_left():
     assert power(torch.arange(3), -1) is NotImplemented
+
+
+class Unsigned(nn.Module):
+    """Bytes without a sign, half of which are negative as ones with a sign."""
+
+    def forward(self, x):
+        u = x.to(torch.uint8)
+        other = u.flip(0).clamp(min=1)
+        real = (u / 3, u * 1.5, u.float().mean())
+        whole = (u > 200, u == 200, u > other, u.sum(), u.cumsum(0), u % other, u // other, u >> 1, u.abs(), ~u, -u)
+        several = (torch.where(u > 200, u, 7), torch.sort(u[::16])[0].sum(), u.max(0)[0], u.argmax(), u.long(), u * u)
+        return torch.stack([part.to(torch.float32).expand(256) for part in (*real, *whole, *several)])
+
+
+def test_bytes_without_a_sign_are_computed_as_such(tmp_path):
+    got, expected = compiled(Unsigned(), (torch.arange(256.0),), tmp_path)
+    np.testing.assert_allclose(got, expected)

@@ -1,0 +1,81 @@
+"""Bytes without a sign in PyTorch's programs, computed in 32 bits: torch-mlir takes some of them for signed ones.
+
+    u / 3, u > 200, u.sum(), u % 3     of the bits of u as a signed byte: 200 is -56
+    int(u) / 3, int(u) > 200, ..       what PyTorch gives; sums and products are cut to a byte, as they wrap around
+
+Copies, and indices that are bytes, which are masks, stay as they are.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+LEFT = ("_to_copy", "index", "_unsafe_index", "index_put", "_unsafe_index_put")  # bytes may be masks there
+
+
+def widen_bytes(graph: "Graph") -> None:
+    """Let ops that read bytes without a sign read them in 32 bits, in place.
+
+    Args:
+        graph: Graph of a program, whose sizes are fixed.
+    """
+    for node in list(graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if node.op == "call_function" and schema is not None and schema.name.split("::")[1] not in LEFT:
+            read = [each for each in node.all_input_nodes if is_byte(each)]
+            if read:
+                read_wide(graph, node, read)
+
+
+def is_byte(node: "Node") -> bool:
+    """Tell whether a node gives bytes without a sign."""
+    return str(getattr(node.meta.get("val"), "dtype", "")) == "torch.uint8"
+
+
+def read_wide(graph: "Graph", node: "Node", read: "list[Node]") -> None:
+    """Let one op read some of its operands in 32 bits; what it gives has the type that it had."""
+    import torch  # noqa: PLC0415 - comes with an extra
+    from torch.fx.node import map_arg  # noqa: PLC0415
+
+    with graph.inserting_before(node):
+        wide = {each: cast(graph, each, torch.int32) for each in read}
+    node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda each: wide.get(each, each))
+    before = node.meta["val"]
+    describe_anew(node, value_of(node))
+    is_single = isinstance(before, torch.Tensor)
+    for each in [node] if is_single else [user for user in node.users if user.meta.get("val") is not None]:
+        if not is_single:
+            describe_anew(each, node.meta["val"][each.args[1]])
+        wanted = before if is_single else before[each.args[1]]
+        if each.meta["val"].dtype != wanted.dtype:
+            with graph.inserting_after(each):
+                back = cast(graph, each, wanted.dtype)
+            each.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)
+
+
+def cast(graph: "Graph", node: "Node", kind: Any) -> "Node":  # noqa: ANN401 - torch.dtype
+    """A node's elements in another type."""
+    import torch  # noqa: PLC0415
+
+    made = graph.call_function(torch.ops.aten._to_copy.default, (node,), {"dtype": kind})
+    made.meta = dict(node.meta)
+    describe_anew(made, value_of(made))
+    return made
+
+
+def describe_anew(node: "Node", value: Any) -> None:  # noqa: ANN401 - a tensor, or several
+    """Note what a node gives now, as torch-mlir reads it."""
+    node.meta["val"] = value
+    node.meta.pop("tensor_meta", None)
+
+
+def value_of(node: "Node") -> Any:  # noqa: ANN401 - a tensor, or several
+    """What a node gives, without elements."""
+    from torch._guards import detect_fake_mode  # noqa: PLC0415 - comes with an extra
+    from torch.fx.node import map_arg  # noqa: PLC0415
+
+    arguments, named = map_arg((node.args, node.kwargs), lambda each: each.meta["val"])
+    mode = detect_fake_mode([each.meta["val"] for each in node.all_input_nodes])
+    with mode:
+        return node.target(*arguments, **named)
