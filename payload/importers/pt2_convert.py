@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Graph
 
+UNHELD = ("int16", "uint16", "uint32", "uint64")  # types of whole numbers that no argument of a program has
 REFUSED_PICKLE = "Weights only load failed"  # in what torch.load says
 
 
@@ -74,6 +75,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     weights |= constants
     drop_settings(graph)
     check_counted(graph)
+    check_kinds(graph, weights)
     widen_bytes(graph)
     compare_with_real(graph)
     write_guards(graph)
@@ -259,6 +261,22 @@ def check_tensor(node: Any) -> None:  # noqa: ANN401 - a node of torch.fx
     value = node.meta["val"]
     if not isinstance(value, torch.Tensor):
         raise UnsupportedError(f"input {node.name} must be a tensor, it is {value!r}; make it a constant of the model")
+
+
+def check_kinds(graph: "Graph", weights: Mapping[str, Array]) -> None:
+    """Refuse inputs and results of element types that no program holds.
+
+    Raises:
+        UnsupportedError: One is such, as of int16.
+    """
+    results = {f"result{number}": node for number, node in enumerate(graph.output_node().args[0])}
+    inputs = {
+        f"input {node.name}": node for node in graph.nodes if node.op == "placeholder" and node.name not in weights
+    }
+    for name, node in {**inputs, **results}.items():
+        kind = str(getattr(getattr(node, "meta", {}).get("val"), "dtype", "")).removeprefix("torch.")
+        if kind in UNHELD:
+            raise UnsupportedError(f"{name} must not be of {kind}, it is; cast it to int32 in the model")
 
 
 def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401

@@ -15,17 +15,25 @@ LEFT = ("_to_copy", "index", "_unsafe_index", "index_put", "_unsafe_index_put") 
 
 
 def widen_bytes(graph: "Graph") -> None:
-    """Let ops that read bytes without a sign read them in 32 bits, in place.
+    """Let ops that read bytes without a sign read them in 32 bits, in place; results that are such are of int32.
 
     Args:
         graph: Graph of a program, whose sizes are fixed.
     """
+    import torch  # noqa: PLC0415 - comes with an extra
+    from torch.fx.node import map_arg  # noqa: PLC0415
+
     for node in list(graph.nodes):
         schema = getattr(node.target, "_schema", None)
         if node.op == "call_function" and schema is not None and schema.name.split("::")[1] not in LEFT:
             read = [each for each in node.all_input_nodes if is_byte(each)]
             if read:
                 read_wide(graph, node, read)
+    output = graph.output_node()
+    given = [each for each in output.all_input_nodes if is_byte(each)]
+    with graph.inserting_before(output):
+        wide = {each: cast(graph, each, torch.int32) for each in given}
+    output.args = map_arg(output.args, lambda each: wide.get(each, each))
 
 
 def is_byte(node: "Node") -> bool:

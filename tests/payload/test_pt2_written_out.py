@@ -165,3 +165,28 @@ class Unsigned(nn.Module):
 def test_bytes_without_a_sign_are_computed_as_such(tmp_path):
     got, expected = compiled(Unsigned(), (torch.arange(256.0),), tmp_path)
     np.testing.assert_allclose(got, expected)
+
+
+class Given(nn.Module):
+    def forward(self, x):
+        return x * 2, (x * 3).to(torch.uint8)
+
+
+def test_results_that_are_bytes_without_a_sign_are_whole_numbers(tmp_path):
+    x = torch.arange(85.0)
+    torch.export.save(torch.export.export(Given(), (x,)), tmp_path / "model.pt2")
+    _, found = at.compile(str(tmp_path / "model.pt2"), scheduled=False)(x.numpy()).values()
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, np.arange(0, 255, 3))
+
+
+class Short(nn.Module):
+    def forward(self, x):
+        return x * 2, x.to(torch.int16)
+
+
+@pytest.mark.parametrize(("kind", "what"), [(torch.float32, "result1"), (torch.int16, "input x")])
+def test_whole_numbers_of_16_bits_are_refused_by_name(kind, what, tmp_path):
+    torch.export.save(torch.export.export(Short(), (torch.zeros(4, dtype=kind),)), tmp_path / "model.pt2")
+    with pytest.raises(at.AutotuneError, match=f"{what} must not be of int16, it is; cast it to int32 in the model"):
+        import_model(str(tmp_path / "model.pt2"), tmp_path / "model")
