@@ -40,7 +40,7 @@ from payload.importers.pt2_resize import cubically, linearly
 from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_sizes import at_sizes, check_counted
 from payload.importers.pt2_softmax import write_guards
-from payload.importers.pt2_unsigned import widen_bytes
+from payload.importers.pt2_unsigned import is_byte, widen_bytes
 from payload.importers.pt2_values import (
     arrange_kernel,
     compute,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Graph
 
+BYTES = 256  # that there are without a sign
 UNHELD = ("int16", "uint16", "uint32", "uint64")  # types of whole numbers that no argument of a program has
 REFUSED_PICKLE = "Weights only load failed"  # in what torch.load says
 
@@ -76,13 +77,14 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     drop_settings(graph)
     check_counted(graph)
     check_kinds(graph, weights)
-    widen_bytes(graph)
-    compare_with_real(graph)
-    write_guards(graph)
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]
     for node in inputs:
         check_tensor(node)
-    places = places_of(graph)
+    places = {node.name: BYTES for node in inputs if is_byte(node)}
+    widen_bytes(graph, inputs)
+    compare_with_real(graph)
+    write_guards(graph)
+    places |= places_of(graph)
     given = [argument_of(node, places) for node in inputs]
     kinds = {node.name: (tuple(node.meta["val"].shape), dtype_of(node.meta["val"])) for node in inputs}
     data = [random_inputs(given, kinds, seed) for seed in SEEDS]
@@ -287,7 +289,7 @@ def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401
 
 
 def argument_of(node: Any, places: Mapping[str, int]) -> ModelArgument:  # noqa: ANN401
-    """An input: integers are indices where they are used as such, else 0 and 1."""
+    """An input: integers are indices where they are used as such, bytes any, else 0 and 1."""
     if dtype_of(node.meta["val"]).kind in "iub":
         return ModelArgument(node.name, "input", 0, places.get(node.name, 2))
     return ModelArgument(node.name, "input")

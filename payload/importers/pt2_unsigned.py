@@ -3,9 +3,10 @@
     u / 3, u > 200, u.sum(), u % 3     of the bits of u as a signed byte: 200 is -56
     int(u) / 3, int(u) > 200, ..       what PyTorch gives; sums and products are cut to a byte, as they wrap around
 
-Copies, and indices that are bytes, which are masks, stay as they are.
+Copies, and indices that are bytes, which are masks, stay as they are. Inputs are of int32, as results are.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,15 +15,18 @@ if TYPE_CHECKING:
 LEFT = ("_to_copy", "index", "_unsafe_index", "index_put", "_unsafe_index_put")  # bytes may be masks there
 
 
-def widen_bytes(graph: "Graph") -> None:
-    """Let ops that read bytes without a sign read them in 32 bits, in place; results that are such are of int32.
+def widen_bytes(graph: "Graph", inputs: "Sequence[Node]") -> None:
+    """Let ops that read bytes without a sign read them in 32 bits, in place; inputs and results that are such do, too.
 
     Args:
         graph: Graph of a program, whose sizes are fixed.
+        inputs: Its placeholders that are no weights.
     """
     import torch  # noqa: PLC0415 - comes with an extra
     from torch.fx.node import map_arg  # noqa: PLC0415
 
+    for node in filter(is_byte, inputs):
+        widen_input(graph, node)
     for node in list(graph.nodes):
         schema = getattr(node.target, "_schema", None)
         if node.op == "call_function" and schema is not None and schema.name.split("::")[1] not in LEFT:
@@ -34,6 +38,16 @@ def widen_bytes(graph: "Graph") -> None:
     with graph.inserting_before(output):
         wide = {each: cast(graph, each, torch.int32) for each in given}
     output.args = map_arg(output.args, lambda each: wide.get(each, each))
+
+
+def widen_input(graph: "Graph", node: "Node") -> None:
+    """Let an input be of int32, and what reads it read the bytes that are in it."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    describe_anew(node, node.meta["val"].to(torch.int32))
+    with graph.inserting_after(node):
+        narrow = cast(graph, node, torch.uint8)
+    node.replace_all_uses_with(narrow, delete_user_cb=lambda user: user is not narrow)
 
 
 def is_byte(node: "Node") -> bool:

@@ -190,3 +190,18 @@ def test_whole_numbers_of_16_bits_are_refused_by_name(kind, what, tmp_path):
     torch.export.save(torch.export.export(Short(), (torch.zeros(4, dtype=kind),)), tmp_path / "model.pt2")
     with pytest.raises(at.AutotuneError, match=f"{what} must not be of int16, it is; cast it to int32 in the model"):
         import_model(str(tmp_path / "model.pt2"), tmp_path / "model")
+
+
+class Pixels(nn.Module):
+    """What models do first with a picture of bytes; a mask of bytes, too."""
+
+    def forward(self, x):
+        return x.float() / 255, x + 100, (x > 127).float(), x.max(), torch.where(x.bool(), x, 3)
+
+
+def test_inputs_that_are_bytes_without_a_sign_are_whole_numbers(tmp_path):
+    x = torch.arange(256).to(torch.uint8)
+    torch.export.save(torch.export.export(Pixels(), (x,)), tmp_path / "model.pt2")
+    found = at.compile(str(tmp_path / "model.pt2"), scheduled=False)(x.numpy().astype(np.int32)).values()
+    for got, wanted in zip(found, Pixels()(x), strict=True):
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6)
