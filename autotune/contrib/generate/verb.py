@@ -2,6 +2,7 @@
 
 import gc
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from autotune.cli.options import AsJson, real, whole
 from autotune.cli.say import complain
 from autotune.core.host.machine import this_machine
+from autotune.core.printable import lines
 from autotune.plugins import Listing, Verb
 from autotune.store.places import home
 
@@ -97,7 +99,7 @@ def generate(
 
     def say(token: int) -> None:
         if not as_json:
-            print(told_text(token), end="", flush=True)
+            print(printed(told_text(token)), end="", flush=True)
 
     paces = follow_both(start, say) if both else (follow(start(cache), say, cached=cache),)
     if as_json:
@@ -144,6 +146,11 @@ def read_tokens(text: str) -> list[int]:
         return [read_whole(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError as error:
         raise GenerationError(f"tokens must be whole numbers with commas between, got {text!r}; try 1,2,3") from error
+
+
+def printed(text: str) -> str:
+    """Text of tokens, which are a file's: a terminal only prints it."""
+    return lines(text) if sys.stdout.isatty() else text
 
 
 def open_tokenizer(path: Path) -> Any:  # noqa: ANN401 - an extra has its class

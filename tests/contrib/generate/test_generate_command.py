@@ -1,6 +1,7 @@
 """The command that generates tokens, and how fast they come."""
 
 import json
+import sys
 
 import gpt_in_numpy
 import numpy as np
@@ -43,6 +44,22 @@ def test_command_prints_tokens_and_their_rate(autotune):
 
 
 SPEC = "gpt," + ",".join(f"{name}={value}" for name, value in SIZES.items())
+
+
+class Escaping:
+    """A tokenizer whose tokens are texts that command a terminal."""
+
+    def decode(self, tokens):
+        return "\x1b[31m\n" * len(tokens)
+
+
+@pytest.mark.parametrize(("is_terminal", "wanted"), [(True, "\\x1b[31m\n"), (False, "\x1b[31m\n")])
+def test_tokens_command_no_terminal(autotune, monkeypatch, is_terminal, wanted):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("autotune.contrib.generate.verb.open_tokenizer", lambda path: Escaping())
+    code, out, error = autotune("generate", SPEC, "--prompt-tokens", "1", "--max-new", "2", "--tokenizer", "any.json")
+    assert code == 0, error
+    assert out == wanted * 2 + "\n"
 
 
 def test_a_generation_is_timed_token_by_token():
