@@ -171,7 +171,7 @@ def run_verb() -> int:
     except typer.Exit as done:
         code = done.exit_code
     except UsageFailure as error:
-        complain(f"{error.format_message()}; see --help")  # type: ignore[attr-defined]
+        complain(f"{error.format_message().rstrip('.')}; see --help")  # type: ignore[attr-defined]
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED

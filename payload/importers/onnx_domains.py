@@ -109,13 +109,20 @@ def name_own_domain(model: "ModelProto") -> int:
     """Spell ONNX's own domain in one way, in place; the version of its operators.
 
     Raises:
-        UnsupportedError: The model imports two versions of them.
+        UnsupportedError: The model imports two versions of them, or one that is not known here.
     """
+    from onnx.defs import onnx_opset_version  # noqa: PLC0415 - comes with an extra
+
     versions = {opset.version for opset in model.opset_import if opset.domain in OWN}
     if len(versions) > 1:
         numbers = " and ".join(map(str, sorted(versions)))
         raise UnsupportedError(f"it must import one version of ONNX's operators, it imports {numbers}; export it again")
     version = versions.pop() if versions else NEWEST
+    if not 1 <= version <= (newest := onnx_opset_version()):
+        raise UnsupportedError(
+            f"it must import a version of ONNX's operators from 1 to {newest}, it imports {version}; "
+            "export it for one of them, or install a later version of package onnx"
+        )
     others = [opset for opset in model.opset_import if opset.domain not in OWN]
     replace_all(model.opset_import, others)
     model.opset_import.add(domain="", version=version)

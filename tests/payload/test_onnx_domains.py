@@ -225,6 +225,10 @@ REFUSED = {
         lambda path: write(path, node_of("Relu", ""), *VECTOR, domains=["ai.onnx"]),
         "must import one version of ONNX's operators, it imports 1 and 20",
     ),
+    "a version of no operators": (
+        lambda path: write(path, node_of("Relu", ""), *VECTOR, version=999),
+        r"must import a version of ONNX's operators from 1 to \d+, it imports 999; export it",
+    ),
 }
 
 
