@@ -34,6 +34,8 @@ LONG = ("test_wheel.py", "test_pages.py")  # half a minute each: begun last, the
 def pytest_configure():
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job: children would, too
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as under nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser):

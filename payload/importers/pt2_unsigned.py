@@ -20,7 +20,7 @@ def widen_bytes(graph: "Graph", inputs: "Sequence[Node]") -> None:
 
     Args:
         graph: Graph of a program, whose sizes are fixed.
-        inputs: Its placeholders that are no weights.
+        inputs: Placeholders of it that are no weights.
     """
     import torch  # noqa: PLC0415 - comes with an extra
     from torch.fx.node import map_arg  # noqa: PLC0415

@@ -1,7 +1,7 @@
 """Slots of this machine for a cluster: Dask's worker as a process of ours, which it ends with.
 
-It is in a session of its own: a Ctrl-C on the terminal reaches this process alone, which ends the other in order. New
-Pythons and Dask's own handlers would each answer it with a traceback.
+It is in a session of its own: a Ctrl-C on the terminal, or a signal that ends a container, reaches this process alone,
+which ends the other in order. New Pythons and Dask's own handlers would each answer it with a traceback.
 
     terminal --SIGINT--> join --SIGTERM--> dask worker --> a nanny and a process a slot
 """
@@ -14,8 +14,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import FrameType
-from typing import IO, NoReturn
+from typing import IO
 
 from autotune.worker.isolation.process import DIE_WITH_PARENT
 
@@ -30,10 +29,8 @@ def run_slots(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
         variables: Environment of it, besides that of this process.
 
     Raises:
-        KeyboardInterrupt: This process was interrupted; the worker is gone then.
-        SystemExit: This process was to terminate; likewise.
+        KeyboardInterrupt: This process was interrupted, or told to end; the worker is gone then.
     """
-    signal.signal(signal.SIGTERM, terminate)
     library = ctypes.CDLL(None)
     worker = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_worker", *arguments],
@@ -52,15 +49,6 @@ def run_slots(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
     finally:
         ending.set()
         end(worker)
-
-
-def terminate(number: int, frame: FrameType | None) -> NoReturn:
-    """End this process in order, also as the first one of a container, which no signal ends otherwise.
-
-    Raises:
-        SystemExit: Always.
-    """
-    raise SystemExit(128 + number)
 
 
 def pass_on(lines: IO[bytes] | None, ending: threading.Event) -> None:

@@ -10,7 +10,7 @@ from bundle_support import no_care
 from cluster_support import children_of, kill, measuring_process, only_slots, processes, wait_until
 from listener_support import Recorder
 
-from autotune.cli.interrupt import SENTENCE
+from autotune.cli.interrupt import ENDS
 from autotune.core.errors import MachineError, OptionError
 from autotune.core.host.machine import this_machine
 from autotune.core.options import check_seed
@@ -212,7 +212,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_what_dask_logs_about_a_scheduler_that_is_gone_is_not_printed():
     program = """
 import logging
-from autotune.cli.interrupt import SENTENCE
 from autotune.core.errors import MachineError
 from autotune.contrib.cluster import cluster
 cluster.CONNECT_SECONDS = 0.2
@@ -235,7 +234,7 @@ def test_a_machine_that_is_told_to_leave_says_no_more_and_leaves_nothing_behind(
         leaving.send_signal(sent)
         assert leaving.wait(30) == code
         told = [line for line in log.read_text().splitlines() if " - distributed." not in line]
-        assert told == (["autotune: " + SENTENCE] if sent == signal.SIGINT else [])
+        assert told == [f"autotune: {ENDS[sent]}"]
         wait_until(lambda: not any(child.is_running() for child in nanny), "the end of its processes")
 
 

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from debug_support import match, payload_file, script, tile
 
-from autotune.cli.interrupt import SENTENCE
+from autotune.cli.interrupt import ENDS
 from autotune.contrib.debug.debugged import debug
 from autotune.contrib.debug.session import HELP, DebugSession
 from autotune.contrib.debug.whatif import compare, first_difference
@@ -202,7 +203,7 @@ def test_ctrl_c_at_the_prompt_is_one_line(terminal):
     terminal.read(PROMPT)
     code, rest = terminal.end(b"\x03")
     assert code == 130
-    assert SENTENCE in rest
+    assert ENDS[signal.SIGINT] in rest
     assert "Traceback" not in rest
 
 
