@@ -14,6 +14,7 @@ from autotune.core.payload import Array
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+    from torch.fx import Node
 
 TENSORS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # torch.load reads it: pickles may then hold tensors alone
 READ_TENSORS = "_build_file_map"  # PyTorch's function that copies an archive's tensors; others may lack it
@@ -94,12 +95,26 @@ class ProgramFile:
 
 
 def call_arguments(program: "ExportedProgram", tensors: Iterable[Any]) -> tuple[Any, ...]:
-    """What a program is called with: tensors, and the values that its other arguments were exported with, in order."""
+    """What a program is called with: tensors, and the values that its other arguments were exported with, in order.
+
+    Bytes without a sign, which importers widen, are narrow again.
+    """
     from torch.export.graph_signature import InputKind, TensorArgument  # noqa: PLC0415 - comes with an extra
 
-    left = iter(tensors)
-    asked = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
-    return tuple(next(left) if isinstance(each, TensorArgument) else getattr(each, "value", None) for each in asked)
+    left, narrow = iter(tensors), {node.name for node in program.graph.find_nodes(op="placeholder") if is_byte(node)}
+    given: list[Any] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
+            tensor = next(left)
+            given.append(tensor.byte() if spec.arg.name in narrow else tensor)
+        elif spec.kind is InputKind.USER_INPUT:
+            given.append(getattr(spec.arg, "value", None))
+    return tuple(given)
+
+
+def is_byte(node: "Node") -> bool:
+    """Tell whether a node gives bytes without a sign."""
+    return str(getattr(node.meta.get("val"), "dtype", "")) == "torch.uint8"
 
 
 def load_program(path: Path | str) -> "ExportedProgram":

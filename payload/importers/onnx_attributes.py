@@ -115,10 +115,10 @@ def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
     check_counts(node, shape, known)
 
 
-def wrong(node: "NodeProto", what: str, law: str, found: Any) -> UnsupportedError:  # noqa: ANN401 - numbers
+def wrong(node: "NodeProto", what: str, constraint: str, found: Any) -> UnsupportedError:  # noqa: ANN401 - numbers
     """What a node says that cannot be."""
     said = found[:MOST_SAID] + ([".."] if len(found) > MOST_SAID else []) if isinstance(found, list) else found
-    return UnsupportedError(f"{node.doc_string} must have {what} {law}, got {said}; export the model again")
+    return UnsupportedError(f"{node.doc_string} must have {what} {constraint}, got {said}; export the model again")
 
 
 def check_least(node: "NodeProto") -> None:
@@ -173,8 +173,8 @@ def check_kernel(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -
     else:
         fits = kernel[1] * group == shape[1] and kernel[0] % group == 0
     if not fits:
-        law = f"for the {shape[1]} channels of its input"
-        raise wrong(node, "a kernel and a group", law, f"{list(kernel)} and {group}")
+        constraint = f"for the {shape[1]} channels of its input"
+        raise wrong(node, "a kernel and a group", constraint, f"{list(kernel)} and {group}")
 
 
 def check_axes(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:

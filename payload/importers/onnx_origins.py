@@ -30,15 +30,16 @@ def mark_origins(model: "ModelProto") -> None:
 def mark(nodes: "Iterable[NodeProto]", inside: str) -> None:
     """Mark nodes, and those of graphs inside them."""
     for number, node in enumerate(nodes):
-        gives = said(", ".join(name for name in node.output if name))
-        op, name = said(qualified(node.op_type, node.domain)), said(node.name) or str(number)
+        gives = printable_name(", ".join(name for name in node.output if name))
+        op = printable_name(qualified(node.op_type, node.domain))
+        name = printable_name(node.name) or str(number)
         node.doc_string = f"node {name} ({op if node.name else f'{op}, which gives {gives}'}){inside}"
         for attribute in node.attribute:
             for graph in [attribute.g, *attribute.graphs]:
                 mark(graph.node, f" in the {attribute.name} of {node.doc_string}")
 
 
-def said(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name of a file as a message has it: on one line, and of no length."""
     return f"{name[:MOST_NAME]}.." if len(name := one_line(name)) > MOST_NAME else name
 

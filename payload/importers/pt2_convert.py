@@ -40,7 +40,7 @@ from payload.importers.pt2_resize import cubically, linearly
 from payload.importers.pt2_scan import multiply_along, sum_along
 from payload.importers.pt2_sizes import at_sizes, check_counted
 from payload.importers.pt2_softmax import write_guards
-from payload.importers.pt2_unsigned import is_byte, widen_bytes
+from payload.importers.pt2_unsigned import widen_bytes
 from payload.importers.pt2_values import (
     arrange_kernel,
     compute,
@@ -50,7 +50,7 @@ from payload.importers.pt2_values import (
     to_numpy,
 )
 from payload.importers.pt2_views import as_strided, pad_with_one
-from payload.programs import ProgramFile
+from payload.programs import ProgramFile, is_byte
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -74,19 +74,6 @@ def arguments_by_name(node: Any) -> dict[str, Any]:  # noqa: ANN401 - a node of 
     return {**dict(zip(names[1:], node.args[1:], strict=False)), **node.kwargs}
 
 
-def inputs_of(program: "ExportedProgram") -> list[Any]:
-    """What a program was exported with of each argument of a call: a tensor without elements, or a constant."""
-    known = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    return [known.get(name, name) for name in program.graph_signature.user_inputs]
-
-
-def as_exported(value: Any, like: Any) -> Any:  # noqa: ANN401 - tensors, or constants
-    """A tensor in the element type that a program reads, where that is bytes, which importers widen."""
-    import torch  # noqa: PLC0415 - comes with an extra
-
-    return value.to(torch.uint8) if getattr(like, "dtype", None) == torch.uint8 else value
-
-
 def call_program(program: "ExportedProgram", module: Any, tensors: Iterable[Any]) -> list[Array]:  # noqa: ANN401
     """Results that a program's module gives for tensors.
 
@@ -98,7 +85,7 @@ def call_program(program: "ExportedProgram", module: Any, tensors: Iterable[Any]
     import torch  # noqa: PLC0415 - comes with an extra
     from torch.utils._pytree import tree_leaves, tree_unflatten  # noqa: PLC0415
 
-    given = [as_exported(*each) for each in zip(call_arguments(program, tensors), inputs_of(program), strict=True)]
+    given = list(call_arguments(program, tensors))
     arguments, keywords = tree_unflatten(given, program.call_spec.in_spec)
     found = tree_leaves(module(*arguments, **keywords))
     return [to_numpy(each.detach()) for each in found if isinstance(each, torch.Tensor)]

@@ -9,6 +9,8 @@ Copies, and indices that are bytes, which are masks, stay as they are. Inputs ar
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from payload.programs import is_byte
+
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
@@ -48,11 +50,6 @@ def widen_input(graph: "Graph", node: "Node") -> None:
     with graph.inserting_after(node):
         narrow = cast(graph, node, torch.uint8)
     node.replace_all_uses_with(narrow, delete_user_cb=lambda user: user is not narrow)
-
-
-def is_byte(node: "Node") -> bool:
-    """Tell whether a node gives bytes without a sign."""
-    return str(getattr(node.meta.get("val"), "dtype", "")) == "torch.uint8"
 
 
 def read_wide(graph: "Graph", node: "Node", read: "list[Node]") -> None:

@@ -88,6 +88,14 @@ def test_a_program_is_called_with_its_settings(tmp_path):
     program.module()(*call_arguments(program, [x]))
 
 
+def test_a_program_of_bytes_is_called_with_bytes_whoever_calls_it(tmp_path):
+    x = torch.tensor([0, 127, 128, 255])
+    program = load_program(save(torch.nn.ReLU(), (x.byte(),), tmp_path / "model.pt2"))
+    (given,) = call_arguments(program, [x.int()])
+    assert torch.equal(given, x.byte())
+    assert torch.equal(program.module()(given), x.byte())
+
+
 def test_a_refusal_names_node_op_and_module(tmp_path):
     path = save(Endless(), (torch.randn(4, 4),), tmp_path / "model.pt2")
     words = r"node linalg_eigvalsh \(aten.linalg_eigvalsh.default\) in inner.0 cannot be lowered"

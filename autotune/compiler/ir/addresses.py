@@ -10,6 +10,7 @@ square of the arguments of a call.
 from mlir import ir
 
 from autotune.compiler.ir.module import symbol
+from autotune.compiler.ir.views import DYNAMIC, layout_of
 
 BARE, C_INTERFACE = "llvm.bareptr", "llvm.emit_c_interface"  # as MLIR's conversion of functions reads them
 C_NAME = "_mlir_ciface_"  # begin of the names of functions that C calls
@@ -36,8 +37,8 @@ def has_static_layout(kind: ir.Type) -> bool:
         return False
     if not isinstance(kind, ir.MemRefType):
         return True
-    strides, offset = kind.get_strides_and_offset()
-    return kind.has_static_shape and ir.ShapedType.get_dynamic_stride_or_offset() not in (offset, *strides)
+    layout = layout_of(kind)
+    return layout is not None and kind.has_static_shape and DYNAMIC not in (*layout[0], layout[1])
 
 
 def ask_for_c_interface(function: ir.OpView) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 from mlir import ir
 
+from autotune.compiler.ir.addresses import FUNCTION, POINTER
 from autotune.compiler.ir.module import symbol
 from autotune.compiler.passes.arena import NAME
 
-POINTER, ADDRESS, CALL = "!llvm.ptr", "llvm.mlir.addressof", "llvm.call"
+ADDRESS, CALL = "llvm.mlir.addressof", "llvm.call"
 
 
 def pass_arena(module: ir.Module, entry: str) -> None:
@@ -21,7 +22,7 @@ def pass_arena(module: ir.Module, entry: str) -> None:
         module: A module in the LLVM dialect.
         entry: The function that others call.
     """
-    functions = {str(symbol(op)): op.operation for op in module.body.operations if op.operation.name == "llvm.func"}
+    functions = {str(symbol(op)): op.operation for op in module.body.operations if op.operation.name == FUNCTION}
     bodies = {name: inner_ops(op) for name, op in functions.items()}
     needing = {entry}
     needing |= {name for name, ops in bodies.items() if any(is_arena(op) for op in ops)}
