@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -30,6 +30,7 @@ from autotune.core.space import Config
 from autotune.core.task import Task
 
 T = TypeVar("T")
+OURS = "autotune."  # what names of groups begin with
 PAYLOADS, SCHEDULES, BASELINES = "autotune.payloads", "autotune.schedules", "autotune.baselines"
 COMPARATORS = "autotune.comparators"
 IMPORTERS, DIALECTS = "autotune.importers", "autotune.dialects"
@@ -255,7 +256,21 @@ def weight_form(name: str) -> PluggedForm:
 
 def is_ours(point: EntryPoint) -> bool:
     """Return whether this distribution brings an entry point."""
-    return point.dist is None or point.dist.name == DISTRIBUTION
+    return point.dist is None or label_of(point.dist).partition(" ")[0] == DISTRIBUTION
+
+
+@cache
+def label_of(distribution: Distribution) -> str:
+    """Name and version of a distribution, whose metadata are parsed once: a millisecond each time else."""
+    return f"{distribution.name} {distribution.version}"
+
+
+@cache
+def plugins_of_others() -> tuple[str, ...]:
+    """Entry points that other distributions bring, each with the version of its distribution, in one order."""
+    groups = [group for group in every_point().groups if group.startswith(OURS)]
+    others = (point for group in groups for point in registered(group).values() if not is_ours(point))
+    return tuple(sorted(f"{p.group} {p.name} {p.value} {label_of(p.dist)}" for p in others if p.dist))
 
 
 def rank(family: Family) -> tuple[bool, bool, int]:

@@ -10,21 +10,21 @@ memory of the system is zeroed page by page, which takes as long as a program th
 import ctypes
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from sys import getrefcount
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from autotune.compiler.lowering.array_calls import ArrayCall
 from autotune.compiler.lowering.program import CompiledProgram
-from autotune.compiler.lowering.quick_calls import FreeContexts, QuickCall
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.lowering.quick_calls import QuickCall
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.arrays import Accepted, is_frozen
+from autotune.core.context_pool import ContextPool
 from autotune.core.errors import PayloadError
 from autotune.core.host.cores import physical_cores
 from autotune.core.host.machine import Machine
@@ -33,66 +33,6 @@ from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 
 C = TypeVar("C")
 Result = tuple[tuple[int, ...], np.dtype[Any]]
-
-
-class ContextPool(Generic[C]):
-    """Contexts that are made when they are needed; from any number of threads.
-
-    Args:
-        make: Makes a context.
-        most: Contexts there may be.
-    """
-
-    def __init__(self, make: Callable[[], C], most: int) -> None:
-        self._make, self._most, self._made = make, most, 0
-        self._changed = threading.Condition()
-        self.contexts = FreeContexts([], ctypes.c_int64(0), self._wake)
-        self._free: list[C] = self.contexts.free
-
-    @contextmanager
-    def take(self) -> Iterator[C]:
-        """A context for the ``with`` block alone; waits where as many as there may be are in use."""
-        context = self.get()
-        try:
-            yield context
-        finally:
-            self.put(context)
-
-    def get(self) -> C:
-        """A context for the caller alone, until it is put back; waits where as many as there may be are in use."""
-        try:
-            return self._free.pop()  # the latest: its arena is still in the caches
-        except IndexError:
-            return self._next()
-
-    def put(self, context: C) -> None:
-        """Give a context back."""
-        self._free.append(context)  # before it looks for waiting threads, as those look here last
-        if self.contexts.waiting.value:
-            self._wake()
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify()
-
-    def _next(self) -> C:
-        with self._changed:
-            self.contexts.waiting.value += 1
-            try:
-                while self._made == self._most:
-                    with suppress(IndexError):
-                        return self._free.pop()
-                    self._changed.wait()
-            finally:
-                self.contexts.waiting.value -= 1
-            self._made += 1
-        try:
-            return self._make()
-        except BaseException:
-            with self._changed:
-                self._made -= 1
-                self._changed.notify()
-            raise
 
 
 @dataclass(frozen=True, eq=False)

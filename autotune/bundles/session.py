@@ -8,7 +8,7 @@ from autotune.bundles.candidates import choose_candidate
 from autotune.bundles.contexts import shape_of
 from autotune.compiler.lowering.array_calls import ArrayCall
 from autotune.compiler.lowering.program import CompiledProgram
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.arrays import Accepted
 from autotune.core.errors import GenerationError, PayloadError
 from autotune.core.host.machine import this_machine

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from autotune.compiler.lowering.text import LoweredProgram
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.host.files import read_file, replace_file
 from autotune.worker.loading.paths import cache
 

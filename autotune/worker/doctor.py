@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from autotune.compiler.codegen.object_code import runner_libraries
 from autotune.compiler.codegen.openmp import find_openmp, threads_or_why
+from autotune.compiler.codegen.runner_libraries import runner_libraries
 from autotune.compiler.ir.module import compiler_version
 from autotune.core.host.cores import physical_cores
 from autotune.core.host.machine import Machine, Roofs, this_machine

@@ -22,7 +22,7 @@ from tuning_support import MACHINES, default_steps, run
 from autotune.bundles import c_header as header
 from autotune.bundles.c_header import C_TYPES, c_header, parameter
 from autotune.compiler.lowering.emit import Emitted
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.c_names import c_name

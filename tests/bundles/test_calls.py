@@ -15,7 +15,7 @@ from autotune.bundles import contexts
 from autotune.bundles.call import NamedCalls, PayloadFunction
 from autotune.compiler.lowering import array_calls
 from autotune.compiler.lowering.array_calls import ArrayCall
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.compiler.tasks.payload_file import read_payload
 from autotune.contrib.sizes.calls import AnySize
 from autotune.core.arrays import FEW, Accepted, is_frozen, lie_within

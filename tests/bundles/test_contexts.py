@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from autotune.bundles.call import PayloadFunction
-from autotune.bundles.contexts import ContextPool
 from autotune.compiler.codegen.openmp import find_openmp
 from autotune.compiler.tasks.partition import partition
+from autotune.core.context_pool import ContextPool
 from autotune.core.host.machine import this_machine
 from autotune.registry import load_payload
 from autotune.tuning.candidates import default_candidate

@@ -8,7 +8,8 @@ from tuning_support import MACHINES, contraction_payload, default_steps
 
 from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.lowering.program import compile_program
-from autotune.compiler.passes.panels import PanelWeight, form_named, insert_panels
+from autotune.compiler.panel_weight import PanelWeight
+from autotune.compiler.passes.panels import form_named, insert_panels
 from autotune.compiler.passes.pipelines import TAIL
 from autotune.compiler.tasks.partition import partition
 from autotune.core.candidate import Candidate

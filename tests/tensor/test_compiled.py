@@ -13,7 +13,7 @@ from tensor_support import agree
 
 import autotune as at
 import autotune.tensor as T
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.tensor import build, kept
 
 RNG = np.random.default_rng(0)

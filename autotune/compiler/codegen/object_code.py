@@ -6,13 +6,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import mlir
 from mlir import ir
 from mlir.execution_engine import ExecutionEngine
 
 from autotune.compiler.codegen.kernel_code import LinkedKernel
 from autotune.compiler.codegen.llvm_tools import find_tool
-from autotune.compiler.codegen.openmp import openmp_libraries
+from autotune.compiler.codegen.runner_libraries import runner_libraries
 from autotune.core.errors import CompileError
 from autotune.core.host.scratch import scratch_file
 from autotune.core.plugs.external_kernel import ExternalKernel
@@ -86,14 +85,3 @@ def of_function(disassembly: str, function: str) -> Iterator[str]:
             wanted = heading[1] == function or heading[1].startswith(f"{function}{PARALLEL_LOOP}")
         if wanted:
             yield line
-
-
-def runner_libraries(*, parallel: bool = False) -> list[str]:
-    """Shared libraries that lowered code may call into, where this MLIR ships them; an OpenMP runtime if `parallel`.
-
-    Raises:
-        CompileError: A runtime is needed, and none is installed.
-    """
-    folder = Path(next(iter(mlir.__path__))) / "lib"
-    runner = [str(path) for path in sorted(folder.glob("libmlir_c_runner_utils.so"))]
-    return [*runner, *openmp_libraries()] if parallel else runner

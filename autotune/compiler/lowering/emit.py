@@ -16,7 +16,7 @@ from autotune.compiler.lowering.arena_argument import pass_arena
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.c_names import c_symbol
 from autotune.core.candidate import Claim

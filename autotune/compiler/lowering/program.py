@@ -8,15 +8,17 @@ from mlir.execution_engine import ExecutionEngine
 from mlir.runtime import get_ranked_memref_descriptor
 
 from autotune.compiler.codegen.fingerprint import Fingerprints
-from autotune.compiler.codegen.object_code import add_kernels, runner_libraries
+from autotune.compiler.codegen.object_code import add_kernels
 from autotune.compiler.codegen.object_code import object_code as object_of
+from autotune.compiler.codegen.runner_libraries import runner_libraries
 from autotune.compiler.ir.addresses import C_NAME, add_c_interface, ask_for_c_interface, take_addresses
 from autotune.compiler.ir.module import check_module, context, describe, every_op, symbol
 from autotune.compiler.lowering.part import Part, run_part
 from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
-from autotune.compiler.passes.panels import PanelWeight, form_named
+from autotune.compiler.panel_weight import PanelWeight
+from autotune.compiler.passes.panels import form_named
 from autotune.core.arena_plan import BufferPlan
 from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError

@@ -16,22 +16,8 @@ import numpy as np
 
 from autotune.compiler.lowering.array_calls import NEW, ArrayCall
 from autotune.compiler.lowering.array_code import CONTEXT, FREE, MAKE, PLAN, READY, RESULT, SLOW, WAITING, WAKE, entries
+from autotune.core.context_pool import FreeContexts
 from autotune.core.payload import Array
-
-
-@dataclass(frozen=True, eq=False)
-class FreeContexts:
-    """Contexts that nobody uses.
-
-    Attributes:
-        free: The contexts, the latest last.
-        waiting: Number of threads that wait for one.
-        wake: Tells one of them that there is one.
-    """
-
-    free: list[Any]
-    waiting: ctypes.c_int64
-    wake: Callable[[], None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from mlir import ir
 
 from autotune.compiler.ir.module import find_function, parse, run_passes
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.compiler.passes.apart import Apart, set_apart
 from autotune.compiler.passes.arena import check_room, plan_arena
 from autotune.compiler.passes.block_copies import copy_blocks
@@ -25,7 +26,7 @@ from autotune.compiler.passes.masked_ends import mask_ends
 from autotune.compiler.passes.narrow import narrow_in_call
 from autotune.compiler.passes.online_softmax import go_online
 from autotune.compiler.passes.panel_loads import store_in_panels
-from autotune.compiler.passes.panels import PanelWeight, form_named, insert_panels
+from autotune.compiler.passes.panels import form_named, insert_panels
 from autotune.compiler.passes.pipelines import plans_arena, threads_of
 from autotune.compiler.passes.prefetch import prefetch_copied
 from autotune.compiler.passes.prefetch_rows import prefetch_rows

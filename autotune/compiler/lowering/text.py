@@ -9,7 +9,7 @@ from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.program import LOOP, CompiledProgram, add_call_loop, link
 from autotune.compiler.lowering.rewrites import Unit
 from autotune.compiler.lowering.steps import apply_schedule
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.candidate import Candidate
 from autotune.core.payload import Payload
 from autotune.core.plugs.external_kernel import ExternalKernel

@@ -23,6 +23,7 @@ from autotune.compiler.ir.extents import static_shape
 from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.emit import dims, generic, read_all
+from autotune.compiler.panel_weight import WORD, pack_words
 from autotune.compiler.passes.matrices import loop_over_matrices
 from autotune.compiler.tasks.groups import find_groups
 from autotune.core.errors import CompileError
@@ -44,7 +45,7 @@ class Words(WeightForm):
     """
 
     precision: Precision
-    element: str = "i32"
+    element: str = WORD
 
     @property
     def name(self) -> str:
@@ -67,9 +68,7 @@ class Words(WeightForm):
 
     def pack(self, weight: Array, stored: Shape, *, transposed: bool) -> Array:
         """The words of a weight."""
-        *lead, _, n = stored
-        plain = weight.reshape(*lead, n, -1).swapaxes(-1, -2) if transposed else weight.reshape(*lead, -1, n)
-        return self.precision.pack(plain)
+        return pack_words(self.precision, weight, stored, transposed=transposed)
 
     def replace(self, op: ir.Operation, kernel: ir.Value) -> None:
         """Replace a product of A (m, k), whose C is only filled, by the rounding of A's rows and a product of words."""

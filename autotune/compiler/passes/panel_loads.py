@@ -7,7 +7,8 @@ from mlir import ir
 from mlir.dialects import arith, memref, vector
 
 from autotune.compiler.ir.values import index, kept_dimensions, static_slice
-from autotune.compiler.passes.panels import PanelWeight, update_type
+from autotune.compiler.panel_weight import PanelWeight
+from autotune.compiler.passes.panels import update_type
 from autotune.compiler.passes.prefetch import TO_L2, prefetch_panels
 from autotune.core.errors import CompileError
 from autotune.core.scripts.marks import TILE

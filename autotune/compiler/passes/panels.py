@@ -5,68 +5,20 @@ Ops and schedules see the weight in its logical shape; only the loads of the fin
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
-import numpy as np
 from mlir import ir
 from mlir.dialects import bufferization, tensor
 
 from autotune.compiler.ir.arguments import pad
 from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import static_slice
+from autotune.compiler.panel_weight import PanelWeight, plugged_form
 from autotune.compiler.passes.narrow import Words
 from autotune.compiler.tasks.weights import Weight, weight_behind
-from autotune.core.errors import CompileError, ScheduleError
-from autotune.core.payload import Argument, Array
+from autotune.core.errors import CompileError
 from autotune.core.plugs.weight_form import WeightForm
 from autotune.core.precision import PRECISIONS
 from autotune.core.scripts.marks import WEIGHT_OF
-from autotune.registry import weight_form
-
-
-@dataclass(frozen=True)
-class PanelWeight:
-    """An argument that a tuned program has besides those of its payload: a weight stored in panels.
-
-    Attributes:
-        source: Position of the payload's argument that holds the weight.
-        position: Position of the new one.
-        shape: Logical shape of the weight, (..., k, n); k counts words where it is rounded.
-        columns: Columns of a panel.
-        transposed: Whether the payload stores the weight as (..., n, k).
-        precision: What it is rounded to, one of `core.precision.PRECISIONS`, or the name of another form that weights
-            are stored in; empty for what it is.
-    """
-
-    source: int
-    position: int
-    shape: tuple[int, ...]
-    columns: int
-    transposed: bool
-    precision: str = ""
-
-    @property
-    def stored_shape(self) -> tuple[int, ...]:
-        """The shape in memory: (..., panels, k, columns)."""
-        *lead, k, n = self.shape
-        return (*lead, -(-n // self.columns), k, self.columns)
-
-    def argument(self, source: Argument) -> Argument:
-        """The new argument, as it is in memory."""
-        dtype = form_named(self.precision).element if self.precision else source.dtype
-        return replace(source, name=f"{source.name}_panels_{self.position}", shape=self.stored_shape, dtype=dtype)
-
-    def pack(self, weight: Array) -> Array:
-        """The weight in panels: the preparation step, done once."""
-        *lead, k, n = self.shape
-        if self.precision:
-            plain = form_named(self.precision).pack(weight, self.shape, transposed=self.transposed)
-        else:
-            plain = weight.reshape(*lead, n, k).swapaxes(-1, -2) if self.transposed else weight.reshape(self.shape)
-        panels = self.stored_shape[-3]
-        wide = np.zeros((*lead, k, panels * self.columns), plain.dtype)
-        wide[..., :n] = plain
-        return np.ascontiguousarray(wide.reshape(*lead, k, panels, self.columns).swapaxes(-3, -2))
 
 
 def insert_panels(
@@ -169,9 +121,4 @@ def form_named(name: str) -> WeightForm:
     Raises:
         CompileError: Stage ``transform``; nothing has that name.
     """
-    if name in PRECISIONS:
-        return Words(PRECISIONS[name])
-    try:
-        return weight_form(name)
-    except ScheduleError as error:
-        raise CompileError("transform", str(error)) from error
+    return Words(PRECISIONS[name]) if name in PRECISIONS else plugged_form(name)

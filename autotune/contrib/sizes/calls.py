@@ -10,7 +10,7 @@ import numpy as np
 
 from autotune.bundles.call import compile_candidate
 from autotune.bundles.candidates import recorded_candidate
-from autotune.bundles.contexts import CallContext, CallPlan, ContextPool
+from autotune.bundles.contexts import CallContext, CallPlan
 from autotune.compiler.lowering.program import CompiledProgram
 from autotune.compiler.tasks.payload_folder import read_description
 from autotune.contrib.sizes.bounds import Sizes, name_of
@@ -23,6 +23,7 @@ from autotune.contrib.sizes.proof import Dim, cut
 from autotune.contrib.sizes.upper_bounds import SETTER
 from autotune.core.arrays import Accepted, as_array
 from autotune.core.candidate import Candidate
+from autotune.core.context_pool import ContextPool
 from autotune.core.errors import PayloadError
 from autotune.core.host.cores import physical_cores
 from autotune.core.host.machine import Machine, this_machine

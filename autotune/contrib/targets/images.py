@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 from autotune.worker.bench.testbench import Testbench, open_testbench
 from autotune.worker.bench.verify import Verdict

@@ -13,7 +13,7 @@ from autotune.bundles.emit import KINDS
 from autotune.compiler.codegen.llvm_tools import check_processor
 from autotune.compiler.codegen.object_code import disassemble
 from autotune.compiler.lowering.emit import Emission, emit_program
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.contrib.targets.emulator import Emulator, find_compiler, find_emulator, link, run_program
 from autotune.contrib.targets.harness import c_harness
 from autotune.contrib.targets.images import Answer, EmulatedCall, draw_images, judge_images, lay_out

@@ -16,6 +16,13 @@ from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx import Graph, GraphModule, Node
 
+from autotune.contrib.torch_backend.dynamo_graphs import STATIC, key_of_graph
+from autotune.contrib.torch_backend.functional_graphs import (
+    FunctionalGraph,
+    inputs_of,
+    keep_functional,
+    read_functional,
+)
 from autotune.contrib.torch_backend.graphs import GraphFunction
 from autotune.contrib.torch_backend.held import remade
 from autotune.contrib.torch_backend.options import BackendOptions, read_options
@@ -24,7 +31,6 @@ from autotune.contrib.torch_backend.written_out import WRITTEN_OUT
 from autotune.core.errors import OptionError
 
 MOST_SIZES = 64  # that one graph is compiled for
-STATIC = "_dynamo_static_input_type"  # what Dynamo notes of parameters and buffers
 WRITTEN_INPUT = "InputMutationAOTOutput"  # what PyTorch notes of a result that is an input's new value
 
 
@@ -112,19 +118,40 @@ def functional(
         options: Options of the backend.
         see: Called with what the graph is without changes to its inputs.
     """
+    key = key_of_graph(module, inputs)
+    path = options.folder / f"{key}.functional" if key is not None else None
+    if path is not None and (kept := read_functional(path)) is not None:
+        return as_dynamo_calls(GraphFunction(kept.module, kept.kinds, options), kept.given)
+    plain: list[FunctionalGraph] = []
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     static = [STATIC in (node.meta.get("tensor_dict") or {}) for node in placeholders]
 
     def compile_inference(graph: GraphModule, _: Sequence[Any]) -> GraphFunction:
         if see is not None:
             see(graph)
-        return GraphFunction(graph, kinds_of(graph, static), options)
+        kinds = kinds_of(graph, static)
+        if (given := inputs_of(graph.graph)) is not None:
+            plain.append(FunctionalGraph(graph, tuple(kinds), given))
+        return GraphFunction(graph, kinds, options)
 
     compiler: Any = aot_autograd(fw_compiler=refuse, inference_compiler=compile_inference, decompositions=WRITTEN_OUT)
-    if (plain := with_tensors_of_numbers(module)) is not module:
+    if (with_tensors := with_tensors_of_numbers(module)) is not module:
         with suppress(DataDependentOutputException):  # an op that takes a number alone, such as `torch.full`
-            return compiler(plain, inputs)  # type: ignore[no-any-return]
-    return compiler(module, inputs)  # type: ignore[no-any-return]
+            return compiler(with_tensors, inputs)  # type: ignore[no-any-return]
+    made = compiler(module, inputs)
+    if path is not None and plain:
+        keep_functional(path, plain[0])
+    return made  # type: ignore[no-any-return]
+
+
+def as_dynamo_calls(function: GraphFunction, given: Sequence[int]) -> Callable[..., Any]:
+    """A function of a list as one of all inputs of Dynamo's graph.
+
+    Args:
+        function: The function.
+        given: Number of the input for each tensor of the list.
+    """
+    return lambda *inputs: function([inputs[number] for number in given])
 
 
 def refuse(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from autotune.bundles.contexts import ContextPool
 from autotune.compiler.codegen.kernel_code import LinkedKernel
-from autotune.compiler.codegen.object_code import runner_libraries
+from autotune.compiler.codegen.runner_libraries import runner_libraries
 from autotune.contrib.torch_backend.kept import Kept, KeptArgument
+from autotune.core.context_pool import ContextPool
 from autotune.core.host.cores import physical_cores
 from autotune.core.payload import DTYPES, Argument, Array
 from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject

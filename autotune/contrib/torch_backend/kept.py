@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.host.files import read_file, replace_file
 from autotune.core.payload import DTYPES, Array
 

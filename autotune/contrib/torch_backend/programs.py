@@ -6,8 +6,6 @@ from collections.abc import Sequence
 import torch
 
 from autotune.compiler.ir.module import compiler_version
-from autotune.compiler.lowering.pipeline import compilation
-from autotune.compiler.lowering.steps import ASKED
 from autotune.contrib.torch_backend.kept import (
     FORMAT,
     Kept,
@@ -22,7 +20,8 @@ from autotune.contrib.torch_backend.regions import GraphRegion, allowed_error
 from autotune.core.errors import RefusedModelError
 from autotune.core.host.extras import DISTRIBUTION, version_of
 from autotune.core.host.machine import this_machine
-from autotune.registry import importer_of
+from autotune.core.host.sources import hash_sources
+from autotune.registry import plugins_of_others
 
 
 def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int) -> str:
@@ -31,8 +30,8 @@ def key_of(region: GraphRegion, constants: Sequence[torch.Tensor], threads: int)
     digest = hashlib.sha256()
     versions = [f"{name} {version_of(name)}" for name in (DISTRIBUTION, "torch", "torch-mlir")]
     versions.append(f"format {FORMAT}")  # refusals go with programs
-    facts = [machine.fingerprint, machine.pages, compiler_version(), compilation(threads), *map(str, ASKED), *versions]
-    for part in (importer_of("region.pt2").source_hash, region.text(), *facts):
+    facts = [machine.fingerprint, machine.pages, compiler_version(), str(threads), *plugins_of_others(), *versions]
+    for part in (hash_sources(), region.text(), *facts):
         digest.update(f"{len(part)}\0{part}".encode())
     for constant in constants:
         digest.update(repr((constant.dtype, tuple(constant.shape))).encode())

@@ -12,7 +12,7 @@ from typing import TypeVar
 from autotune.compiler.guard import OPEN, RULES
 from autotune.compiler.ir.module import compiler_version
 from autotune.compiler.lowering.steps import rewrites_on
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.compiler.passes.pipelines import tail
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import BundleError, CompileError, ProofError

@@ -15,7 +15,7 @@ from autotune.compiler.lowering.pipeline import run_pipeline
 from autotune.compiler.lowering.program import BoundProgram
 from autotune.compiler.lowering.rewrites import SCRIPT, Unit
 from autotune.compiler.lowering.steps import BEFORE_SCRIPT, asked_for, rewrite
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.candidate import Claim
 from autotune.core.errors import CompileError, ProofError
 from autotune.core.payload import Argument, Payload

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from autotune.compiler.lowering.program import BoundProgram, CompiledProgram
-from autotune.compiler.passes.panels import PanelWeight
+from autotune.compiler.panel_weight import PanelWeight
 from autotune.core.errors import PayloadError
 from autotune.core.host.pages import Pages, aligned_empty
 from autotune.core.host.stopwatch import REPORTER
