@@ -173,22 +173,25 @@ def default_steps(parts, machine):
     return steps
 
 
-def run_steps(payload, parts, inputs, steps):
+def run_steps(payload, parts, inputs, steps, level=None):
     """What a payload writes once these steps have scheduled its parts."""
-    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps))
+    return run(payload, inputs, assemble(steps), TAIL, text=parts.payload.text, panels=panels_of(steps), level=level)
 
 
 def run_tuned(payload, inputs, machine, seed=None):
-    """What a payload writes if each task with a family has its default config, or one drawn with a seed; its parts."""
+    """What a payload writes if each task with a family has its default config, or one drawn with a seed; its parts.
+
+    With configs that are drawn, it is compiled without LLVM's optimisation: only its numbers are asked for.
+    """
     parts, steps = partition(payload), []
     for task in parts.tasks:
         family = family_for(task)
         if family is not None:
             config = (
-                family.default(task, machine) if seed is None else random_configs(family, task, machine, 1, seed)[0]
+                family.default(task, machine) if seed is None else random_configs(family, task, machine, 2, seed)[-1]
             )
             steps.append(write_step(task, family, config, machine))
-    return run_steps(payload, parts, inputs, steps), parts
+    return run_steps(payload, parts, inputs, steps, level=None if seed is None else 0), parts
 
 
 def loaded(folder, text):

