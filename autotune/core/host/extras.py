@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,9 +16,15 @@ ORIGIN = "direct_url.json"  # PEP 610: there unless an index was asked for the p
 def version_of(name: str) -> str:
     """Version of an installed distribution; empty where there is none."""
     try:
-        return version(name)
+        return _found_version(name)
     except PackageNotFoundError:
         return ""
+
+
+@cache
+def _found_version(name: str) -> str:
+    """The same, read once a process: each is a file that is looked for along ``sys.path``, and parsed as a mail is."""
+    return version(name)
 
 
 def install_command(*extras: str) -> str:
