@@ -256,13 +256,13 @@ def weight_form(name: str) -> PluggedForm:
 
 def is_ours(point: EntryPoint) -> bool:
     """Return whether this distribution brings an entry point."""
-    return point.dist is None or label_of(point.dist).partition(" ")[0] == DISTRIBUTION
+    return point.dist is None or name_of(point.dist) == DISTRIBUTION
 
 
 @cache
-def label_of(distribution: Distribution) -> str:
-    """Name and version of a distribution, whose metadata are parsed once: a millisecond each time else."""
-    return f"{distribution.name} {distribution.version}"
+def name_of(distribution: Distribution) -> str:
+    """A distribution's name; all that it says of itself is parsed where it is asked, a millisecond each time."""
+    return distribution.name
 
 
 @cache
@@ -270,7 +270,7 @@ def plugins_of_others() -> tuple[str, ...]:
     """Entry points that other distributions bring, each with the version of its distribution, in one order."""
     groups = [group for group in every_point().groups if group.startswith(OURS)]
     others = (point for group in groups for point in registered(group).values() if not is_ours(point))
-    return tuple(sorted(f"{p.group} {p.name} {p.value} {label_of(p.dist)}" for p in others if p.dist))
+    return tuple(sorted(f"{p.group} {p.name} {p.value} {p.dist.name} {p.dist.version}" for p in others if p.dist))
 
 
 def rank(family: Family) -> tuple[bool, bool, int]:

@@ -63,6 +63,13 @@ class Mine:
         return task.contraction is not None
 
 
+@dataclass(frozen=True)
+class Other:
+    """Another distribution."""
+
+    name: str = "mine"
+
+
 class Point(SimpleNamespace):
     """An entry point of another distribution."""
 
@@ -76,7 +83,7 @@ def installed(monkeypatch):
 
     def install(family):
         points = dict(registry.registered(registry.SCHEDULES))
-        points[family.name] = Point(name=family.name, value=family, dist=SimpleNamespace(name="mine"))
+        points[family.name] = Point(name=family.name, value=family, dist=Other())
         monkeypatch.setattr(registry, "registered", lambda group: points)
         families.cache_clear()
 
