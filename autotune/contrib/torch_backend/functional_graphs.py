@@ -56,7 +56,7 @@ def inputs_of(graph: Graph) -> tuple[int, ...] | None:
     """Which inputs of Dynamo's graph a functional one takes, as PyTorch describes them.
 
     Returns:
-        Numbers of the inputs; `None` where one is written, or given out as it is or as a view: PyTorch is to say the rest.
+        Numbers of them; `None` where one is written, or given out as it is or as a view: PyTorch is to say the rest.
     """
     context = TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
