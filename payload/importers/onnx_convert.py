@@ -45,6 +45,7 @@ from payload.importers.onnx_quantised import is_quantised, write_in_integers
 from payload.importers.onnx_quantised_checks import OF_BLOCKS, check_numbers, check_scales
 from payload.importers.onnx_runtime import ask_runtime
 from payload.importers.onnx_sizes import fix_sizes
+from payload.importers.onnx_types import check_results
 from payload.importers.onnx_unsigned import widen_unsigned
 from payload.importers.onnx_values import (
     check_tensors,
@@ -117,7 +118,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     grids = grids_of(graph)
     given = [argument_of(tensor, places, grids) for tensor in asked]
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
-    check_results(graph)
+    check_results(model, read.results)
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
     say_stage(f"importing {path.name}: computing what it gives, by ONNX's own reference")
     recorded = ask_reference(model, weights, inputs, wide=not quantised)
@@ -186,6 +187,7 @@ class ReadModel:
         lying: Positions of those that are in files beside the model's own.
         notes: Notes on what standard ops cannot say, a sentence each.
         held: Weights that stay in blocks, by the name of the input that they are in f32.
+        results: Results as the file declares them.
     """
 
     model: "ModelProto"
@@ -193,6 +195,7 @@ class ReadModel:
     lying: Mapping[str, TensorInFile]
     notes: list[str]
     held: "Mapping[str, HeldWeight]"
+    results: "Sequence[ValueInfoProto]"
 
 
 def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
@@ -232,7 +235,7 @@ def read_model(path: Path, sizes: Mapping[str, int]) -> ReadModel:
         raise UnsupportedError(
             f"it is no valid ONNX model: {' '.join(str(error).split())[:200]}; export it again"
         ) from error
-    return ReadModel(light, weights, lying, notes_of_blocks(model.graph, held), held)
+    return ReadModel(light, weights, lying, notes_of_blocks(model.graph, held), held, model.graph.output)
 
 
 def check_names(graph: "GraphProto", sizes: Mapping[str, int]) -> None:
@@ -288,19 +291,6 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
             f"input {tensor.name} must hold numbers that programs read, it is of {what}; cast it before"
         )
     return tuple(dim.dim_value for dim in kind.shape.dim), dtype
-
-
-def check_results(graph: "GraphProto") -> None:
-    """Refuse results of a type that programs do not write.
-
-    Raises:
-        UnsupportedError: A result is of signed integers of 16 bits; unsigned ones are written as wider ones.
-    """
-    from onnx import TensorProto  # noqa: PLC0415 - comes with an extra
-
-    for tensor in graph.output:
-        if tensor.type.tensor_type.elem_type == TensorProto.INT16:
-            raise UnsupportedError(f"result {tensor.name} must not be of int16, it is; cast it to int32 in the model")
 
 
 def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int], grids: Collection[str] = ()) -> ModelArgument:

@@ -23,6 +23,7 @@ from payload.importers.onnx_resize import say_old_places
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_softmax import ROWS
 from payload.importers.onnx_transformers import rotary
+from payload.importers.onnx_types import check_types, is_standard
 from payload.importers.onnx_values import replace_all
 
 if TYPE_CHECKING:
@@ -192,19 +193,6 @@ def graphs_of(node: "NodeProto") -> "list[GraphProto]":
     return [*single, *(graph for attribute in node.attribute for graph in attribute.graphs)]
 
 
-def is_standard(node: "NodeProto", version: int) -> bool:
-    """Return whether a node's op is one of ONNX's own at a version of them."""
-    from onnx import defs  # noqa: PLC0415
-
-    if node.domain not in OWN or not defs.has(node.op_type):
-        return False
-    try:
-        defs.get_schema(node.op_type, version, "")
-    except defs.SchemaError:  # it came later
-        return False
-    return True
-
-
 def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
     """Write those nodes as standard ops whose definition knows what it needs, in place; returns whether any was."""
     nodes: list[NodeProto] = []
@@ -215,6 +203,8 @@ def write_contrib(graph: "GraphProto", known: KnownTensors, stem: str) -> bool:
         check_node(node, known)
         check_attributes(node, known)
         is_own = is_standard(node, known.version)
+        if is_own:
+            check_types(node, known)
         define = OTHERWISE.get(node.op_type) if is_own else CONTRIB.get((node.domain, node.op_type))
         writer = NodeWriter(graph, f"{stem}.{node.op_type}.{number}")
         is_written = define is not None and define(writer, node, known)
