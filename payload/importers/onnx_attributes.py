@@ -69,16 +69,22 @@ AXES_AT: Mapping[str, int] = {"CumProd": 1, "CumSum": 1, "Pad": 3, "Slice": 3, "
 INDEXED = ("Gather", "GatherElements", "ScatterElements")  # ops that read at indices along their axis
 PLACED = ("GatherND", "ScatterND")  # and at those of several dimensions
 CLASSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")  # that read those of the second dimension
+MOST_NODES = 1 << 15  # of a graph: time and memory of torch-mlir grow faster than their number, here it takes minutes
 MOST_EQUATION = 60  # letters in a message
 MOST_SAID = 6  # numbers of a list in a message
 
 
 def check_all(graph: "GraphProto") -> None:
-    """Raise unless all nodes of a graph whose shapes are inferred say what their ops take.
+    """Raise unless all nodes of a graph whose shapes are inferred say what their ops take, and are not too many.
 
     Raises:
-        UnsupportedError: A node says what cannot be; the error names it.
+        UnsupportedError: A node says what cannot be; the error names it. Or there are more than `MOST_NODES`.
     """
+    if len(graph.node) > MOST_NODES:
+        raise UnsupportedError(
+            f"it must have at most {MOST_NODES} nodes once constants are computed, it has {len(graph.node)}; "
+            "import parts of it"
+        )
     known = facts_of(graph)
     for node in graph.node:
         check_attributes(node, known)

@@ -45,8 +45,8 @@ def fix_sizes(model: "ModelProto", sizes: Mapping[str, int], weights: Collection
     graph.CopyFrom(inferred.graph)
     for tensor in [*graph.value_info, *graph.output]:
         check_count("tensor", tensor)
-    known = {tensor.name for tensor in graph.value_info}  # what cannot be inferred is as the file has it
-    graph.value_info.extend(v for name, v in before.items() if name not in known | {v.name for v in graph.output})
+    known = {tensor.name for tensor in [*graph.value_info, *graph.output]}
+    graph.value_info.extend(v for name, v in before.items() if name not in known)  # is as the file has it
     for tensor in graph.output:
         if tensor.name in before and not tensor.type.tensor_type.HasField("shape"):
             tensor.CopyFrom(before[tensor.name])
@@ -71,7 +71,7 @@ def fill_gaps(graph: "GraphProto") -> bool:
     if not nodes:
         return False
     shapes, kinds = (facts := facts_of(graph)).shapes, facts.kinds
-    results, found = {v.name: v for v in graph.output}, False
+    results, told = {v.name: v for v in graph.output}, dict[str, "ValueInfoProto"]()
     for node in nodes:
         rule = GAPS[node.op_type]
         if node.output[0] in shapes or any(name not in shapes for name in node.input if name):
@@ -79,13 +79,12 @@ def fill_gaps(graph: "GraphProto") -> bool:
         shape = rule(node, [shapes[name] for name in node.input if name])
         if 0 in shape:  # which would be open again at the next look
             continue
-        told = helper.make_tensor_value_info(node.output[0], kinds[node.input[0]], shape)
-        if node.output[0] in results:
-            results[node.output[0]].CopyFrom(told)
-        else:
-            replace_all(graph.value_info, [*(v for v in graph.value_info if v.name != told.name), told])
-        found = True
-    return found
+        told[node.output[0]] = helper.make_tensor_value_info(node.output[0], kinds[node.input[0]], shape)
+    for name in told.keys() & results.keys():
+        results[name].CopyFrom(told[name])
+    replace_all(graph.value_info, [v for v in graph.value_info if v.name not in told])
+    graph.value_info.extend(value for name, value in told.items() if name not in results)
+    return bool(told)
 
 
 def gathered(node: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:

@@ -1,5 +1,7 @@
 """ONNX models whose tensors are of other types than ops take, or results of others than declared: refused by name."""
 
+from itertools import pairwise
+
 import numpy as np
 import onnx
 import pytest
@@ -7,6 +9,7 @@ from onnx import TensorProto, helper
 
 from payload.importers.linalg import UnsupportedError
 from payload.importers.onnx import import_onnx
+from payload.importers.onnx_attributes import MOST_NODES
 from payload.importers.onnx_convert import convert
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -75,3 +78,10 @@ def test_results_that_the_file_says_less_of_are_imported(tmp_path, declared):
     import_onnx.read(path, tmp_path / "m", {})
     with np.load(tmp_path / "m/oracle.npz") as recorded:
         assert recorded["result/0/0"].shape == (2, 4)
+
+
+def test_more_nodes_than_are_lowered_in_minutes_are_refused_in_seconds(tmp_path):
+    names = ["x", *(f"t{number}" for number in range(MOST_NODES)), "y"]
+    nodes = [helper.make_node("Relu", [a], [b]) for a, b in pairwise(names)]
+    said = refused(write(tmp_path / "m.onnx", nodes, (FLOAT, None)), tmp_path)
+    assert said.startswith(f"it must have at most {MOST_NODES} nodes once constants are computed, it has 32769;")
