@@ -331,8 +331,10 @@ def rotary_tables(file: GGUFFile, config: LlamaConfig) -> dict[str, Array]:
         frequency /= file.real(f"{prefix}.scaling.factor")  # without a type, too, as llama.cpp has it; 0 is none
     if ROTARY_SCALES in file.tensors:
         scales = file.tensor(ROTARY_SCALES, (half,)).numbers(0, half)
-        if not np.all(scales):
-            raise UnsupportedError(f"numbers of tensor {ROTARY_SCALES} must not be 0, some are; convert it again")
+        if (least := float(np.min(scales))) <= 0:
+            raise UnsupportedError(
+                f"numbers of tensor {ROTARY_SCALES} must be positive, one is {least:g}; convert it again"
+            )
         frequency /= scales
     fastest = float(np.max(np.abs(frequency)))
     if not fastest < MOST_ANGLE:

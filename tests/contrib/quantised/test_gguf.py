@@ -111,7 +111,8 @@ WRONG = [
     ({"tensors": {"output.bias": np.ones(40)}}, "output.bias is none"),
     ({"fields": {"rope.freq_base": 1e-30}}, "rotary positions must turn by less than 1e+06 each, they turn by 1."),
     ({"fields": {"rope.scaling.factor": 1e-40}}, "rotary positions must turn by less than 1e+06 each"),
-    ({"tensors": {"rope_freqs.weight": np.zeros(8)}}, "numbers of tensor rope_freqs.weight must not be 0, some are"),
+    ({"tensors": {"rope_freqs.weight": np.zeros(8)}}, "tensor rope_freqs.weight must be positive, one is 0;"),
+    ({"tensors": {"rope_freqs.weight": np.r_[np.ones(7), -2]}}, "rope_freqs.weight must be positive, one is -2;"),
     (
         {"coder": of_pieces(["a" * 300_000])},
         "tokenizer.ggml.tokens must have at most 4096 letters each, one has 300000",
