@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 from autotune.cli.options import AsJson, StorePath, whole
+from autotune.core.host.files import holds
 from autotune.core.options import MOST_COUNT, check_whole
 from autotune.store.places import home
 
@@ -71,7 +72,7 @@ def inspect(
     location = next((place for place in (source, store) if place is not None), home() / "store.journal")
     if history is not None and plots is None:
         raise typer.BadParameter("--history goes with --plots DIR, which is missing")
-    if (Path(location) / "manifest.json").exists():
+    if holds(location, "manifest.json"):
         if any(option is not None for option in (payload, where, against, csv, parquet)):
             raise typer.BadParameter(f"{location} is a bundle, which holds no trials; name the store it comes from")
         inspect_bundle(Path(location), plots, history, full=full, as_json=as_json)

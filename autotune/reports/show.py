@@ -13,6 +13,7 @@ from autotune.compiler.lowering.stages import COMPILED
 from autotune.compiler.lowering.steps import SCHEDULING
 from autotune.core.candidate import Candidate
 from autotune.core.errors import PayloadError, RuleError, ScheduleError
+from autotune.core.host.files import holds
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.ops.uncovered import UncoveredOp
 from autotune.core.payload import UNPROVED, Payload
@@ -87,7 +88,7 @@ def show(
     if stage not in (known := stages()):
         hint = did_you_mean(stage, known)
         raise PayloadError(f"stage must be one of {', '.join(known)}; got {stage!r}{'; ' * bool(hint)}{hint}")
-    bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
+    bundle = read_bundle(Path(source)) if holds(source, MANIFEST_FILE) else None
     payload = named_payload(source, bundle, rules, exact=exact)
     shown = show_stage(payload, bundle, stage, task=task, config=config, schedule=schedule, family=family)
     memory = memory_beside_weights(bundle) if bundle is not None else ""
@@ -239,7 +240,7 @@ def show_difference(
     first, second = sides
     early = payload_stages()
     if "payload" in sides and (other := next((early[side] for side in sides if side in early), None)) is not None:
-        bundle = read_bundle(Path(source)) if (Path(source) / MANIFEST_FILE).exists() else None
+        bundle = read_bundle(Path(source)) if holds(source, MANIFEST_FILE) else None
         return Shown(*other.differ(named_payload(source, bundle, rules, exact=exact), first, second))
     look = partial(show, source, task=task, schedule=schedule, rules=rules, exact=exact)
     known = stages()

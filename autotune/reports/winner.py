@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.core.host.files import holds
 from autotune.core.space import Value
 from autotune.core.stats import Interval, median_interval
 from autotune.core.winner_time import winner_time
@@ -129,7 +130,7 @@ class Winner:
 
 def is_bundle(location: str | Path) -> bool:
     """Return whether a folder holds a bundle."""
-    return (Path(location) / MANIFEST_FILE).exists()
+    return holds(location, MANIFEST_FILE)
 
 
 def read_winner(folder: Path) -> Winner:

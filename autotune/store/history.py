@@ -3,6 +3,7 @@
 Format history: 1 first version.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from autotune.core.errors import StoreError
+from autotune.core.host.files import holds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,5 +100,5 @@ def history_beside(location: str | Path) -> Path | None:
     if "://" in str(location):
         return None
     path = Path(location).absolute()
-    near = path.parents[:2] if path.is_dir() else path.parents[:1]
-    return next((folder / HISTORY_FILE for folder in near if (folder / HISTORY_FILE).is_file()), None)
+    near = path.parents[:2] if os.path.isdir(path) else path.parents[:1]
+    return next((folder / HISTORY_FILE for folder in near if holds(folder, HISTORY_FILE)), None)

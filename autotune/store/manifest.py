@@ -9,6 +9,7 @@ Format history:
 """
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -190,7 +191,7 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         BundleError: The file cannot be read, is a link or no regular file, or is larger than any bundle's.
     """
-    if path.is_symlink() or path.parent.is_symlink():
+    if os.path.islink(path) or os.path.islink(path.parent):  # which raise nothing, of whatever cannot be looked at
         raise BundleError(f"files of a bundle must lie in its folder, {path} is a link; copy the file there")
     try:
         return read_file(path, MOST_BYTES)

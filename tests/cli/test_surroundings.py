@@ -1,6 +1,7 @@
 """Where the program may find itself: under limits of memory, in a folder that is gone, without asserts."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,17 @@ def test_a_locale_that_lacks_characters_ends_no_command(tmp_path):
     assert "\N{MINUS SIGN}" in (tmp_path / "page.html").read_text(encoding="utf-8")
     code = "from autotune import cli; cli.print_whatever_it_is(); print('100% |\\u2588|')"
     assert run(code, env=env).stdout == "100% |?|\n"
+
+
+@pytest.mark.parametrize("verb", ["show", "replay", "regress", "inspect", "report", "emit", "explain", "debug"])
+def test_a_path_that_cannot_be_looked_at_is_named_as_it_was_given(verb):
+    name = "n" * 300  # longer than any file's: as of a folder without permission, even looking is an error
+    done = run(MAIN, verb, name)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert name in line
+    assert set(re.findall(rf"{name}/([\w.]+)", line)) <= {"manifest.json"}
+    assert "must" in line
 
 
 NEXT_FILE = """

@@ -12,6 +12,7 @@ from autotune.contrib.debug.recording import DebugRecording
 from autotune.contrib.debug.stepper import DebugLimits
 from autotune.core.candidate import Candidate
 from autotune.core.errors import AutotuneError, ScheduleError
+from autotune.core.host.files import holds
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Payload
 from autotune.core.scripts.parametric import ChosenScript
@@ -69,7 +70,7 @@ def open_source(
     """A payload and how it is compiled; arguments and errors as of `debug`."""
     machine = this_machine()
     folder = Path(source) if isinstance(source, str) else None
-    bundle = read_bundle(folder) if folder is not None and (folder / MANIFEST_FILE).exists() else None
+    bundle = read_bundle(folder) if folder is not None and holds(folder, MANIFEST_FILE) else None
     if bundle is not None and schedule is not None:
         raise ScheduleError(f"--schedule must go with a payload, {source} is a bundle, which has its own; drop it")
     payload = bundle.payload if bundle else open_payload(source) if isinstance(source, str) else source

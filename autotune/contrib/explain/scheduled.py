@@ -6,6 +6,7 @@ from pathlib import Path
 from autotune.bundles.candidates import recorded_machine
 from autotune.contrib.explain.ablation import winner_of
 from autotune.core.errors import PayloadError
+from autotune.core.host.files import holds
 from autotune.core.host.machine import Machine, this_machine
 from autotune.core.payload import Payload
 from autotune.registry import load_family
@@ -46,7 +47,7 @@ def scheduled_of(source: str, task: str | None = None, config: str = "", family:
         SpaceError: The config is not of the task's space.
         BundleError: The bundle is refused.
     """
-    if (Path(source) / MANIFEST_FILE).exists():
+    if holds(source, MANIFEST_FILE):
         bundle = read_bundle(Path(source))
         machine, payload = recorded_machine(bundle), bundle.payload
         tasks, text = winner_of(bundle, machine, family)

@@ -1,6 +1,7 @@
 """`autotune explain` and `report --explain`: why a winner is fast."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +55,7 @@ def explain(
     from autotune.contrib.explain.explanation import explain, explain_steps
 
     folder, over = Path(bundle), None if baseline == "none" else baseline
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise typer.BadParameter(
             f"what is explained alone must be a bundle's folder, {bundle} is none; tune it first, or give --against"
         )

@@ -1,7 +1,9 @@
 """Names of the files that `tune --target` writes, known without loading anything."""
 
+import os
 from pathlib import Path
 
+from autotune.core.host.files import holds
 from autotune.store.places import OUTPUT, slug
 
 SCHEDULE, BINARY, PTX, CHOSEN = "schedule.mlir", "kernel.spv", "kernel.ptx", "chosen.json"
@@ -24,13 +26,13 @@ def task_folder(whole: Path, task: str, *, several: bool) -> Path:
 
 def is_kernel_folder(folder: Path) -> bool:
     """Tell whether `tune --target` wrote a folder."""
-    return (folder / PAYLOAD).is_file() and any((folder / name).is_file() for name in (PROGRAM, BINARY, PTX))
+    return holds(folder, PAYLOAD) and any(holds(folder, name) for name in (PROGRAM, BINARY, PTX))
 
 
 def holds_kernels(location: str | Path) -> bool:
     """Tell whether a file is a store that begins with kernels, without loading what reads it."""
     path = Path(location)
-    if not path.is_file():
+    if not os.path.isfile(path):
         return False
     with path.open("rb") as file:
         return f'"{KERNELS} of '.encode() in file.read(LOOKED_AT)

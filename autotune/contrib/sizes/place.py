@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from autotune.contrib.sizes.bounds import Sizes, name_of
+from autotune.core.host.files import holds
 from autotune.core.host.machine import Machine
 from autotune.core.plugs.any_size import AnySizePrograms, AnySizeReader
 
@@ -11,7 +12,7 @@ SIZES, BUNDLES, DESCRIPTION = "sizes", "bundles", "sizes.json"
 
 def is_sized(folder: str | Path) -> bool:
     """Tell whether a folder is of a model of any size."""
-    return (Path(folder) / DESCRIPTION).is_file()
+    return holds(folder, DESCRIPTION)
 
 
 def size_folder(folder: Path, sizes: Sizes) -> Path:

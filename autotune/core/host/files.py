@@ -40,6 +40,11 @@ def read_file(path: str | Path, most_bytes: int) -> bytes:
     return data
 
 
+def holds(folder: str | Path, name: str) -> bool:
+    """Whether a folder holds a file; where it cannot be looked at it holds none, and whoever reads it says why."""
+    return os.path.isfile(os.path.join(folder, name))  # `Path.is_file` raises, and of a name that nobody gave
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file that others see whole or not at all; folders of its path are made.
 
