@@ -14,7 +14,7 @@ WIDTH = 100
 HEAD = """# Command line
 
 Written by `make docs` from `autotune VERB --help`. Exit codes: 0 fine, 1 the check failed, 2 misuse, 3 too noisy to
-judge (`regress`), 130 interrupted, 143 terminated.
+judge (`regress`), 130 interrupted, 141 nobody reads the results (`| head`), 143 terminated.
 Results go to stdout, progress to stderr.
 """
 

@@ -1,7 +1,7 @@
 """The command line, a module a verb: results to stdout, progress to stderr.
 
-Exit codes: 0 fine, 1 the check failed, 2 misuse, 130 interrupted, 143 terminated. This file imports next to nothing:
-what it takes to load the verbs is long enough for a Ctrl-C.
+Exit codes: 0 fine, 1 the check failed, 2 misuse, 130 interrupted, 141 nobody reads the results (`| head`),
+143 terminated. This file imports next to nothing: what it takes to load the verbs is long enough for a Ctrl-C.
 """
 
 import gc

@@ -3,7 +3,11 @@
 What a verb needs is imported when it runs, so that help, `list` and `inspect` start fast and work without MLIR.
 """
 
+import os
 import resource
+import select
+import signal
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
@@ -26,7 +30,7 @@ from autotune.cli import (
     tune,
 )
 from autotune.cli.help import GroupedOptions, GroupedVerbs, front
-from autotune.cli.interrupt import INTERRUPTED, Interrupts
+from autotune.cli.interrupt import INTERRUPTED, OF_SIGNALS, Interrupts
 from autotune.cli.plugged import with_options, with_sections
 from autotune.cli.say import complain
 from autotune.core.errors import AutotuneError, MachineError, ProofError
@@ -34,6 +38,8 @@ from autotune.core.host.scratch import sweep
 from autotune.core.plugs.verb import HEADINGS, LAB, Verb
 from autotune.registry import plugged_options, plugged_sections, plugged_verbs
 
+STDOUT = 1  # its number
+NO_READER = OF_SIGNALS + signal.SIGPIPE  # the exit code of what ends since nobody reads what it prints, as of `cat`
 NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
 UsageFailure: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
@@ -168,8 +174,14 @@ def run_verb() -> int:
         check_folder()
         sweep(Path(tempfile.gettempdir()))
         code = command()(prog_name="autotune", standalone_mode=False)
+        sys.stdout.flush()
     except typer.Exit as done:
         code = done.exit_code
+    except (SystemExit, BrokenPipeError) as ended:  # click makes the one of the other
+        if not has_no_reader(ended):
+            raise
+        end_output()
+        code = NO_READER
     except UsageFailure as error:
         complain(f"{error.format_message().rstrip('.')}; see --help")  # type: ignore[attr-defined]
         code = 2
@@ -193,6 +205,22 @@ def run_verb() -> int:
         complain(f"{error.filename or 'the file system'}: {error.strerror or error}")
         code = 2
     return code if isinstance(code, int) else 0
+
+
+def has_no_reader(error: BaseException) -> bool:
+    """Whether an error is that of writing to a pipe whose reader is gone, and standard output is such a pipe."""
+    if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+        return False
+    poll = select.poll()
+    poll.register(STDOUT, 0)  # what is broken is told without being asked for
+    return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
+
+
+def end_output() -> None:
+    """Let standard output lead nowhere: at its end Python writes what is left for a reader that is gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, STDOUT)
+    os.close(nowhere)
 
 
 def out_of_memory() -> str:

@@ -16,9 +16,19 @@ class PrintableText(RenderHook):
         return [Text(lines(r.plain)) if isinstance(r, Text) and not is_plain(r.plain) else r for r in renderables]
 
 
+class VerbConsole(Console):
+    """A console whose reader may be gone: results then end the verb, and progress ends, not the verb."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error that is handled, which the command line turns into its exit code; rich's own exits with 1."""
+        if not self.stderr:
+            raise  # noqa: PLE0704 - rich calls this where it handles a BrokenPipeError
+        self.quiet = True
+
+
 def terminal(*, stderr: bool = False) -> Console:
     """A console that prints text as it is written, wherever it comes from."""
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console = VerbConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.width:  # COLUMNS=0, as of who does not know
         console.width = USUAL_WIDTH
     console.push_render_hook(PrintableText())

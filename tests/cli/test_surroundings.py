@@ -119,6 +119,46 @@ def test_a_refusal_that_nobody_can_read_is_one_yet(end):
     assert in_shell(f"inspect no_such_store.journal {end}", MAIN) == 2
 
 
+READERS = {
+    "echo": ["list"],
+    "rich": ["inspect", BUNDLE],
+    "code": ["show", "matmul,m=8,n=8,k=8", "--stage", "payload"],
+    "json": ["list", "--json"],
+    "help": ["tune", "--help"],
+}
+
+
+def unread(words, *, stdout=False, stderr=False):
+    """A command whose outputs nobody reads; its exit code and what could be read."""
+    end, begun = os.pipe()
+    os.close(end)
+    command = [sys.executable, "-c", MAIN, *map(str, words)]
+    done = subprocess.run(
+        command,
+        stdout=begun if stdout else subprocess.PIPE,
+        stderr=begun if stderr else subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(begun)
+    return done
+
+
+@pytest.mark.parametrize("words", READERS.values(), ids=READERS)
+def test_results_that_nobody_reads_end_a_command_without_a_word(words):
+    done = unread(words, stdout=True)
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr
+    assert "pipe" not in done.stderr.lower()
+
+
+def test_progress_that_nobody_reads_ends_no_command(tmp_path):
+    words = ["tune", "matmul,m=8,n=8,k=8", "--trials", "2", "--store", tmp_path / "s.journal"]
+    done = unread([*words, "--bundle", tmp_path / "b"], stderr=True)
+    assert done.returncode == 0
+    assert "bundle: " in done.stdout
+
+
 def test_everything_works_without_asserts_and_docstrings():
     env = os.environ | {"PYTHONOPTIMIZE": "2"}  # which leaves out whatever 1 does: all is compiled anew for either
     done = run(ONE_MEASUREMENT, env=env)
