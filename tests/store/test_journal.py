@@ -7,6 +7,7 @@ import math
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 from contextlib import suppress
@@ -285,6 +286,17 @@ def test_database_that_does_not_answer_is_one_line_without_its_password(url):
     with pytest.raises(StoreError, match="pass --store PATH") as error:
         Store.open(url)
     assert "secret" not in one_line(error)
+
+
+def test_database_of_something_else_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table customers (name text)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"a store's database must be its own, .* holds customers; name an empty one"):
+        Store.open(f"sqlite:///{path}")
+    assert path.read_bytes() == before
 
 
 def test_database_that_is_no_store_is_refused(tmp_path):
