@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.convert_frame import compile_lock
-from torch._guards import TracingContext
-from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from autotune.contrib.torch_backend.dynamo_graphs import STATIC, key_of_graph
 from autotune.contrib.torch_backend.functional_graphs import (
@@ -54,7 +55,13 @@ def compile_graph(
     """
     chosen = read_options(options, mode)
     open_sizes = any(isinstance(size, torch.SymInt) for each in inputs for size in sizes_of(each))
-    return EachSize(module, chosen) if open_sizes else functional(module, inputs, chosen)
+    if open_sizes:
+        return EachSize(module, chosen)
+    with suppress(DataDependentOutputException):
+        return functional(module, inputs, chosen)
+    mode: Any = TracingContext.get().fake_mode
+    mode.allow_scalar_outputs = True  # an element is taken as a number, such as an index of rank 0
+    return functional(module, inputs, chosen)
 
 
 def with_tensors_of_numbers(module: GraphModule) -> GraphModule:
@@ -209,6 +216,14 @@ def extent(tensor: torch.Tensor) -> int:
     return int(tensor.itemsize * (1 + sum(steps)))
 
 
+class FixedSizes(FakeTensorMode):  # type: ignore[misc]
+    """Tensors without elements: their sizes are those of the tensors, numbers that are read from them are open."""
+
+    def from_tensor(self, tensor: torch.Tensor, **named: Any) -> Any:  # noqa: ANN401 - as PyTorch has it
+        """A tensor without elements."""
+        return super().from_tensor(tensor, **{**named, "static_shapes": True})
+
+
 class EachSize:
     """A graph of open sizes, compiled for each that it is called with.
 
@@ -266,14 +281,13 @@ class EachSize:
         module.recompile()
         tensors = [each for each in inputs if isinstance(each, torch.Tensor)]
         if not self._numbers:
-            try:
+            with suppress(DataDependentOutputException):
                 return functional(module, tensors, self._options, self._see)
-            except DataDependentOutputException:
-                given = {node.args[0].name for node in module.graph.nodes if is_item_of_number(node)}
-                self._numbers = [number for number, node in enumerate(placeholders) if node.name in given]
-                if not self._numbers:
-                    raise
-        return functional(with_numbers(module, tensors), tensors, self._options, self._see)
+            given = {node.args[0].name for node in module.graph.nodes if is_item_of_number(node)}
+            self._numbers = [number for number, node in enumerate(placeholders) if node.name in given]
+        module = with_numbers(module, tensors)
+        with tracing(TracingContext(FixedSizes(shape_env=ShapeEnv()))):
+            return functional(module, tensors, self._options, self._see)
 
     def _see(self, graph: GraphModule) -> None:
         """Note whether the graph writes its inputs."""

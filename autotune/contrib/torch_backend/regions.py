@@ -121,8 +121,8 @@ def why_not(node: Node) -> str:
 
 
 def has_known_types(node: Node) -> bool:
-    """Tell whether programs have tensors of the kinds that a node reads and gives."""
-    if any(isinstance(each.meta.get("val"), OPEN) for each in node.all_input_nodes):
+    """Tell whether programs have tensors of the kinds that a node reads and gives; of numbers they have none."""
+    if any(isinstance(each.meta.get("val"), OPEN) for each in (node, *node.all_input_nodes)):
         return False
     return all(is_known(value) for each in (node, *node.all_input_nodes) for value in values_of(each))
 

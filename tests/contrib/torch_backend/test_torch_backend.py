@@ -442,6 +442,19 @@ def test_numbers_that_an_op_takes_as_numbers_alone(caplog):
     assert "Backend compiler" not in caplog.text
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_an_element_at_a_place_that_a_tensor_of_rank_0_gives(dynamic, caplog):
+    def function(x, place):
+        return x[place] * 2 + 1, (x @ x.T)[place], x * place
+
+    ours = torch.compile(function, backend="autotune", dynamic=dynamic)
+    for rows, place in ((4, 2), (6, -1), (4, 3)):
+        x, at_place = torch.randn(rows, 5), torch.tensor(place)
+        for one, other in zip(ours(x, at_place), function(x, at_place), strict=True):
+            assert_close(one, other)
+    assert "Backend compiler" not in caplog.text  # Dynamo would run the graph itself
+
+
 def test_numbers_that_an_op_takes_as_numbers_alone_where_sizes_change():
     def function(x, number):
         return x * number, torch.full((3,), number)
