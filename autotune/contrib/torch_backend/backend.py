@@ -59,8 +59,8 @@ def compile_graph(
         return EachSize(module, chosen)
     with suppress(DataDependentOutputException):
         return functional(module, inputs, chosen)
-    mode: Any = TracingContext.get().fake_mode
-    mode.allow_scalar_outputs = True  # an element is taken as a number, such as an index of rank 0
+    fake: Any = TracingContext.get().fake_mode
+    fake.allow_scalar_outputs = True  # an element is taken as a number, such as an index of rank 0
     return functional(module, inputs, chosen)
 
 
