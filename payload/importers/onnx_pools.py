@@ -101,12 +101,10 @@ def largest_in_windows(node: "NodeProto", x: Array) -> tuple[Array, Array]:
     """What a max pool gives: maxima, and their places among all elements."""
     shape, rank = x.shape, x.ndim - 2
     windows, by_columns = Windows(node, list(shape[2:])), bool(of(node, "storage_order", 0))
-    sides = [(0, 0), (0, 0), *zip(windows.pads[:rank], windows.pads[rank:], strict=True)]
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    padded = np.pad(x, sides, constant_values=lowest)
+    padded = np.pad(x, [(0, 0), (0, 0), *windows.sides], constant_values=lowest)
     taps = [windows.tap(which, by_columns=by_columns) for which in np.ndindex(*windows.kernel)]
-    cuts: list[tuple[Any, ...]] = [(..., *map(slice, tap.begins, tap.ends, tap.steps)) for tap in taps]
-    parts = [padded[cut] for cut in cuts]
+    parts = [padded[tap.cut] for tap in taps]
     best = parts[0]
     found = np.broadcast_to(first_inside(taps), best.shape)
     for tap, part in zip(taps[1:], parts[1:], strict=True):
@@ -114,6 +112,16 @@ def largest_in_windows(node: "NodeProto", x: Array) -> tuple[Array, Array]:
         best = np.maximum(best, part)
     planes = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * rank) * prod(shape[2:])
     return best, planes + found
+
+
+def means_of_windows(node: "NodeProto", x: Array) -> Array:
+    """What an average pool gives; NaN of windows without an element."""
+    windows = Windows(node, list(x.shape[2:]))
+    padded, ones = np.pad(x, [(0, 0), (0, 0), *windows.sides]), np.pad(np.ones(x.shape[2:], np.int64), windows.sides)
+    cuts = [windows.tap(which, by_columns=False).cut for which in np.ndindex(*windows.kernel)]
+    counts = windows.counted() if of(node, "count_include_pad", 0) else sum(ones[cut] for cut in cuts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(sum(padded[cut] for cut in cuts) / counts).astype(x.dtype)
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,11 @@ class Tap:
     steps: Sequence[int]
     places: Array
     inside: Array
+
+    @property
+    def cut(self) -> tuple[Any, ...]:
+        """What an array of the padded image is indexed by."""
+        return (..., *map(slice, self.begins, self.ends, self.steps))
 
 
 class Windows:
@@ -173,6 +186,11 @@ class Windows:
         return [*self._before, *self.ends]
 
     @property
+    def sides(self) -> list[tuple[int, int]]:
+        """Those pads, before and behind each dimension."""
+        return list(zip(self._before, self.ends, strict=True))
+
+    @property
     def is_plain(self) -> bool:
         """Whether torch-mlir finds places in them: of two dimensions, pads alike on both sides, without dilations."""
         return len(self._shape) == PLANE and self._before == self.ends and set(self._dilations) == {1}
@@ -199,14 +217,14 @@ class Windows:
             inside = inside[..., None] & (at >= 0) & (at < size)
         return Tap(begins, ends, self._steps, places, inside)
 
-    def shares(self) -> Array:
-        """Of each window, its elements over those that are not behind the pad that the node says."""
+    def counted(self) -> Array:
+        """Of each window, its elements that are not behind the pad that the node says."""
         counts = np.ones((), np.int64)
         for d, size in enumerate(self._shape):
             begins = np.arange(self.counts[d]) * self._steps[d] - self._before[d]
             places = begins[:, None] + np.arange(self._kernel[d]) * self._dilations[d]
             counts = counts[..., None] * np.count_nonzero(places < size + self._behind[d], axis=1)
-        return np.asarray(prod(self._kernel) / counts)
+        return counts
 
 
 def chosen_pads(auto: str, size: int, step: int, covered: int) -> tuple[int, int]:
@@ -243,7 +261,8 @@ def write_ended(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> N
     windows = Windows(node, facts.shapes[x][2:])
     attributes = {each.name: of(node, each.name, None) for each in node.attribute if each.name not in REPLACED}
     attributes["pads"] = windows.pads
-    shares = windows.shares() if of(node, "count_include_pad", 0) else np.ones(())
+    every = prod(windows.kernel)
+    shares = every / windows.counted() if of(node, "count_include_pad", 0) else np.ones(())
     if np.all(shares == 1):
         writer.add(node.op_type, *node.input, into=list(node.output), **attributes)
         return
