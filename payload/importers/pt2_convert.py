@@ -35,6 +35,7 @@ from payload.importers.pt2_gelu import gelu, power
 from payload.importers.pt2_linalg import to_linalg
 from payload.importers.pt2_origins import drop_settings
 from payload.importers.pt2_phases import write_phases
+from payload.importers.pt2_pools import largest_of_windows
 from payload.importers.pt2_recurrent import recurrent_layer
 from payload.importers.pt2_resize import cubically, linearly
 from payload.importers.pt2_scan import multiply_along, sum_along
@@ -209,6 +210,8 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten._upsample_bilinear2d_aa.default: linearly,
         torch.ops.aten._upsample_bicubic2d_aa.default: cubically,
         torch.ops.aten.col2im.default: fold,
+        torch.ops.aten.adaptive_max_pool2d.default: largest_of_windows,
+        torch.ops.aten.adaptive_max_pool3d.default: largest_of_windows,
         torch.ops.aten.as_strided.default: as_strided,
         torch.ops.aten.constant_pad_nd.default: pad_with_one,
         torch.ops.aten.div.Tensor_mode: divide,

@@ -132,6 +132,20 @@ def test_bytes_by_numbers_are_imported(tmp_path):
     np.testing.assert_array_equal(got, expected)
 
 
+class AdaptivePools(nn.Module):
+    def forward(self, rows, planes, volumes):
+        largest, places = nn.functional.adaptive_max_pool2d(planes, (3, 5), return_indices=True)
+        others = nn.functional.adaptive_max_pool1d(rows, 3), nn.functional.adaptive_max_pool3d(volumes, (3, 2, 7))
+        return torch.cat([each.flatten() for each in (largest, places.float(), *others)])
+
+
+def test_adaptive_pools_of_sizes_that_do_not_divide_are_those_of_pytorch(tmp_path):
+    got, expected = compiled(
+        AdaptivePools(), (torch.randn(1, 5, 8), torch.randn(2, 3, 8, 7), torch.randn(1, 2, 8, 5, 3)), tmp_path
+    )
+    np.testing.assert_array_equal(got, expected)
+
+
 class Powers(nn.Module):
     """Powers of bytes, whole numbers and truth values."""
 

@@ -1,0 +1,45 @@
+"""Adaptive pools of the largest element, whose windows differ where sizes do not divide: torch-mlir takes all as one.
+
+    y[i] = max of x[i * n // m], .., x[ceil((i + 1) * n / m) - 1],  n elements, m windows
+
+Here every window has elements of its own.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Result = Any  # two tensors, or `NotImplemented`: the op is left to the converter
+
+
+def largest_of_windows(x: "Tensor", output_size: Sequence[int]) -> Result:
+    """What ``aten.adaptive_max_pool2d`` and ``3d`` give: the largest elements, and where they are in their plane.
+
+    Every window is read as one of the largest size, its last element again where it has fewer.
+    """
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    count = len(output_size)
+    sizes = tuple(x.shape[-count:])
+    if not x.numel() or all(size % windows == 0 for size, windows in zip(sizes, output_size, strict=True)):
+        return NotImplemented
+    rows, first = x, x.dim() - count
+    place = torch.zeros((), dtype=torch.int64)
+    for number, (size, windows) in enumerate(zip(sizes, output_size, strict=True)):
+        window = torch.arange(windows)
+        begin, end = window * size // windows, ((window + 1) * size + windows - 1) // windows
+        longest = max(-(-(n + 1) * size // windows) - n * size // windows for n in range(windows))
+        index = torch.minimum(begin.unsqueeze(-1) + torch.arange(longest), end.unsqueeze(-1) - 1).reshape(-1)
+        dim = first + 2 * number  # each dimension before is two now: windows, and elements in each
+        rows = rows.index_select(dim, index).unflatten(dim, (windows, longest))
+        along = [1] * (2 * count)
+        along[2 * number : 2 * number + 2] = windows, longest
+        place = place * size + index.reshape(along)
+    outer, inner = range(0, 2 * count, 2), range(1, 2 * count, 2)
+    order = [*range(first), *(first + d for d in outer), *(first + d for d in inner)]
+    rows, place = rows.permute(order).flatten(-count), place.permute(*outer, *inner).flatten(-count)
+    values, chosen = rows.max(-1)
+    places = place.expand(rows.shape).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+    return values, places
