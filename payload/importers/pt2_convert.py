@@ -39,6 +39,7 @@ from payload.importers.pt2_pools import largest_of_windows
 from payload.importers.pt2_recurrent import recurrent_layer
 from payload.importers.pt2_resize import cubically, linearly
 from payload.importers.pt2_scan import multiply_along, sum_along
+from payload.importers.pt2_shifts import guard_shifts
 from payload.importers.pt2_sizes import at_sizes, check_counted
 from payload.importers.pt2_softmax import write_guards
 from payload.importers.pt2_unsigned import widen_bytes
@@ -82,6 +83,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     for node in inputs:
         check_tensor(node)
     places = {node.name: BYTES for node in inputs if is_byte(node)}
+    guard_shifts(graph)
     widen_bytes(graph, inputs)
     compare_with_real(graph)
     write_guards(graph)
@@ -222,8 +224,8 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.mul.Tensor: with_tensor(torch.mul, torch.int8, torch.uint8),
         torch.ops.aten.sub.Tensor: with_tensor(torch.sub, torch.int8, torch.uint8),
         torch.ops.aten.remainder.Scalar: with_tensor(torch.remainder, torch.int8, torch.uint8),
-        torch.ops.aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or, *whole),
-        torch.ops.aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor, *whole),
+        torch.ops.aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or, *whole, torch.bool),
+        torch.ops.aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor, *whole, torch.bool),
         torch.ops.aten.hypot.default: pt2_places.hypot,
         torch.ops.aten.topk.default: pt2_places.topk,
         torch.ops.aten.sort.default: pt2_places.sort,

@@ -72,6 +72,8 @@ def with_tensor(op: "Callable[..., Tensor]", *kinds: Any) -> "Callable[..., Resu
     def write(a: "Tensor | float", b: "Tensor | float", **named: Any) -> Result:  # noqa: ANN401 - as the op has it
         if not isinstance(a, torch.Tensor) or a.dtype not in kinds or not isinstance(b, int):
             return NotImplemented
+        if a.dtype is torch.bool:  # by a whole number it is one
+            return op(a, torch.full((), b)) if isinstance(b, bool) else NotImplemented
         return op(a, wrapped(b, a.dtype), **named)
 
     return write

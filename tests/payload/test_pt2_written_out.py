@@ -132,6 +132,29 @@ def test_bytes_by_numbers_are_imported(tmp_path):
     np.testing.assert_array_equal(got, expected)
 
 
+class Shifts(nn.Module):
+    """Shifts by counts of which some are below 0 or as large as there are bits, and truth values by one."""
+
+    def forward(self, x, by):
+        kinds = [x.to(kind) for kind in (torch.int8, torch.uint8, torch.int32, torch.int64)]
+        counts = [part for value in kinds for part in (value << 9, value >> 9, value << 64, value >> 64, value >> 1)]
+        given = [part for value in kinds for part in (value << by.to(value.dtype), value >> by.to(value.dtype))]
+        mixed = (
+            kinds[0] << by,
+            kinds[2] >> by,
+            torch.bitwise_left_shift(3, by),
+            torch.bitwise_right_shift(kinds[3], -1),
+        )
+        truth = ((x > 0) ^ True, (x > 0) | False)
+        return torch.stack([part.to(torch.int64) for part in (*counts, *given, *mixed, *truth)])
+
+
+def test_shifts_by_any_count_are_those_of_pytorch(tmp_path):
+    x, by = torch.arange(-300, 300) * 12345, torch.arange(600) % 75 - 5
+    got, expected = compiled(Shifts(), (x, by), tmp_path)
+    np.testing.assert_array_equal(got, expected)
+
+
 class AdaptivePools(nn.Module):
     def forward(self, rows, planes, volumes):
         largest, places = nn.functional.adaptive_max_pool2d(planes, (3, 5), return_indices=True)
