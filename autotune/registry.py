@@ -25,7 +25,7 @@ from autotune.core.plugs.rivals import NO_RIVALS, Rivals
 from autotune.core.plugs.verb import Listing, PageSection, Verb, VerbOption
 from autotune.core.plugs.weight_form import PluggedForm
 from autotune.core.precision import roof_of
-from autotune.core.printable import did_you_mean, one_line
+from autotune.core.printable import did_you_mean, is_unicode, one_line
 from autotune.core.space import Config
 from autotune.core.task import Task
 
@@ -175,6 +175,8 @@ def import_file(spec: str, folder: Path) -> None:
     """
     name, given = parse_spec(spec)
     points = registered(IMPORTERS)
+    if not is_unicode(name):  # JSON, which records it, holds nothing else
+        raise PayloadError(f"a model's path must be UTF-8, {name!r} is not; rename it")
     if os.path.isdir(name):
         raise PayloadError(f"a model must be a file, {name!r} is a folder; an imported one is tuned as it is")
     if not is_importable(spec):

@@ -64,6 +64,11 @@ def in_comment(text: str) -> str:
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|\\$", " ", line)
 
 
+def is_unicode(name: str) -> bool:
+    """Whether a name, such as that of a file, is text: bytes that are no UTF-8 are lone surrogates in Python."""
+    return name.encode(errors="replace").decode() == name
+
+
 def fold(sentence: str, width: int, indent: int = 0, hanging: int = 0) -> list[str]:
     """The lines of a sentence, broken between words; intervals, and numbers with their units, stay whole.
 

@@ -15,6 +15,7 @@ from autotune.core.host.machine import this_machine
 from autotune.core.host.tensor_file import hash_file, map_tensors, write_tensors
 from autotune.core.plugs.imported import ORACLE, TEXT, WEIGHTS
 from autotune.registry import load_baseline
+from autotune.worker.loading.importing import import_model
 from autotune.worker.loading.reading import open_payload, partition
 from autotune.worker.loading.resolve import reopen_payload
 from autotune.worker.worker import Worker
@@ -34,6 +35,14 @@ def test_a_folder_is_parsed_apart_and_its_functions_are_made_here(folder, monkey
     parts = partition(payload)
     assert (parts.payload.reference, parts.payload.inputs) == (payload.reference, payload.inputs)
     assert len(parts.tasks) == 1
+
+
+def test_a_model_whose_path_is_not_utf8_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / os.fsdecode(b"m\xff.onnx")
+    path.write_bytes(b"")
+    with pytest.raises(PayloadError, match=r"a model's path must be UTF-8, .* is not; rename it"):
+        import_model(str(path), tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 def test_weights_and_results_are_read_inside_the_sandbox(folder):
