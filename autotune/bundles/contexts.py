@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from sys import getrefcount
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from autotune.core.host.machine import Machine
 from autotune.core.host.pages import Pages, aligned_array, aligned_empty
 from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Payload
 
-C = TypeVar("C")
 Result = tuple[tuple[int, ...], np.dtype[Any]]
 
 

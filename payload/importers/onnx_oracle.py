@@ -1,6 +1,7 @@
 """What an ONNX model computes, as ONNX's own reference says: in float64, where that is known."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -102,7 +103,20 @@ def compute_node(
     """
     from onnx import ValueInfoProto, helper  # noqa: PLC0415 - comes with an extra
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
-    from onnx.reference.op_run import OpRun  # noqa: PLC0415
+
+    inputs, outputs = ([ValueInfoProto(name=name) for name in names if name] for names in (read, node.output))
+    graph = helper.make_graph([node], "node", inputs, outputs)
+    if wide:
+        name_doubles(graph.node[0])
+    versions = {opset.domain: opset.version for opset in model.opset_import}
+    reference = ReferenceEvaluator(graph, versions, list(model.functions), new_ops=list(own_ops()))
+    return [np.asarray(found) for found in reference.run(None, dict(read))]
+
+
+@cache
+def own_ops() -> tuple[type, ...]:
+    """Ops that the reference has wrong, or computes too slowly."""
+    from onnx.reference.op_run import OpRun  # noqa: PLC0415 - comes with an extra
     from onnx.reference.ops.op_conv_transpose import ConvTranspose as GivenTransposed  # noqa: PLC0415
 
     class AveragePool(OpRun):  # type: ignore[misc]
@@ -111,7 +125,7 @@ def compute_node(
         def _run(self, x: Array, **_: Any) -> tuple[Array]:  # noqa: ANN401 - what the node says
             from payload.importers.onnx_pools import means_of_windows  # noqa: PLC0415 - which builds on this module
 
-            return (means_of_windows(node, x),)
+            return (means_of_windows(self.onnx_node, x),)
 
     class GatherElements(OpRun):  # type: ignore[misc]
         """The reference's own fails for more than 64 elements along the axis."""
@@ -141,7 +155,7 @@ def compute_node(
         def _run(self, x: Array, **_: Any) -> tuple[Array, ...]:  # noqa: ANN401 - what the node says
             from payload.importers.onnx_pools import largest_in_windows  # noqa: PLC0415 - which builds on this module
 
-            return largest_in_windows(node, x)[: len(node.output)]
+            return largest_in_windows(self.onnx_node, x)[: len(self.onnx_node.output)]
 
     class ConvTranspose(GivenTransposed):  # type: ignore[misc]
         """The reference's own adds the bias of the first group to all, and knows one filter a group."""
@@ -153,14 +167,7 @@ def compute_node(
             found = [GivenTransposed._run(self, *part, **{**attributes, "group": 1})[0] for part in parts]
             return (np.concatenate(found, axis=1),)
 
-    inputs, outputs = ([ValueInfoProto(name=name) for name in names if name] for names in (read, node.output))
-    graph = helper.make_graph([node], "node", inputs, outputs)
-    if wide:
-        name_doubles(graph.node[0])
-    versions = {opset.domain: opset.version for opset in model.opset_import}
-    own = [AveragePool, ConvTranspose, GatherElements, LRN, LpNormalization, MaxPool]
-    reference = ReferenceEvaluator(graph, versions, list(model.functions), new_ops=own)
-    return [np.asarray(found) for found in reference.run(None, dict(read))]
+    return (AveragePool, ConvTranspose, GatherElements, LRN, LpNormalization, MaxPool)
 
 
 def run_node(model: "ModelProto", node: "NodeProto", read: Mapping[str, Array]) -> list[Array]:

@@ -117,7 +117,9 @@ def largest_in_windows(node: "NodeProto", x: Array) -> tuple[Array, Array]:
 def means_of_windows(node: "NodeProto", x: Array) -> Array:
     """What an average pool gives; NaN of windows without an element."""
     windows = Windows(node, list(x.shape[2:]))
-    padded, ones = np.pad(x, [(0, 0), (0, 0), *windows.sides]), np.pad(np.ones(x.shape[2:], np.int64), windows.sides)
+    wide = x.astype(np.result_type(x, np.float32))  # as NumPy's mean of f16 has it
+    padded = np.pad(wide, [(0, 0), (0, 0), *windows.sides])
+    ones = np.pad(np.ones(x.shape[2:], np.int64), windows.sides)
     cuts = [windows.tap(which, by_columns=False).cut for which in np.ndindex(*windows.kernel)]
     counts = windows.counted() if of(node, "count_include_pad", 0) else sum(ones[cut] for cut in cuts)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -57,15 +57,15 @@ def check_types(node: "NodeProto", known: KnownTensors) -> None:
         kind = kind_name(known.kinds.get(name, 0)) if name else ""
         if not kind:
             continue
-        said = printable_name(name)
+        label = printable_name(name)
         if f"tensor({kind})" not in kinds:
             raise UnsupportedError(
-                f"{node.doc_string} must have inputs of types that its op takes, {said} is of {kind}; cast it before"
+                f"{node.doc_string} must have inputs of types that its op takes, {label} is of {kind}; cast it before"
             )
-        other, theirs = first.setdefault(variable, (said, kind))
+        other, theirs = first.setdefault(variable, (label, kind))
         if variable and theirs != kind:
             raise UnsupportedError(
-                f"{node.doc_string} must have inputs of one type, {other} is of {theirs}, {said} of {kind}; cast one"
+                f"{node.doc_string} must have inputs of one type, {other} is of {theirs}, {label} of {kind}; cast one"
             )
 
 
@@ -94,22 +94,22 @@ def check_results(model: "ModelProto", declared: "Sequence[ValueInfoProto]") -> 
     del bare.graph.value_info[:]
     for tensor in bare.graph.output:
         tensor.ClearField("type")
-    found = {tensor.name: tensor for tensor in shape_inference.infer_shapes(bare, data_prop=True).graph.output}
-    for said in declared:
-        check_result(said, found[said.name])
+    inferred = {tensor.name: tensor for tensor in shape_inference.infer_shapes(bare, data_prop=True).graph.output}
+    for tensor in declared:
+        check_result(tensor, inferred[tensor.name])
     for tensor in model.graph.output:
         if tensor.type.tensor_type.elem_type == TensorProto.INT16:
             raise UnsupportedError(f"result {tensor.name} must not be of int16, it is; cast it to int32 in the model")
 
 
-def check_result(said: "ValueInfoProto", found: "ValueInfoProto") -> None:
+def check_result(result: "ValueInfoProto", computed: "ValueInfoProto") -> None:
     """Raise unless a result is what is declared of it.
 
     Raises:
         UnsupportedError: Type or shape is another.
     """
-    declared, inferred = said.type.tensor_type, found.type.tensor_type
-    name = printable_name(said.name)
+    declared, inferred = result.type.tensor_type, computed.type.tensor_type
+    name = printable_name(result.name)
     kinds = kind_name(declared.elem_type), kind_name(inferred.elem_type)
     if all(kinds) and kinds[0] != kinds[1]:
         raise UnsupportedError(

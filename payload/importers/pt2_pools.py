@@ -26,7 +26,7 @@ def largest_of_windows(x: "Tensor", output_size: Sequence[int]) -> Result:
     if not x.numel() or all(size % windows == 0 for size, windows in zip(sizes, output_size, strict=True)):
         return NotImplemented
     rows, first = x, x.dim() - count
-    place = torch.zeros((), dtype=torch.int64)
+    position = torch.zeros((), dtype=torch.int64)
     for number, (size, windows) in enumerate(zip(sizes, output_size, strict=True)):
         window = torch.arange(windows)
         begin, end = window * size // windows, ((window + 1) * size + windows - 1) // windows
@@ -36,10 +36,9 @@ def largest_of_windows(x: "Tensor", output_size: Sequence[int]) -> Result:
         rows = rows.index_select(dim, index).unflatten(dim, (windows, longest))
         along = [1] * (2 * count)
         along[2 * number : 2 * number + 2] = windows, longest
-        place = place * size + index.reshape(along)
+        position = position * size + index.reshape(along)
     outer, inner = range(0, 2 * count, 2), range(1, 2 * count, 2)
     order = [*range(first), *(first + d for d in outer), *(first + d for d in inner)]
-    rows, place = rows.permute(order).flatten(-count), place.permute(*outer, *inner).flatten(-count)
+    rows, position = rows.permute(order).flatten(-count), position.permute(*outer, *inner).flatten(-count)
     values, chosen = rows.max(-1)
-    places = place.expand(rows.shape).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
-    return values, places
+    return values, position.expand(rows.shape).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)

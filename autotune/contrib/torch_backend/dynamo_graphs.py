@@ -16,16 +16,15 @@ from torch.fx import GraphModule, Node
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from autotune.contrib.torch_backend.regions import NAMESPACES, OPEN, is_own_op
 from autotune.core.host.extras import version_of
 from autotune.core.host.sources import hash_sources
 
 STATIC = "_dynamo_static_input_type"  # what Dynamo notes of parameters and buffers
 PLAIN = (torch.Tensor, torch.nn.Parameter, FakeTensor)
-OPEN = (torch.SymInt, torch.SymFloat, torch.SymBool)
 NUMBERS = (type(None), bool, int, float, complex, str, type(...))
 NAMES = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 OURS = ("torch", "_operator", "math")  # packages whose functions a version of PyTorch, or of Python, says
-NAMESPACES = ("aten", "prims")
 
 
 class UnkeyedError(Exception):
@@ -105,10 +104,10 @@ def name_of(function: Any) -> str:  # noqa: ANN401 - whatever a graph calls
     Raises:
         UnkeyedError: The function is another's, or an op that takes graphs.
     """
-    if isinstance(function, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        if str(function).split(".")[0] in NAMESPACES:
-            return str(function)
-    elif not isinstance(function, torch._ops.OperatorBase):
+    is_all_forms = isinstance(function, torch._ops.OpOverloadPacket)
+    if is_own_op(function) or (is_all_forms and str(function).split(".", maxsplit=1)[0] in NAMESPACES):
+        return str(function)
+    if not is_all_forms and not isinstance(function, torch._ops.OperatorBase):
         package, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
         if package.split(".")[0] in OURS and name and "<" not in name:
             return f"{package}.{name}"

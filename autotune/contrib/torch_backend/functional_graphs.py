@@ -22,9 +22,8 @@ from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
-from autotune.contrib.torch_backend.dynamo_graphs import NAMESPACES
 from autotune.contrib.torch_backend.kept import MOST_JSON, keep_text
-from autotune.contrib.torch_backend.regions import GraphRegion
+from autotune.contrib.torch_backend.regions import GraphRegion, is_item, is_own_op
 from autotune.core.host.files import read_file
 
 MOST_HELD = 1 << 12  # elements of a tensor that a graph holds
@@ -66,17 +65,17 @@ def inputs_of(graph: Graph) -> tuple[int, ...] | None:
         return None
     if any(each.output_type is not OutputType.non_alias for each in metadata.output_info):
         return None
-    found = [getattr(node.meta.get("desc"), "idx", None) for node in graph.nodes if node.op == "placeholder"]
-    numbers = tuple(number for number in found if number is not None)
-    whole = len(numbers) == len(found) and len(graph.output_node().args[0]) == len(metadata.output_info)
-    return numbers if whole else None
+    indices = [getattr(node.meta.get("desc"), "idx", None) for node in graph.nodes if node.op == "placeholder"]
+    known = tuple(index for index in indices if index is not None)
+    whole = len(known) == len(indices) and len(graph.output_node().args[0]) == len(metadata.output_info)
+    return known if whole else None
 
 
-def keep_functional(path: Path, found: FunctionalGraph) -> None:
+def keep_functional(path: Path, functional: FunctionalGraph) -> None:
     """Keep a functional graph, if the format has all that it has and the file can be written."""
     with suppress(NotPlainError):
-        text = json.dumps(written(found))
-        if len(text) < MOST_JSON and same(read_text(text), found):
+        text = json.dumps(written(functional))
+        if len(text) < MOST_JSON and same(read_text(text), functional):
             keep_text(path, f"{hash_of(text)}\n{text}")
 
 
@@ -100,19 +99,19 @@ def same(one: FunctionalGraph, other: FunctionalGraph) -> bool:
     return texts[0] == texts[1] and one.given == other.given
 
 
-def written(found: FunctionalGraph) -> dict[str, Any]:
+def written(functional: FunctionalGraph) -> dict[str, Any]:
     """A functional graph as JSON has it.
 
     Raises:
         NotPlainError: A node calls an op that is not PyTorch's own, or a tensor is large.
     """
     nodes, held = [], {}
-    for node in found.module.graph.nodes:
+    for node in functional.module.graph.nodes:
         if node.op == "get_attr":
-            held[node.target] = held_tensor(getattr(found.module, node.target))
+            held[node.target] = held_tensor(getattr(functional.module, node.target))
         values = [as_json(node.args), {name: as_json(each) for name, each in node.kwargs.items()}]
         nodes.append([node.name, node.op, name_of(node), *values, kind_of(node.meta.get("val"))])
-    return {"given": found.given, "kinds": found.kinds, "nodes": nodes, "held": held}
+    return {"given": functional.given, "kinds": functional.kinds, "nodes": nodes, "held": held}
 
 
 def name_of(node: Node) -> str:
@@ -123,11 +122,10 @@ def name_of(node: Node) -> str:
     """
     if node.op in {"placeholder", "get_attr", "output"}:
         return str(node.target)
-    if node.op == "call_function" and node.target is operator.getitem:
+    if is_item(node):
         return ITEM
-    name = str(node.target)
-    if isinstance(node.target, torch._ops.OpOverload) and name.split(".", maxsplit=1)[0] in NAMESPACES:
-        return name
+    if is_own_op(node.target):
+        return str(node.target)
     raise NotPlainError
 
 
@@ -183,18 +181,18 @@ def held_tensor(value: object) -> Any:  # noqa: ANN401 - JSON
 
 def read_text(text: str) -> FunctionalGraph:
     """The functional graph of a text."""
-    found = json.loads(text)
+    data = json.loads(text)
     root = torch.nn.Module()
-    for name, (dtype, shape, data) in found["held"].items():
-        flat = torch.tensor(list(bytes.fromhex(data)), dtype=torch.uint8)
+    for name, (dtype, shape, digits) in data["held"].items():
+        flat = torch.tensor(list(bytes.fromhex(digits)), dtype=torch.uint8)
         root.register_buffer(name, flat.view(value_of(dtype, {})).reshape(shape))
     graph, nodes, mode = Graph(), dict[str, Node](), FakeTensorMode()
-    for name, op, target, args, kwargs, kind in found["nodes"]:
+    for name, op, target, args, kwargs, kind in data["nodes"]:
         values = value_of(args, nodes), {key: value_of(each, nodes) for key, each in kwargs.items()}
         node = graph.create_node(op, function_of(target) if op == "call_function" else target, *values, name=name)
         node.meta["val"] = tensors_of(kind, mode)
         nodes[name] = node
-    return FunctionalGraph(GraphModule(root, graph), tuple(found["kinds"]), tuple(found["given"]))
+    return FunctionalGraph(GraphModule(root, graph), tuple(data["kinds"]), tuple(data["given"]))
 
 
 def function_of(name: str) -> Any:  # noqa: ANN401 - an op

@@ -19,6 +19,7 @@ from autotune.core.errors import AutotuneError
 NAMED = re.compile(r"node \S+ \((aten\.[\w.]+|prims\.[\w.]+)\)|(?:torch\.)(aten\.[\w.]+|prims\.[\w.]+)")
 LEAST_OPS = 2  # that compute, in a region between ops of PyTorch's
 DTYPES = frozenset({*TORCH_DTYPES.values(), torch.bool} - {torch.float64})
+NAMESPACES = ("aten", "prims")  # of PyTorch's own ops
 OPEN = (torch.SymInt, torch.SymFloat, torch.SymBool)
 SAID = set[str]()
 
@@ -109,7 +110,7 @@ class Coverage(OperatorSupportBase):  # type: ignore[misc]
 def why_not(node: Node) -> str:
     """Why an op is in no region, whatever the importer says; empty where it may be in one."""
     op = node.target
-    if not isinstance(op, torch._ops.OpOverload) or op.namespace not in ("aten", "prims"):
+    if not is_own_op(op):
         return "it is no op of PyTorch's own"
     if op._schema.is_mutable:
         return "it changes a tensor in place"
@@ -118,6 +119,11 @@ def why_not(node: Node) -> str:
     if not op._schema.returns:
         return "it gives no tensor"  # but an error, perhaps
     return "it draws random numbers" if is_random(node) else str(node.meta.get(LEFT, ""))
+
+
+def is_own_op(function: object) -> bool:
+    """Tell whether a function is an op of PyTorch's own, in one of its forms."""
+    return isinstance(function, torch._ops.OpOverload) and function.namespace in NAMESPACES
 
 
 def has_known_types(node: Node) -> bool:

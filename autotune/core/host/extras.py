@@ -16,13 +16,13 @@ ORIGIN = "direct_url.json"  # PEP 610: there unless an index was asked for the p
 def version_of(name: str) -> str:
     """Version of an installed distribution; empty where there is none."""
     try:
-        return _found_version(name)
+        return installed_version(name)
     except PackageNotFoundError:
         return ""
 
 
 @cache
-def _found_version(name: str) -> str:
+def installed_version(name: str) -> str:
     """The same, read once a process: each is a file that is looked for along ``sys.path``, and parsed as a mail is."""
     return version(name)
 
