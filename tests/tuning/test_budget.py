@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from types import SimpleNamespace
 
@@ -170,6 +170,14 @@ def test_without_a_budget_nothing_is_asked():
 def test_ways_that_are_slower_than_a_more_exact_one_are_no_rungs():
     choices, _ = whole([((1.0, 2.0, 0.5), (0.1, 0.2))])
     assert [choice.search.family.name for choice in PrecisionChoices.of(choices[0]).choices] == ["exact", WAYS[2].name]
+
+
+def test_times_of_which_most_were_disturbed_count_by_their_lower_quartile():
+    """As in the race that chose between them: a neighbour that came and went made the faster one a loser."""
+    exact, rounds, _ = (choice("0", family, 1.0) for family in WAYS)
+    disturbed = replace(rounds, samples=Samples((0.5,) * 3 + (3.0,) * 5, (1.0,)))
+    found = PrecisionChoices.of(replace(disturbed, others=(exact,))).choices
+    assert [each.search.family.name for each in found] == [exact.search.family.name, rounds.search.family.name]
 
 
 # Verification.

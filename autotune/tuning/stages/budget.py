@@ -15,6 +15,7 @@ from math import inf, isfinite
 
 from autotune.core.listener import Listener
 from autotune.core.plugs.family import Family
+from autotune.core.stats import quiet_time
 from autotune.core.task import Task
 from autotune.registry import roof_of_family
 from autotune.tuning.result import Spent
@@ -188,8 +189,8 @@ def is_rounded(choice: Choice) -> bool:
 
 
 def seconds_of(choice: Choice) -> float:
-    """What a call of the whole spends on a choice's task."""
-    return choice.search.task.count * (choice.samples.median if choice.samples is not None else 0.0)
+    """What a call of the whole spends on a choice's task, undisturbed: by that rivals are compared in their race, too."""
+    return choice.search.task.count * (quiet_time(choice.samples.seconds) if choice.samples is not None else 0.0)
 
 
 @dataclass(frozen=True)
