@@ -131,19 +131,19 @@ def logaddexp(x1: object, x2: object, /) -> Tensor:
 @operation
 def bitwise_left_shift(x1: object, x2: object, /) -> Tensor:
     """Bits further up by so many positions; 0 by as many as an element has, or more."""
-    given, places, most = shifted("bitwise_left_shift", x1, x2)
-    return where(places > most, 0, operate("shift_left", given, clip(places, 0, most)))
+    given, amount, most = shifted("bitwise_left_shift", x1, x2)
+    return where(amount > most, 0, operate("shift_left", given, clip(amount, 0, most)))
 
 
 @operation
 def bitwise_right_shift(x1: object, x2: object, /) -> Tensor:
     """Bits further down by so many positions, the sign repeated."""
-    given, places, most = shifted("bitwise_right_shift", x1, x2)
-    return operate("shift_right", given, clip(places, 0, most))
+    given, amount, most = shifted("bitwise_right_shift", x1, x2)
+    return operate("shift_right", given, clip(amount, 0, most))
 
 
 def shifted(what: str, x1: object, x2: object) -> tuple[Tensor, Tensor, int]:
-    """Operands of a shift in their common element type, and by how many positions it is shifted at most.
+    """Operands of a shift in their common element type, and the largest amount of the shift.
 
     Raises:
         TensorTypeError: Operands are not whole.
@@ -152,8 +152,8 @@ def shifted(what: str, x1: object, x2: object) -> tuple[Tensor, Tensor, int]:
     dtype = promote(what, *(x.dtype for x in given))
     if not is_integer(dtype):
         raise TensorTypeError(f"operands of {what} must be whole numbers, they are {dtype.name}; use astype")
-    value, places = (operate("astype", x, dtype) for x in given)
-    return value, places, 8 * dtype.itemsize - 1
+    value, amount = (operate("astype", x, dtype) for x in given)
+    return value, amount, 8 * dtype.itemsize - 1
 
 
 @operation

@@ -124,10 +124,10 @@ class CompiledFunction:
                 key.append((type(value), value))
             else:
                 return self._other(arguments, named)
-        place = (*key, *sorted(named)) if named else tuple(key)
-        known = self._known.get(place)
+        signature = (*key, *sorted(named)) if named else tuple(key)
+        known = self._known.get(signature)
         if known is None:
-            known = self._known[place] = specialise(self._function, arguments, named, self._bundle)
+            known = self._known[signature] = specialise(self._function, arguments, named, self._bundle)
         if len(arrays) == len(arguments) and not named and known.kept is None:
             self._latest = known
         return known(arrays)

@@ -35,13 +35,15 @@ def matmul(writer: Writer, node: Node, a: View | None, b: View | None) -> View:
         if 1 in (m, n):
             return row_sums(writer, node, a, b, element)
         op, dims, shape = "batch_matmul", ((0, 1, 3), (0, 3, 2), (0, 1, 2)), (batch, m, n)
-    first, turned_a = operand(writer, a, left, element, turn=prod(a.shape[:-2]) == 1)
-    second, turned_b = operand(writer, b, right, element, turn=True)
-    layouts = [swapped(dims[0]) if turned_a else dims[0], swapped(dims[1]) if turned_b else dims[1], dims[2]]
+    first, transposed_a = operand(writer, a, left, element, turn=prod(a.shape[:-2]) == 1)
+    second, transposed_b = operand(writer, b, right, element, turn=True)
+    layouts = [swapped(dims[0]) if transposed_a else dims[0], swapped(dims[1]) if transposed_b else dims[1], dims[2]]
     maps = f" indexing_maps = [{', '.join(affine_map(len(right) + 1, each) for each in layouts)}]"
     into = writer.filled(shape, element, zero)
-    said = maps if turned_a or turned_b else ""
-    text = f"linalg.{op}{said} ins({first.name}, {second.name} : {first.type}, {second.type}) outs({into.name} : TYPE)"
+    clause = maps if transposed_a or transposed_b else ""
+    text = (
+        f"linalg.{op}{clause} ins({first.name}, {second.name} : {first.type}, {second.type}) outs({into.name} : TYPE)"
+    )
     return natural(writer, node, writer.define(f"{text} -> TYPE", shape, element))
 
 
@@ -95,12 +97,12 @@ def operand(writer: Writer, x: View, shape: Shape, element: str, *, turn: bool) 
     along = [d for d in x.dims if d is not None]
     if turn and along and along[-1] == rows and columns in along:
         other = [*range(rows), columns, rows]
-        turned = replace(
+        transposed = replace(
             x,
             shape=tuple(x.shape[d] for d in other),
             dims=tuple(None if d is None else other.index(d) for d in x.dims),
         )
-        return writer.shaped(writer.stored(turned, element), (*shape[:-2], shape[-1], shape[-2])), True
+        return writer.shaped(writer.stored(transposed, element), (*shape[:-2], shape[-1], shape[-2])), True
     return writer.shaped(writer.stored(x, element), shape), False
 
 
@@ -117,14 +119,14 @@ def conv2d(writer: Writer, node: Node, x: View | None, kernel: View | None) -> V
         return natural(writer, node, writer.filled(squeezed(node.shape), "f32", zero))
     image = padded(writer, writer.shaped(writer.stored(x, "f32"), x.shape), zeros, zero)
     filters = writer.shaped(writer.stored(kernel, "f32"), kernel.shape)
-    n, count, *places = node.shape
+    n, count, *spatial = node.shape
     channels, shape = x.shape[1], node.shape
     op = "conv_2d_nchw_fchw"
     if groups > 1 and groups == channels == count:
         op = "depthwise_conv_2d_nchw_chw"
         filters = writer.shaped(filters, (channels, *kernel.shape[2:]))
     elif groups > 1:
-        op, shape = "conv_2d_ngchw_gfchw", (n, groups, count // groups, *places)
+        op, shape = "conv_2d_ngchw_gfchw", (n, groups, count // groups, *spatial)
         image = writer.shaped(image, (n, groups, channels // groups, *image.shape[2:]))
         filters = writer.shaped(filters, (groups, count // groups, *kernel.shape[1:]))
     into = writer.filled(shape, "f32", zero)

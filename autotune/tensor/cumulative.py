@@ -22,8 +22,8 @@ def cumulative_sum(
         dtype: Element type to sum in; by default as `sum`.
         include_initial: Whether a 0 comes first.
     """
-    found, place = so_far("cumulative_sum", "add", widened("cumulative_sum", x, dtype), axis)
-    return led(0, found, place) if include_initial else found
+    found, dim = so_far("cumulative_sum", "add", widened("cumulative_sum", x, dtype), axis)
+    return led(0, found, dim) if include_initial else found
 
 
 @operation
@@ -31,8 +31,8 @@ def cumulative_prod(
     x: object, /, *, axis: int | None = None, dtype: object = None, include_initial: Flag = False
 ) -> Tensor:
     """Product of the elements up to each along an axis, as `cumulative_sum`; what may come first is a 1."""
-    found, place = so_far("cumulative_prod", "multiply", widened("cumulative_prod", x, dtype), axis)
-    return led(1, found, place) if include_initial else found
+    found, dim = so_far("cumulative_prod", "multiply", widened("cumulative_prod", x, dtype), axis)
+    return led(1, found, dim) if include_initial else found
 
 
 def so_far(what: str, op: str, x: Tensor, axis: int | None) -> tuple[Tensor, int]:
@@ -45,12 +45,12 @@ def so_far(what: str, op: str, x: Tensor, axis: int | None) -> tuple[Tensor, int
     """
     if axis is None and x.ndim != 1:
         raise TensorError(f"an axis must be named for {what} of shape {x.shape}; add axis=")
-    place = axis_of(what, 0 if axis is None else axis, x.ndim)
-    size, step, found = x.shape[place], 1, x
+    dim = axis_of(what, 0 if axis is None else axis, x.ndim)
+    size, step, found = x.shape[dim], 1, x
     while step < size:
-        both = operate(op, part(found, step, size, place), part(found, 0, size - step, place))
-        found, step = concat([part(found, 0, step, place), both], axis=place), 2 * step
-    return found, place
+        both = operate(op, part(found, step, size, dim), part(found, 0, size - step, dim))
+        found, step = concat([part(found, 0, step, dim), both], axis=dim), 2 * step
+    return found, dim
 
 
 def led(first: int, x: Tensor, axis: int) -> Tensor:
@@ -74,12 +74,12 @@ def diff(x: object, /, *, axis: int = -1, n: int = 1, prepend: object = None, ap
         TensorError: `n` is below 0.
     """
     found = numbers("diff", x)
-    place = axis_of("diff", axis, found.ndim)
+    dim = axis_of("diff", axis, found.ndim)
     if n < 0:
         raise TensorError(f"n of diff must not be negative, got {n}")
     if n and not (prepend is None and append is None):
-        found = concat([each for each in (prepend, found, append) if each is not None], axis=place)
+        found = concat([each for each in (prepend, found, append) if each is not None], axis=dim)
     for _ in range(n):
-        size = found.shape[place]
-        found = part(found, min(1, size), size, place) - part(found, 0, max(0, size - 1), place)
+        size = found.shape[dim]
+        found = part(found, min(1, size), size, dim) - part(found, 0, max(0, size - 1), dim)
     return found

@@ -76,9 +76,9 @@ class IntegerLimits:
     dtype: DType
 
 
-def dtype_of(said: object) -> DType:
+def dtype_of(value: object) -> DType:
     """The element type of a tensor or an array, or the one that is named."""
-    return as_dtype(said.dtype if isinstance(said, (Tensor, np.ndarray)) else said)
+    return as_dtype(value.dtype if isinstance(value, (Tensor, np.ndarray)) else value)
 
 
 @operation

@@ -25,7 +25,7 @@ OF_PYTHON: dict[object, DType] = {builtins.bool: bool, int: int64, float: float3
 MLIR = {float32: "f32", bfloat16: "bf16", int32: "i32", int64: "i64", bool: "i1"}  # in a body; see `storage_of`
 
 
-def as_dtype(said: object) -> DType:
+def as_dtype(dtype: object) -> DType:
     """The element type that a user names, as NumPy's, as a string or as a type of Python.
 
     Raises:
@@ -35,17 +35,17 @@ def as_dtype(said: object) -> DType:
         >>> as_dtype("f32") == as_dtype(float) == np.dtype("float32")
         True
     """
-    if isinstance(said, str) and said in SHORT:
-        return SHORT[said]
-    if isinstance(said, type) and said in OF_PYTHON:
-        return OF_PYTHON[said]
+    if isinstance(dtype, str) and dtype in SHORT:
+        return SHORT[dtype]
+    if isinstance(dtype, type) and dtype in OF_PYTHON:
+        return OF_PYTHON[dtype]
     try:
-        found = np.dtype(said)  # type: ignore[call-overload]
+        found = np.dtype(dtype)  # type: ignore[call-overload]
     except (TypeError, ValueError):
         found = None
     if found in MLIR and found is not None:
         return next(known for known in MLIR if known == found)
-    raise TensorTypeError(f"dtype must be one of {', '.join(KNOWN)}; got {said if found is None else found.name}")
+    raise TensorTypeError(f"dtype must be one of {', '.join(KNOWN)}; got {dtype if found is None else found.name}")
 
 
 def storage_of(dtype: DType) -> str:

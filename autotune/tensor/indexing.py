@@ -10,7 +10,7 @@ import numpy as np
 from autotune.core.errors import TensorIndexError, TensorTypeError
 from autotune.tensor.creation import known
 from autotune.tensor.dtypes import bool, is_integer
-from autotune.tensor.gathering import at_places, flip, take
+from autotune.tensor.gathering import at_indices, flip, take
 from autotune.tensor.graph import Node, operation
 from autotune.tensor.manipulation import reshape
 from autotune.tensor.tensor import Tensor, as_tensor
@@ -29,7 +29,7 @@ def take_part(x: Tensor, key: object) -> Tensor:
             raise TensorIndexError("a tensor of 0 dimensions must not be indexed by tensors")
         return take(x, at, axis=0)
     if isinstance(key, tuple) and any(isinstance(each, (np.ndarray, list, Tensor)) for each in key):
-        return at_places(x, places_beside(key, x))
+        return at_indices(x, indices_by_axis(key, x))
     keys = spread(key if isinstance(key, tuple) else (key,), x)
     starts, steps, counts, shape, backwards = [], [], [], [], []
     axis = 0
@@ -38,14 +38,14 @@ def take_part(x: Tensor, key: object) -> Tensor:
             shape.append(1)
             continue
         size = x.shape[axis]
-        places = places_of(each, size, axis, x)
-        starts.append(min(places[0], places[-1]) if places else 0)
-        steps.append(abs(places.step))
-        counts.append(len(places))
-        if places.step < 0:
+        indices = indices_of(each, size, axis, x)
+        starts.append(min(indices[0], indices[-1]) if indices else 0)
+        steps.append(abs(indices.step))
+        counts.append(len(indices))
+        if indices.step < 0:
             backwards.append(axis)
         if isinstance(each, slice):
-            shape.append(len(places))
+            shape.append(len(indices))
         axis += 1
     part = x
     if tuple(counts) != x.shape:
@@ -53,7 +53,7 @@ def take_part(x: Tensor, key: object) -> Tensor:
     return reshape(flip(part, axis=tuple(backwards)), tuple(shape))
 
 
-def places_beside(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
+def indices_by_axis(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
     """Indices along the first axes, one key an axis: whole numbers, or tensors of them.
 
     Raises:
@@ -74,7 +74,7 @@ def places_beside(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
         elif each is None or each is Ellipsis or isinstance(each, (slice, builtins.bool)):
             raise TensorTypeError(f"an index beside indices must be whole numbers or indices, got {each!r}; use take")
         else:
-            found.append(known(np.asarray(places_of(each, x.shape[axis], axis, x).start)))
+            found.append(known(np.asarray(indices_of(each, x.shape[axis], axis, x).start)))
     return found
 
 
@@ -101,11 +101,11 @@ def spread(keys: Sequence[object], x: Tensor) -> list[Any]:
     return [*keys[:at], *rest, *keys[at + 1 :]]
 
 
-def places_of(key: SupportsIndex | slice, size: int, axis: int, x: Tensor) -> range:
+def indices_of(key: SupportsIndex | slice, size: int, axis: int, x: Tensor) -> range:
     """The indices along an axis that a key names.
 
     Raises:
-        TensorIndexError: A index is not there.
+        TensorIndexError: An index is not there.
         TensorTypeError: The key holds something else than whole numbers.
     """
     try:
@@ -117,6 +117,6 @@ def places_of(key: SupportsIndex | slice, size: int, axis: int, x: Tensor) -> ra
     except ValueError as error:
         raise TensorIndexError(f"the step of a slice must not be 0, got {key!r}") from error
     if not -size <= index < size:
-        said = f"from {-size} to {size - 1}" if size else "left out, there are no elements"
-        raise TensorIndexError(f"an index of axis {axis} of shape {x.shape} must be {said}, got {index}")
+        expected = f"from {-size} to {size - 1}" if size else "left out, there are no elements"
+        raise TensorIndexError(f"an index of axis {axis} of shape {x.shape} must be {expected}, got {index}")
     return range(index % size, index % size + 1)

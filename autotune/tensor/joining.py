@@ -18,15 +18,15 @@ def concat(arrays: Sequence[object], /, *, axis: int | None = 0) -> Tensor:
         raise TensorError("tensors to concat must be one or more, got none")
     if axis is None:
         parts, axis = [reshape(part, -1) for part in parts], 0
-    place = axis_of("concat", axis, parts[0].ndim)
-    if len({(part.ndim, without(part.shape, (place,))) for part in parts}) > 1:
-        said = ", ".join(str(part.shape) for part in parts)
-        raise TensorError(f"shapes of concat must be equal but for axis {axis}, they are {said}")
+    dim = axis_of("concat", axis, parts[0].ndim)
+    if len({(part.ndim, without(part.shape, (dim,))) for part in parts}) > 1:
+        shapes = ", ".join(str(part.shape) for part in parts)
+        raise TensorError(f"shapes of concat must be equal but for axis {axis}, they are {shapes}")
     dtype = promote("concat", *(part.dtype for part in parts))
     sizes = list(parts[0].shape)
-    sizes[place] = sum(part.shape[place] for part in parts)
+    sizes[dim] = sum(part.shape[dim] for part in parts)
     converted = tuple(operate("astype", part, dtype).node for part in parts)
-    return Tensor(Node("concat", tuple(sizes), dtype, converted, attributes=(place,)))
+    return Tensor(Node("concat", tuple(sizes), dtype, converted, attributes=(dim,)))
 
 
 @operation
@@ -40,10 +40,10 @@ def stack(arrays: Sequence[object], /, *, axis: int = 0) -> Tensor:
     """Tensors of one shape side by side, along a new axis."""
     parts = operands("stack", *arrays)
     if len({part.shape for part in parts}) != 1:
-        said = ", ".join(str(part.shape) for part in parts) or "none"
-        raise TensorError(f"shapes of stack must be equal, they are {said}")
-    place = axis_of("stack", axis, parts[0].ndim + 1)
-    return concat([expand_dims(part, axis=place) for part in parts], axis=place)
+        shapes = ", ".join(str(part.shape) for part in parts) or "none"
+        raise TensorError(f"shapes of stack must be equal, they are {shapes}")
+    dim = axis_of("stack", axis, parts[0].ndim + 1)
+    return concat([expand_dims(part, axis=dim) for part in parts], axis=dim)
 
 
 @operation
@@ -77,11 +77,11 @@ def roll(x: object, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
     shifts = list(shift) if isinstance(shift, Sequence) else [shift] * len(axes)
     if len(shifts) != len(axes):
         raise TensorError(f"roll must have a shift for each axis, got {shift} for {axis}")
-    for places, along in zip(shifts, axes, strict=True):
-        place = axis_of("roll", along, source.ndim)
-        size = source.shape[place]
-        cut = -places % max(size, 1)
-        source = concat([part(source, cut, size, place), part(source, 0, cut, place)], axis=place) if cut else source
+    for offset, along in zip(shifts, axes, strict=True):
+        dim = axis_of("roll", along, source.ndim)
+        size = source.shape[dim]
+        cut = -offset % max(size, 1)
+        source = concat([part(source, cut, size, dim), part(source, 0, cut, dim)], axis=dim) if cut else source
     return source
 
 

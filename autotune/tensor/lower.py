@@ -57,8 +57,8 @@ def each_element(writer: Writer, node: Node, *operands: View) -> View:
 
 def look(_: Writer, node: Node, x: View) -> View:
     """The same elements with axes elsewhere."""
-    (places,) = node.attributes
-    return replace(x, shape=node.shape, dims=tuple(None if d is None else places[d] for d in x.dims))
+    (dims,) = node.attributes
+    return replace(x, shape=node.shape, dims=tuple(None if d is None else dims[d] for d in x.dims))
 
 
 def fold(writer: Writer, node: Node, x: View | None) -> View:
@@ -134,13 +134,13 @@ def concat(writer: Writer, node: Node, *parts: View | None) -> View:
     return seen(node, into)
 
 
-def take(writer: Writer, node: Node, x: View, places: View) -> View:
+def take(writer: Writer, node: Node, x: View, indices: View) -> View:
     """Elements along an axis at indices."""
     (axis,) = node.attributes
     source, loops, body = writer.stored(x), loops_of(node.shape), LoopBody()
-    more = len(places.shape)
-    whole = "i64" if places.node.dtype.itemsize == 8 else "i32"
-    found = body.element(places, loops[axis : axis + more])
+    more = len(indices.shape)
+    whole = "i64" if indices.node.dtype.itemsize == 8 else "i32"
+    found = body.element(indices, loops[axis : axis + more])
     index = body.emit(f"arith.index_cast {found} : {whole} to index")
     along = []
     for d in (d for d, size in enumerate(x.shape) if size != 1):

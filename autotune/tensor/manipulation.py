@@ -75,14 +75,14 @@ def moveaxis(x: object, source: int | Sequence[int], destination: int | Sequence
     """
     given = as_tensor("moveaxis", x)
     start, end = (
-        [axis_of("moveaxis", axis, given.ndim) for axis in (said if isinstance(said, Sequence) else (said,))]
-        for said in (source, destination)
+        [axis_of("moveaxis", axis, given.ndim) for axis in (axes if isinstance(axes, Sequence) else (axes,))]
+        for axes in (source, destination)
     )
     if len(start) != len(end) or len(set(start)) < len(start) or len(set(end)) < len(end):
         raise TensorError(f"moveaxis must have a destination for each axis, got {source} and {destination}")
     order = [axis for axis in range(given.ndim) if axis not in start]
-    for place, axis in sorted(zip(end, start, strict=True)):
-        order.insert(place, axis)
+    for position, axis in sorted(zip(end, start, strict=True)):
+        order.insert(position, axis)
     return permute_dims(given, order)
 
 
@@ -92,8 +92,8 @@ def expand_dims(x: object, /, axis: int | Sequence[int] = 0) -> Tensor:
     source = as_tensor("expand_dims", x)
     more = len(axis) if isinstance(axis, Sequence) else 1
     left, rank = iter(source.shape), source.ndim + more
-    places = axes_of("expand_dims", axis, rank)
-    return operate("reshape", source, tuple(1 if index in places else next(left) for index in range(rank)))
+    axes = axes_of("expand_dims", axis, rank)
+    return operate("reshape", source, tuple(1 if index in axes else next(left) for index in range(rank)))
 
 
 @operation
@@ -101,7 +101,7 @@ def squeeze(x: object, /, axis: int | Sequence[int]) -> Tensor:
     """Some axes of size 1 less."""
     source = as_tensor("squeeze", x)
     axes = axes_of("squeeze", axis, source.ndim)
-    if any(source.shape[place] != 1 for place in axes):
+    if any(source.shape[dim] != 1 for dim in axes):
         raise TensorError(f"axes that squeeze drops must have size 1, {axis} of shape {source.shape} has not")
     return operate("reshape", source, without(source.shape, axes))
 
@@ -119,16 +119,16 @@ def reshape(x: object, /, shape: Sizes, *, copy: bool | None = None) -> Tensor:
         TensorError: The shape does not hold the elements.
     """
     source = as_tensor("reshape", x)
-    said = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    rest = [place for place, size in enumerate(said) if isinstance(size, int) and size == -1]
-    others = math.prod(as_shape("reshape", [size for place, size in enumerate(said) if place not in rest]))
+    wanted = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    rest = [dim for dim, size in enumerate(wanted) if isinstance(size, int) and size == -1]
+    others = math.prod(as_shape("reshape", [size for dim, size in enumerate(wanted) if dim not in rest]))
     if len(rest) == 1 and others and source.size % others == 0:
-        said = tuple(source.size // others if place in rest else size for place, size in enumerate(said))
+        wanted = tuple(source.size // others if dim in rest else size for dim, size in enumerate(wanted))
     elif rest or others != source.size:
-        raise TensorError(f"a shape must hold {source.size} elements of shape {source.shape}, {said} does not")
-    sizes = as_shape("reshape", said)
-    places = [place for place, size in enumerate(sizes) if size != 1]
-    if [size for size in source.shape if size != 1] != [sizes[place] for place in places]:
+        raise TensorError(f"a shape must hold {source.size} elements of shape {source.shape}, {wanted} does not")
+    sizes = as_shape("reshape", wanted)
+    dims = [dim for dim, size in enumerate(sizes) if size != 1]
+    if [size for size in source.shape if size != 1] != [sizes[dim] for dim in dims]:
         return Tensor(Node("reshape", sizes, source.dtype, (source.node,)))
-    left = iter(places)
+    left = iter(dims)
     return view(source, sizes, [None if size == 1 else next(left) for size in source.shape])

@@ -25,11 +25,11 @@ def moved(node: Node) -> Array | None:
 def looked_at(array: Array, node: Node) -> Array:
     """Elements with axes elsewhere, repeated along new ones."""
     (dims,) = node.attributes
-    kept = [axis for axis, place in enumerate(dims) if place is not None]
+    kept = [axis for axis, dim in enumerate(dims) if dim is not None]
     order = sorted(kept, key=lambda axis: dims[axis])
-    places = {dims[axis] for axis in kept}
-    sizes = [node.shape[d] if d in places else 1 for d in range(len(node.shape))]
-    dropped = tuple(axis for axis, place in enumerate(dims) if place is None)
+    result_axes = {dims[axis] for axis in kept}
+    sizes = [node.shape[d] if d in result_axes else 1 for d in range(len(node.shape))]
+    dropped = tuple(axis for axis, dim in enumerate(dims) if dim is None)
     ranks = [axis - sum(other < axis for other in dropped) for axis in order]
     return np.broadcast_to(np.squeeze(array, dropped).transpose(ranks).reshape(sizes), node.shape)
 

@@ -111,11 +111,11 @@ def conv2d(
         raise TensorTypeError(f"operands of conv2d must be real, they are {dtype.name}; use astype")
     if image.ndim != 4 or kernel.ndim != 4:
         raise TensorError(f"conv2d must have images (N, C, H, W) and filters (F, C, KH, KW), shapes are {shapes}")
-    (n, channels, *places), (filters, inner, *sides) = image.shape, kernel.shape
+    (n, channels, *spatial), (filters, inner, *sides) = image.shape, kernel.shape
     if groups < 1 or channels != inner * groups or filters % groups:
         raise TensorError(f"conv2d must have as many channels as filters read, in {groups} groups: shapes are {shapes}")
     steps, zeros, apart = pair("stride", stride), pair("padding", padding), pair("dilation", dilation)
-    sizes = [(size + 2 * zeros[d] - apart[d] * (sides[d] - 1) - 1) // steps[d] + 1 for d, size in enumerate(places)]
+    sizes = [(size + 2 * zeros[d] - apart[d] * (sides[d] - 1) - 1) // steps[d] + 1 for d, size in enumerate(spatial)]
     if min(sizes) < 1 or min(sides) < 1:
         raise TensorError(f"a window of conv2d must fit the image, shapes are {shapes}, padding {zeros}; add padding")
     inputs = (astype(image, dtype).node, astype(kernel, dtype).node)
@@ -148,9 +148,9 @@ def pair(name: str, value: object) -> tuple[int, int]:
 def softmax(x: object, *, axis: int = -1) -> Tensor:
     """``exp(x - max) / sum(exp(x - max))`` along an axis; not defined where there is NaN."""
     given = real("softmax", x)
-    place = axis_of("softmax", axis, given.ndim)
-    power = operate("exp", given - fold("largest", given, place, keepdims=True))
-    return power / fold("sum", power, place, keepdims=True)
+    dim = axis_of("softmax", axis, given.ndim)
+    power = operate("exp", given - fold("largest", given, dim, keepdims=True))
+    return power / fold("sum", power, dim, keepdims=True)
 
 
 @operation

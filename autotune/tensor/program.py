@@ -55,7 +55,7 @@ def write_program(
     same = stand_ins(arrays) if role == WEIGHT else {node: node for node in arrays}
     constants = tuple(dict.fromkeys(same.values()))
     wanted = [node for node in results if 0 not in node.shape]
-    bounds = tuple((inputs.index(node), size) for node, size in places_read(nodes) if node.op == INPUT)
+    bounds = tuple((inputs.index(node), size) for node, size in indices_read(nodes) if node.op == INPUT)
     if not wanted:
         return TensorProgram(None, inputs, constants, results, bounds)
     read = [*((f"x{i}", node, "input") for i, node in enumerate(inputs) if 0 not in node.shape)]
@@ -117,14 +117,14 @@ def write_text(
     return f"module {{\n  func.func @{ENTRY}({signature}) {{\n{body}\n  }}\n}}\n"
 
 
-def places_read(nodes: Sequence[Node]) -> list[tuple[Node, int]]:
+def indices_read(nodes: Sequence[Node]) -> list[tuple[Node, int]]:
     """Every node whose elements are indices, with how many there are: the least where it is read several times."""
     found: dict[Node, int] = {}
     for node in nodes:
         if node.op == "take":
-            source, places = node.inputs
+            source, indices = node.inputs
             size = source.shape[node.attributes[0]]
-            found[places] = min(size, found.get(places, size))
+            found[indices] = min(size, found.get(indices, size))
     return list(found.items())
 
 

@@ -74,7 +74,7 @@ def eye(
     """Ones on a diagonal, zeros elsewhere; by default of float32."""
     on_cpu("eye", device)
     columns = n_rows if n_cols is None else n_cols
-    right, down = places(n_rows, columns)
+    right, down = coordinates(n_rows, columns)
     offset = within(k, n_rows, columns)
     return operate("astype", right == (down + offset if offset else down), float32 if dtype is None else dtype)
 
@@ -97,7 +97,7 @@ def below(what: str, matrix: Tensor, k: int) -> Tensor:
     """Which indices of a matrix are on a diagonal or below it."""
     if matrix.ndim < 2:
         raise TensorError(f"what {what} takes must have 2 dimensions or more, shape is {matrix.shape}")
-    right, down = places(*matrix.shape[-2:])
+    right, down = coordinates(*matrix.shape[-2:])
     offset = within(k, *matrix.shape[-2:])
     return right <= (down + offset if offset else down)
 
@@ -107,8 +107,8 @@ def within(k: int, rows: int, columns: int) -> int:
     return max(-rows, min(k, columns))
 
 
-def places(rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """How far right and how far down an index of a matrix is."""
+def coordinates(rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    """Numbers of the columns, `(columns,)`, and of the rows, `(rows, 1)`, of a matrix."""
     return arange(columns), operate("reshape", arange(rows), (rows, 1))
 
 

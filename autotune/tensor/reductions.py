@@ -24,11 +24,11 @@ def fold(what: str, x: Tensor, axis: Axes, keepdims: Flag) -> Tensor:
         TensorError: There is nothing to take a maximum or minimum of.
     """
     axes = axes_of(what, axis, x.ndim)
-    if what in ("max", "min", "largest") and 0 in (x.shape[place] for place in axes):
+    if what in ("max", "min", "largest") and 0 in (x.shape[dim] for dim in axes):
         raise TensorError(f"{what} must be of one element or more, shape {x.shape} has none along axis {axis}")
     left = without(x.shape, axes)
-    if {x.shape[place] for place in axes} <= {1}:
-        kept = [None if place in axes else place - len([a for a in axes if a < place]) for place in range(x.ndim)]
+    if {x.shape[dim] for dim in axes} <= {1}:
+        kept = [None if dim in axes else dim - len([a for a in axes if a < dim]) for dim in range(x.ndim)]
         found = view(x, left, kept)
     else:
         found = Tensor(Node("fold", left, x.dtype, (x.node,), attributes=(what, axes)))
@@ -120,31 +120,31 @@ def std(x: object, /, axis: Axes = None, *, correction: float = 0.0, keepdims: F
 
 def count(what: str, x: Tensor, axis: Axes) -> int:
     """How many elements are folded into one."""
-    return math.prod(x.shape[place] for place in axes_of(what, axis, x.ndim))
+    return math.prod(x.shape[dim] for dim in axes_of(what, axis, x.ndim))
 
 
 @operation
 def argmax(x: object, /, *, axis: int | None = None, keepdims: Flag = False) -> Tensor:
     """Index of the first maximum along an axis, of all elements for `None`; of the first NaN, if there is one."""
-    return first_place("argmax", x, axis, keepdims)
+    return first_index("argmax", x, axis, keepdims)
 
 
 @operation
 def argmin(x: object, /, *, axis: int | None = None, keepdims: Flag = False) -> Tensor:
     """Index of the first minimum along an axis, of all elements for `None`; of the first NaN, if there is one."""
-    return first_place("argmin", x, axis, keepdims)
+    return first_index("argmin", x, axis, keepdims)
 
 
-def first_place(what: str, x: object, axis: int | None, keepdims: Flag) -> Tensor:
+def first_index(what: str, x: object, axis: int | None, keepdims: Flag) -> Tensor:
     """The first index that holds an extremum: two results of one fold would not vectorize."""
     given = numbers(what, x)
     flat = reshape(given, -1) if axis is None else given
-    (place,) = axes_of(what, 0 if axis is None else axis, flat.ndim)
-    size = flat.shape[place]
-    extremum = fold(what.removeprefix("arg"), flat, place, keepdims=True)
+    (dim,) = axes_of(what, 0 if axis is None else axis, flat.ndim)
+    size = flat.shape[dim]
+    extremum = fold(what.removeprefix("arg"), flat, dim, keepdims=True)
     wanted = flat == extremum
     if is_float(flat.dtype):
         wanted = wanted | operate("isnan", flat)
-    along = [size if d == place else 1 for d in range(flat.ndim)]
-    found = fold("min", where(wanted, reshape(operate("arange", size), along), size), place, keepdims)
+    along = [size if d == dim else 1 for d in range(flat.ndim)]
+    found = fold("min", where(wanted, reshape(operate("arange", size), along), size), dim, keepdims)
     return reshape(found, [1] * given.ndim) if axis is None and keepdims else found

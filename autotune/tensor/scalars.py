@@ -91,20 +91,20 @@ def scalar(emit: Emit, node: Node, *elements: str) -> str:
     """
     operand = node.inputs[-1].dtype if node.inputs else node.dtype
     kind = body_type(operand)
-    said = ", ".join(elements)
+    names = ", ".join(elements)
     if node.op == "where":
-        return emit(f"arith.select {said} : {kind}")
+        return emit(f"arith.select {names} : {kind}")
     if node.op == "cast":
         return cast(emit, elements[0], operand, node.dtype)
     if node.op in ORDERS:
         real, whole = ORDERS[node.op]
-        return emit(f"arith.cmpf {real}, {said} : f32" if kind == "f32" else f"arith.cmpi {whole}, {said} : {kind}")
+        return emit(f"arith.cmpf {real}, {names} : f32" if kind == "f32" else f"arith.cmpi {whole}, {names} : {kind}")
     if node.op == "negative" and is_integer(operand):
-        return emit(f"arith.subi {constant(emit, 0, operand)}, {said} : {kind}")
+        return emit(f"arith.subi {constant(emit, 0, operand)}, {names} : {kind}")
     table = FLOAT if kind == "f32" else BOOLEAN if kind == "i1" else WHOLE
     if node.op not in table:
         raise TensorError(f"an operation must be defined for its elements, {node.op} of {operand.name} is not")
-    return emit(f"{table[node.op]} {said} : {kind}")
+    return emit(f"{table[node.op]} {names} : {kind}")
 
 
 def cast(emit: Emit, element: str, source: DType, target: DType) -> str:

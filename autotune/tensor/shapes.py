@@ -28,13 +28,13 @@ def broadcast(what: str, *shapes: Shape) -> Shape:
     for index in range(rank):
         sizes = {shape[index - rank + len(shape)] for shape in shapes if index >= rank - len(shape)} - {1}
         if len(sizes) > 1:
-            said = ", ".join(map(str, shapes))
-            raise TensorError(f"shapes of {what} must broadcast, {said} do not; sizes of an axis are equal, or 1")
+            text = ", ".join(map(str, shapes))
+            raise TensorError(f"shapes of {what} must broadcast, {text} do not; sizes of an axis are equal, or 1")
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 
 
-def as_shape(what: str, said: Sizes) -> Shape:
+def as_shape(what: str, shape: Sizes) -> Shape:
     """A shape as a user gives it: a size, or a sequence of sizes.
 
     Raises:
@@ -42,9 +42,9 @@ def as_shape(what: str, said: Sizes) -> Shape:
         TensorError: A size is below 0.
     """
     try:
-        sizes = tuple(operator.index(size) for size in (said if isinstance(said, Sequence) else (said,)))
+        sizes = tuple(operator.index(size) for size in (shape if isinstance(shape, Sequence) else (shape,)))
     except TypeError as error:
-        raise TensorTypeError(f"a shape for {what} must be whole numbers, got {said!r}") from error
+        raise TensorTypeError(f"a shape for {what} must be whole numbers, got {shape!r}") from error
     if any(size < 0 for size in sizes):
         raise TensorError(f"sizes of {what} must not be negative, got {sizes}")
     return sizes

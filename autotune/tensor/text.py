@@ -22,7 +22,7 @@ class LoopBody:
     inputs: list[tuple[Stored, tuple[int, ...]]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     _known: dict[object, str] = field(default_factory=dict)
-    _places: dict[str, str] = field(default_factory=dict)  # indices behind i64
+    _indices: dict[str, str] = field(default_factory=dict)  # indices behind i64
 
     def emit(self, text: str) -> str:
         """Append an operation, and give the name of its result."""
@@ -49,7 +49,7 @@ class LoopBody:
             if node.op == "full":
                 self._known[key] = constant(self.emit, node.attributes[0], node.dtype)
             elif node.op == "iota":
-                self._known[key] = self.place(loops[0])
+                self._known[key] = self.loop_index(loops[0])
             else:
                 elements = [self.element(view, aligned(view.shape, loops)) for view in formula.operands]
                 self._known[key] = self.compared(node, elements) or scalar(self.emit, node, *elements)
@@ -57,18 +57,18 @@ class LoopBody:
 
     def compared(self, node: Node, elements: Sequence[str]) -> str | None:
         """A comparison of two indices as one of indices, in which a causal mask is seen; `None` if it is another."""
-        if node.op not in ORDERS or not all(element in self._places for element in elements):
+        if node.op not in ORDERS or not all(element in self._indices for element in elements):
             return None
-        said = ", ".join(self._places[element] for element in elements)
-        return self.emit(f"arith.cmpi {ORDERS[node.op][1]}, {said} : index")
+        operands = ", ".join(self._indices[element] for element in elements)
+        return self.emit(f"arith.cmpi {ORDERS[node.op][1]}, {operands} : index")
 
-    def place(self, loop: int | None) -> str:
-        """How far a loop is, as i64."""
+    def loop_index(self, loop: int | None) -> str:
+        """The index of a loop, as i64."""
         if loop is None:
             return self.emit("arith.constant 0 : i64")
         index = self.emit(f"linalg.index {loop} : index")
         found = self.emit(f"arith.index_cast {index} : index to i64")
-        self._places[found] = index
+        self._indices[found] = index
         return found
 
 
@@ -133,9 +133,9 @@ class Writer:
         if isinstance(source, Stored) and wanted == source.element:
             if view.in_order:
                 return source
-            places = [d for d, size in enumerate(view.shape) if size != 1]
-            if sorted(d for d in view.dims if d is not None) == places:
-                return self.transposed(source, [view.dims.index(d) for d in places])
+            dims = [d for d, size in enumerate(view.shape) if size != 1]
+            if sorted(d for d in view.dims if d is not None) == dims:
+                return self.transposed(source, [view.dims.index(d) for d in dims])
         loops, body = loops_of(view.shape), LoopBody()
         found = written(body.emit, body.element(view, loops), wanted)
         into = self.empty(squeezed(view.shape), wanted)

@@ -20,7 +20,7 @@ class Traced:
     """A function of tensors at some shapes, as a graph.
 
     Args:
-        function: Function to trace: it is called once, with tensors in the place of arrays.
+        function: Function to trace: it is called once, with tensors instead of arrays.
         arguments: Arguments to call it with; numbers, texts and `None` are constants of the graph.
         named: More of them, by name.
 
@@ -50,7 +50,7 @@ class Traced:
 
 
 def template(result: object, found: list[Node]) -> Nested:
-    """What a function returned, with a number in the place of each tensor; `found` takes their nodes.
+    """What a function returned, with a number instead of each tensor; `found` takes their nodes.
 
     Raises:
         TensorTypeError: Something is no tensor.
@@ -65,13 +65,13 @@ def template(result: object, found: list[Node]) -> Nested:
     raise TensorTypeError(f"a compiled function must return tensors, it returned {type(result).__name__}; use asarray")
 
 
-def filled(said: Nested, arrays: Sequence[Array]) -> Nested:
-    """A template with arrays in the place of numbers."""
-    if isinstance(said, int):
-        return arrays[said]
-    if isinstance(said, dict):
-        return {name: filled(each, arrays) for name, each in said.items()}
-    return type(said)([filled(each, arrays) for each in said])
+def filled(nested: Nested, arrays: Sequence[Array]) -> Nested:
+    """A template with arrays instead of numbers."""
+    if isinstance(nested, int):
+        return arrays[nested]
+    if isinstance(nested, dict):
+        return {name: filled(each, arrays) for name, each in nested.items()}
+    return type(nested)([filled(each, arrays) for each in nested])
 
 
 def stored(array: Array) -> Array:

@@ -74,8 +74,8 @@ class View:
     @property
     def in_order(self) -> bool:
         """Whether it is stored as it is seen, but for sizes of 1."""
-        places = tuple(d for d, size in enumerate(self.shape) if size != 1)
-        return isinstance(self.source, Stored) and self.dims == places
+        dims = tuple(d for d, size in enumerate(self.shape) if size != 1)
+        return isinstance(self.source, Stored) and self.dims == dims
 
     @property
     def element(self) -> str:
