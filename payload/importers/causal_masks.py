@@ -46,10 +46,10 @@ def values_of(value: "Value", held: Mapping[int, Array]) -> Array | None:
 
     if isinstance(value, BlockArgument):
         return held.get(value.arg_number) if value.owner.owner.operation.name == "func.func" else None
-    said = value.owner.attributes["value"] if value.owner.name == "arith.constant" else None
-    if not isinstance(said, DenseElementsAttr) or said.is_splat:
+    attribute = value.owner.attributes["value"] if value.owner.name == "arith.constant" else None
+    if not isinstance(attribute, DenseElementsAttr) or attribute.is_splat:
         return None
-    return np.array(said).reshape(said.type.shape)
+    return np.array(attribute).reshape(attribute.type.shape)
 
 
 def ends_of(array: Array) -> tuple[Any, Any] | None:
@@ -84,8 +84,8 @@ def compute_mask(op: "Operation", number: int, seen: float, hidden: float) -> No
         Operation,
     )
 
-    places = list(op.attributes["indexing_maps"][number].value.results)[-2:]
-    if not all(isinstance(each, AffineDimExpr) for each in places):
+    results = list(op.attributes["indexing_maps"][number].value.results)[-2:]
+    if not all(isinstance(each, AffineDimExpr) for each in results):
         return
     element, long = op.regions[0].blocks[0].arguments[number], IntegerType.get_signless(64)
     with InsertionPoint.at_block_begin(op.regions[0].blocks[0]), op.location:
@@ -93,7 +93,7 @@ def compute_mask(op: "Operation", number: int, seen: float, hidden: float) -> No
             Operation.create(
                 "linalg.index", [IndexType.get()], attributes={"dim": IntegerAttr.get(long, each.position)}
             )
-            for each in places
+            for each in results
         )
         order = {"predicate": IntegerAttr.get(long, UGT if seen is False else ULE)}
         mask = Operation.create("arith.cmpi", [IntegerType.get_signless(1)], [column.result, row.result], order)

@@ -63,15 +63,15 @@ def start_converter(
         raise PayloadError(f"a model must be a file, {path} is none; check the path")
     seconds = SECONDS + SECONDS_A_GIB * sum(each.stat().st_size for each in (path, *files(path))) / 2**30
     given = [f"{name}={size}" for name, size in sizes.items()]
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         try:
-            code = run_module(module, [str(path), str(folder), *given], said, seconds)
+            code = run_module(module, [str(path), str(folder), *given], output, seconds)
         except subprocess.TimeoutExpired as error:
             raise PayloadError(
                 f"{path} must be imported within {seconds:.0f} s of processor time, it is not; import a smaller part"
             ) from error
-        said.seek(0)
-        text = said.read().decode(errors="replace")
+        output.seek(0)
+        text = output.read().decode(errors="replace")
         lines = [line for line in text.splitlines() if line.strip() and not line.startswith(STAGE)]
     if code in (REFUSED, UNABLE):
         raise (RefusedModelError if code == REFUSED else PayloadError)(f"{path} cannot be imported: {lines[-1]}")
@@ -83,31 +83,31 @@ def start_converter(
         raise PayloadError(f"{path} cannot be imported: the converter failed (exit code {code}): {why}")
 
 
-def run_module(module: str, arguments: Sequence[str], said: IO[bytes], seconds: float) -> int:
-    """Run a module as a program, in a new Python that says all it says into a file; its exit code.
+def run_module(module: str, arguments: Sequence[str], output: IO[bytes], seconds: float) -> int:
+    """Run a module as a program, in a new Python that prints into a file; its exit code.
 
     Args:
         module: Name of the module.
         arguments: What it is called with.
-        said: File for what it says.
+        output: File for what it prints.
         seconds: Processor time that it may take.
 
     Raises:
         TimeoutExpired: The module takes longer.
     """
     command = [sys.executable, "-m", module, *arguments]
-    until, told = time.monotonic() + MOST_DISTURBED * seconds, 0
-    with subprocess.Popen(command, stdout=said, stderr=said) as process:
+    until, reported = time.monotonic() + MOST_DISTURBED * seconds, 0
+    with subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             while True:
                 try:
                     code = process.wait(LOOK_SECONDS)
-                    pass_on(said, told)
+                    pass_on(output, reported)
                     return code
                 except subprocess.TimeoutExpired:
                     if time.monotonic() > until or busy_seconds(process.pid) > seconds:
                         raise
-                    told = pass_on(said, told)
+                    reported = pass_on(output, reported)
         except BaseException:
             process.kill()
             raise
@@ -120,14 +120,15 @@ def busy_seconds(pid: int) -> float:
     return 0.0
 
 
-def pass_on(said: IO[bytes], told: int) -> int:
-    """Report the stages that a converter wrote into its file behind so many bytes; bytes told of."""
-    fresh = os.pread(said.fileno(), MOST_BYTES, told)  # at an offset: the converter writes where the file's own one is
+def pass_on(output: IO[bytes], reported: int) -> int:
+    """Report the stages that a converter wrote into its file behind so many bytes; the number of bytes reported."""
+    # At an offset: the converter writes where the file's own one is.
+    fresh = os.pread(output.fileno(), MOST_BYTES, reported)
     whole = fresh[: fresh.rfind(b"\n") + 1]
     for line in whole.decode(errors="replace").splitlines():
         if line.startswith(STAGE):
             tell_stage(line.removeprefix(STAGE))
-    return told + (len(whole) or (len(fresh) if len(fresh) == MOST_BYTES else 0))
+    return reported + (len(whole) or (len(fresh) if len(fresh) == MOST_BYTES else 0))
 
 
 def say_stage(sentence: str) -> None:

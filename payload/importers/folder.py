@@ -116,7 +116,7 @@ def recordable(array: Array) -> Array:
 
 
 def weight_argument(name: str, array: Array) -> ModelArgument:
-    """An argument that holds a weight: random data in its place are of the same range, but for the lows of masks."""
+    """An argument that holds a weight: random data instead of it are of the same range, but for the lows of masks."""
     seen = np.clip([array.min(), array.max()], -MOST_RANDOM, MOST_RANDOM) if array.size else np.zeros(2)
     low, high = (float(end) for end in np.nan_to_num(seen))
     high += array.dtype.kind in "iu"  # the end of a range of whole numbers is none of them

@@ -96,7 +96,7 @@ def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxy
         raise cannot_lower(name, f"torch-mlir writes it as {', '.join(foreign)}, which MLIR does not hold", place=place)
     with module.context:
         propagate_nan(module.operation)
-        place_nan(module.operation)
+        propagate_nan_indices(module.operation)
         forget_signs_of_zero(module.operation)
         compute_masks(module, held)
     return str(module)
@@ -110,14 +110,14 @@ def foreign_ops(module: "Module") -> dict[str, str]:
 
     def note(op: Any) -> Any:  # noqa: ANN401 - an operation, and whether to go on
         if op.name.partition(".")[0] not in OURS:
-            found.setdefault(op.name, place_in(str(op.location)))
+            found.setdefault(op.name, location_name(str(op.location)))
         return WalkResult.ADVANCE
 
     module.operation.walk(note)
     return found
 
 
-def place_in(location: str) -> str:
+def location_name(location: str) -> str:
     """The first name in a location."""
     named = re.search(r'"([^"]*)"', location)
     return named[1] if named is not None else ""
@@ -169,7 +169,7 @@ def forget_signs_of_zero(module: "Operation") -> None:
         op.attributes["fastmath"] = Attribute.parse("#arith.fastmath<nsz>")
 
 
-def place_nan(module: "Operation") -> None:
+def propagate_nan_indices(module: "Operation") -> None:
     """Let the argmax of a window be the index of the last NaN, where there is one, in place.
 
     torch-mlir looks for an element that equals the largest, which no NaN does, and the index was left at -1.
@@ -195,8 +195,8 @@ def choose_nan(compared: "Operation") -> None:
         kind = Attribute.parse(f"{PREDICATES.index('une')} : i64")
         is_nan = Operation.create("arith.cmpf", [compared.results[0].type], [element, element], {"predicate": kind})
         operands = [is_nan.result, chosen.operands[1], first.results[0]]
-        place = Operation.create("arith.select", [first.results[0].type], operands).result
-    end.operands[list(end.operands).index(first.results[0])] = place
+        index = Operation.create("arith.select", [first.results[0].type], operands).result
+    end.operands[list(end.operands).index(first.results[0])] = index
 
 
 def only_user(value: "Value") -> "Operation | None":
@@ -219,19 +219,19 @@ def is_number(value: "Value") -> bool:
         return False
     if op.name != "arith.constant":
         return is_number(op.operands[0])
-    said = op.attributes["value"]
-    if isinstance(said, DenseElementsAttr):
-        if not said.is_splat:
+    attribute = op.attributes["value"]
+    if isinstance(attribute, DenseElementsAttr):
+        if not attribute.is_splat:
             return False
-        said = said.get_splat_value()
-    return not isinstance(said, FloatAttr) or said.value == said.value
+        attribute = attribute.get_splat_value()
+    return not isinstance(attribute, FloatAttr) or attribute.value == attribute.value
 
 
-def unsupported(said: str) -> UnsupportedError:
+def unsupported(message: str) -> UnsupportedError:
     """What to say of what torch-mlir said, with the op's name and location where it says them."""
-    foreign = re.search(r'"(onnx\.\w+)"', said)  # what no dialect of torch-mlir's has
-    found = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", said)), "")
-    placed = re.search(r'error: "([^"]*)"(?::\d+)*: (.*)', said)
+    foreign = re.search(r'"(onnx\.\w+)"', message)  # what no dialect of torch-mlir's has
+    found = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", message)), "")
+    placed = re.search(r'error: "([^"]*)"(?::\d+)*: (.*)', message)
     place, complaint = (placed[1], placed[2].partition(": %")[0][:MOST_SAID]) if placed is not None else ("", "")
     why = f"torch-mlir does not lower {found.removeprefix('onnx.')}" if found else f"torch-mlir says: {complaint}"
     return cannot_lower(found or "an op", why if found or complaint else "torch-mlir fails", found, place)

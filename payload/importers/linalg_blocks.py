@@ -1,4 +1,4 @@
-"""Products by a weight that stays in blocks, put in the place of those by the weight in f32; in the converter alone."""
+"""Products by a weight that stays in blocks, written instead of those by the weight in f32; in the converter alone."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ ELEMENTS = {"int8": "i8", "float16": "f16", "float32": "f32"}
 
 
 def put_blocks(text: str, held: Mapping[int, HeldWeight]) -> tuple[str, list[int]]:
-    """Let a function take weights in blocks, behind its other arguments, in the place of those in f32.
+    """Let a function take weights in blocks, behind its other arguments, instead of those in f32.
 
     A weight that anything but a product of matrices reads stays as it is.
 
@@ -58,7 +58,7 @@ def put_weight(block: "Block", number: int, weight: HeldWeight) -> bool:
 
 
 def put_product(product: "Operation", parts: list[Value], weight: HeldWeight) -> None:
-    """Write a product in blocks in the place of another, which is erased; both add to the same tensor."""
+    """Replace a product by one in blocks; both add to the same tensor."""
     from torch_mlir.ir import InsertionPoint, Module, ShapedType  # noqa: PLC0415
 
     rows, columns = ShapedType(product.operands[0].type).shape
@@ -70,8 +70,8 @@ def put_product(product: "Operation", parts: list[Value], weight: HeldWeight) ->
             product.results[0].replace_all_uses_with(here[op.operation.operands[0]])
             break
         clone = op.operation.clone(InsertionPoint(product))
-        for place, operand in enumerate(op.operation.operands):
-            clone.operands[place] = here[operand]
+        for number, operand in enumerate(op.operation.operands):
+            clone.operands[number] = here[operand]
         here |= dict(zip(op.operation.results, clone.results, strict=True))
         if op.operation.name == "linalg.generic":
             clone.operands[len(clone.operands) - 1] = product.operands[2]

@@ -123,8 +123,8 @@ def check_attributes(node: "NodeProto", known: KnownTensors) -> None:
 
 def wrong(node: "NodeProto", what: str, constraint: str, found: Any) -> UnsupportedError:  # noqa: ANN401 - numbers
     """What a node says that cannot be."""
-    said = found[:MOST_SAID] + ([".."] if len(found) > MOST_SAID else []) if isinstance(found, list) else found
-    return UnsupportedError(f"{node.doc_string} must have {what} {constraint}, got {said}; export the model again")
+    shown = found[:MOST_SAID] + ([".."] if len(found) > MOST_SAID else []) if isinstance(found, list) else found
+    return UnsupportedError(f"{node.doc_string} must have {what} {constraint}, got {shown}; export the model again")
 
 
 def check_least(node: "NodeProto") -> None:
@@ -186,11 +186,11 @@ def check_kernel(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -
 def check_axes(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
     """Raise unless the axes that a node works along are there."""
     names, more = AXIS.get(node.op_type, (("axes",) if node.op_type.startswith(REDUCE) else (), 0))
-    said = [(name, of(node, name, None)) for name in names]
+    stated = [(name, of(node, name, None)) for name in names]
     at = 1 if node.op_type.startswith(REDUCE) else AXES_AT.get(node.op_type)
     if at is not None and at < len(node.input):
-        said.append(("axes", known.constants.get(node.input[at])))
-    for name, value in said:
+        stated.append(("axes", known.constants.get(node.input[at])))
+    for name, value in stated:
         axes = [] if value is None else [int(each) for each in np.reshape(value, -1)]
         rank = len(shape) + (len(axes) if node.op_type == UNSQUEEZE else more)
         if any(not -rank <= axis < rank + (node.op_type == FLATTEN) for axis in axes):
@@ -202,26 +202,26 @@ def check_axes(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> 
 
 def check_indices(node: "NodeProto", shape: Sequence[int], known: KnownTensors) -> None:
     """Raise unless indices that are known before any input is are inside of what they index."""
-    places = known.constants.get(node.input[1]) if len(node.input) > 1 else None
-    if places is None or not places.size:
+    indices = known.constants.get(node.input[1]) if len(node.input) > 1 else None
+    if indices is None or not indices.size:
         return
     if node.op_type in INDEXED:
         sizes = np.array(shape[int(of(node, "axis", 0))])
     elif node.op_type in CLASSES:
         left_out = of(node, "ignore_index", None)
         sizes = np.array(shape[1])
-        places = places if left_out is None else places[places != left_out]
+        indices = indices if left_out is None else indices[indices != left_out]
     elif node.op_type == "ReverseSequence":
         sizes = np.array(shape[int(of(node, "time_axis", 0))] + 1)
     elif node.op_type in PLACED:
         first = int(of(node, "batch_dims", 0))
-        sizes = np.array(shape[first : first + places.shape[-1]])
-        if sizes.shape != places.shape[-1:]:
-            raise wrong(node, "indices", f"in at most {len(shape) - first} dimensions", list(places.shape))
+        sizes = np.array(shape[first : first + indices.shape[-1]])
+        if sizes.shape != indices.shape[-1:]:
+            raise wrong(node, "indices", f"in at most {len(shape) - first} dimensions", list(indices.shape))
     else:
         return
     counts_back = node.op_type in (*INDEXED, *PLACED)
-    outside = places[(places < (-sizes if counts_back else 0)) | (places >= sizes)]
+    outside = indices[(indices < (-sizes if counts_back else 0)) | (indices >= sizes)]
     if outside.size:
         raise wrong(node, "indices", f"inside of {sizes.tolist()} elements", outside.tolist())
 

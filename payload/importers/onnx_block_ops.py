@@ -38,16 +38,16 @@ def product_of_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors
     whole = (unpacked(packed, bits).reshape(n, blocks, size).astype(np.int16) - middle).astype(np.int8)
     at = unpacked(points.reshape(n, -1), bits)[:, :blocks] if points is not None else np.full((n, blocks), middle)
     zero = at.astype(np.int16) - middle
-    turned = ""
+    transposed = ""
     if known.kinds.get(a) == F32 and scales in known.weights:
         numbers = known.weights[scales].reshape(n, blocks)
-        turned = hold(writer, known, node, OnnxBlocks(whole, zero, numbers, bits, k))
-    if not turned:
-        turned = widened(writer, whole, zero, scales, k)
+        transposed = hold(writer, known, node, OnnxBlocks(whole, zero, numbers, bits, k))
+    if not transposed:
+        transposed = widened(writer, whole, zero, scales, k)
     if not bias:
-        writer.add("MatMul", a, turned, into=node.output[0])
+        writer.add("MatMul", a, transposed, into=node.output[0])
         return True
-    writer.add("Add", writer.add("MatMul", a, turned), bias, into=node.output[0])
+    writer.add("Add", writer.add("MatMul", a, transposed), bias, into=node.output[0])
     return True
 
 
@@ -160,7 +160,7 @@ def multiplies(graph: "GraphProto", name: str) -> bool:
 
 def unpacked(packed: Array, bits: int) -> Array:
     """Whole numbers (.., n) of bytes that hold them, the lower bits first."""
-    places = range(0, 8, bits)
-    return np.stack([(packed >> place) & ((1 << bits) - 1) for place in places], axis=-1).reshape(
+    shifts = range(0, 8, bits)
+    return np.stack([(packed >> shift) & ((1 << bits) - 1) for shift in shifts], axis=-1).reshape(
         *packed.shape[:-1], -1
     )

@@ -35,10 +35,10 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     spare = [(0, blocks * size - whole.shape[across] if d == across else 0) for d in range(whole.ndim)]
     read = writer.add("Gather", writer.constant(np.pad(whole, spare)), indices, axis=along)
     kind, rank = known.kinds[scales], len(shapes[indices])
-    place = across + (rank - 1 if along < across else 0)
+    block_axis = across + (rank - 1 if along < across else 0)
     counts = [*wanted[:along], *shapes[indices], *wanted[along + 1 :]]
-    apart = [*counts[: place + 1], size, *counts[place + 1 :]]
-    one = [*counts[: place + 1], 1, *counts[place + 1 :]]
+    apart = [*counts[: block_axis + 1], size, *counts[block_axis + 1 :]]
+    one = [*counts[: block_axis + 1], 1, *counts[block_axis + 1 :]]
     numbers = writer.reshape(writer.add("Cast", read, to=kind), *apart)
     if points is not None:
         offset = zero_points(node, points, wanted, middle)
@@ -47,10 +47,10 @@ def gathered_blocks(writer: NodeWriter, node: "NodeProto", known: KnownTensors) 
     elif str(packed.dtype) == "uint4":  # without a zero point it is 0, that of bytes the middle
         numbers = writer.add("Add", numbers, writer.number(middle, kind))
     steps = writer.reshape(writer.add("Gather", scales, indices, axis=along), *one)
-    counts[place] = blocks * size
+    counts[block_axis] = blocks * size
     found = writer.reshape(writer.add("Mul", numbers, steps), *counts)
     if blocks * size > whole.shape[across]:
-        found = writer.slice(found, 0, whole.shape[across], place)
+        found = writer.slice(found, 0, whole.shape[across], block_axis)
     writer.add("Identity", found, into=node.output[0])
     return True
 

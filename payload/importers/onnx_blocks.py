@@ -1,7 +1,7 @@
 """Weights in blocks of ONNX models that stay in blocks: a product reads 4 or 8 bits of a weight, and not 32.
 
 Until the graph is lowered such a weight is an input of it in f32, ``(K, N)``, which reference and runtime read; then
-`linalg_blocks` puts its whole numbers and scales in its place.
+`linalg_blocks` replaces it by its whole numbers and scales.
 """
 
 from collections.abc import Mapping

@@ -51,8 +51,8 @@ from payload.importers.onnx_values import (
     check_tensors,
     fold_constants,
     give_settings_back,
+    index_bounds,
     kernels_of,
-    places_of,
     replace_all,
     take_weights,
     weights_of,
@@ -113,10 +113,10 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     while end_next_pool(model):
         fix_sizes(model, {}, weights)
     known = facts_of(graph)
-    places = places_of(graph, known.shapes, known.kinds)
+    bounds = index_bounds(graph, known.shapes, known.kinds)
     asked = [tensor for tensor in graph.input if tensor.name not in weights]
     grids = grids_of(graph)
-    given = [argument_of(tensor, places, grids) for tensor in asked]
+    given = [argument_of(tensor, bounds, grids) for tensor in asked]
     kinds = {tensor.name: shape_and_dtype(tensor) for tensor in asked}
     check_results(model, read.results)
     inputs = [random_inputs(given, kinds, seed) for seed in SEEDS]
@@ -131,20 +131,22 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     write_plainly(model)
     weights |= take_weights(graph)
     held = {name: weight for name, weight in read.held.items() if name in weights}
-    said = {n: ModelArgument(n, "weight") if n in held else weight_argument(n, array) for n, array in weights.items()}
-    said |= {
-        name: kernel_argument(said[name], weights[name].shape, groups)
+    arguments = {
+        n: ModelArgument(n, "weight") if n in held else weight_argument(n, array) for n, array in weights.items()
+    }
+    arguments |= {
+        name: kernel_argument(arguments[name], weights[name].shape, groups)
         for name, groups in kernels_of(graph, weights).items()
     }
-    arrange_kernels(graph, said)
+    arrange_kernels(graph, arguments)
     multiply_rows(graph, held)
-    fix_sizes(model, {}, said)
+    fix_sizes(model, {}, arguments)
     in_arrays = {name: array for name, array in weights.items() if name not in held}
-    order, text = [tensor.name for tensor in graph.input], lowered(model, said, in_arrays)
+    order, text = [tensor.name for tensor in graph.input], lowered(model, arguments, in_arrays)
     text, numbers = put_blocks(text, {order.index(name): weight for name, weight in held.items()})
-    weights, said = with_blocks(weights, said, held, [order[number] for number in numbers])
+    weights, arguments = with_blocks(weights, arguments, held, [order[number] for number in numbers])
     described = ImportedModel(
-        arguments=(*given, *said.values()),
+        arguments=(*given, *arguments.values()),
         source=path.name,
         sha256=hash_model(path, external_files(path)),
         importer="onnx",
@@ -153,26 +155,29 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         notes=(*(f"{node} is computed in real numbers between its roundings" for node in in_real), *read.notes),
     )
     described = with_outputs(described, [output.name for output in graph.output])
-    lying = {name: place for name, place in read.lying.items() if weights.get(name) is read.weights[name]}
+    lying = {name: entry for name, entry in read.lying.items() if weights.get(name) is read.weights[name]}
     keep = partial(keep_model, path, sizes)
     write_folder(folder, text, described, weights, inputs=inputs, results=results, keep=keep, lying=lying, source=path)
 
 
 def with_blocks(
-    weights: Mapping[str, Array], said: Mapping[str, ModelArgument], held: Mapping[str, HeldWeight], gone: Sequence[str]
+    weights: Mapping[str, Array],
+    arguments: Mapping[str, ModelArgument],
+    held: Mapping[str, HeldWeight],
+    gone: Sequence[str],
 ) -> tuple[dict[str, Array], dict[str, ModelArgument]]:
-    """Weights and what is said of them, once some of those in blocks were put in.
+    """Weights and their arguments, once some of those in blocks were put in.
 
     Args:
         weights: Values by name.
-        said: What is said of each, in the order of the arguments.
+        arguments: Argument of each, in order.
         held: Weights in blocks, by the name of what they are in f32.
         gone: Names of those whose parts follow behind all other arguments; the others stay in f32.
     """
     stored = {f"{name}{end}": array for name in gone for end, array in held[name].parts.items()}
     widened = {name: np.asarray(weights[name]) for name in held.keys() - set(gone)}
     values = {name: array for name, array in weights.items() if name not in held} | widened | stored
-    kept = {name: argument for name, argument in said.items() if name not in gone}
+    kept = {name: argument for name, argument in arguments.items() if name not in gone}
     kept |= {name: weight_argument(name, array) for name, array in widened.items()}
     return values, kept | {name: weight_argument(name, array) for name, array in stored.items()}
 
@@ -293,23 +298,23 @@ def shape_and_dtype(tensor: "ValueInfoProto") -> tuple[tuple[int, ...], np.dtype
     return tuple(dim.dim_value for dim in kind.shape.dim), dtype
 
 
-def argument_of(tensor: "ValueInfoProto", places: Mapping[str, int], grids: Collection[str] = ()) -> ModelArgument:
+def argument_of(tensor: "ValueInfoProto", bounds: Mapping[str, int], grids: Collection[str] = ()) -> ModelArgument:
     """An input: integers are indices where they are used as such, bytes any else, and others 0 and 1.
 
-    Places in images are outside, too.
+    Coordinates in images lie outside of them, too.
     """
     _, dtype = shape_and_dtype(tensor)
-    if dtype.kind in "iu" and dtype.itemsize == 1 and tensor.name not in places:
+    if dtype.kind in "iu" and dtype.itemsize == 1 and tensor.name not in bounds:
         ends = np.iinfo(dtype)
         return ModelArgument(tensor.name, "input", float(ends.min), float(ends.max) + 1)
     if dtype.kind in "iub":
-        return ModelArgument(tensor.name, "input", 0, places.get(tensor.name, 2))
+        return ModelArgument(tensor.name, "input", 0, bounds.get(tensor.name, 2))
     if tensor.name in grids:
         return ModelArgument(tensor.name, "input", -OUTSIDE, OUTSIDE)
     return ModelArgument(tensor.name, "input")
 
 
-def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> None:
+def arrange_kernels(graph: "GraphProto", arguments: Mapping[str, ModelArgument]) -> None:
     """Let weights that are stored otherwise be inputs of that shape, and their uses read them from there, in place.
 
     The graph gets the name of the payload's function.
@@ -319,7 +324,7 @@ def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> N
 
     inputs, first = [], []
     for tensor in graph.input:
-        argument = said.get(tensor.name)
+        argument = arguments.get(tensor.name)
         if argument is None or not argument.order:
             inputs.append(tensor)
             continue
@@ -329,11 +334,11 @@ def arrange_kernels(graph: "GraphProto", said: Mapping[str, ModelArgument]) -> N
         parts = argument.split or whole
         graph.initializer.append(numpy_helper.from_array(np.array([parts[d] for d in argument.order]), shape))
         first.append(make_node("Reshape", [f"{name}_arranged", shape], [f"{name}_places"]))
-        turned = f"{name}_parts" if argument.split else name
-        first.append(make_node("Transpose", [f"{name}_places"], [turned], perm=order_back(argument.order)))
+        transposed = f"{name}_parts" if argument.split else name
+        first.append(make_node("Transpose", [f"{name}_places"], [transposed], perm=order_back(argument.order)))
         if argument.split:
             graph.initializer.append(numpy_helper.from_array(np.array(whole), f"{name}_whole"))
-            first.append(make_node("Reshape", [turned, f"{name}_whole"], [name]))
+            first.append(make_node("Reshape", [transposed, f"{name}_whole"], [name]))
     replace_all(graph.input, inputs)
     replace_all(graph.node, [*first, *graph.node])
     graph.name = ENTRY
@@ -431,7 +436,7 @@ def lowered_alone(model: "ModelProto") -> "list[tuple[NodeProto, UnsupportedErro
     return found
 
 
-def name_places(node: "NodeProto", name: str) -> None:
+def name_locations(node: "NodeProto", name: str) -> None:
     """Give a node, and all in graphs inside it, a name by which torch-mlir's errors tell where they are; in place."""
     for each in (node, *(inner for graph in graphs_of(node) for inner in every_node(graph))):
         each.name = name
@@ -452,7 +457,7 @@ def to_linalg(model: "ModelProto", weights: Mapping[str, Array]) -> str:
     from torch_mlir.ir import Context  # noqa: PLC0415
 
     for number, node in enumerate(model.graph.node):
-        name_places(node, f"{PLACE}{number}")
+        name_locations(node, f"{PLACE}{number}")
     context = Context()
     dialect.register_dialect(context)
     info = onnx_importer.ModelInfo(model)
@@ -461,8 +466,8 @@ def to_linalg(model: "ModelProto", weights: Mapping[str, Array]) -> str:
         onnx_importer.NodeImporter.define_function(info.main_graph, module.operation).import_all()
     except onnx_importer.OnnxImportError as error:
         raise UnsupportedError(f"torch-mlir cannot read it: {' '.join(str(error).split())[:200]}") from error
-    places = enumerate(tensor.name for tensor in model.graph.input)
-    return lower(module, ONNX_TO_TORCH, {number: weights[name] for number, name in places if name in weights})
+    numbered = enumerate(tensor.name for tensor in model.graph.input)
+    return lower(module, ONNX_TO_TORCH, {number: weights[name] for number, name in numbered if name in weights})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from payload.importers.onnx_origins import OWN, mark_origins, origins_of, qualif
 from payload.importers.onnx_qlinear import LINEAR
 from payload.importers.onnx_quantised_checks import check_node
 from payload.importers.onnx_recurrent import RECURRENT
-from payload.importers.onnx_resize import say_old_places
+from payload.importers.onnx_resize import add_coordinate_mode
 from payload.importers.onnx_sizes import fix_sizes
 from payload.importers.onnx_softmax import ROWS
 from payload.importers.onnx_transformers import rotary
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OTHERWISE = {**LINEAR, **RECURRENT, **ROWS, "RotaryEmbedding": rotary}  # standard ops that are written as others
 OLDEST = 15  # version of operators that torch-mlir lowers, and that the reference computes rightly
-PLACES_SAID = 11  # version from which on Resize says where its places lie
+COORDINATE_MODE = 11  # version from which on Resize has coordinate_transformation_mode
 MOST_NODES = 1 << 20  # of functions that are written out: each that calls another twice has twice as many
 NEWEST = 20  # version of ONNX's operators where a model imports none of them
 
@@ -90,11 +90,11 @@ def use_version(model: "ModelProto", version: int, old: int, weights: "Mapping[s
         model.CopyFrom(version_converter.convert_version(model, version))
     except Exception:  # it has no way for some op, and says so by errors of C++: then all stays
         return old
-    if old < PLACES_SAID:
+    if old < COORDINATE_MODE:
         known = {**weights, **facts_of(model.graph).constants}
         for node in every_node(model.graph):
             if node.op_type == "Resize":
-                say_old_places(node, known.get(node.input[-1]))
+                add_coordinate_mode(node, known.get(node.input[-1]))
     take_origins(model.graph, origins)
     return version
 

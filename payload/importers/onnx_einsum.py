@@ -26,6 +26,6 @@ def multiply_in_pairs(writer: NodeWriter, node: "NodeProto", _: KnownTensors) ->
         later = result + "".join(terms[index + 1 :])
         both = "".join(dict.fromkeys(held + terms[index]))
         kept = result if final else "".join(letter for letter in both if letter in later)
-        into, said = node.output[0] if final else "", f"{held},{terms[index]}->{kept}"
-        last, held = writer.add("Einsum", last, node.input[index], into=into, equation=said), kept
+        into, pair_equation = node.output[0] if final else "", f"{held},{terms[index]}->{kept}"
+        last, held = writer.add("Einsum", last, node.input[index], into=into, equation=pair_equation), kept
     return True

@@ -61,14 +61,14 @@ def lying_in_files(graph: Any, names: Collection[str], model: Path) -> dict[str,
     for tensor in graph.initializer:
         if tensor.name not in names or not uses_external_data(tensor):
             continue
-        said = ExternalDataInfo(tensor)
-        file, start = checked(model, said.location), said.offset or 0
+        info = ExternalDataInfo(tensor)
+        file, start = checked(model, info.location), info.offset or 0
         dtype, size = np.dtype(tensor_dtype_to_np_dtype(tensor.data_type)), file.stat().st_size
         entry = TensorEntry.at(start, dtype, tuple(tensor.dims))
-        if entry.end > size or said.length not in {None, entry.end - start}:
+        if entry.end > size or info.length not in {None, entry.end - start}:
             raise PayloadError(
-                f"weight {tensor.name[:200]} must be bytes {start} to {entry.end} of {said.location[:200]}, the model "
-                f"names {said.length or 'all'} of the {size} there; export it again"
+                f"weight {tensor.name[:200]} must be bytes {start} to {entry.end} of {info.location[:200]}, the model "
+                f"names {info.length or 'all'} of the {size} there; export it again"
             )
         found[tensor.name] = TensorInFile(file, entry)
     return found

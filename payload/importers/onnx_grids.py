@@ -1,9 +1,9 @@
-"""GridSample: elements at places that a tensor holds, the nearest or a mean of neighbours.
+"""GridSample: elements at coordinates that a tensor holds, the nearest or a mean of neighbours.
 
-    place = ((g + 1) size - 1) / 2, or (g + 1) (size - 1) / 2 where corners are aligned
+    coordinate = ((g + 1) size - 1) / 2, or (g + 1) (size - 1) / 2 where corners are aligned
     y = sum over neighbours of weight x[neighbour], of zeros where a neighbour lies outside
 
-torch-mlir reads beyond the image where a place is outside, and knows images and zeros alone.
+torch-mlir reads beyond the image where a coordinate is outside, and knows images and zeros alone.
 """
 
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ MOVES = (
     "Transpose",
     "Unsqueeze",
 )  # what leaves numbers as they are
-OUTSIDE = 2.0  # places of a grid lie between this and its negative; those beyond 1 are outside the image
+OUTSIDE = 2.0  # coordinates of a grid lie between this and its negative; those beyond 1 are outside the image
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An element next to a place, along one axis.
+    """An element next to a coordinate, along one axis.
 
     Attributes:
         index: Name of the index, in i64 and inside the image.
@@ -52,7 +52,7 @@ class Neighbour:
 
 
 def grids_of(graph: "GraphProto") -> frozenset[str]:
-    """Names of tensors that hold places in images, as they are."""
+    """Names of tensors that hold coordinates in images, as they are."""
     found = set[str]()
     for node in reversed(graph.node):
         if node.op_type == "GridSample" and len(node.input) > 1:
@@ -74,16 +74,16 @@ def sample(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     if mode not in MODES or pad not in PADS:
         raise cannot_lower(node.doc_string, f"its mode must be nearest or linear, it is {mode} with {pad}")
     if facts.kinds[x] not in REAL or facts.kinds.get(grid) not in REAL:
-        raise cannot_lower(node.doc_string, "it must sample real numbers, at places in real numbers")
+        raise cannot_lower(node.doc_string, "it must sample real numbers, at coordinates in real numbers")
     if given is None:
         return False
     n, channels, *sizes = shape
     count = prod(given[1:-1])
     axes = []
     for d, size in enumerate(sizes):
-        at = len(sizes) - 1 - d  # a place has the last axis first
+        at = len(sizes) - 1 - d  # a grid has coordinates of the last axis first
         part = writer.slice(grid, at, at + 1, len(given) - 1)
-        scaled = place_in(writer, writer.reshape(part, n, 1, count), size, facts.kinds[grid], node)
+        scaled = coordinate_in(writer, writer.reshape(part, n, 1, count), size, facts.kinds[grid], node)
         axes.append(neighbours(writer, scaled, size, facts.kinds, (x, grid), mode, pad))
     terms = [weigh(writer, node, shape, each, facts.kinds[x]) for each in product(*axes)]
     total = terms[0]
@@ -93,30 +93,30 @@ def sample(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     return True
 
 
-def place_in(writer: NodeWriter, g: str, size: int, kind: int, node: "NodeProto") -> str:
-    """Places along an axis of so many elements; the nearest are whole, and a half is rounded to an even one."""
+def coordinate_in(writer: NodeWriter, g: str, size: int, kind: int, node: "NodeProto") -> str:
+    """Coordinates along an axis of so many elements; the nearest are whole, and a half is rounded to an even one."""
     one, half = (writer.number(each, kind) for each in (1, 2))
     begun = writer.add("Add", g, one)
     is_aligned = bool(of(node, "align_corners", 0))
     if is_aligned:
-        place = writer.add("Mul", writer.add("Div", begun, half), writer.number(size - 1, kind))
+        coordinate = writer.add("Mul", writer.add("Div", begun, half), writer.number(size - 1, kind))
     else:
         behind = writer.add("Sub", writer.add("Mul", begun, writer.number(size, kind)), one)
-        place = writer.add("Div", behind, half)
+        coordinate = writer.add("Div", behind, half)
     if of(node, "mode", "linear") == "nearest":
-        place = writer.add("Round", place)
+        coordinate = writer.add("Round", coordinate)
     if of(node, "padding_mode", "zeros") == "reflection":
-        place = reflect(writer, place, (0, size - 1) if is_aligned else (-0.5, size - 0.5), kind)
-    return place
+        coordinate = reflect(writer, coordinate, (0, size - 1) if is_aligned else (-0.5, size - 0.5), kind)
+    return coordinate
 
 
-def reflect(writer: NodeWriter, place: str, ends: tuple[float, float], kind: int) -> str:
-    """Places between two ends, at which those outside are reflected as often as it takes."""
+def reflect(writer: NodeWriter, coordinate: str, ends: tuple[float, float], kind: int) -> str:
+    """Coordinates between two ends, at which those outside are reflected as often as it takes."""
     low, high = ends
     if low == high:
-        return writer.add("Mul", place, writer.number(0, kind))
+        return writer.add("Mul", coordinate, writer.number(0, kind))
     begin, around = writer.number(low, kind), writer.number(2 * (high - low), kind)
-    away = writer.add("Abs", writer.add("Sub", place, begin))
+    away = writer.add("Abs", writer.add("Sub", coordinate, begin))
     rounds = writer.add("Floor", writer.add("Div", away, around))
     rest = writer.add("Sub", away, writer.add("Mul", rounds, around))
     return writer.add("Add", begin, writer.add("Min", rest, writer.add("Sub", around, rest)))
@@ -124,14 +124,14 @@ def reflect(writer: NodeWriter, place: str, ends: tuple[float, float], kind: int
 
 def neighbours(  # noqa: PLR0917 - each is of another kind
     writer: NodeWriter,
-    place: str,
+    coordinate: str,
     size: int,
     kinds: Mapping[str, int],
     names: tuple[str, str],
     mode: str,
     pad: str,
 ) -> list[Neighbour]:
-    """The elements along an axis that a place is made of."""
+    """The elements along an axis that the element at a coordinate is computed from."""
     x_kind, kind = (kinds[name] for name in names)
     zero, last, one = (writer.number(each, kind) for each in (0, size - 1, 1))
 
@@ -147,9 +147,9 @@ def neighbours(  # noqa: PLR0917 - each is of another kind
         return Neighbour(writer.add("Cast", held, to=WHOLE), inside, share)
 
     if mode == "nearest":
-        return [neighbour(place, "")]
-    first = writer.add("Floor", place)
-    behind = writer.add("Sub", place, first)
+        return [neighbour(coordinate, "")]
+    first = writer.add("Floor", coordinate)
+    behind = writer.add("Sub", coordinate, first)
     return [
         neighbour(first, writer.add("Sub", one, behind)),
         neighbour(writer.add("Add", first, one), behind),
@@ -157,7 +157,7 @@ def neighbours(  # noqa: PLR0917 - each is of another kind
 
 
 def weigh(writer: NodeWriter, node: "NodeProto", shape: list[int], taken: tuple[Neighbour, ...], kind: int) -> str:
-    """The elements at a neighbour along each axis, times its share; ``(n, channels, places)``."""
+    """The elements at a neighbour along each axis, times its share; ``(n, channels, coordinates)``."""
     n, channels, *sizes = shape
     at = ""
     for d, each in enumerate(taken):

@@ -264,7 +264,7 @@ def in_bytes(whole: Array) -> bool:
 def convolve_by_groups(
     held: IntegerWriter, writer: NodeWriter, node: "NodeProto", window: PlaneWindow, bias: Array
 ) -> bool:
-    """A convolution of few channels of a group: the places of a window times their weights, in 32 bits.
+    """A convolution of few channels of a group: the taps of a kernel times their weights, in 32 bits.
 
     Images keep their order where each channel is a group of its own; else every channel of a group meets all filters of
     the group, (n, group, filter, h, w).
@@ -279,11 +279,11 @@ def convolve_by_groups(
     filters = () if alone else (groups, count // groups)
     column = (count,) if image.plane == PLANE else (*(filters or (count,)), 1, 1)
     counts, kernels = window.counts(shape[2:]), weight.whole.reshape(count, -1).T
-    places = channels_of_taps(writer, image, window, counts, 0 if alone else groups)
+    slices = channels_of_taps(writer, image, window, counts, 0 if alone else groups)
     total = ""
-    for number, (place, kernel) in enumerate(zip(places, kernels, strict=True)):
+    for number, (tap, kernel) in enumerate(zip(slices, kernels, strict=True)):
         name = held.add_weight(f"{writer.stem}_weight{number}", kernel.astype(np.int8).reshape(column))
-        one = writer.add("Mul", *(writer.add("Cast", each, to=INT32) for each in (place, name)))
+        one = writer.add("Mul", *(writer.add("Cast", each, to=INT32) for each in (tap, name)))
         total = writer.add("Add", total, one) if total else one
     fixed = bias - x.zero * kernels.sum(axis=0)
     if fixed.any():
@@ -366,7 +366,7 @@ def multiply_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto"
 
 
 def convolve_integers(held: IntegerWriter, writer: NodeWriter, node: "NodeProto") -> bool:
-    """ConvInteger by a weight; places beyond the image count by the zero point, which the sums of weights tell."""
+    """ConvInteger by a weight; elements beyond the image count by the zero point, which the sums of weights tell."""
     x, w, x_zero, w_zero = [*node.input, "", ""][:4]
     weight, shape = held.known.get(w), held.facts.shapes.get(x, [])
     if weight is None or weight.dtype.itemsize > 1 or len(shape) != PLANES or of(node, "group", 1) > 1:

@@ -54,7 +54,7 @@ class RowWriter:
         return cls(held, writer, held.scaled[name], axes, prod(shape[axis] for axis in axes))
 
     def sum(self, name: str) -> str:
-        """Sums of rows, with axes of one element in their place."""
+        """Sums of rows, with axes of one element instead of theirs."""
         return self.writer.add("ReduceSum", name, self.writer.numbers(*self.axes), keepdims=1)
 
     def cast(self, name: str, kind: int) -> str:

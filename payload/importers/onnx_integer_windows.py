@@ -1,6 +1,6 @@
 """Windows over images of bytes, channels last: as rows of a matrix, or pooled.
 
-an image (n, h, w, c)   ->   rows (n h' w', i j c), one a place, for a kernel (i j c, f)
+an image (n, h, w, c)   ->   rows (n h' w', i j c), one a window, for a kernel (i j c, f)
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,9 +52,9 @@ class PlaneWindow:
     """How windows lie over a plane: a size for height and for width each, the two ends of it of `pads`.
 
     Attributes:
-        kernel: Places of a window.
+        kernel: Taps of a window.
         strides: Steps between windows.
-        dilations: Steps between places of one window.
+        dilations: Steps between taps of one window.
         before: What is put before the plane.
         behind: What is put behind it.
     """
@@ -76,7 +76,7 @@ class PlaneWindow:
         return tuple((size + low + high - d * (k - 1) - 1) // s + 1 for size, k, s, d, low, high in sides)
 
     def inside(self, plane: Sequence[int]) -> Array:
-        """Which places of each window lie on the plane, (windows, places), both in order."""
+        """Which taps of each window lie on the plane, (windows, taps), both in order."""
         found = []
         sides = zip(plane, self.counts(plane), self.kernel, self.strides, self.dilations, self.before, strict=True)
         for size, count, k, s, d, low in sides:
@@ -113,7 +113,7 @@ def padded(writer: NodeWriter, image: Image, window: PlaneWindow, value: int) ->
 
 
 def taps(writer: NodeWriter, image: Image, window: PlaneWindow, counts: Sequence[int]) -> Iterator[str]:
-    """For each place of a window, what all windows have there: (n, h', w', c), or (n, c, h', w')."""
+    """For each tap of a window, what all windows have there: (n, h', w', c), or (n, c, h', w')."""
     for i in range(window.kernel[0]):
         for j in range(window.kernel[1]):
             first = [i * window.dilations[0], j * window.dilations[1]]
@@ -137,7 +137,7 @@ class WindowRows:
     Attributes:
         name: The matrix, (n h' w', i j c).
         shape: What its rows lie in, (n, h', w').
-        kernel: Places of a row, (i, j): more than those of a window where it is read by whole steps.
+        kernel: Taps of a row, (i, j): more than those of a window where it is read by whole steps.
         image: What a row has neighbours of, perhaps lines of windows.
         window: How they lie in it.
     """
@@ -152,14 +152,14 @@ class WindowRows:
     def joined(
         cls, writer: NodeWriter, image: Image, window: PlaneWindow, shape: tuple[int, ...], kernel: tuple[int, ...]
     ) -> "WindowRows":
-        """Rows of what all windows of an image have at each of their places."""
+        """Rows of what all windows of an image have at each of their taps."""
         found = list(taps(writer, image, window, shape[1:]))
         whole = writer.add("Concat", *found, axis=3) if len(found) > 1 else found[0]
         name = writer.reshape(whole, prod(shape), len(found) * image.shape[3])
         return cls(name, shape, kernel, image, window)
 
     def sums(self, writer: NodeWriter) -> str:
-        """The sum of each row, (n, h', w', 1), in 32 bits: of channels first, then of places."""
+        """The sum of each row, (n, h', w', 1), in 32 bits: of channels first, then of taps."""
         of_channels = sums_of_rows(writer, self.image.name, 3)
         first, *others = taps(writer, Image(of_channels, (*self.image.shape[:3], 1)), self.window, self.shape[1:])
         for each in others:
@@ -167,7 +167,7 @@ class WindowRows:
         return first
 
     def in_order(self, weight: Array) -> Array:
-        """A weight (f, c, i, j) as it meets the rows, (i j c, f); zeros where a row has more places."""
+        """A weight (f, c, i, j) as it meets the rows, (i j c, f); zeros where a row has more taps."""
         more = self.kernel[1] - weight.shape[3]
         return np.pad(weight, ((0, 0), (0, 0), (0, 0), (0, more))).transpose(2, 3, 1, 0).reshape(-1, weight.shape[0])
 
@@ -183,7 +183,7 @@ def as_rows(writer: NodeWriter, image: Image, window: PlaneWindow) -> WindowRows
 
 
 def by_steps(writer: NodeWriter, image: Image, window: PlaneWindow, whole: tuple[int, ...]) -> WindowRows:
-    """Windows of few channels: first along the width, by as many places as a step has, then along the height.
+    """Windows of few channels: first along the width, by as many columns as a step has, then along the height.
 
     What is copied at once is longer, and copies of windows that begin in one row are made once for all rows.
     """

@@ -351,7 +351,7 @@ class IntegerWriter:
             if node.op_type == "Relu":
                 found = replace(found, output=y, low=max(found.low, 0.0), high=max(found.high, 0.0), nodes=nodes)
             elif node.op_type == "Clip" and all(not n or n in self.known for n in node.input[1:]):
-                low, high = ([*node.input[1:], "", ""][place] for place in (0, 1))
+                low, high = ([*node.input[1:], "", ""][position] for position in (0, 1))
                 least = float(self.known[low].reshape(())) if low else -np.inf
                 most = float(self.known[high].reshape(())) if high else np.inf
                 ends = (min(max(end, least), most) for end in (found.low, found.high))

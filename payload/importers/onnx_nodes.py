@@ -1,4 +1,4 @@
-"""Nodes of an ONNX graph in the place of others."""
+"""Nodes of an ONNX graph that replace others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class KnownTensors:
 
 @dataclass
 class NodeWriter:
-    """Nodes in the place of one.
+    """Nodes that replace one.
 
     Attributes:
         graph: Graph that holds their constants.

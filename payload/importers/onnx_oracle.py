@@ -150,7 +150,7 @@ def own_ops() -> tuple[type, ...]:
             return (x / np.where(norm == 0, 1, norm),)
 
     class MaxPool(OpRun):  # type: ignore[misc]
-        """The reference's own has other shapes and places where pads differ, and pads whole numbers by what is none."""
+        """The reference's own has other shapes and indices where pads differ; it pads whole numbers by what is none."""
 
         def _run(self, x: Array, **_: Any) -> tuple[Array, ...]:  # noqa: ANN401 - what the node says
             from payload.importers.onnx_pools import largest_in_windows  # noqa: PLC0415 - which builds on this module

@@ -37,15 +37,15 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
     back = order_back(order)
     rows = writer.add("Transpose", x, perm=order)
     each, other = (writer.add("Unsqueeze", rows, writer.numbers(at)) for at in (-1, -2))
-    places = writer.real(range(size))
-    earlier = writer.add("Less", places, writer.real([[index] for index in range(size)]))
+    indices = writer.real(range(size))
+    earlier = writer.add("Less", indices, writer.real([[index] for index in range(size)]))
     tied = writer.add("And", writer.add("Equal", other, each), earlier)
     before = writer.add("Or", writer.add("Greater" if of(node, "largest", 1) else "Less", other, each), tied)
     rank = writer.add("ReduceSum", writer.add("Cast", before, to=REAL), writer.numbers(-1), keepdims=0)
     wanted = writer.real([[index] for index in range(first)])
     hit = writer.add("Equal", writer.add("Unsqueeze", rank, writer.numbers(-2)), wanted)
     nothing = {name: writer.add("Cast", writer.real(0), to=to) for name, to in (("x", kind), ("place", REAL))}
-    for output, values, zero in zip(node.output, (other, places), nothing.values(), strict=False):
+    for output, values, zero in zip(node.output, (other, indices), nothing.values(), strict=False):
         if output:
             chosen = writer.add("Where", hit, values, zero)
             found = writer.add("ReduceSum", chosen, writer.numbers(-1), keepdims=0)
@@ -56,22 +56,22 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
 
 def read_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """GatherElements of fewer along the other axes: ONNX's reference and torch-mlir read others."""
-    x, places = node.input
-    shape, given = facts.shapes[x], facts.shapes.get(places, [])
+    x, indices = node.input
+    shape, given = facts.shapes[x], facts.shapes.get(indices, [])
     axis = of(node, "axis", 0) % max(1, len(shape))
     shorter = [d for d, size in enumerate(given) if d != axis and size < shape[d]]
     if len(given) != len(shape) or not shorter:
         return False
     bounds = ([0] * len(shorter), [given[d] for d in shorter], shorter)
     part = writer.add("Slice", x, *(writer.numbers(*each) for each in bounds))
-    writer.add("GatherElements", part, places, axis=axis, into=node.output[0])
+    writer.add("GatherElements", part, indices, axis=axis, into=node.output[0])
     return True
 
 
 def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Elements put at indices along an axis, or combined with what is there."""
-    x, places, values = node.input[:3]
-    shape, given, how = facts.shapes[x], facts.shapes.get(places, []), of(node, "reduction", "none")
+    x, indices, values = node.input[:3]
+    shape, given, how = facts.shapes[x], facts.shapes.get(indices, []), of(node, "reduction", "none")
     axis = of(node, "axis", 0) % max(1, len(shape))
     if len(given) != len(shape) or how not in COMBINED or prod(shape) * given[axis] > MOST_PAIRS:
         return False
@@ -81,7 +81,7 @@ def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
             rests.append((d, writer.slice(part, count, size, d)))
             part = writer.slice(part, 0, count, d)
     order = [*(d for d in range(len(shape)) if d != axis), axis]
-    rows, at, put = (writer.add("Transpose", name, perm=order) for name in (part, places, values))
+    rows, at, put = (writer.add("Transpose", name, perm=order) for name in (part, indices, values))
     found = put_rows(writer, (rows, at, put), shape[axis], facts.kinds[x], how)
     last = writer.add("Transpose", found, perm=order_back(order))
     for d, rest in reversed(rests):
@@ -92,14 +92,14 @@ def put_by_axis(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 
 def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Parts put at indices in the first dimensions, or combined with what is there."""
-    x, places, values = node.input[:3]
-    shape, given, how = facts.shapes[x], facts.shapes.get(places, [0]), of(node, "reduction", "none")
+    x, indices, values = node.input[:3]
+    shape, given, how = facts.shapes[x], facts.shapes.get(indices, [0]), of(node, "reduction", "none")
     lead, size = shape[: given[-1]], prod(shape[given[-1] :])
     count = prod(given[:-1])
     if how not in COMBINED or not lead or prod(shape) * count > MOST_PAIRS:
         return False
     steps = [prod(lead[d + 1 :]) for d in range(len(lead))]
-    flat = writer.reshape(writer.add("Cast", places, to=REAL), count, len(lead))
+    flat = writer.reshape(writer.add("Cast", indices, to=REAL), count, len(lead))
     behind = writer.add("Where", writer.add("Less", flat, writer.real(0)), writer.real(lead), writer.real(0))
     weighted = writer.add("Mul", writer.add("Add", flat, behind), writer.real(steps))
     at = writer.add("ReduceSum", weighted, writer.numbers(1), keepdims=0)
@@ -112,8 +112,8 @@ def put_parts(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> boo
 
 def put_rows(writer: NodeWriter, given: tuple[str, str, str], size: int, kind: int, how: str) -> str:
     """Rows of so many, with values put at indices of them, or combined with what is there."""
-    rows, places, values = given
-    real = writer.add("Cast", places, to=REAL)
+    rows, indices, values = given
+    real = writer.add("Cast", indices, to=REAL)
     behind = writer.add("Where", writer.add("Less", real, writer.real(0)), writer.real(size), writer.real(0))
     at = writer.add("Unsqueeze", writer.add("Add", real, behind), writer.numbers(-2))
     hit = writer.add("Equal", at, writer.real([[index] for index in range(size)]))

@@ -124,10 +124,10 @@ def say_defaults(model: "ModelProto", node: "NodeProto", *, every: bool = False)
     versions = {each.domain: each.version for each in model.opset_import}
     if not defs.has(node.op_type, node.domain) or node.domain not in versions:
         return
-    said = {attribute.name for attribute in node.attribute}
+    stated = {attribute.name for attribute in node.attribute}
     for name, attribute in defs.get_schema(node.op_type, versions[node.domain], node.domain).attributes.items():
         kinds = (AttributeProto.FLOAT, *((AttributeProto.INT, AttributeProto.STRING) if every else ()))
-        if name not in said and attribute.default_value.type in kinds:
+        if name not in stated and attribute.default_value.type in kinds:
             node.attribute.append(attribute.default_value)
 
 
@@ -139,8 +139,8 @@ def spread_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
     n, channels, h, w = facts.shapes[node.input[0]]
     c = channels // side**2
     split = writer.reshape(node.input[0], n, *((c, side, side) if by_columns else (side, side, c)), h, w)
-    turned = writer.add("Transpose", split, perm=[0, 1, 4, 2, 5, 3] if by_columns else [0, 3, 4, 1, 5, 2])
-    writer.reshape(turned, n, c, h * side, w * side, into=node.output[0])
+    transposed = writer.add("Transpose", split, perm=[0, 1, 4, 2, 5, 3] if by_columns else [0, 3, 4, 1, 5, 2])
+    writer.reshape(transposed, n, c, h * side, w * side, into=node.output[0])
     return True
 
 
@@ -151,8 +151,8 @@ def gather_channels(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) 
         return False
     n, c, h, w = shape
     split = writer.reshape(node.input[0], n, c, h // side, side, w // side, side)
-    turned = writer.add("Transpose", split, perm=[0, 1, 3, 5, 2, 4])
-    writer.reshape(turned, n, c * side**2, h // side, w // side, into=node.output[0])
+    transposed = writer.add("Transpose", split, perm=[0, 1, 3, 5, 2, 4])
+    writer.reshape(transposed, n, c * side**2, h // side, w // side, into=node.output[0])
     return True
 
 
@@ -175,7 +175,7 @@ def pad_by_copies(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
     if any(amount < 0 or (mode == "reflect" and amount >= shape[axis]) for axis, *pair in amounts for amount in pair):
         return False
     for axis, low, high in amounts:
-        before, behind = (copies(writer, last, axis, places) for places in PADDED[mode](shape[axis], low, high))
+        before, behind = (copies(writer, last, axis, indices) for indices in PADDED[mode](shape[axis], low, high))
         last = writer.add("Concat", *before, last, *behind, axis=axis)
     writer.add("Identity", last, into=node.output[0])
     return True
@@ -203,7 +203,7 @@ def pad_what_is_cut(
 def begin_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """Slice backwards from behind the last element, which is from the last one: torch-mlir counts those behind, too."""
     inputs, shape = dict(enumerate(node.input)), facts.shapes[node.input[0]]
-    starts, ends, steps = (facts.constants.get(inputs.get(place, "")) for place in (1, 2, STEPS))
+    starts, ends, steps = (facts.constants.get(inputs.get(number, "")) for number in (1, 2, STEPS))
     if starts is None or ends is None or steps is None or steps.size == 0 or steps.min() > 0:
         return False
     axes = facts.constants.get(inputs[AXES]) if inputs.get(AXES) else np.arange(len(starts))
@@ -225,7 +225,7 @@ def begin_inside(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> 
 
 def copies(writer: NodeWriter, x: str, axis: int, indices: Sequence[int]) -> list[str]:
     """Slices along an axis that have its elements at some indices, in order."""
-    runs = [[place for _, place in run] for _, run in groupby(enumerate(indices), lambda each: each[1] - each[0])]
+    runs = [[index for _, index in run] for _, run in groupby(enumerate(indices), lambda each: each[1] - each[0])]
     return [writer.slice(x, run[0], run[-1] + 1, axis) for run in runs]
 
 
@@ -243,12 +243,12 @@ def norm_by_neighbours(writer: NodeWriter, node: "NodeProto", facts: KnownTensor
     return True
 
 
-def cast_places(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
+def cast_indices(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """OneHot by real numbers: of whole ones, their fractions cut off, where the reference compares them as they are."""
     if facts.kinds[node.input[0]] not in REAL:
         return False
-    places = writer.add("Cast", node.input[0], to=WHOLE)
-    writer.add("OneHot", places, *node.input[1:], into=node.output[0], axis=of(node, "axis", -1))
+    indices = writer.add("Cast", node.input[0], to=WHOLE)
+    writer.add("OneHot", indices, *node.input[1:], into=node.output[0], axis=of(node, "axis", -1))
     return True
 
 
@@ -297,8 +297,8 @@ def scale_product(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
     scale = of(node, "alpha", 1.0)
     if scale == 1 or any(node.input[2:]):
         return False
-    turned = {name: of(node, name, 0) for name in ("transA", "transB")}
-    product = writer.add("Gemm", *node.input[:2], **turned)
+    transposed = {name: of(node, name, 0) for name in ("transA", "transB")}
+    product = writer.add("Gemm", *node.input[:2], **transposed)
     writer.add("Mul", product, writer.number(scale, facts.kinds[node.input[0]]), into=node.output[0])
     return True
 
@@ -373,14 +373,14 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
     Partial sums of integers likewise. Those of f32 are loops (`payload.importers.scan_loops`), which torch-mlir knows
     from the first element on, and with each in its own sum.
     """
-    x, place = node.input
+    x, axis_input = node.input
     exclusive, backward = bool(of(node, "exclusive", 0)), bool(of(node, "reverse", 0))
     is_loop = (node.op_type, facts.kinds[x]) == ("CumSum", FLOAT)
-    if place not in facts.constants or (is_loop and not exclusive and not backward):
+    if axis_input not in facts.constants or (is_loop and not exclusive and not backward):
         return False
     combine, neutral = ("Mul", 1) if node.op_type == "CumProd" else ("Add", 0)
     shape, kind = facts.shapes[x], facts.kinds[x]
-    axis = int(np.reshape(facts.constants[place], ())) % len(shape)
+    axis = int(np.reshape(facts.constants[axis_input], ())) % len(shape)
 
     def shifted(y: str, step: int) -> str:
         wide = [step if d == axis else size for d, size in enumerate(shape)]
@@ -393,7 +393,7 @@ def scan_by_steps(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) ->
 
     last, step = shifted(x, 1) if exclusive else x, 1
     if is_loop:
-        last = writer.add("CumSum", writer.backwards(last, axis) if backward else last, place)
+        last = writer.add("CumSum", writer.backwards(last, axis) if backward else last, axis_input)
         writer.add("Identity", writer.backwards(last, axis) if backward else last, into=node.output[0])
         return True
     while step < shape[axis]:
@@ -416,7 +416,7 @@ def norm_of_one(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> b
 FIRST: dict[str, Rewrite] = {
     "ConvTranspose": say_transposed_pads,
     "GatherElements": read_by_axis,
-    "OneHot": cast_places,
+    "OneHot": cast_indices,
     "Resize": resize_as_said,
 }
 REWRITES: dict[str, Rewrite] = {

@@ -26,49 +26,49 @@ NONE, SAME = "NOTSET", "SAME"  # of `auto_pad`
 FLOAT, REAL = 1, (1, 10, 11, 16)  # ONNX's numbers of f32; and of f32, f16, f64 and bf16
 REPLACED = ("auto_pad", "ceil_mode", "pads")
 PLANE = 2  # dimensions of one
-MOST_TAPS = 125  # elements of a window of which places are counted one by one
+MOST_TAPS = 125  # elements of a window whose indices are compared one by one
 
 
 def write_pool(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
     """A max pool that torch-mlir does not know or gets wrong: of whole numbers, or one that says where maxima are.
 
     Raises:
-        UnsupportedError: Windows are too large for places to be counted.
+        UnsupportedError: Windows are too large for their indices to be compared.
     """
     x, shape = node.input[0], facts.shapes[node.input[0]]
-    places = node.output[1] if len(node.output) > 1 else ""
+    indices = node.output[1] if len(node.output) > 1 else ""
     is_real = facts.kinds[x] in REAL
-    if not places and (is_real or len(shape) - 2 == PLANE):
+    if not indices and (is_real or len(shape) - 2 == PLANE):
         return False
     kind = facts.kinds[x] if is_real else FLOAT
     windows, by_columns = Windows(node, shape[2:]), bool(of(node, "storage_order", 0))
     attributes = {each.name: of(node, each.name, None) for each in node.attribute if each.name != "storage_order"}
     real = x if is_real else writer.add("Cast", x, to=FLOAT)  # of 8 bits: exact
-    is_lowered = places and windows.is_plain and not by_columns
+    is_lowered = indices and windows.is_plain and not by_columns
     names = [node.output[0] if is_real else f"{writer.stem}_real"] + ([f"{writer.stem}_inside"] if is_lowered else [])
     writer.add("MaxPool", real, into=names, **attributes)
     if not is_real:
         writer.add("Cast", names[0], to=facts.kinds[x], into=node.output[0])
     planes = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * len(shape[2:])) * prod(shape[2:])
     if is_lowered:  # torch-mlir counts in each plane, ONNX in all of them
-        writer.add("Add", names[1], writer.constant(planes), into=places)
-    elif places:
+        writer.add("Add", names[1], writer.constant(planes), into=indices)
+    elif indices:
         if prod(windows.kernel) > MOST_TAPS:
             raise cannot_lower(node.doc_string, f"its windows must have at most {MOST_TAPS} elements, they have more")
-        found = count_places(writer, (real, kind), planes, windows, by_columns=by_columns)
-        writer.add("Identity", found, into=places)
+        found = argmax_in_windows(writer, (real, kind), planes, windows, by_columns=by_columns)
+        writer.add("Identity", found, into=indices)
     return True
 
 
-def count_places(
+def argmax_in_windows(
     writer: NodeWriter, given: tuple[str, int], planes: Array, windows: "Windows", *, by_columns: bool
 ) -> str:
-    """Places of the first maxima of windows among all elements of a tensor of real numbers.
+    """Indices of the first maxima of windows among all elements of a tensor of real numbers.
 
     Args:
         writer: Writer of the nodes.
         given: Name of the tensor, and ONNX's number of its type.
-        planes: The place of the first element of each of its planes.
+        planes: Index of the first element of each of its planes.
         windows: Windows of the pool.
         by_columns: Whether elements of a plane are counted along its first dimension first.
     """
@@ -82,7 +82,7 @@ def count_places(
         part = writer.add("Slice", padded, *(writer.numbers(*each) for each in bounds))
         if best:
             is_more = writer.add("Greater", part, best)
-            found = writer.add("Where", is_more, writer.constant(planes + tap.places), found)
+            found = writer.add("Where", is_more, writer.constant(planes + tap.indices), found)
             best = writer.add("Where", is_more, part, best)
         else:
             best = part
@@ -90,15 +90,15 @@ def count_places(
 
 
 def first_inside(taps: "Sequence[Tap]") -> Array:
-    """Of each window, the place of the first element that is in the image."""
-    first = np.zeros_like(taps[0].places)
+    """Of each window, the index of the first element that is in the image."""
+    first = np.zeros_like(taps[0].indices)
     for tap in reversed(taps):
-        first = np.where(tap.inside, tap.places, first)
+        first = np.where(tap.inside, tap.indices, first)
     return first
 
 
 def largest_in_windows(node: "NodeProto", x: Array) -> tuple[Array, Array]:
-    """What a max pool gives: maxima, and their places among all elements."""
+    """What a max pool gives: maxima, and their indices among all elements."""
     shape, rank = x.shape, x.ndim - 2
     windows, by_columns = Windows(node, list(shape[2:])), bool(of(node, "storage_order", 0))
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
@@ -108,7 +108,7 @@ def largest_in_windows(node: "NodeProto", x: Array) -> tuple[Array, Array]:
     best = parts[0]
     found = np.broadcast_to(first_inside(taps), best.shape)
     for tap, part in zip(taps[1:], parts[1:], strict=True):
-        found = np.where(part > best, tap.places, found)
+        found = np.where(part > best, tap.indices, found)
         best = np.maximum(best, part)
     planes = np.arange(shape[0] * shape[1]).reshape(*shape[:2], *[1] * rank) * prod(shape[2:])
     return best, planes + found
@@ -134,14 +134,14 @@ class Tap:
         begins: Position of that of the first window in the padded image.
         ends: Behind that of the last one.
         steps: Distances from one to the next.
-        places: Position of each in the image; any number where it is outside.
+        indices: Index of each in the image; any number where it is outside.
         inside: Whether each lies in the image.
     """
 
     begins: Sequence[int]
     ends: Sequence[int]
     steps: Sequence[int]
-    places: Array
+    indices: Array
     inside: Array
 
     @property
@@ -194,7 +194,7 @@ class Windows:
 
     @property
     def is_plain(self) -> bool:
-        """Whether torch-mlir finds places in them: of two dimensions, pads alike on both sides, without dilations."""
+        """Whether torch-mlir finds indices in them: of two dimensions, pads alike on both sides, without dilations."""
         return len(self._shape) == PLANE and self._before == self.ends and set(self._dilations) == {1}
 
     @property
@@ -207,25 +207,25 @@ class Windows:
 
         Args:
             which: Position in the window.
-            by_columns: Whether places are counted along the first dimension first.
+            by_columns: Whether indices are counted along the first dimension first.
         """
         begins = [at * dilation for at, dilation in zip(which, self._dilations, strict=True)]
         ends = [b + (n - 1) * s + 1 for b, n, s in zip(begins, self.counts, self._steps, strict=True)]
-        places, inside = np.zeros((), np.int64), np.ones((), bool)
+        indices, inside = np.zeros((), np.int64), np.ones((), bool)
         for d, size in enumerate(self._shape):
             step = prod(self._shape[:d]) if by_columns else prod(self._shape[d + 1 :])
             at = begins[d] - self._before[d] + np.arange(self.counts[d]) * self._steps[d]
-            places = places[..., None] + at * step
+            indices = indices[..., None] + at * step
             inside = inside[..., None] & (at >= 0) & (at < size)
-        return Tap(begins, ends, self._steps, places, inside)
+        return Tap(begins, ends, self._steps, indices, inside)
 
     def counted(self) -> Array:
         """Of each window, its elements that are not behind the pad that the node says."""
         counts = np.ones((), np.int64)
         for d, size in enumerate(self._shape):
             begins = np.arange(self.counts[d]) * self._steps[d] - self._before[d]
-            places = begins[:, None] + np.arange(self._kernel[d]) * self._dilations[d]
-            counts = counts[..., None] * np.count_nonzero(places < size + self._behind[d], axis=1)
+            positions = begins[:, None] + np.arange(self._kernel[d]) * self._dilations[d]
+            counts = counts[..., None] * np.count_nonzero(positions < size + self._behind[d], axis=1)
         return counts
 
 

@@ -19,7 +19,7 @@ from payload.importers.onnx_oracle import to_array
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-OUTPUT = -1  # of a node, in the place of an input
+OUTPUT = -1  # of a node, instead of an input
 LAST, ROWS = -1, -2  # axes
 PACKED = ("INT4", "UINT4", "INT2", "UINT2")  # types of which several lie in a number
 STORED = ("INT8", "UINT8", "INT16", "UINT16", "BOOL", *PACKED)  # types that may lie in numbers of 32 bits
@@ -132,9 +132,9 @@ def check_node(node: "NodeProto", known: KnownTensors) -> None:
         if of(node, "block_size", 0):
             check_blocks(node, known)
             continue
-        is_said = node.op_type in OF_ATTRIBUTE
-        axis = int(of(node, "axis", 1)) if is_said else tensor.axis
-        shape = known.shapes.get(node.input[0] if is_said else x)
+        has_axis = node.op_type in OF_ATTRIBUTE
+        axis = int(of(node, "axis", 1)) if has_axis else tensor.axis
+        shape = known.shapes.get(node.input[0] if has_axis else x)
         for name, what in ((scale, "scales"), (zero, "zero points")):
             if name in known.shapes and (shape is not None or axis is None):
                 check_count(node, what, known.shapes[name], shape or [], axis)

@@ -29,8 +29,8 @@ POSITIONS: dict[str, Callable[[Array, float, int, int], Array]] = {
     "asymmetric": lambda i, scale, out, into: i / scale,
 }
 ROUNDED: dict[str, Callable[[Array], Array]] = {
-    "round_prefer_floor": lambda place: np.ceil(place - 0.5),
-    "round_prefer_ceil": lambda place: np.floor(place + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
     "floor": np.floor,
     "ceil": np.ceil,
 }
@@ -61,10 +61,10 @@ def resize_as_said(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -
     return is_mean or by_scales
 
 
-def say_old_places(node: "NodeProto", scales: Array | None) -> None:
-    """Let a Resize of before version 11 say where its places lie, in place, as ONNX's converter does not.
+def add_coordinate_mode(node: "NodeProto", scales: Array | None) -> None:
+    """Give a Resize of before version 11 its coordinate_transformation_mode, in place, as ONNX's converter does not.
 
-    They are those of the result over the scale, rounded away from what is left out, as in ONNX Runtime.
+    Coordinates are those of the result over the scale, rounded away from what is left out, as in ONNX Runtime.
 
     Args:
         node: The node, in a later version.
@@ -94,12 +94,14 @@ def resize(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool:
         scale = float(by_axis.get(axis, out / into))
         if (into, scale) == (out, 1.0):
             continue
-        places = POSITIONS[how](np.arange(out, dtype=np.float64), scale, out, into)
+        coordinates = POSITIONS[how](np.arange(out, dtype=np.float64), scale, out, into)
         if mode == "nearest":
-            indices = ROUNDED[of(node, "nearest_mode", "round_prefer_floor")](places)
+            indices = ROUNDED[of(node, "nearest_mode", "round_prefer_floor")](coordinates)
             last = take(writer, last, axis, np.clip(indices, 0, into - 1))
         else:
-            last = weigh(writer, (last, axis, facts.kinds[node.input[0]]), np.clip(places, 0, into - 1), len(shape))
+            last = weigh(
+                writer, (last, axis, facts.kinds[node.input[0]]), np.clip(coordinates, 0, into - 1), len(shape)
+            )
     writer.add("Identity", last, into=node.output[0])
     return True
 
@@ -109,12 +111,12 @@ def take(writer: NodeWriter, x: str, axis: int, indices: Array) -> str:
     return writer.add("Gather", x, writer.constant(indices.astype(np.int64)), axis=axis)
 
 
-def weigh(writer: NodeWriter, given: tuple[str, int, int], places: Array, rank: int) -> str:
-    """Means of neighbours along an axis of a tensor of a type, at places between them."""
+def weigh(writer: NodeWriter, given: tuple[str, int, int], coordinates: Array, rank: int) -> str:
+    """Means of neighbours along an axis of a tensor of a type, at coordinates between them."""
     x, axis, kind = given
-    first = np.floor(places)
-    share = (places - first).reshape([-1 if d == axis else 1 for d in range(rank)])
-    parts = [(first, 1 - share), (np.ceil(places), share)]
+    first = np.floor(coordinates)
+    share = (coordinates - first).reshape([-1 if d == axis else 1 for d in range(rank)])
+    parts = [(first, 1 - share), (np.ceil(coordinates), share)]
     weighted = [
         writer.add("Mul", take(writer, x, axis, indices), writer.constant(weights.astype(dtype_of(kind))))
         for indices, weights in parts

@@ -71,7 +71,7 @@ def fill_gaps(graph: "GraphProto") -> bool:
     if not nodes:
         return False
     shapes, kinds = (facts := facts_of(graph)).shapes, facts.kinds
-    results, told = {v.name: v for v in graph.output}, dict[str, "ValueInfoProto"]()
+    results, filled = {v.name: v for v in graph.output}, dict[str, "ValueInfoProto"]()
     for node in nodes:
         rule = GAPS[node.op_type]
         if node.output[0] in shapes or any(name not in shapes for name in node.input if name):
@@ -79,18 +79,18 @@ def fill_gaps(graph: "GraphProto") -> bool:
         shape = rule(node, [shapes[name] for name in node.input if name])
         if 0 in shape:  # which would be open again at the next look
             continue
-        told[node.output[0]] = helper.make_tensor_value_info(node.output[0], kinds[node.input[0]], shape)
-    for name in told.keys() & results.keys():
-        results[name].CopyFrom(told[name])
-    replace_all(graph.value_info, [v for v in graph.value_info if v.name not in told])
-    graph.value_info.extend(value for name, value in told.items() if name not in results)
-    return bool(told)
+        filled[node.output[0]] = helper.make_tensor_value_info(node.output[0], kinds[node.input[0]], shape)
+    for name in filled.keys() & results.keys():
+        results[name].CopyFrom(filled[name])
+    replace_all(graph.value_info, [v for v in graph.value_info if v.name not in filled])
+    graph.value_info.extend(value for name, value in filled.items() if name not in results)
+    return bool(filled)
 
 
 def gathered(node: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:
     """Shape of what GatherND gives; that of one element is left open."""
-    data, places = shapes
-    return [*places[:-1], *data[of(node, "batch_dims", 0) + places[-1] :]]
+    data, indices = shapes
+    return [*indices[:-1], *data[of(node, "batch_dims", 0) + indices[-1] :]]
 
 
 def as_given(_: "NodeProto", shapes: Sequence[list[int]]) -> list[int]:

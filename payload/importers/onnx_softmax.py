@@ -22,9 +22,9 @@ def write_rows(writer: NodeWriter, node: "NodeProto", known: KnownTensors) -> bo
     axis = of(node, "axis", 1) % len(shape) if shape else 0
     rows = writer.reshape(x, prod(shape[:axis]), prod(shape[axis:]))
     if node.op_type == "Hardmax":
-        places = writer.constant(np.arange(prod(shape[axis:])))
+        indices = writer.constant(np.arange(prod(shape[axis:])))
         first = writer.add("ArgMax", rows, axis=1, keepdims=1)
-        found = writer.add("Cast", writer.add("Equal", places, first), to=known.kinds[x])
+        found = writer.add("Cast", writer.add("Equal", indices, first), to=known.kinds[x])
     else:
         centred = writer.add("Sub", rows, writer.add("ReduceMax", rows, axes=[1], keepdims=1))
         powers = writer.add("Exp", centred)

@@ -90,11 +90,13 @@ def embed_norm(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     """``norm(words + positions + segments)``, the numbers of tokens that a mask shows, and the sum."""
     if not are_known(node, known):
         return False
-    ids, segments, words, positions, kinds, scale, shift, mask, places = (given(node, index) for index in range(9))
+    ids, segments, words, positions, kinds, scale, shift, mask, position_ids = (
+        given(node, index) for index in range(9)
+    )
     batch, size = known.shapes[ids]
     width = known.shapes[words][-1]
-    if places:
-        rows = w.add("Gather", positions, places, axis=0)
+    if position_ids:
+        rows = w.add("Gather", positions, position_ids, axis=0)
     else:
         rows = w.reshape(w.add("Gather", positions, w.numbers(*range(size)), axis=0), 1, size, width)
     total = w.add("Add", w.add("Gather", words, ids, axis=0), rows)
@@ -133,8 +135,8 @@ def hidden_by(
     batch, queries, keys = shapes
     shape, kind = known.shapes[mask], known.kinds[node.input[0]]
     if shape == [batch]:
-        places = w.constant(np.arange(keys, dtype=np.int32))
-        seen = w.add("Less", places, w.reshape(w.add("Cast", mask, to=6), batch, 1, 1, 1))
+        positions = w.constant(np.arange(keys, dtype=np.int32))
+        seen = w.add("Less", positions, w.reshape(w.add("Cast", mask, to=6), batch, 1, 1, 1))
     elif shape in ([batch, keys], [batch, queries, keys]):
         seen = w.add("Greater", w.reshape(mask, batch, 1, *(shape[1:-1] or [1]), keys), w.number(0, known.kinds[mask]))
     else:
@@ -215,7 +217,7 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     ONNX Runtime's own has positions as its second input, ONNX's as its last.
     """
     names = [given(node, index) for index in range(4)]
-    x, places, cosines, sines = names if node.domain else (names[0], names[3], names[1], names[2])
+    x, position_ids, cosines, sines = names if node.domain else (names[0], names[3], names[1], names[2])
     if not are_known(node, known) or of(node, "is_packed_batching", 0) or of(node, "scale", 1.0) != 1.0:
         return False
     shape, half = known.shapes[x], known.shapes[cosines][-1]
@@ -228,12 +230,12 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     batch, size, count, depth = shape if len(shape) == 4 else [*shape[:2], heads, shape[2] // max(heads, 1)]
     if len(shape) == 4:
         size, count = count, size
-    c, s = (table_rows(w, table, places, batch=batch, size=size, known=known) for table in (cosines, sines))
+    c, s = (table_rows(w, table, position_ids, batch=batch, size=size, known=known) for table in (cosines, sines))
     if c is None or s is None:
         return False
-    turned = w.slice(rows, 0, part, 3)
+    rotated = w.slice(rows, 0, part, 3)
     near = of(node, "interleaved", 0)
-    pairs = w.reshape(turned, batch, size, count, *((part // 2, 2) if near else (2, part // 2)))
+    pairs = w.reshape(rotated, batch, size, count, *((part // 2, 2) if near else (2, part // 2)))
     axis = 4 if near else 3
     one, two = (w.reshape(w.slice(pairs, at, at + 1, axis), batch, size, count, part // 2) for at in (0, 1))
     first = w.add("Sub", w.add("Mul", one, c), w.add("Mul", two, s))
@@ -249,14 +251,16 @@ def rotary(w: NodeWriter, node: "NodeProto", known: KnownTensors) -> bool:
     return True
 
 
-def table_rows(w: NodeWriter, table: str, places: str, *, batch: int, size: int, known: KnownTensors) -> str | None:
+def table_rows(
+    w: NodeWriter, table: str, position_ids: str, *, batch: int, size: int, known: KnownTensors
+) -> str | None:
     """Rows of a table of angles for each token, (B or 1, T, 1, D / 2); `None` for a form that is not known."""
     half = known.shapes[table][-1]
-    if not places:
+    if not position_ids:
         return w.reshape(table, batch, size, 1, half) if known.shapes[table] == [batch, size, half] else None
-    if known.shapes[places] == [batch, size]:
-        return w.reshape(w.add("Gather", table, places, axis=0), batch, size, 1, half)
-    if known.shapes[places] == [1]:
-        positions = w.add("Add", places, w.numbers(*range(size)))
+    if known.shapes[position_ids] == [batch, size]:
+        return w.reshape(w.add("Gather", table, position_ids, axis=0), batch, size, 1, half)
+    if known.shapes[position_ids] == [1]:
+        positions = w.add("Add", position_ids, w.numbers(*range(size)))
         return w.reshape(w.add("Gather", table, positions, axis=0), 1, size, 1, half)
     return None

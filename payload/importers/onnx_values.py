@@ -194,7 +194,10 @@ def weights_of(graph: "GraphProto") -> list[str]:
 def settings_of(graph: "GraphProto") -> set[str]:
     """Names of the tensors that say how ops work."""
     return {
-        node.input[place] for node in graph.node for place in SETTINGS.get(node.op_type, ()) if place < len(node.input)
+        node.input[position]
+        for node in graph.node
+        for position in SETTINGS.get(node.op_type, ())
+        if position < len(node.input)
     }
 
 
@@ -219,7 +222,7 @@ def kernels_of(graph: "GraphProto", weights: Mapping[str, Array]) -> dict[str, i
     return {name: groups for name, (groups, *others) in found.items() if groups and not others}
 
 
-def places_of(graph: "GraphProto", shapes: Mapping[str, list[int]], kinds: Mapping[str, int]) -> dict[str, int]:
+def index_bounds(graph: "GraphProto", shapes: Mapping[str, list[int]], kinds: Mapping[str, int]) -> dict[str, int]:
     """For every tensor that an op takes indices from: how many there are. What indices are computed from is followed.
 
     Args:

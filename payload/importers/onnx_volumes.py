@@ -79,15 +79,15 @@ def planes_of(writer: NodeWriter, x: str, shape: Sequence[int], along: Sequence[
         pads: Planes of zeros before and behind.
     """
     n, channels, _, high, wide = shape
-    stride, dilation, taps, places = along
+    stride, dilation, taps, out_depth = along
     zeros = [np.zeros([n, channels, count, high, wide], np.float32) for count in pads]
     before, behind = ([writer.constant(each)] if each.size else [] for each in zeros)
     whole = writer.add("Concat", *before, x, *behind, axis=2) if before or behind else x
     lines = []
     for tap in range(taps):
         first = tap * dilation
-        part = writer.slice(whole, first, first + (places - 1) * stride + 1, 2, step=stride)
-        lines.append(writer.reshape(part, n, channels, 1, places, high, wide))
+        part = writer.slice(whole, first, first + (out_depth - 1) * stride + 1, 2, step=stride)
+        lines.append(writer.reshape(part, n, channels, 1, out_depth, high, wide))
     joined = writer.add("Concat", *lines, axis=2) if taps > 1 else lines[0]
-    turned = writer.add("Transpose", joined, perm=[0, 3, 1, 2, 4, 5])
-    return writer.reshape(turned, n * places, channels * taps, high, wide)
+    transposed = writer.add("Transpose", joined, perm=[0, 3, 1, 2, 4, 5])
+    return writer.reshape(transposed, n * out_depth, channels * taps, high, wide)

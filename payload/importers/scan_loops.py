@@ -58,19 +58,19 @@ def cut(size: int, counts: Sequence[int]) -> list[Piece]:
 
 
 def loop_around(
-    scan: "Operation", axis: int, left: Mapping[int, Sequence[Piece]], places: Mapping[int, "Value"], into: "Value"
+    scan: "Operation", axis: int, left: Mapping[int, Sequence[Piece]], indices: Mapping[int, "Value"], into: "Value"
 ) -> "Value":
     """Loops over dimensions other than the axis, piece by piece; what they make of a tensor."""
     from torch_mlir.dialects import scf  # noqa: PLC0415
     from torch_mlir.ir import InsertionPoint  # noqa: PLC0415
 
     if not left:
-        return loop_along(scan, axis, [places], into)
+        return loop_along(scan, axis, [indices], into)
     (dim, pieces), *rest = left.items()
     for begin, end, step in pieces:
         loop = scf.ForOp(index(begin), index(end), index(step), [into])
         with InsertionPoint(loop.body):
-            here, inside = {**places, dim: loop.induction_variable}, loop.inner_iter_args[0]
+            here, inside = {**indices, dim: loop.induction_variable}, loop.inner_iter_args[0]
             if rest:
                 made = loop_around(scan, axis, dict(rest), here, inside)
             else:
@@ -92,11 +92,11 @@ def loop_along(scan: "Operation", axis: int, lines: Sequence[Mapping[int, "Value
     loop = scf.ForOp(index(0), index(into.type.shape[axis]), index(1), [into, *[start] * len(lines)])
     with InsertionPoint(loop.body):
         made, *carried = loop.inner_iter_args
-        places = [[{**line, axis: loop.induction_variable}[dim] for dim in range(into.type.rank)] for line in lines]
-        read = [converted(tensor.extract(scan.operands[0], place), wide) for place in places]
+        indices = [[{**line, axis: loop.induction_variable}[dim] for dim in range(into.type.rank)] for line in lines]
+        read = [converted(tensor.extract(scan.operands[0], at), wide) for at in indices]
         carried = [combined(combine.name, a, b) for a, b in zip(carried, read, strict=True)]
-        for place, value in zip(places, carried, strict=True):
-            made = tensor.insert(converted(value, narrow), made, place)
+        for at, value in zip(indices, carried, strict=True):
+            made = tensor.insert(converted(value, narrow), made, at)
         scf.yield_([made, *carried])
     return loop.results[0]
 
@@ -109,11 +109,11 @@ def index(value: int) -> "Value":
     return arith.constant(IndexType.get(), value)
 
 
-def moved(place: "Value", by: int) -> "Value":
+def moved(at: "Value", by: int) -> "Value":
     """An index so many further."""
     from torch_mlir.dialects import arith  # noqa: PLC0415
 
-    return arith.addi(place, index(by)) if by else place
+    return arith.addi(at, index(by)) if by else at
 
 
 def wider(kind: "Type") -> "Type":
