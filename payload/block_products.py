@@ -246,8 +246,8 @@ def widen_one(form: BlockFormat) -> list[str]:
 def read_number(numbers: Value, letter: str) -> list[str]:
     """The scale or least number of a row's block, or the unit of its group, as it is stored."""
     name = letter if numbers.dtype == "f32" else f"{letter}_stored"
-    place = "%each_group" if letter.endswith("unit") else "%each_block"
-    return [f"%{name} = tensor.extract {numbers.name}[%each_row, {place}] : {numbers.type}"]
+    column = "%each_group" if letter.endswith("unit") else "%each_block"
+    return [f"%{name} = tensor.extract {numbers.name}[%each_row, {column}] : {numbers.type}"]
 
 
 def widen_nibble(form: BlockFormat) -> list[str]:

@@ -115,8 +115,8 @@ def turn(f: Builder, x: Value, cosine: Value, sine: Value, name: str) -> Value:
         (cosine, (1, 3)),
         (sine, (1, 3)),
     ]
-    turned = ops.generic(f, f"{name}_turned", ops.empty(f, shape, name), inputs, body, rank=4)
-    text = f"tensor.collapse_shape {turned.name} [[0], [1], [2, 3]] : {turned.type} into {x.type}"
+    rotated = ops.generic(f, f"{name}_turned", ops.empty(f, shape, name), inputs, body, rank=4)
+    text = f"tensor.collapse_shape {rotated.name} [[0], [1], [2, 3]] : {rotated.type} into {x.type}"
     return f.define(name, x.shape, text)
 
 

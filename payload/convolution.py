@@ -82,8 +82,8 @@ def window_op(f: Builder, op: str, x: Value, kernel: Value, steps: WindowSteps, 
     """A named convolution into zeros."""
     side = kernel.shape[0 if steps.channels_last else -1]
     images = x.shape[1:3] if steps.channels_last else x.shape[2:]
-    places = [steps.windows(size, side) for size in images]
-    shape = (x.shape[0], *places, filters) if steps.channels_last else (x.shape[0], filters, *places)
+    spatial = [steps.windows(size, side) for size in images]
+    shape = (x.shape[0], *spatial, filters) if steps.channels_last else (x.shape[0], filters, *spatial)
     init = ops.fill(f, shape, "0.0", name)
     reads = f"ins({x.name}, {kernel.name} : {x.type}, {kernel.type})"
     return f.define(name, shape, f"linalg.{op} {steps.text} {reads} outs({init.name} : {init.type}) -> {init.type}")
@@ -118,9 +118,9 @@ def group_loops(steps: WindowSteps) -> str:
     """Loops of a grouped convolution with channels last, for which upstream has no op with such a kernel."""
     # loops: n, g, f, h, w as d0 to d4; c, i, j as d5 to d7
     rows, columns = (f"d{3 + d} * {steps.stride} + d{6 + d} * {steps.dilation}" for d in range(2))
-    places = (f"d0, {rows}, {columns}, d1, d5", "d6, d7, d5, d1, d2", "d0, d3, d4, d1, d2")
+    subscripts = (f"d0, {rows}, {columns}, d1, d5", "d6, d7, d5, d1, d2", "d0, d3, d4, d1, d2")
     loops = affine_map(8, []).partition(" ->")[0]
-    maps = ", ".join(f"{loops} -> ({place})>" for place in places)
+    maps = ", ".join(f"{loops} -> ({subscript})>" for subscript in subscripts)
     kinds = ", ".join(['"parallel"'] * 5 + ['"reduction"'] * 3)
     return f"{{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
 

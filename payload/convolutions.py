@@ -94,8 +94,8 @@ class ConvNetwork:
 
     def image(self, channels: int, rows: int, columns: int = 0) -> Shape:
         """Shape of images; square ones without `columns`."""
-        places = (rows, columns or rows)
-        return (self.batch, *places, channels) if self.last else (self.batch, channels, *places)
+        spatial = (rows, columns or rows)
+        return (self.batch, *spatial, channels) if self.last else (self.batch, channels, *spatial)
 
     def argument(self, name: str, role: str, shape: Shape) -> str:
         """Declare an argument; give its name."""
@@ -122,8 +122,8 @@ class ConvNetwork:
         for what, count in (("channels", channels), ("filters", filters)):
             if count % steps.groups:
                 raise PayloadError(f"groups must divide {what}, got {steps.groups} and {count}; try groups=1")
-        places = steps.windows(size, side)
-        if places < 1:
+        windows = steps.windows(size, side)
+        if windows < 1:
             raise PayloadError(
                 f"a window must fit into size + 2 padding = {size + 2 * steps.padding}, "
                 f"it takes {steps.dilation * (side - 1) + 1}; try padding={side // 2 * steps.dilation}"
@@ -133,7 +133,7 @@ class ConvNetwork:
         reads = [x, self.argument(stem, "weight", kernel)]
         if bias:
             reads.append(self.argument(f"{stem}_bias", "weight", (filters,)))
-        given = self.image(filters, places)
+        given = self.image(filters, windows)
         numbers = {"stride": steps.stride, "padding": steps.padding, "dilation": steps.dilation, "groups": steps.groups}
         found = self.writer.op("conv", *reads, shape=given, name=name, **numbers, channels_last=self.last)
         self.shapes[found] = given

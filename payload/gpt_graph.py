@@ -21,7 +21,7 @@ def write_graph(config: GPTConfig, function: str) -> Graph:
     w = {name: weight(g, config, a) for name, a in declared.items() if name not in BLOCK}
     x = g.op("embedding", w["wte"], "tokens", shape=(rows, wide))  # BT x C
     if not config.rope:
-        x = g.op("add", x, place(g, w["wpe"], config, function), shape=(rows, wide))  # BT x C
+        x = g.op("add", x, embed_positions(g, w["wpe"], config, function), shape=(rows, wide))  # BT x C
     for layer in range(config.layers):
         mine = {name: weight(g, config, declared[name], layer) for name in BLOCK}  # every (L, ...) to (...)
         mixed = mix(g, project(g, mine, x, config), config, function, layer)  # BT x C
@@ -45,7 +45,7 @@ def weight(g: GraphWriter, config: GPTConfig, argument: Argument, layer: int | N
     return g.op("restore", *names, shape=shape, axis=SUMMED[argument.name])
 
 
-def place(g: GraphWriter, table: str, config: GPTConfig, function: str) -> str:
+def embed_positions(g: GraphWriter, table: str, config: GPTConfig, function: str) -> str:
     """What learned positions add, from a table ``(P, C)``: rows from 0 on, or the one at ``position``."""
     if function == "decode":
         return g.op("embedding", table, "position", shape=(1, config.d_model))

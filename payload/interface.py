@@ -120,12 +120,12 @@ def arguments(config: GPTConfig, function: str = "forward") -> tuple[Argument, .
     rows = config.seq if function == "forward" else config.batch
     tokens = Argument("tokens", "input", (count,), "i32", low=0, high=config.vocab)
     logits = Argument("logits", "output", (rows, config.vocab))
-    place = {
+    position_inputs = {
         "prefill": (Argument("length", "input", (1,), "i64", low=1, high=config.seq + 1),),
         "decode": (Argument("position", "input", (1,), "i64", low=0, high=config.positions),),
     }
     caches = () if function == "forward" else cache_arguments(config)
-    return (tokens, *place.get(function, ()), *declare(config), *caches, logits)
+    return (tokens, *position_inputs.get(function, ()), *declare(config), *caches, logits)
 
 
 def cache_arguments(config: GPTConfig) -> tuple[Argument, ...]:

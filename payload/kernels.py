@@ -77,20 +77,20 @@ def matmul(parameters: dict[str, str]) -> Payload:
     With ``constant_b=1``, b is a weight: schedules and libraries may store it as they like before any call.
     """
     sizes = read("matmul", parameters, MATMUL)
-    m, n, k, turned = sizes["m"], sizes["n"], sizes["k"], bool(sizes["transpose_b"])
+    m, n, k, transposed = sizes["m"], sizes["n"], sizes["k"], bool(sizes["transpose_b"])
     arguments = (
         Argument("a", "input", (m, k)),
-        Argument("b", "weight" if sizes["constant_b"] else "input", (n, k) if turned else (k, n)),
+        Argument("b", "weight" if sizes["constant_b"] else "input", (n, k) if transposed else (k, n)),
         Argument("c", "output", (m, n)),
     )
 
-    oracle = partial(reference.matmul, transpose_b=turned)
+    oracle = partial(reference.matmul, transpose_b=transposed)
     return make(
         "matmul",
         sizes,
         defaults=MATMUL,
         arguments=arguments,
-        graph=(node("matmul", "a", "b", gives={"c": (m, n)}, transpose_b=turned),),
+        graph=(node("matmul", "a", "b", gives={"c": (m, n)}, transpose_b=transposed),),
         oracle=oracle,
         flops=2 * m * n * k,
         reduction=k,
@@ -102,20 +102,20 @@ def batch_matmul(parameters: dict[str, str]) -> Payload:
     """``batch`` products as in `matmul`; by default 12 of ``(128, 64) x (64, 128)``, the scores of GPT-2."""
     sizes = read("batch_matmul", parameters, BATCH_MATMUL)
     batch, m, n, k = (sizes[name] for name in ("batch", "m", "n", "k"))
-    turned = bool(sizes["transpose_b"])
+    transposed = bool(sizes["transpose_b"])
     arguments = (
         Argument("a", "input", (batch, m, k)),
-        Argument("b", "input", (batch, n, k) if turned else (batch, k, n)),
+        Argument("b", "input", (batch, n, k) if transposed else (batch, k, n)),
         Argument("c", "output", (batch, m, n)),
     )
 
-    oracle = partial(reference.batch_matmul, transpose_b=turned)
+    oracle = partial(reference.batch_matmul, transpose_b=transposed)
     return make(
         "batch_matmul",
         sizes,
         defaults=BATCH_MATMUL,
         arguments=arguments,
-        graph=(node("matmul", "a", "b", gives={"c": (batch, m, n)}, transpose_b=turned),),
+        graph=(node("matmul", "a", "b", gives={"c": (batch, m, n)}, transpose_b=transposed),),
         oracle=oracle,
         flops=2 * batch * m * n * k,
         reduction=k,

@@ -79,10 +79,10 @@ class ProgramFile:
         from torch._export.serde.serialize import deserialize_scalar_type  # noqa: PLC0415
 
         found = {}
-        for said in config.config.values():
-            if said.use_pickle or said.path_name in found:
+        for entry in config.config.values():
+            if entry.use_pickle or entry.path_name in found:
                 continue
-            name, dtype = os.path.join(folder, said.path_name), deserialize_scalar_type(said.tensor_meta.dtype)
+            name, dtype = os.path.join(folder, entry.path_name), deserialize_scalar_type(entry.tensor_meta.dtype)
             start, size = (
                 reader.archive_file.get_record_offset(name),
                 reader.archive_file.get_record_size(name),
@@ -90,7 +90,7 @@ class ProgramFile:
             data = self._bytes[start : start + size]
             if start % dtype.itemsize:
                 data = np.array(data)
-            found[said.path_name] = torch.from_numpy(data).view(dtype)
+            found[entry.path_name] = torch.from_numpy(data).view(dtype)
         return found
 
 

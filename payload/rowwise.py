@@ -85,11 +85,11 @@ def causal_mask(f: Builder, scores: Value, name: str = "masked", *, shared: int 
 
     With `shared` the rows of so many heads lie below each other, ``(..., shared T, T)``.
     """
-    place = f"linalg.index {scores.rank - 2} : index"
-    row = [f"%row = {place}"]
+    row_index = f"linalg.index {scores.rank - 2} : index"
+    row = [f"%row = {row_index}"]
     if shared > 1:
         period = f"%period = arith.constant {scores.shape[-2] // shared} : index"
-        row = [f"%below = {place}", period, "%row = arith.remui %below, %period : index"]
+        row = [f"%below = {row_index}", period, "%row = arith.remui %below, %period : index"]
     body = [
         *row,
         f"%column = linalg.index {scores.rank - 1} : index",

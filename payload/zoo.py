@@ -73,7 +73,7 @@ def bert(tokens: int = 128, **sizes: int) -> Exhibit:
     import transformers as t  # noqa: PLC0415
 
     model = t.BertModel(t.BertConfig(attn_implementation="eager", **sizes))
-    return taken(model, "last_hidden_state"), places(tokens)
+    return taken(model, "last_hidden_state"), token_ids(tokens)
 
 
 def gpt2(tokens: int = 128, **sizes: int) -> Exhibit:
@@ -81,7 +81,7 @@ def gpt2(tokens: int = 128, **sizes: int) -> Exhibit:
     import transformers as t  # noqa: PLC0415
 
     model = t.GPT2LMHeadModel(t.GPT2Config(use_cache=False, attn_implementation="eager", **sizes))
-    return taken(model, "logits"), places(tokens)
+    return taken(model, "logits"), token_ids(tokens)
 
 
 def llama(tokens: int = 128, **sizes: int) -> Exhibit:
@@ -91,7 +91,7 @@ def llama(tokens: int = 128, **sizes: int) -> Exhibit:
     chosen = {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 2, "num_attention_heads": 8}
     chosen |= {"num_key_value_heads": 4, "vocab_size": 32000, **sizes}
     model = t.LlamaForCausalLM(t.LlamaConfig(use_cache=False, attn_implementation="eager", **chosen))
-    return taken(model, "logits"), places(tokens)
+    return taken(model, "logits"), token_ids(tokens)
 
 
 def vit() -> Exhibit:
@@ -136,7 +136,7 @@ def taken(model: Module, result: str, argument: str = "input_ids") -> Module:
     return Taken()
 
 
-def places(tokens: int) -> Inputs:
+def token_ids(tokens: int) -> Inputs:
     """Tokens of one text."""
     import torch  # noqa: PLC0415
 

@@ -67,8 +67,8 @@ def compile_module(module: TensorModule, name: str) -> bytes:
     command = [sys.executable, "-m", COMPILER, "-", "-o", "-", *FLAGS]
     done = subprocess.run(command, input=module.text.encode(), capture_output=True, check=False)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").splitlines()
-        reason = next((line for line in said if "error:" in line), f"exit code {done.returncode}")
+        lines = done.stderr.decode(errors="replace").splitlines()
+        reason = next((line for line in lines if "error:" in line), f"exit code {done.returncode}")
         raise ComparatorError(f"IREE must compile {name}, it refuses: {reason.strip()}")
     return done.stdout
 

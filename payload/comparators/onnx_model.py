@@ -75,8 +75,8 @@ def split_heads(g: OnnxGraph, node: OpNode, qkv: str) -> list[str]:
 
 def merge_heads(g: OnnxGraph, node: OpNode, x: str) -> str:
     """``(BH, T, D) -> (BT, C)``, likewise."""
-    turned = x if node.shape[0] == node["batch"] else g.transpose(x, [1, 0, 2])
-    return g.op("Reshape", turned, g.constant(list(node.shape)))
+    transposed = x if node.shape[0] == node["batch"] else g.transpose(x, [1, 0, 2])
+    return g.op("Reshape", transposed, g.constant(list(node.shape)))
 
 
 def store_rows(g: OnnxGraph, node: OpNode, cache: str, rows: str, position: str = "") -> str:
@@ -107,11 +107,11 @@ RULES: Rules = {
 }
 
 
-def quantised(g: OnnxGraph, x: str, weight: str, *, turned: bool = False) -> str:
+def quantised(g: OnnxGraph, x: str, weight: str, *, transposed: bool = False) -> str:
     """A product with a weight in int8: each column by its own scale, x by one of its own in the call."""
-    columns = g.weights[weight].T if turned else g.weights[weight]
+    columns = g.weights[weight].T if transposed else g.weights[weight]
     scale = np.maximum(np.abs(columns).max(axis=0), np.finfo(np.float32).tiny) / np.float32(STEPS)
-    name = f"{weight}_int8{'_turned' * turned}"
+    name = f"{weight}_int8{'_turned' * transposed}"
     g.weights[name] = np.ascontiguousarray(np.rint(columns / scale).astype(np.int8))
     rounded, step, zero = g.ops("DynamicQuantizeLinear", (x,), 3)
     product = g.op("MatMulInteger", rounded, name, zero, g.constant(np.zeros(len(scale), np.int8), f"{name}_zero"))
@@ -123,7 +123,7 @@ def matmul_int8(g: OnnxGraph, node: OpNode, a: str, b: str) -> str:
     """A product, quantised where B is a weight of two dimensions."""
     if b not in g.weights or g.weights[b].ndim != 2:
         return matmul(g, node, a, b)
-    return quantised(g, a, b, turned=bool(node["transpose_b"]))
+    return quantised(g, a, b, transposed=bool(node["transpose_b"]))
 
 
 INT8_RULES: Rules = {

@@ -36,8 +36,8 @@ def define_op(op: type[DialectOp]) -> list[str]:
     needed = [field.name for field in fields(op) if field.default is MISSING]  # type: ignore[arg-type]  # a dataclass
     if needed:
         lines += [f"%attribute_{each} = irdl.any" for each in needed]
-        said = ", ".join(f'"{each}" = %attribute_{each}' for each in needed)
-        lines.append(f"irdl.attributes {{{said}}}")
+        attributes = ", ".join(f'"{each}" = %attribute_{each}' for each in needed)
+        lines.append(f"irdl.attributes {{{attributes}}}")
     if has_body:
         lines += [f"%{BODY} = irdl.region with size 1", f"irdl.regions({BODY}: %{BODY})"]
     return [f"irdl.operation @{op.name} {{", *(f"  {line}" for line in lines), "}"]

@@ -2,11 +2,11 @@
 
 An op is a frozen dataclass: its fields are its attributes, the parameters of its methods its operands.
 
-    infer      shapes of its operands to those of its results; raises where a constraint is broken
-    reference  arrays to arrays, in float64 NumPy; an index is a number
-    cost       what a call takes, from the shapes of its operands
-    lower      emits linalg on tensors; an op without it can be written, but not tuned
-    places     which numbers its indices and ids may be; an op without it reads none
+    infer         shapes of its operands to those of its results; raises where a constraint is broken
+    reference     arrays to arrays, in float64 NumPy; an index is a number
+    cost          what a call takes, from the shapes of its operands
+    lower         emits linalg on tensors; an op without it can be written, but not tuned
+    index_ranges  which numbers its indices and ids may be; an op without it reads none
 """
 
 import math
@@ -58,7 +58,7 @@ class Kind:
 
 INDEX = Kind((), "index")
 Kinds = tuple[Kind, ...]
-Places = dict[str, tuple[int, int]]  # least and largest number that an operand may hold, by its name
+IndexRanges = dict[str, tuple[int, int]]  # least and largest number that an operand may hold, by its name
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class OpCall:
         operands: Values that it reads.
         results: Values that it gives.
         body: Body of the op; `None` where it has none.
-        place: Location in a file, for messages; empty for what no file has.
+        location: Location in a file, for messages; empty for what no file has.
     """
 
     name: str
@@ -60,7 +60,7 @@ class OpCall:
     operands: tuple[Ref, ...]
     results: tuple[Ref, ...]
     body: OpBody | None = None
-    place: str = ""
+    location: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class OpWriter:
     Attributes:
         dialect: Name of the dialect, for messages.
         given: Values of the arguments by name, but for outputs.
-        place: Location of the next op in a file, as messages begin with it; empty for what no file has.
+        location: Location of the next op in a file, as messages begin with it; empty for what no file has.
     """
 
     def __init__(self, arguments: Sequence[Argument], dialect: str = "gpt") -> None:
@@ -94,7 +94,7 @@ class OpWriter:
         self._arguments = tuple(arguments)
         self._names = Builder()
         self._calls: list[OpCall] = []
-        self.place = ""
+        self.location = ""
         self.given = {a.name: self._ref(a.name, Kind(a.shape, a.dtype)) for a in arguments if a.role != "output"}
 
     @property
@@ -115,7 +115,7 @@ class OpWriter:
         """
         kinds = self._infer(op, *(operand.kind for operand in operands))
         results = tuple(map(self._ref, names or op.gives, kinds))
-        self._calls.append(OpCall(f"{self.dialect}.{op.name}", op, operands, results, place=self.place))
+        self._calls.append(OpCall(f"{self.dialect}.{op.name}", op, operands, results, location=self.location))
         return results
 
     def one(self, op: DialectOp, *operands: Ref, name: str = "") -> Ref:
@@ -134,16 +134,16 @@ class OpWriter:
         Raises:
             PayloadError: A layer changes a shape.
         """
-        op, outer, place = BlockOp(layers), self._calls, self.place
+        op, outer, location = BlockOp(layers), self._calls, self.location
         self._calls = []
         inside = [self._ref(f"{each.hint}_in", each.kind) for each in carried]
         layer = self._ref("layer", INDEX)
         gives = tuple(body(layer, list(inside)))
-        written, self._calls, self.place = self._calls, outer, place
+        written, self._calls, self.location = self._calls, outer, location
         kinds = self._infer(op, lambda *_: [each.kind for each in gives], *(each.kind for each in carried))
         results = tuple(self._ref(f"{each.hint}_out", kind) for each, kind in zip(carried, kinds, strict=True))
         block = OpBody((layer, *inside), tuple(written), gives)
-        self._calls.append(OpCall(f"{self.dialect}.{op.name}", op, tuple(carried), results, block, place))
+        self._calls.append(OpCall(f"{self.dialect}.{op.name}", op, tuple(carried), results, block, location))
         return results
 
     def program(self, entry: str, gives: Sequence[Ref]) -> OpProgram:
@@ -160,7 +160,7 @@ class OpWriter:
         found = [f"{each.kind}" for each in gives]
         wanted = [f"{Kind(argument.shape, argument.dtype)}" for argument in written]
         if found != wanted:
-            raise PayloadError(f"{self.place}@{entry} must give {', '.join(wanted)}, it gives {', '.join(found)}")
+            raise PayloadError(f"{self.location}@{entry} must give {', '.join(wanted)}, it gives {', '.join(found)}")
         return OpProgram(entry, self._arguments, self.calls, tuple(gives))
 
     def _ref(self, hint: str, kind: Kind) -> Ref:
@@ -172,4 +172,4 @@ class OpWriter:
         try:
             return op.infer(*operands)
         except PayloadError as error:
-            raise PayloadError(f"{self.place}{self.dialect}.{op.name}: {error}") from error
+            raise PayloadError(f"{self.location}{self.dialect}.{op.name}: {error}") from error

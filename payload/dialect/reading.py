@@ -21,10 +21,10 @@ from autotune.core.ops.dialect import (
 )
 from autotune.core.payload import Argument
 from payload.builder import DynamicSize
+from payload.dialect.index_ranges import check_index_ranges
 from payload.dialect.op import INDEX, DialectOp, Kind
 from payload.dialect.ops.block import BlockOp
 from payload.dialect.ops.tables import EmbeddingOp, LayerOp
-from payload.dialect.places import check_places
 from payload.dialect.program import OpCall, OpProgram, OpWriter, Ref
 from payload.dialect.text import TERMINATOR
 
@@ -48,8 +48,8 @@ def read_program(path: str, function: WrittenFunction, dialect: str, ops: Ops) -
     where = f"{path}:{function.place}: "
     values = function.block.arguments
     given = [
-        declare(f"{where}argument {i}", i, value.type, said)
-        for i, (value, said) in enumerate(zip(values, function.said, strict=True))
+        declare(f"{where}argument {i}", i, value.type, attributes)
+        for i, (value, attributes) in enumerate(zip(values, function.said, strict=True))
     ]
     writer = OpWriter(given, dialect)
     refs = {value.name: writer.given[argument.name] for value, argument in zip(values, given, strict=True)}
@@ -63,19 +63,21 @@ def read_program(path: str, function: WrittenFunction, dialect: str, ops: Ops) -
     if not states and not outputs:
         raise PayloadError(f"{where}@{function.entry} must give a tensor, it gives none; return what it computes")
     check_states(f"{path}:{function.block.place}: ", states, gives)
-    ranged = [with_range(where, a, said, writer.calls) for a, said in zip(given, function.said, strict=True)]
+    ranged = [
+        with_range(where, a, attributes, writer.calls) for a, attributes in zip(given, function.said, strict=True)
+    ]
     program = OpProgram(function.entry, (*ranged, *outputs), writer.calls, tuple(gives))
-    check_places(program)
+    check_index_ranges(program)
     return program
 
 
 def write_block(path: str, block: WrittenBlock, writer: OpWriter, refs: Refs, ops: Ops) -> list[Ref]:
     """Write the ops of a block; give what its terminator gives."""
     for op in block.ops:
-        writer.place = f"{path}:{op.place}: "
+        writer.location = f"{path}:{op.place}: "
         results = write_op(path, op, writer, refs, ops)
         for value, ref in zip(op.results, results, strict=True):
-            check_type(f"{writer.place}{op.name}: result", value.type, ref.kind)
+            check_type(f"{writer.location}{op.name}: result", value.type, ref.kind)
             refs[value.name] = ref
     return [refs[name] for name in block.gives]
 
@@ -88,10 +90,10 @@ def write_op(path: str, op: WrittenOp, writer: OpWriter, refs: Refs, ops: Ops) -
     """
     if op.name not in ops:
         raise PayloadError(
-            f"{writer.place}ops must be those of {writer.dialect}, got {op.name}; there are {', '.join(sorted(ops))}"
+            f"{writer.location}ops must be those of {writer.dialect}, got {op.name}; there are {', '.join(sorted(ops))}"
         )
     operands = [refs[name] for name in op.operands]
-    made = make_op(f"{writer.place}{op.name}: ", ops[op.name], dict(op.attributes))
+    made = make_op(f"{writer.location}{op.name}: ", ops[op.name], dict(op.attributes))
     if not isinstance(made, BlockOp) or op.body is None:
         return writer.several(made, *operands)
     block = op.body
@@ -99,13 +101,13 @@ def write_op(path: str, op: WrittenOp, writer: OpWriter, refs: Refs, ops: Ops) -
         raise PayloadError(f"{path}:{block.place}: a body must end in {TERMINATOR}, got {block.terminator}")
     if len(block.arguments) != 1 + len(operands):
         raise PayloadError(
-            f"{writer.place}{op.name}: the body must take an index and {len(operands)} tensors, "
+            f"{writer.location}{op.name}: the body must take an index and {len(operands)} tensors, "
             f"it takes {len(block.arguments)} values; see docs/how-to/dialect.md"
         )
 
     def body(layer: Ref, carried: list[Ref]) -> Sequence[Ref]:
         for value, ref in zip(block.arguments, (layer, *carried), strict=True):
-            check_type(f"{writer.place}{op.name}: argument of the body", value.type, ref.kind)
+            check_type(f"{writer.location}{op.name}: argument of the body", value.type, ref.kind)
             refs[value.name] = ref
         return write_block(path, block, writer, refs, ops)
 
@@ -129,7 +131,7 @@ def make_op(where: str, op: type[DialectOp], attributes: Mapping[str, Attribute]
     return op(**attributes)
 
 
-def declare(where: str, number: int, written: WrittenType, said: WrittenRange) -> Argument:
+def declare(where: str, number: int, written: WrittenType, attributes: WrittenRange) -> Argument:
     """An argument of the payload, of the range that random data has by default.
 
     Raises:
@@ -137,22 +139,22 @@ def declare(where: str, number: int, written: WrittenType, said: WrittenRange) -
     """
     if written.shape is None or RUNTIME in written.shape:
         raise PayloadError(f"{where} must be a tensor of static shape, it is {written.text}; say its sizes")
-    if said.role == "output":
+    if attributes.role == "output":
         raise PayloadError(f"{where} must not be an output, results are; return what it is to hold")
     try:
-        return Argument(f"arg{number}", said.role, written.shape, written.dtype)
+        return Argument(f"arg{number}", attributes.role, written.shape, written.dtype)
     except PayloadError as error:
         raise PayloadError(f"{where}: {error}") from error
 
 
-def with_range(where: str, argument: Argument, said: WrittenRange, calls: Sequence[OpCall]) -> Argument:
+def with_range(where: str, argument: Argument, attributes: WrittenRange, calls: Sequence[OpCall]) -> Argument:
     """An argument with the range of its random data.
 
     Raises:
-        PayloadError: Nothing says which integers it may hold, or what is said is no range.
+        PayloadError: Nothing says which integers it may hold, or its attributes give no range.
     """
     rows = min(table_rows({f"%{argument.name}"}, calls), default=None)
-    low, high = said.low, said.high
+    low, high = attributes.low, attributes.high
     if argument.dtype.startswith("i"):
         low = 0.0 if low is None and rows is not None else low
         high = float(rows) if high is None and rows is not None else high
@@ -218,5 +220,6 @@ def check_type(where: str, written: WrittenType, kind: Kind) -> None:
 def fits(written: Sequence[int], shape: Sequence[int]) -> bool:
     """Whether sizes of a file are those that are inferred, a question mark for one that is known at run time only."""
     return len(written) == len(shape) and all(
-        said == (RUNTIME if isinstance(size, DynamicSize) else size) for said, size in zip(written, shape, strict=True)
+        given == (RUNTIME if isinstance(size, DynamicSize) else size)
+        for given, size in zip(written, shape, strict=True)
     )

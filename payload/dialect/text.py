@@ -26,22 +26,22 @@ def write_text(program: OpProgram, dialect: str = "gpt") -> str:
     """
     given = ",\n".join(f"{INDENT * 2}{write_argument(a)}" for a in program.arguments if a.role != "output")
     total = cost(program.calls)
-    said = f"{total.flops} flops of contractions, {total.others} other operations, {total.bytes} bytes touched"
-    lines = [f"// {said}", f"func.func @{program.entry}(", f"{given}) {{"]
+    summary = f"{total.flops} flops of contractions, {total.others} other operations, {total.bytes} bytes touched"
+    lines = [f"// {summary}", f"func.func @{program.entry}(", f"{given}) {{"]
     lines += [f"{INDENT}{line}" for call in program.calls for line in write_call(call, dialect)]
     lines += [f"{INDENT}return {names_of(program.gives)}  // {shapes_of(program.gives)}", "}"]
     return "\n".join(lines) + "\n"
 
 
 def write_argument(argument: Argument) -> str:
-    """An argument with what is said of it: its role, and the range of its random data."""
+    """An argument with its attributes: its role, and the range of its random data."""
     plain = Argument(argument.name, argument.role, argument.shape, argument.dtype)
-    said = [] if argument.role == "input" else [f'autotune.role = "{argument.role}"']
+    entries = [] if argument.role == "input" else [f'autotune.role = "{argument.role}"']
     whole = argument.dtype.startswith("i")
     if whole or (argument.low, argument.high) != (plain.low, plain.high):
         low, high = (write_attribute(int(end) if whole else float(end)) for end in (argument.low, argument.high))
-        said += [f"autotune.low = {low}", f"autotune.high = {high}"]
-    attributes = f" {{{', '.join(said)}}}" if said else ""
+        entries += [f"autotune.low = {low}", f"autotune.high = {high}"]
+    attributes = f" {{{', '.join(entries)}}}" if entries else ""
     return f"%{argument.name}: {tensor_type(argument.shape, argument.dtype)}{attributes}"
 
 
@@ -62,12 +62,12 @@ def write_body(body: OpBody, dialect: str) -> list[str]:
 
 def write_attributes(op: DialectOp) -> str:
     """The attributes that are not as by default."""
-    said = [
+    entries = [
         f"{field.name} = {write_attribute(getattr(op, field.name))}"
         for field in fields(op)  # type: ignore[arg-type]  # every op is a dataclass
         if field.default is MISSING or getattr(op, field.name) != field.default
     ]
-    return f" {{{', '.join(said)}}}" if said else ""
+    return f" {{{', '.join(entries)}}}" if entries else ""
 
 
 def write_attribute(value: Any) -> str:  # noqa: ANN401 - a switch, a number or a string

@@ -105,7 +105,7 @@ def lower_call(f: Builder, call: OpCall, operands: Sequence[Any], values: Values
     Raises:
         PayloadError: The op has no lowering, or cannot be lowered with what it reads.
     """
-    where, inner = f"{call.place}{call.name}", call.body
+    where, inner = f"{call.location}{call.name}", call.body
     emit = getattr(call.op, "lower", None)
     if emit is None:
         raise PayloadError(f"{where} must have a lowering, it has none; write its method `lower`")

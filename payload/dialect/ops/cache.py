@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from payload import cached, reference
 from payload.builder import Builder, DynamicSize, Value
-from payload.dialect.op import Cost, Kind, Kinds, Places, moved, need, need_index, need_tensors
+from payload.dialect.op import Cost, IndexRanges, Kind, Kinds, moved, need, need_index, need_tensors
 from payload.reference import Array
 
 
@@ -20,15 +20,15 @@ class CacheAppendOp:
         """The shape of the cache."""
         need_tensors(cache=(cache, 4), rows=(rows, 3))
         need_index(layer=layer, position=position)
-        _, heads, places, depth = cache.shape
+        _, heads, positions, depth = cache.shape
         need(
-            (rows.shape[0], rows.shape[2]) == (heads, depth) and rows.shape[1] <= places,
+            (rows.shape[0], rows.shape[2]) == (heads, depth) and rows.shape[1] <= positions,
             f"rows must fit a layer of cache, rows is {rows} and cache is {cache}; its last three sizes are heads, "
             "indices and width",
         )
         return (cache,)
 
-    def places(self, cache: Kind, rows: Kind, layer: Kind, position: Kind | None = None) -> Places:
+    def index_ranges(self, cache: Kind, rows: Kind, layer: Kind, position: Kind | None = None) -> IndexRanges:
         """One of the layers; a position with room for the rows."""
         return {"layer": (0, cache.shape[0] - 1), "position": (0, cache.shape[2] - rows.shape[1])}
 
@@ -60,10 +60,10 @@ class CacheRowsOp:
         """A number of rows that is known at run time only."""
         need_tensors(cache=(cache, 4))
         need_index(layer=layer, filled=filled)
-        _, heads, places, depth = cache.shape
-        return (Kind((heads, DynamicSize(places, ""), depth)),)
+        _, heads, positions, depth = cache.shape
+        return (Kind((heads, DynamicSize(positions, ""), depth)),)
 
-    def places(self, cache: Kind, layer: Kind, filled: Kind) -> Places:
+    def index_ranges(self, cache: Kind, layer: Kind, filled: Kind) -> IndexRanges:
         """One of the layers; at least a row, and at most all."""
         return {"layer": (0, cache.shape[0] - 1), "filled": (1, cache.shape[2])}
 

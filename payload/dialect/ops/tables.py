@@ -9,9 +9,9 @@ from payload.dialect.op import (
     FLOATS,
     INDEX,
     Cost,
+    IndexRanges,
     Kind,
     Kinds,
-    Places,
     Restored,
     moved,
     need,
@@ -35,7 +35,7 @@ class EmbeddingOp:
         need_tensors(("i32",), ids=(ids, 1))
         return (Kind((ids.shape[0], table.shape[1])),)
 
-    def places(self, table: Kind, ids: Kind) -> Places:
+    def index_ranges(self, table: Kind, ids: Kind) -> IndexRanges:
         """Ids are rows of the table."""
         return {"ids": (0, table.shape[0] - 1)}
 
@@ -98,7 +98,7 @@ class RowOp:
         need_index(at=at)
         return (Kind(table.shape[1:]),)
 
-    def places(self, table: Kind, at: Kind) -> Places:
+    def index_ranges(self, table: Kind, at: Kind) -> IndexRanges:
         """One of the rows."""
         return {"at": (0, table.shape[0] - 1)}
 
@@ -153,7 +153,7 @@ class LayerOp:
         need(stacked != INDEX and stacked.rank > 1, f"stacked must have 2 dimensions or more, it is {stacked}")
         return (Kind(stacked.shape[1:], stacked.dtype),)
 
-    def places(self, stacked: Kind, layer: Kind) -> Places:
+    def index_ranges(self, stacked: Kind, layer: Kind) -> IndexRanges:
         """One of the layers."""
         return {"layer": (0, stacked.shape[0] - 1)}
 

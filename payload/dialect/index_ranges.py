@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Sequence
 
 from autotune.core.errors import PayloadError
-from payload.dialect.op import Places
+from payload.dialect.op import IndexRanges
 from payload.dialect.ops.block import BlockOp
 from payload.dialect.ops.tables import IndexOp, LayerOp, ShiftOp
 from payload.dialect.program import OpCall, OpProgram
@@ -12,7 +12,7 @@ from payload.dialect.program import OpCall, OpProgram
 Ranges = dict[str, tuple[int, int]]  # least and largest number that a value holds, by name
 
 
-def check_places(program: OpProgram) -> None:
+def check_index_ranges(program: OpProgram) -> None:
     """Raise unless every index that an op reads or writes is one that there is, whatever the arguments hold.
 
     Raises:
@@ -26,8 +26,8 @@ def check_calls(calls: Sequence[OpCall], ranges: Ranges) -> None:
     """Check ops in order; ranges of what they give are added."""
     for call in calls:
         names = [operand.name for operand in call.operands]
-        if hasattr(call.op, "places"):
-            check_call(call, call.op.places(*(operand.kind for operand in call.operands)), ranges)
+        if hasattr(call.op, "index_ranges"):
+            check_call(call, call.op.index_ranges(*(operand.kind for operand in call.operands)), ranges)
         if isinstance(call.op, IndexOp | LayerOp) and names[0] in ranges:
             ranges[call.results[0].name] = ranges[names[0]]
         if isinstance(call.op, ShiftOp):
@@ -37,7 +37,7 @@ def check_calls(calls: Sequence[OpCall], ranges: Ranges) -> None:
             check_calls(call.body.calls, {**ranges, call.body.arguments[0].name: (0, call.op.layers - 1)})
 
 
-def check_call(call: OpCall, allowed: Places, ranges: Ranges) -> None:
+def check_call(call: OpCall, allowed: IndexRanges, ranges: Ranges) -> None:
     """Check the indices and ids that an op reads.
 
     Raises:
@@ -51,6 +51,6 @@ def check_call(call: OpCall, allowed: Places, ranges: Ranges) -> None:
         low, high = ranges[call.operands[number].name]
         if low < least or high > most:
             raise PayloadError(
-                f"{call.place}{call.name}: {name} must be from {least} to {most}, it is from {low} to {high}; "
+                f"{call.location}{call.name}: {name} must be from {least} to {most}, it is from {low} to {high}; "
                 "see layers of the block, or autotune.low and autotune.high of the argument"
             )
