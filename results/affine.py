@@ -153,10 +153,10 @@ def measure(
         payload = case.payload()
         tasks = partition(payload).tasks
         task = max(tasks, key=lambda task: np.prod(task.nest.sizes))
-        with Store.open(STORE) as store, open_workplace(1, SECONDS) as place:
-            bench = place.benches()[0]
+        with Store.open(STORE) as store, open_workplace(1, SECONDS) as workplace:
+            bench = workplace.benches()[0]
             searches = open_searches(
-                [task], setting_of(payload, place.machine, store, TuneOptions(beside=(NAME,))), (NAME,)
+                [task], setting_of(payload, workplace.machine, store, TuneOptions(beside=(NAME,))), (NAME,)
             )
             for search in searches:
                 while len(search.trials) < trials and search.step(bench) is not None:
@@ -181,8 +181,8 @@ def part(path: Path) -> str:
     """The table of a recorded machine."""
     found = [(case, data) for case in CASES if (data := read(path, case.file))]
     trials = max(data["trials"] for _, data in found)
-    said = f"{trials} trials of each family a task, the best of both in turn; above 1 `affine` is slower"
-    return f"\nIn `results/{path.parent.name}`, {said}:\n\n" + table(HEAD, [row(case, data) for case, data in found])
+    note = f"{trials} trials of each family a task, the best of both in turn; above 1 `affine` is slower"
+    return f"\nIn `results/{path.parent.name}`, {note}:\n\n" + table(HEAD, [row(case, data) for case, data in found])
 
 
 def row(case: Case, data: dict[str, Any]) -> str:

@@ -90,10 +90,10 @@ class Recorder:
     def __init__(self, path: Path, seconds: float) -> None:
         self._path, self._end = path, time.monotonic() + seconds
 
-    def write(self, name: str, end: str, said: str = "") -> None:
+    def write(self, name: str, end: str, message: str = "") -> None:
         """Append a line."""
         with self._path.open("a") as file:
-            file.write(json.dumps({"test": name, "end": end, "said": said[:300]}) + "\n")
+            file.write(json.dumps({"test": name, "end": end, "said": message[:300]}) + "\n")
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
@@ -127,9 +127,11 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how a test ended."""
         if report.skipped:
-            said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            message = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             self.write(
-                report.nodeid, "skipped", reason(report.nodeid) or f"the suite says: {said.removeprefix('Skipped: ')}"
+                report.nodeid,
+                "skipped",
+                reason(report.nodeid) or f"the suite says: {message.removeprefix('Skipped: ')}",
             )
         elif report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)

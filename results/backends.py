@@ -48,22 +48,24 @@ def measure(
         tasks = partition(payload).tasks
         with (
             Store.open(STORE) as store,
-            open_workplace(1, SECONDS) as place,
+            open_workplace(1, SECONDS) as workplace,
             open_generators((backend,), SECONDS) as generators,
         ):
             wanted = [task for task in tasks if only in task.tag]
-            rivals, left_out = generators.families(wanted, place.machine)
+            rivals, left_out = generators.families(wanted, workplace.machine)
             searches = open_searches(
-                wanted, setting_of(payload, place.machine, store, TuneOptions()), entrants=Entrants(competing=rivals)
+                wanted,
+                setting_of(payload, workplace.machine, store, TuneOptions()),
+                entrants=Entrants(competing=rivals),
             )
-            bench = place.benches()[0]
+            bench = workplace.benches()[0]
             for search in searches:
                 while len(search.trials) < trials and search.step(bench) is not None:
                     pass
                 typer.echo(f"{search.task.tag} by {search.family.name}: {outcomes([search])}")
             if only:
                 continue
-            floor = measure_noise(place.machine, bench)
+            floor = measure_noise(workplace.machine, bench)
             choices = choose_all(searches, load_baseline("passes"), floor, [bench])
         name = Path(spec).stem.partition("-")[0] if Path(spec).exists() else spec
         found = [row_of(choice, [s for s in searches if s.task.tag == choice.search.task.tag]) for choice in choices]
@@ -98,9 +100,9 @@ def block(data: dict[str, Any]) -> str:
     """The tasks of one payload."""
     rows = [row(task, data["backend"]) for task in data["tasks"]]
     won = Counter("TVM" if "tvm" in task["winner"] else "schedule" for task in data["tasks"])
-    said = f"{data['trials']} trials of each kind a task; schedules win {won['schedule']}, TVM wins {won['TVM']}"
+    note = f"{data['trials']} trials of each kind a task; schedules win {won['schedule']}, TVM wins {won['TVM']}"
     left = "".join(f" {sentence[:1].upper()}{sentence[1:]}." for sentence in data["left_out"])
-    return f"\n`{data['payload']}`, {data['backend']}: {said}.{left}\n\n" + table(HEAD, rows)
+    return f"\n`{data['payload']}`, {data['backend']}: {note}.{left}\n\n" + table(HEAD, rows)
 
 
 def row(task: dict[str, Any], backend: str) -> str:

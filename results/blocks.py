@@ -92,14 +92,14 @@ class Block:
         name: Name of the block.
         part: Gives what a machine's file looks like on the page.
         measure: Command that records anew; `None` where other blocks do.
-        places: Files of the block, a pattern below results/; by default a file a machine by the block's name.
+        pattern: Files of the block, a pattern below results/; by default a file a machine by the block's name.
         page: Page that it stands on.
     """
 
     name: str
     part: Callable[[Path], str]
     measure: Callable[..., None] | None = None
-    places: str = ""
+    pattern: str = ""
     page: Path = PAGE
 
     def render(self, check: Check = False) -> None:
@@ -110,7 +110,7 @@ class Block:
         """
         if self.name not in ALONE and any(ROOT.glob(f"*/{self.name}/*.json")):
             raise typer.BadParameter(f"entries of {self.name} must lie in one file a machine; run results/blocks.py")
-        files = sorted(ROOT.glob(self.places or f"*/{self.name}.json"))
+        files = sorted(ROOT.glob(self.pattern or f"*/{self.name}.json"))
         replace_block(self.page, self.name, "".join(map(self.part, files)), check=check)
 
     def serve(self, *others: Callable[..., None]) -> None:

@@ -68,9 +68,9 @@ def total(*arrays: T.Tensor) -> T.Tensor:
     return sum(arrays[1:], start=arrays[0])
 
 
-def some_rows(places: T.Tensor) -> T.Tensor:
+def some_rows(indices: T.Tensor) -> T.Tensor:
     """Rows of the table."""
-    return T.take(T.asarray(TABLE), places, axis=0)
+    return T.take(T.asarray(TABLE), indices, axis=0)
 
 
 def summed(count: int) -> tuple[bytes, Callable[..., T.Tensor], list[Array]]:

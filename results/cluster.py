@@ -74,12 +74,12 @@ def tune(folder: Path, seed: int, trials: int, options: list[str]) -> dict[str, 
     folder.mkdir()
     words = ["tune", "nano", "--seed", seed, "--trials", trials, "--cold", "--store", "store", "--bundle", "bundle"]
     command = [sys.executable, *COMMAND, *map(str, words), "--json", *options]
-    said = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder).stdout)
+    result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=folder).stdout)
     with Store.read(folder / "store") as store:
         costs = [sum(trial.phases.values()) for sweep in store.sweeps() for trial in sweep.recorded]
     kept = ("seconds", "search_seconds", "overhead_seconds", "evaluated", "speedup", "noise_floor")
-    best = {"best_seconds": said["best"]["seconds"], "costs": [round(cost, 5) for cost in costs if cost]}
-    return {name: said[name] for name in kept} | best
+    best = {"best_seconds": result["best"]["seconds"], "costs": [round(cost, 5) for cost in costs if cost]}
+    return {name: result[name] for name in kept} | best
 
 
 def kill_again_and_again(folder: Path, what: str, kills: int) -> dict[str, Any]:
@@ -165,8 +165,8 @@ def part(path: Path) -> str:
     """A machine's tables."""
     found = load(path)
     machine = found["machine"]
-    said = f"\nIn `results/{path.parent.name}`: {machine['cpu']}, {machine['cores']} cores.\n\n"
-    return said + (times_part(found[TIMES]) if TIMES in found else "") + kills_part(found["kills"])
+    text = f"\nIn `results/{path.parent.name}`: {machine['cpu']}, {machine['cores']} cores.\n\n"
+    return text + (times_part(found[TIMES]) if TIMES in found else "") + kills_part(found["kills"])
 
 
 def times_part(times: dict[str, Any]) -> str:

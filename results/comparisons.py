@@ -81,7 +81,7 @@ def measure(only: Only = "") -> None:
             found = json.loads(
                 run(["autotune", "compare", comparison.payload, "--bundle", str(bundle), *options(comparison)])
             )
-            del found["notes"]  # they name places on this machine
+            del found["notes"]  # they name paths on this machine
             path_of(home(), comparison).parent.mkdir(parents=True, exist_ok=True)
             path_of(home(), comparison).write_text(json.dumps(found) + "\n")
             typer.echo(row(comparison, found))

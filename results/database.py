@@ -70,10 +70,10 @@ def space_of(knobs: int) -> Space:
 
 def make_trial(task: str, number: int, space: Space) -> Trial:
     """A made-up trial as large as those of a sweep; every tenth failed."""
-    config = {knob.name: knob.values[(number * (3 + place)) % 6] for place, knob in enumerate(space.knobs)}
+    config = {knob.name: knob.values[(number * (3 + position)) % 6] for position, knob in enumerate(space.knobs)}
     seconds = 1e-3 * (1 + (number * 7919 % 1009) / 1009)
-    times = tuple(seconds * (1 + 0.001234567 * place) for place in range(12))
-    samples = Samples(times, tuple(1.1e-4 + 1e-9 * place for place in range(12)), 4, 1e-4, 1.1e-4)
+    times = tuple(seconds * (1 + 0.001234567 * sample) for sample in range(12))
+    samples = Samples(times, tuple(1.1e-4 + 1e-9 * sample for sample in range(12)), 4, 1e-4, 1.1e-4)
     phases = {"transform": 0.0123, "lower": 0.0456, "jit": 0.0789, "verify": 0.00123, "measure": 0.25}
     key = sha256(f"{task} {number}".encode()).hexdigest()
     if number % 10 == 9:
@@ -103,7 +103,7 @@ def fill(location: str, trials: int) -> float:
     """
     space = space_of(FEWER)
     default = make_trial("matmul_0", 0, space).config
-    records = [to_record(make_trial("matmul_0", place, space), space) for place in range(A_SWEEP)]
+    records = [to_record(make_trial("matmul_0", number, space), space) for number in range(A_SWEEP)]
     with Store.open(location) as store:
         name = store.sweep("model0", "matmul_0", IDENTITY, flops=2e9, size=1e6, default=default).name
         log, begun = store.log(name, "trial"), time.perf_counter()

@@ -140,8 +140,8 @@ def measure_generation(model: str) -> dict[str, Any]:
     for name, length in {"short": 1, "long": min(LONG, config.positions + 1 - NEW)}.items():
         prompt = ",".join(str(token % config.vocab) for token in range(length))
         command = ["autotune", "generate", model, "--both", "--prompt-tokens", prompt, "--max-new", str(NEW), "--json"]
-        told = json.loads(run(command))
-        found[name] = {"prompt": length, "runs": told["runs"]}
+        result = json.loads(run(command))
+        found[name] = {"prompt": length, "runs": result["runs"]}
     return found
 
 
@@ -187,13 +187,13 @@ def part_of_page(path: Path) -> str:
 
 def parts_of_calls(found: dict[str, Any]) -> str:
     """A sentence a model of whose programs only a part was timed."""
-    said = ""
+    text = ""
     for model, data in found.items():
         sessions = data.get("forward", {}).get("sessions", [])
         part = max((one["part"] for session in sessions for one in session.values()), default=1)
         if part > 1:
-            said += f" Loops of {model} take minutes: one in {part} iterations was timed, and multiplied, not verified."
-    return said
+            text += f" Loops of {model} take minutes: one in {part} iterations was timed, and multiplied, not verified."
+    return text
 
 
 def line(row: Row, found: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ Recorded are spaces (`results/spaces.py`), and forty configs of each product of 
 the other is left out: constants are fitted to the others, and the config that they choose on it is looked up in what it
 recorded. The loss is the mean logarithm of its time over the best's, and a little for every factor that a constant is
 changed by. Of a machine of which only winners and defaults are recorded (`results/comparisons.py`) constants cannot be
-fitted; how good the default was there is told beside it. `render` writes the table.
+fitted; how good the default was there is shown beside it. `render` writes the table.
 """
 
 import json

@@ -33,11 +33,11 @@ class Parts:
 
     def asking(self, under_way: float) -> float:
         """What the tuner takes to ask beside so many trials; what was not measured goes on as it did at the end."""
-        places, seconds = np.array(sorted(self.beside)), [self.beside[place] for place in sorted(self.beside)]
-        if under_way > places[-1]:
-            slope = (seconds[-1] - seconds[-2]) / (places[-1] - places[-2])
-            return float(seconds[-1] + max(0.0, slope) * (under_way - places[-1]))
-        return float(np.interp(under_way, places, seconds))
+        counts, seconds = np.array(sorted(self.beside)), [self.beside[count] for count in sorted(self.beside)]
+        if under_way > counts[-1]:
+            slope = (seconds[-1] - seconds[-2]) / (counts[-1] - counts[-2])
+            return float(seconds[-1] + max(0.0, slope) * (under_way - counts[-1]))
+        return float(np.interp(under_way, counts, seconds))
 
 
 @dataclass(frozen=True)

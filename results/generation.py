@@ -65,7 +65,7 @@ class Comparison:
     def measure(self) -> None:
         """Run it."""
         found = json.loads(run(["autotune", *self.command, "--json"]))
-        del found["notes"]  # they name places on this machine
+        del found["notes"]  # they name paths on this machine
         keep("generation", f"{self.model}-{self.name}", found)
         typer.echo("\n".join(ROWS[self.name](found)))
 
@@ -124,11 +124,11 @@ def decode_rows(data: dict[str, Any]) -> list[str]:
     rows = by_name(data)
     work, mine = f"decode, {POSITION + 1} in the cache, f32", ours(data)["seconds"]
     lines = []
-    for name, said in {"read": "the memory roof", **LIBRARIES}.items():
+    for name, title in {"read": "the memory roof", **LIBRARIES}.items():
         theirs = rows.get(name, {})
         if name == "read" or theirs.get("ratio"):
             shown = interval(theirs, percent=name == "read") if theirs else "-"
-            version = f"{said}, {duration(theirs.get('seconds'))}"
+            version = f"{title}, {duration(theirs.get('seconds'))}"
             lines.append(line(work, mine, version, shown, "90 %" if name == "read" else "1 x"))
     return lines
 
@@ -160,19 +160,19 @@ def cache_rows(data: dict[str, Any]) -> list[str]:
 def prefill_rows(data: dict[str, Any]) -> list[str]:
     """Prefill beside a forward pass without the logits that prefill need not compute, and beside the libraries."""
     rows, mine = by_name(data), ours(data)
-    forward, one, all_rows = ([*rows.values()][place] for place in beside_places(data))
+    forward, one, all_rows = ([*rows.values()][index] for index in indices_beside(data))
     lines = []
     if all(row["samples"] for row in (mine, forward, one, all_rows)):
         times_of = (row["samples"]["seconds"] for row in (forward, all_rows, one))
         bare = [whole - (many - few) for whole, many, few in zip(*times_of, strict=True)]
-        said = f"forward, {duration(forward['seconds'])}, less the logits of all rows but one"
+        title = f"forward, {duration(forward['seconds'])}, less the logits of all rows but one"
         gain = times(ratio_interval(bare, mine["samples"]["seconds"]))
-        lines.append(line("prefill", mine["seconds"], said, gain, "1 x"))
-    for name, said in LIBRARIES.items():
+        lines.append(line("prefill", mine["seconds"], title, gain, "1 x"))
+    for name, title in LIBRARIES.items():
         theirs = rows.get(name, {})
         if theirs.get("ratio"):
             lines.append(
-                line("prefill", mine["seconds"], f"{said}, {duration(theirs['seconds'])}", interval(theirs), "-")
+                line("prefill", mine["seconds"], f"{title}, {duration(theirs['seconds'])}", interval(theirs), "-")
             )
     return lines
 
@@ -185,8 +185,8 @@ ROWS = {
 }
 
 
-def beside_places(data: dict[str, Any]) -> list[int]:
-    """Where the rows of other payloads stand: behind ours."""
+def indices_beside(data: dict[str, Any]) -> list[int]:
+    """Indices of the rows of other payloads: behind ours."""
     first = [row["name"] for row in data["rows"]].index(str(data["ratio_to"])) + 1
     return [first, first + 1, first + 2]
 

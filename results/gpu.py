@@ -135,8 +135,8 @@ def part(path: Path) -> str:
     shares = ", ".join(f"{large[chip]['fused']:.0%} of the multiply-adds of {chip}" for chip in large)
     right = sum(each["outcomes"].count("ok") for each in found.values() if "outcomes" in each)
     kernels = sum(len(each["outcomes"]) for each in found.values() if "outcomes" in each)
-    said = f"\n{right} of {kernels} kernels right, lavapipe of Mesa {mesa}, ptxas {tools['ptxas']}:\n\n"
-    return f"{said}{table(HEAD, rows)}\n`{LARGE}` by its default config, by the model alone: {shares}.\n"
+    summary = f"\n{right} of {kernels} kernels right, lavapipe of Mesa {mesa}, ptxas {tools['ptxas']}:\n\n"
+    return f"{summary}{table(HEAD, rows)}\n`{LARGE}` by its default config, by the model alone: {shares}.\n"
 
 
 def row(kind: str, found: list[dict[str, Any]]) -> str:

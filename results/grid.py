@@ -73,7 +73,7 @@ def measure(
             name = found.pop("name")
             known[name] = found
             write(target, seed, known)
-            typer.echo(said(name, found))
+            typer.echo(describe(name, found))
 
 
 def mixed(names: Sequence[str], every: int = 1) -> list[str]:
@@ -124,8 +124,8 @@ def versions() -> Iterator[tuple[str, str]]:
             continue
 
 
-def said(name: str, found: Found) -> str:
-    """What is said of a task once it has run."""
+def describe(name: str, found: Found) -> str:
+    """Describe a task that has run."""
     ratios = [f"{way} {ratio(found, way):.2f}" for way in ("program", "called") if "times" in found]
     return f"{name}: {', '.join(filter(None, (found['outcome'], found.get('why', ''), *ratios)))}"
 
@@ -169,7 +169,7 @@ def part_of_seed(path: Path) -> str:
     text = f"\nSeed {recorded['seed']}, {len(tasks)} tasks; {of}.\n\n{table((*HEAD, *MORE), rows)}"
     if timed:
         text += profile(timed) + fastest(timed) + gains(timed)
-    bad = [f"- {said(name, found)}\n" for name, found in tasks.items() if found["outcome"] != "right"]
+    bad = [f"- {describe(name, found)}\n" for name, found in tasks.items() if found["outcome"] != "right"]
     return text + ("\n" + "".join(bad) if bad else "")
 
 

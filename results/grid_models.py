@@ -82,7 +82,7 @@ def problem_of(task: GridTask) -> Problem:
     return Problem(model, inputs, None if function is None else lambda: function(*arrays))
 
 
-def turned(array: Any, yes: int) -> Any:  # noqa: ANN401 - of either library
+def transposed_if(array: Any, yes: int) -> Any:  # noqa: ANN401 - of either library
     """A matrix, or its transpose."""
     return array.swapaxes(-1, -2) if yes else array
 
@@ -94,7 +94,7 @@ def matmul(p: dict[str, Any]) -> Computed:
     first, second = ([p["b"], *each] if "b" in p else each for each in (first, second))
 
     def product(a: Any, b: Any) -> Any:  # noqa: ANN401 - of either library
-        return turned(a, p["ta"]) @ turned(b, p["tb"])
+        return transposed_if(a, p["ta"]) @ transposed_if(b, p["tb"])
 
     held = bool(p.get("held"))
     return Computed(product, [first] if held else [first, second], [second] if held else [], product)
@@ -303,7 +303,7 @@ def resize(p: dict[str, Any]) -> Computed:
 
 
 def gather(p: dict[str, Any]) -> Computed:
-    """Rows of a table, or places along another axis."""
+    """Rows of a table, or indices along another axis."""
     axis = p["axis"]
     return Computed(
         lambda ids, table: table.index_select(axis, ids),

@@ -195,7 +195,7 @@ def copy(rng: Random) -> Drawn:
 
 
 def convolution(rng: Random, rank: int) -> Drawn:
-    """Convolutions: first layers, of one place, with steps or holes, in groups, of each channel alone."""
+    """Convolutions: first layers, of one tap, with steps or holes, in groups, of each channel alone."""
     style = rng.choice(("plain", "plain", "first", "pointwise", "strided", "dilated", "grouped", "depthwise"))
     kernel = 1 if style == "pointwise" else rng.choice((2, 3, 3, 3, 5, 7))
     groups = size(rng, 2, 8) if style == "grouped" else 1
@@ -211,10 +211,10 @@ def convolution(rng: Random, rank: int) -> Drawn:
     batch = rng.choice((1, 1, 1, size(rng, 2, 8)))
     sizes = {"batch": batch, "given": given, "made": made, "sides": sides, "kernel": kernel, "stride": stride}
     sizes |= {"dilation": dilation, "groups": groups, "pad": pad, "after": rng.choice(("nothing", "bias", "relu"))}
-    places = batch * prod(sides)
-    flops = 2 * (places / stride**rank) * made * (given // groups) * kernel**rank
+    positions = batch * prod(sides)
+    flops = 2 * (positions / stride**rank) * made * (given // groups) * kernel**rank
     held = made * (given // groups) * kernel**rank
-    return Drawn(sizes, flops, places * given + places / stride**rank * made + held)
+    return Drawn(sizes, flops, positions * given + positions / stride**rank * made + held)
 
 
 def plane(rng: Random) -> Drawn:
@@ -266,7 +266,7 @@ def resize(rng: Random) -> Drawn:
 
 
 def gather(rng: Random) -> Drawn:
-    """Rows of a held table, or places along an axis, by numbers that are given."""
+    """Rows of a held table, or indices along an axis, by numbers that are given."""
     dims = shape(rng, (2, 2, 3))
     axis = rng.choice((0, 0, rng.randrange(len(dims))))
     count = size(rng, 1, 1000)

@@ -72,7 +72,7 @@ def row(headline: Headline, data: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-BLOCK = Block("headlines", block, places=MACHINE, page=README)
+BLOCK = Block("headlines", block, pattern=MACHINE, page=README)
 
 
 if __name__ == "__main__":

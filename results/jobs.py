@@ -77,11 +77,11 @@ def sweep(spec: str, trials: int, seed: int, jobs: int, found: dict[str, Any]) -
     with (
         TemporaryDirectory() as folder,
         Store.open(Path(folder) / "store.journal") as store,
-        open_workplace(1, SECONDS, jobs=jobs) as place,
+        open_workplace(1, SECONDS, jobs=jobs) as workplace,
     ):
-        searches = open_searches(partition(payload).tasks, setting_of(payload, place.machine, store, options))
-        found["floors"].append(measure_noise(place.machine, place.benches()[0], PAIRS))
-        with place.searchers() as slots:
+        searches = open_searches(partition(payload).tasks, setting_of(payload, workplace.machine, store, options))
+        found["floors"].append(measure_noise(workplace.machine, workplace.benches()[0], PAIRS))
+        with workplace.searchers() as slots:
             ran = run_on_slots(searches, options, slots)
             if seed == 0:
                 found["again"][str(jobs)] = again(searches[0], slots)

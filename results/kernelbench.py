@@ -84,9 +84,9 @@ def run_one(path: Path, *, times: bool, limit: float) -> Found:
         running.join()
         if target.exists():
             return dict(json.loads(target.read_text()))
-        said = target.with_suffix(".txt").read_text().strip().splitlines() or ["it said nothing"]
+        output = target.with_suffix(".txt").read_text().strip().splitlines() or ["it said nothing"]
         ended = f"exit code {running.exitcode}" if running.exitcode != -signal.SIGKILL else f"not done in {limit:g} s"
-        return {"outcome": "failed", "why": f"{ended}: {said[-1][:300]}"}
+        return {"outcome": "failed", "why": f"{ended}: {output[-1][:300]}"}
 
 
 def line(name: str, found: Found) -> str:

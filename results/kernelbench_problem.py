@@ -363,9 +363,9 @@ def run_problem(path: Path, *, times: bool) -> dict[str, Any]:
 def record(path: Path, target: Path, times: bool) -> None:
     """Run a problem in a new process group, and write what was found; what is printed goes beside it."""
     os.setsid()
-    with target.with_suffix(".txt").open("w") as said:
-        os.dup2(said.fileno(), sys.stdout.fileno())
-        os.dup2(said.fileno(), sys.stderr.fileno())
+    with target.with_suffix(".txt").open("w") as output:
+        os.dup2(output.fileno(), sys.stdout.fileno())
+        os.dup2(output.fileno(), sys.stderr.fileno())
     os.environ |= {"TMPDIR": str(target.parent), "TORCHINDUCTOR_CACHE_DIR": str(target.parent), "OMP_NUM_THREADS": "1"}
     tempfile.tempdir = None  # read the environment again
     found = run_problem(path, times=times)

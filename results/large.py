@@ -125,15 +125,15 @@ def write(path: Path, layers: int, width: int, words: int) -> None:
 def measure(layers: Layers = LAYERS) -> None:
     """Record each command; the model is written where it is not there."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    path, place, bundle, store = (FOLDER / f"{MODEL}{layers}{end}" for end in (".onnx", "", ".bundle", ".journal"))
+    path, folder, bundle, store = (FOLDER / f"{MODEL}{layers}{end}" for end in (".onnx", "", ".bundle", ".journal"))
     store.unlink(missing_ok=True)
     shutil.rmtree(bundle, ignore_errors=True)
     if not path.is_file():
         write(path, layers, WIDTH, WORDS)
     found: dict[str, Any] = {"bytes": path.with_suffix(".bin").stat().st_size, "layers": layers, "commands": {}}
     for command in (
-        ["import", str(path), "-o", str(place)],
-        ["tune", str(place), "--trials", "20", "--store", str(store), "--bundle", str(bundle)],
+        ["import", str(path), "-o", str(folder)],
+        ["tune", str(folder), "--trials", "20", "--store", str(store), "--bundle", str(bundle)],
         ["replay", str(bundle)],
     ):
         found["commands"][command[0]] = watched([PROGRAM, *command])
@@ -148,13 +148,13 @@ def watched(command: list[str]) -> dict[str, float]:
         CalledProcessError: The command fails; a `replay` whose times are too noisy to be compared does not.
     """
     begun, own, whole = time.perf_counter(), 0, 0
-    with TemporaryFile("w+") as said, subprocess.Popen(command, stdout=said) as process:
+    with TemporaryFile("w+") as output, subprocess.Popen(command, stdout=output) as process:
         while process.poll() is None:
             now = memory_of(process.pid)
             own, whole = max(own, now[0]), max(whole, now[1])
             time.sleep(LOOK_SECONDS)
-        said.seek(0)
-        text = said.read()
+        output.seek(0)
+        text = output.read()
     typer.echo(text)
     if process.returncode and "verified" not in text:
         raise subprocess.CalledProcessError(process.returncode, command)

@@ -48,14 +48,14 @@ def measure(only: Only = "") -> None:
     for spec in PAYLOADS:
         for grid in GRIDS:
             if only in f"{spec} {grid}":
-                keep("mesh", place(spec, grid), examine(spec, grid))
+                keep("mesh", name_of(spec, grid), examine(spec, grid))
     for spec, (grid, _, _) in PUBLISHED.items():
         if only in spec:
-            keep("mesh", place(spec, grid), examine(spec, grid))
+            keep("mesh", name_of(spec, grid), examine(spec, grid))
 
 
-def place(spec: str, grid: str) -> str:
-    """What results of a model on a grid are called."""
+def name_of(spec: str, grid: str) -> str:
+    """The name of the results of a model on a grid."""
     return f"{Path(spec).stem}_on_{grid}"
 
 
@@ -78,17 +78,17 @@ def part(path: Path) -> str:
     rows = []
     for spec, name in PAYLOADS.items():
         for grid in GRIDS:
-            if data := read(path, place(spec, grid)):
+            if data := read(path, name_of(spec, grid)):
                 rows.append(row(name, grid, data))
-    said = "\n" + table(HEAD, rows) if rows else ""
+    text = "\n" + table(HEAD, rows) if rows else ""
     for spec, (grid, name, rate) in PUBLISHED.items():
-        if data := read(path, place(spec, grid)):
+        if data := read(path, name_of(spec, grid)):
             mine = 1 / data["best"]["seconds"]
-            said += (
+            text += (
                 f"\n{name}, on `{grid}`: predicted {duration(data['best']['seconds'])}, {mine:.0f} tokens a second; "
                 f"published {rate:.0f}, {mine / rate:.2f} x predicted.\n"
             )
-    return said
+    return text
 
 
 def row(name: str, grid: str, data: dict[str, Any]) -> str:

@@ -76,10 +76,10 @@ def compare_one(suffix: str, folder: Path, facts: dict[str, Any]) -> dict[str, A
         return facts
     command = ["autotune", "compare", str(folder / suffix), "--against", ROUTES[suffix], "--baseline", "none", "--json"]
     compared = run_measured(command)
-    if not compared.said.startswith("{"):
+    if not compared.output.startswith("{"):
         return {**facts, "failed": compared.failed}
-    found = json.loads(compared.said)
-    del found["notes"], found["payload"]  # they name places on this machine
+    found = json.loads(compared.output)
+    del found["notes"], found["payload"]  # they name paths on this machine
     return {**facts, "compared": found}
 
 
@@ -88,13 +88,13 @@ class Finished:
     """A command that ran.
 
     Attributes:
-        said: What it printed.
+        output: What it printed.
         failed: Last line of what it complained of; empty if it succeeded.
         seconds: Seconds of the processor that it and what it started took.
         bytes: Most memory that one of its processes took.
     """
 
-    said: str
+    output: str
     failed: str
     seconds: float
     bytes: int

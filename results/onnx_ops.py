@@ -82,8 +82,8 @@ def write_cases(only: Only = "") -> None:
         kinds = (
             [str(each.dtype) for each in (*inputs, *outputs)] if plain else []
         )  # the file forgets those of ml_dtypes
-        said = {**facts, **tolerance, "is_plain": plain, "inputs": len(inputs), "kinds": kinds}
-        (partial / "case.json").write_text(json.dumps(said))
+        case_facts = {**facts, **tolerance, "is_plain": plain, "inputs": len(inputs), "kinds": kinds}
+        (partial / "case.json").write_text(json.dumps(case_facts))
         if plain:
             np.savez(partial / "arrays.npz", **{f"array{n}": each for n, each in enumerate((*inputs, *outputs))})
         onnx.save(case.model, partial / "given.onnx")
@@ -160,7 +160,7 @@ def call_cases(way: str, only: Only = "") -> None:
 def compare(found: Any, expected: Any, facts: dict[str, Any]) -> str:  # noqa: ANN401 - arrays of any kind
     """What is wrong with a result; empty where it is right.
 
-    Types may differ: bytes without a sign are i32 here. Halves may differ by their last place.
+    Types may differ: bytes without a sign are i32 here. Halves may differ by a unit in the last place.
     """
     import ml_dtypes  # each step has what it needs
 
@@ -170,8 +170,8 @@ def compare(found: Any, expected: Any, facts: dict[str, Any]) -> str:  # noqa: A
         is_far = found.astype(object) != expected.astype(object).astype(int)
     else:
         ours, right = found.astype(np.float64), expected.astype(np.float64)
-        place = float(ml_dtypes.finfo(expected.dtype).eps) if expected.dtype.itemsize > 1 else 0.0
-        bounds = {"rtol": max(facts["relative"], place), "atol": max(facts["absolute"], 1e-6)}
+        epsilon = float(ml_dtypes.finfo(expected.dtype).eps) if expected.dtype.itemsize > 1 else 0.0
+        bounds = {"rtol": max(facts["relative"], epsilon), "atol": max(facts["absolute"], 1e-6)}
         is_far = ~np.isclose(ours, right, **bounds, equal_nan=True)
     if not np.any(is_far):
         return ""
@@ -194,9 +194,9 @@ def run_step(folder: Path, way: str, name: str, step: Callable[[Path, str], dict
     child = os.fork()
     if child == 0:
         os.setsid()
-        with (folder / f"{way}.{name}.txt").open("w") as said:
-            os.dup2(said.fileno(), 1)
-            os.dup2(said.fileno(), 2)
+        with (folder / f"{way}.{name}.txt").open("w") as output:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
             try:
                 found = step(folder, way)
             except BaseException as error:  # whatever it is, it was found
@@ -247,17 +247,17 @@ def is_done(folder: Path) -> bool:
 def outcome_of(folder: Path) -> dict[str, str]:
     """How a case ended: the best of its two ways, unless one is wrong."""
     facts = read(folder / "case.json")
-    told = {key: facts[key] for key in ("op", "domain", "class")}
+    named = {key: facts[key] for key in ("op", "domain", "class")}
     if not facts["is_plain"]:
-        return {**told, "outcome": "refused", "why": "sequences, maps and optional values are no arrays"}
+        return {**named, "outcome": "refused", "why": "sequences, maps and optional values are no arrays"}
     ends = [end_of(folder, way) for way in WAYS]
     for way, end in zip(WAYS, ends, strict=True):
         if end["outcome"] in ("wrong", "failed"):
-            return {**told, "outcome": "wrong", "why": f"{'held: ' * (way == 'held')}{end['why']}"[:300]}
+            return {**named, "outcome": "wrong", "why": f"{'held: ' * (way == 'held')}{end['why']}"[:300]}
     if ends[0]["outcome"] == "right":
-        return {**told, "outcome": "right"}
+        return {**named, "outcome": "right"}
     why = ends[0]["why"].replace(str(folder), "")[:300]
-    return {**told, "outcome": "right, held" if ends[1]["outcome"] == "right" else "refused", "why": why}
+    return {**named, "outcome": "right, held" if ends[1]["outcome"] == "right" else "refused", "why": why}
 
 
 def part(path: Path) -> str:

@@ -147,7 +147,7 @@ def part(path: Path) -> str:
     """A recorded machine's figures."""
     rows = [row(name, data) for name in EXAMPLES if (data := read(path, name))]
     gallery = f"\nOne thread, the scripts of `schedules/examples/`:\n\n{table(HEAD, rows)}" if rows else ""
-    rest = said(read(path, THREE_WAYS)) + weighed(read(path, COST))
+    rest = search_text(read(path, THREE_WAYS)) + weighed(read(path, COST))
     return f"\nIn `results/{path.parent.name}`:\n{gallery}{rest}"
 
 
@@ -159,7 +159,7 @@ def row(name: str, data: dict[str, Any]) -> str:
     return f"| `{name}.mlir` | {data['configs']} | {tried} | {over} | {f'{roof:.0%}' if roof else '-'} |"
 
 
-def said(data: dict[str, Any]) -> str:
+def search_text(data: dict[str, Any]) -> str:
     """How soon a search finds the best of all configs."""
     if not data:
         return ""

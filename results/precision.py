@@ -56,7 +56,7 @@ PASSAGES = 16
 ANY = 1.0  # room for any error: it is what is measured
 RIVALS = ("torch_bf16", "torch_medium", "onnxruntime_int8")
 EFFORT = Effort(samples=30, seconds=5.0, sample_seconds=0.005)
-PLACE = ROOT.parent / "tuned" / "precision"  # of models that were imported, and of trials until they are measured
+FOLDER = ROOT.parent / "tuned" / "precision"  # of models that were imported, and of trials until they are measured
 Found = dict[str, dict[str, Any]]  # by the name of a way
 EXACT, TUNED = "f32", f"tuned, --agreement {AGREEMENT}"
 
@@ -128,20 +128,20 @@ def way_of(budget: float) -> str:
 def budgeted(spec: str, budget: float) -> dict[str, Any]:
     """A model tuned within an error budget, beside its default f32 schedules: times, and what was spent.
 
-    Its trials stay below `PLACE` until it is measured: what was interrupted goes on where it was.
+    Its trials stay below `FOLDER` until it is measured: what was interrupted goes on where it was.
     """
-    model = spec if spec not in ZOO else imported(spec, PLACE)
-    place = PLACE / of_budget(slug(spec), budget)
+    model = spec if spec not in ZOO else imported(spec, FOLDER)
+    folder = FOLDER / of_budget(slug(spec), budget)
     options = ["--error", str(budget), "--trials", str(BUDGET_TRIALS), "--baseline", "loops", "--cold", "--json"]
-    places = ["--store", str(place / "store.journal"), "--bundle", str(place / "bundle")]
-    said = json.loads(run(["autotune", "tune", model, *options, *places]))
-    bundle = read_bundle(place / "bundle")
+    paths = ["--store", str(folder / "store.journal"), "--bundle", str(folder / "bundle")]
+    result = json.loads(run(["autotune", "tune", model, *options, *paths]))
+    bundle = read_bundle(folder / "bundle")
     payload = at.payload(model)
     exact = default_candidate(partition(payload), at.this_machine())
     ways = timed(with_room(payload), {EXACT: exact, way_of(budget): recorded_candidate(bundle)})
     tasks = {tag: record.schedule for tag, record in bundle.manifest.tasks.items()}
-    shutil.rmtree(place)
-    return {"ways": ways, "budget": said.get("budget"), "schedules": tasks}
+    shutil.rmtree(folder)
+    return {"ways": ways, "budget": result.get("budget"), "schedules": tasks}
 
 
 def imported(name: str, folder: Path) -> str:
@@ -181,7 +181,7 @@ def model() -> dict[str, Any]:
     """GPT-2 in every precision, and tuned within a budget: times, and the likeliest tokens."""
     with TemporaryDirectory() as folder:
         options = ["--agreement", AGREEMENT, "--trials", str(TRIALS), "--baseline", "loops", "--cold", "--json"]
-        said = json.loads(
+        result = json.loads(
             run(["autotune", "tune", MODEL, *options, "--store", f"{folder}/s", "--bundle", f"{folder}/b"])
         )
         bundle = read_bundle(Path(folder) / "b")
@@ -193,7 +193,7 @@ def model() -> dict[str, Any]:
     for name, agreed in agreements(payload, ways, tokens).items():
         found[name] |= agreed
     tasks = {tag: record.schedule for tag, record in bundle.manifest.tasks.items()}
-    return {"ways": found, "places": tokens.size, "budget": said.get("budget"), "schedules": tasks}
+    return {"ways": found, "places": tokens.size, "budget": result.get("budget"), "schedules": tasks}
 
 
 def passages(length: int) -> npt.NDArray[np.int32]:
@@ -208,7 +208,7 @@ def passages(length: int) -> npt.NDArray[np.int32]:
 def agreements(
     payload: Payload, ways: dict[str, Candidate], tokens: npt.NDArray[np.int32]
 ) -> dict[str, dict[str, Any]]:
-    """At how many places each way has the likeliest token of f32, and how far it is off, of the largest value."""
+    """At how many positions each way has the likeliest token of f32, and how far it is off, of the largest value."""
     machine, weights = at.this_machine(), {n: a for n, a in payload.make_inputs(0).items() if n != "tokens"}
     functions = {name: PayloadFunction(payload, candidate, machine) for name, candidate in ways.items()}
     found: Found = {name: {"same": 0, "off": 0.0} for name in ways}
@@ -223,28 +223,28 @@ def agreements(
 
 def part(path: Path) -> str:
     """A recorded machine's figures."""
-    said = f"\nIn `results/{path.parent.name}`, default configs, one thread:\n"
+    text = f"\nIn `results/{path.parent.name}`, default configs, one thread:\n"
     for kind, specs in (("product", PRODUCTS), ("attention", ATTENTION)):
-        said += said_of_times(kind, {spec: data for spec in specs if (data := read(path, spec))})
-    said += said_of_rivals(path) + said_of_model(read(path, MODEL))
+        text += text_of_times(kind, {spec: data for spec in specs if (data := read(path, spec))})
+    text += text_of_rivals(path) + text_of_model(read(path, MODEL))
     budgets = ((spec, budget) for spec in BUDGETED for budget in BUDGETS)
-    return said + "".join(said_of_budget(*each, read(path, of_budget(*each))) for each in budgets)
+    return text + "".join(text_of_budget(*each, read(path, of_budget(*each))) for each in budgets)
 
 
-def said_of_times(kind: str, known: Found) -> str:
+def text_of_times(kind: str, known: Found) -> str:
     """Times of payloads of one kind, how far each way is off, and its shares of the roof of its instruction."""
     if not known:
         return ""
     names = list(next(iter(known.values()))["ways"])
     times = [f"| `{spec}` | {' | '.join(cell(data['ways'], name) for name in names)} |" for spec, data in known.items()]
-    said = f"\n{table((kind, *names), times)}"
+    text = f"\n{table((kind, *names), times)}"
     errors = [error_row(spec, data, names) for spec, data in known.items() if "roofs" in data]
     if errors:
         roofs = next(data["roofs"] for data in known.values() if "roofs" in data)
         rates = ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in roofs.items() if not name.endswith("_bytes"))
         head = ("off by, at most; share of the roof of its instruction", *names)
-        said += f"\nRoofs, in billions of operations a second: {rates} (`flops` is f32).\n\n{table(head, errors)}"
-    return said
+        text += f"\nRoofs, in billions of operations a second: {rates} (`flops` is f32).\n\n{table(head, errors)}"
+    return text
 
 
 def error_row(spec: str, data: dict[str, Any], names: list[str]) -> str:
@@ -258,7 +258,7 @@ def error_row(spec: str, data: dict[str, Any], names: list[str]) -> str:
     return f"| `{spec}` | {' | '.join(cells)} |"
 
 
-def said_of_rivals(path: Path) -> str:
+def text_of_rivals(path: Path) -> str:
     """Libraries that round, each as fast as so many times our f32 beside it, and its error."""
     rows = []
     for spec in PRODUCTS:
@@ -275,7 +275,7 @@ def said_of_rivals(path: Path) -> str:
     return f"\n{table(head, rows)}" if rows else ""
 
 
-def said_of_budget(spec: str, budget: float, data: dict[str, Any]) -> str:
+def text_of_budget(spec: str, budget: float, data: dict[str, Any]) -> str:
     """What an error budget buys: times beside f32, the error that was measured, and who rounds how."""
     if not data:
         return ""
@@ -296,7 +296,7 @@ def cell(ways: dict[str, Any], name: str) -> str:
     return duration(mine) if name == EXACT else f"{duration(mine)}, {exact / mine:.2f} x"
 
 
-def said_of_model(data: dict[str, Any]) -> str:
+def text_of_model(data: dict[str, Any]) -> str:
     """GPT-2's table."""
     if not data:
         return ""

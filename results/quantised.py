@@ -84,8 +84,8 @@ def part(path: Path) -> str:
             gain = "" if name == "f32" else f"{ratio.estimate:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
             size = f"{found['bytes'][name] / 1e6:.3g} MB"
             rows.append(f"| {short} | `{name}` | {size} | {duration(median(seconds[name]))} | {gain} | {share:.0%} |")
-    told = f"\nIn `results/{path.parent.name}`:\n\n{table(HEAD, rows)}\n" if rows else ""
-    return told + decode_part(path) + llama_part(path)
+    text = f"\nIn `results/{path.parent.name}`:\n\n{table(HEAD, rows)}\n" if rows else ""
+    return text + decode_part(path) + llama_part(path)
 
 
 def decode_part(path: Path) -> str:

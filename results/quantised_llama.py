@@ -45,7 +45,7 @@ NAME = "quantised"
 KINDS = ("Q4_0", "Q8_0", "Q4_K")
 POSITIONS, PROMPT, STEPS = 512, (1, 2, 3, 4, 5, 6, 7, 8), 200
 PAUSE = 0.25  # seconds after which no thread of a way waits for more work on a core
-PLACE = 64  # position of the token that is decoded
+POSITION = 64  # position of the token that is decoded
 FUNCTIONS = {"decode": (1, 31), "prefill": (512, 3)}  # tokens of a call, and calls
 PARTS = {"decode": ("decode", 1), "decode, 2 threads": ("decode", 2), "prefill": ("prefill", 1)}
 OURS, ROUNDED, THEIRS, READ = "ours", "ours rounded", "llama.cpp", "read"
@@ -76,7 +76,7 @@ def inputs_of(payload: Payload) -> dict[str, Array]:
     """Random inputs; what is decoded is early in a text."""
     given = payload.make_inputs(0)
     if "position" in given:
-        given["position"][...] = PLACE
+        given["position"][...] = POSITION
     return given
 
 
@@ -127,7 +127,7 @@ def measure_speed(file: Path, part: str) -> None:
 
     (function, threads), kind = PARTS[part], file.stem
     payload, machine, (tokens, calls) = imported(file, function), this_machine(threads), FUNCTIONS[function]
-    size = matrix_bytes(kind) + 2 * LAYERS * OF_KEYS * 4 * (PLACE + 1 if function == "decode" else 0)
+    size = matrix_bytes(kind) + 2 * LAYERS * OF_KEYS * 4 * (POSITION + 1 if function == "decode" else 0)
     given = inputs_of(payload)
     wanted = exact_logits(file, function, given)
     run, arrays = bound_program(payload, threads=threads)
@@ -144,10 +144,10 @@ def measure_speed(file: Path, part: str) -> None:
     reads = bind(on_threads(read_payload(machine.lanes, size // threads), threads), machine).run
     ways = {OURS: lambda: run(1), ROUNDED: lambda: run_rounded(1), THEIRS: theirs.call, READ: lambda: reads(1)}
     seconds = in_turns(ways, calls, threads)
-    told = {"seconds": seconds, "errors": errors, "bytes": size, "tokens": tokens, "version": LLAMA_CPP.version()}
+    record = {"seconds": seconds, "errors": errors, "bytes": size, "tokens": tokens, "version": LLAMA_CPP.version()}
     to = "8 bits" if tokens == 1 or BLOCK_WIDENED_TILES.lacking else "bf16"
-    told |= {"how": theirs.how, "rounded_to": to, "threads": threads}
-    keep(NAME, entry(kind, part), {**told, "machine": asdict(machine)})
+    record |= {"how": theirs.how, "rounded_to": to, "threads": threads}
+    keep(NAME, entry(kind, part), {**record, "machine": asdict(machine)})
     typer.echo(f"{kind} {part}: " + ", ".join(f"{n} {1e3 * min(s):.1f} ms" for n, s in seconds.items()))
     typer.echo(f"{kind} {part}: off by {errors}")
 
@@ -161,9 +161,9 @@ def reference_of(file: Path, tokens: int) -> LlamaReference:
 
 def exact_logits(file: Path, function: str, given: dict[str, Array]) -> Array:
     """Logits of a call, in float64."""
-    place = given["position" if function == "decode" else "length"]
+    position = given["position" if function == "decode" else "length"]
     reference = reference_of(file, FUNCTIONS[function][0])
-    return reference.compute(given["tokens"], int(place[0]), given["keys"], given["values"])[-1]
+    return reference.compute(given["tokens"], int(position[0]), given["keys"], given["values"])[-1]
 
 
 def measure_greedy(file: Path) -> None:
@@ -174,10 +174,10 @@ def measure_greedy(file: Path) -> None:
     run, arrays = bound_program(imported(file, "decode"))
     theirs = LlamaModel(str(file), POSITIONS)
     text, logits = list(PROMPT), np.empty((2, STEPS, VOCAB), np.float32)
-    for place in range(len(PROMPT) + STEPS - 1):
-        arrays["tokens"][0], arrays["position"][0] = text[place], place
+    for position in range(len(PROMPT) + STEPS - 1):
+        arrays["tokens"][0], arrays["position"][0] = text[position], position
         run(1)
-        of_them, step = theirs.read([text[place]], place), place + 1 - len(PROMPT)
+        of_them, step = theirs.read([text[position]], position), position + 1 - len(PROMPT)
         if step >= 0:
             logits[:, step] = arrays["logits"][0], of_them
             text.append(int(arrays["logits"][0].argmax()))
@@ -214,13 +214,13 @@ def llama_part(path: Path) -> str:
         if found := read(path, entry(kind, "greedy")):
             cells = (cell for name in (OURS, THEIRS) for cell in greedy_cells(found[name]))
             tokens.append(f"| `{kind}` | {' | '.join(cells)} |")
-    told = ""
+    text = ""
     if speeds:
-        told = (
+        text = (
             f"\nIn `results/{path.parent.name}`, a Llama of {PARAMETERS / 1e6:.0f} M parameters by default configs, in "
             f"tokens a second; {version}:\n\n{table(SPEED_HEAD, speeds)}"
         )
-    return told + (f"\n{STEPS} greedy tokens:\n\n{table(GREEDY_HEAD, tokens)}" if tokens else "")
+    return text + (f"\n{STEPS} greedy tokens:\n\n{table(GREEDY_HEAD, tokens)}" if tokens else "")
 
 
 def speed_row(kind: str, way: str, found: dict[str, Any]) -> str:

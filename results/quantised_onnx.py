@@ -105,9 +105,9 @@ def one(name: str, folder: Path, target: Path) -> None:
     ways: dict[str, Callable[[int], object]] = {OURS: run, PLAIN: bound_program(plain)[0]}
     ways |= dict(zip((THEIRS, THEIRS_PLAIN), map(calls, sessions), strict=True))
     seconds = in_turns(ways)
-    told = {"scheme": CASES[name].scheme, "differ": sum(differ), "of": size, "off": off, "seconds": seconds}
-    told |= {"version": ONNXRUNTIME.version(), "machine": asdict(this_machine())}
-    target.write_text(json.dumps(told))
+    record = {"scheme": CASES[name].scheme, "differ": sum(differ), "of": size, "off": off, "seconds": seconds}
+    record |= {"version": ONNXRUNTIME.version(), "machine": asdict(this_machine())}
+    target.write_text(json.dumps(record))
 
 
 def in_turns(ways: dict[str, Callable[[int], object]]) -> dict[str, list[float]]:
@@ -163,10 +163,10 @@ def part(path: Path) -> str:
     close = sum("failed" not in data and data["off"] <= CLOSE for name, data in found.items() if is_real(name))
     head = f"\nIn `results/{path.parent.name}`, one thread, default configs, {timed[0]['version']}:\n\n"
     rows = [row(name, data) for name, data in found.items()]
-    told = f"\nOf {len(whole)} models of whole numbers {exact} are exact, bit by bit; of those in f32 {close} of "
-    told += f"{len(found) - len(whole)} within {CLOSE:g} of the largest. Of all, {slower} are slower than in f32. "
-    told += f"Geometric means: {means[PLAIN]:.2f} times as fast as our f32, {means[THEIRS]:.2f} as ONNX Runtime.\n"
-    return head + table(HEAD, rows) + told
+    summary = f"\nOf {len(whole)} models of whole numbers {exact} are exact, bit by bit; of those in f32 {close} of "
+    summary += f"{len(found) - len(whole)} within {CLOSE:g} of the largest. Of all, {slower} are slower than in f32. "
+    summary += f"Geometric means: {means[PLAIN]:.2f} times as fast as our f32, {means[THEIRS]:.2f} as ONNX Runtime.\n"
+    return head + table(HEAD, rows) + summary
 
 
 BLOCK = Block(NAME, part, measure)

@@ -33,7 +33,7 @@ NETS = (
     "swin-tiny",
 )
 ERROR, TRIALS = 1e-3, 100
-PLACE = ROOT.parent / "build" / NAME
+FOLDER = ROOT.parent / "build" / NAME
 HEAD = (
     "model",
     "f32, by default",
@@ -53,19 +53,19 @@ def measure(only: Only = "") -> None:
         if file is None:
             typer.echo(f"{name} must be written by torch and timm, which are not installed; left as it is", err=True)
             continue
-        found = compared(file, PLACE / name)
+        found = compared(file, FOLDER / name)
         keep(NAME, name, found)
         typer.echo(row_of(name, found))
 
 
 def written(name: str) -> Path | None:
     """The ONNX file of a net; `None` where there is none and nothing can write it."""
-    file = PLACE / f"{name}.onnx"
+    file = FOLDER / f"{name}.onnx"
     if file.exists():
         return file
     if any(find_spec(package) is None for package in ("torch", "timm", "onnxscript")):
         return None
-    PLACE.mkdir(parents=True, exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     failed = run_alone("foreign_zoo.py", [name, str(file)])
     if failed:
         raise SystemExit(f"{name} must be exported, but {failed}")
@@ -76,12 +76,12 @@ def compared(file: Path, model: Path) -> dict[str, Any]:
     """What is recorded of a net: seconds and errors of each row, what was spent, and how each task is computed."""
     if not model.exists():
         run(["autotune", "import", str(file), "-o", str(model)])
-    work = PLACE / f"{slug(file.stem)}.work"
+    work = FOLDER / f"{slug(file.stem)}.work"
     shutil.rmtree(work, ignore_errors=True)
     budget = ["--error", f"{ERROR:g}"]
-    places = ["--store", str(work / "store.journal"), "--bundle", str(work / "bundle")]
+    paths = ["--store", str(work / "store.journal"), "--bundle", str(work / "bundle")]
     tuned = json.loads(
-        run(["autotune", "tune", str(model), *budget, "--trials", str(TRIALS), "--cold", "--json", *places])
+        run(["autotune", "tune", str(model), *budget, "--trials", str(TRIALS), "--cold", "--json", *paths])
     )
     rivals = ["--against", "onnxruntime", "--baseline", "none", "--json"]
     beside = run(["autotune", "compare", str(model), "--bundle", str(work / "bundle"), *budget, *rivals])
@@ -99,8 +99,8 @@ def compared(file: Path, model: Path) -> dict[str, Any]:
 def part(path: Path) -> str:
     """A recorded machine's nets."""
     rows = [row_of(name, data) for name in NETS if (data := read(path, name))]
-    said = f"\nIn `results/{path.parent.name}`, one thread, {TRIALS} trials:\n"
-    return f"{said}\n{table(HEAD, rows)}" if rows else ""
+    summary = f"\nIn `results/{path.parent.name}`, one thread, {TRIALS} trials:\n"
+    return f"{summary}\n{table(HEAD, rows)}" if rows else ""
 
 
 def row_of(name: str, data: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Samplers on recorded spaces: every one replayed (`measure`), and the table (`render`).
 
-A search asks as it does in `tune` and is told what was recorded; its time is what its trials took to compile, verify
+A search asks as it does in `tune` and gets what was recorded; its time is what its trials took to compile, verify
 and measure then, and what asking takes now. One that begins anywhere knows nothing; others begin with the family's
 default. Transfer data are the recordings of all other spaces of this machine. The score is Kernel Tuner's: how far the
 best so far is between what random draws are expected to have then and the best there is, on average over the time that
@@ -74,9 +74,9 @@ def expected_best(seconds: Sequence[float]) -> Numbers:
     total, found = len(times), []
     for draws in range(1, total + 1):
         chance, expected = draws / total, 0.0
-        for place, time in enumerate(times):
+        for rank, time in enumerate(times):
             expected += chance * time
-            left = total - place - 1
+            left = total - rank - 1
             chance = chance * (left - draws + 1) / left if left else 0.0
         found.append(expected)
     return np.array(found)
@@ -98,8 +98,8 @@ def scores(ground: Ground, runs: Sequence[Rerun], asking: float) -> Numbers:
 def best_at(run: Rerun, grid: Numbers, asking: float, before: Numbers) -> Numbers:
     """Best of a search at some times; before its first trial has ended, that of the baseline."""
     ends = np.cumsum(np.array(run.costs) + asking)
-    places = np.searchsorted(ends, grid, side="right") - 1
-    return np.where(places >= 0, np.array(run.bests)[np.maximum(places, 0)], before)
+    indices = np.searchsorted(ends, grid, side="right") - 1
+    return np.where(indices >= 0, np.array(run.bests)[np.maximum(indices, 0)], before)
 
 
 def measure(
@@ -118,8 +118,8 @@ def measure(
                 before = read(target, name).get("settings", {})
                 found = replay(recording, transfer_for(load_family(recording.family), others), wanted, seeds)
                 keep_all(target, {**load(target), name: {**found, "settings": {**before, **found["settings"]}}})
-                said = (f"{key} {fmean(each['trials']):.1f}" for key, each in found["settings"].items())
-                typer.echo(f"{name}: {', '.join(said)}")
+                means = (f"{key} {fmean(each['trials']):.1f}" for key, each in found["settings"].items())
+                typer.echo(f"{name}: {', '.join(means)}")
 
 
 def replay(
@@ -173,12 +173,12 @@ def part(path: Path) -> str:
     seeds = {len(space["settings"][each]["trials"]) for space in spaces.values() for each in names}
     fewer = f" ({min(seeds)} of what is slow to ask)" if len(seeds) > 1 else ""
     where = f"`results/{path.parent.name}`, {len(spaces)} spaces, {max(seeds)} seeds{fewer}"
-    said = f"In {where}, at most {TRIALS} trials.\n\n"
+    summary = f"In {where}, at most {TRIALS} trials.\n\n"
     by_space = table(("trials to 95 %: median [p90]", "configs within 5 %", *names), rows)
     head = ("all spaces", "trials, mean", "seconds, mean", "over random", "score", "asking", *VERSUS)
     every = table(head, [overall(each, list(spaces.values())) for each in names])
     aims = table(("aim", "", "tpe", "auto", "wanted"), targets(list(spaces.values())))
-    return f"\n{said}{by_space}\n{every}\n{aims}"
+    return f"\n{summary}{by_space}\n{every}\n{aims}"
 
 
 def targets(spaces: Sequence[dict[str, Any]]) -> list[str]:
@@ -238,8 +238,8 @@ def overall(name: str, spaces: Sequence[dict[str, Any]]) -> str:
 
 def count(spaces: Sequence[dict[str, Any]], name: str, rival: str, key: str) -> str:
     """On how many spaces a setting is better than another one, worse, or alike."""
-    said = [verdict(space["settings"][name][key], space["settings"][rival][key], key) for space in spaces]
-    return ", ".join(f"{said.count(each)} {each}" for each in ("better", "worse", "alike"))
+    verdicts = [verdict(space["settings"][name][key], space["settings"][rival][key], key) for space in spaces]
+    return ", ".join(f"{verdicts.count(each)} {each}" for each in ("better", "worse", "alike"))
 
 
 def verdict(mine: Sequence[float], theirs: Sequence[float], key: str) -> str:

@@ -118,8 +118,8 @@ def plan(name: str, recordings: dict[str, Recording], parts: Parts, payload: Pay
         costs += [cost + (1 + LEAST_SAMPLES) * call for cost in draw.choices(recorded, k=PLANNED)]
     draw.shuffle(costs)
     hours = [Fleet(slots, costs, parts, len(tasks)).run().seconds / 3600 for slots in PLAN_SLOTS]
-    said = [{"tag": task.tag, "count": task.count * layers, "flops": float(task.payload.flops)} for task in tasks]
-    return {"name": name, "tasks": said, "trials": len(costs), "mean_cost": fmean(costs), "hours": hours}
+    listed = [{"tag": task.tag, "count": task.count * layers, "flops": float(task.payload.flops)} for task in tasks]
+    return {"name": name, "tasks": listed, "trials": len(costs), "mean_cost": fmean(costs), "hours": hours}
 
 
 def rate_of(recording: Recording, *, flops: bool) -> float:
@@ -133,13 +133,13 @@ def part(path: Path) -> str:
     found = load(path)
     machine, parts = found["machine"], found["parts"]
     beside = ", ".join(f"{name} {milli(parts[key])}" for name, key in BESIDE)
-    said = (
+    text = (
         f"\nIn `results/{path.parent.name}`: {machine['cpu']}, load {found['load']:.1f} in the end. A trial takes "
         f"{found['mean_cost']:.2f} s on its slot, mean of the spaces in `results/{found['spaces']}`, and beside that: "
         f"{beside}. Simulated, {SEARCHES} searches at once:\n\n"
     )
     rows = list(map(run_row, found["runs"]))
-    return said + table(HEAD, rows) + search_part(found) + check_part(found) + plan_part(found)
+    return text + table(HEAD, rows) + search_part(found) + check_part(found) + plan_part(found)
 
 
 def milli(seconds: float) -> str:
@@ -158,8 +158,8 @@ def run_row(run: dict[str, Any]) -> str:
 def search_part(found: dict[str, Any]) -> str:
     """What searches of several at once need."""
     rows = [f"| {n} | {each['ratio']:.2f} | {milli(each['asking'])} |" for n, each in found["searches"].items()]
-    said = f"\nTrials under way in one search, and what it needs to come within {1 - SHARE:.0%} of the best, mean of "
-    return said + "all recorded spaces and seeds, begun anywhere:\n\n" + table(HEAD_SEARCH, rows)
+    text = f"\nTrials under way in one search, and what it needs to come within {1 - SHARE:.0%} of the best, mean of "
+    return text + "all recorded spaces and seeds, begun anywhere:\n\n" + table(HEAD_SEARCH, rows)
 
 
 def check_part(found: dict[str, Any]) -> str:
@@ -169,8 +169,8 @@ def check_part(found: dict[str, Any]) -> str:
         f"| {each['simulated'] / each['measured'] - 1:+.0%} |"
         for each in found["checks"]
     ]
-    said = "\nThe search of nano, simulated with its own costs and measured by `results/cluster.py`, medians:\n\n"
-    return said + table(HEAD_CHECK, rows) if rows else ""
+    text = "\nThe search of nano, simulated with its own costs and measured by `results/cluster.py`, medians:\n\n"
+    return text + table(HEAD_CHECK, rows) if rows else ""
 
 
 def plan_part(found: dict[str, Any]) -> str:

@@ -89,8 +89,8 @@ def measure_own() -> float:
         done = subprocess.run(
             [sys.executable, *COMMAND, *words], check=True, stdout=subprocess.PIPE, text=True, cwd=folder
         )
-    said = json.loads(done.stdout)
-    return float(said["overhead_seconds"] / said["evaluated"])
+    result = json.loads(done.stdout)
+    return float(result["overhead_seconds"] / result["evaluated"])
 
 
 def request_of(recording: Recording) -> bytes:

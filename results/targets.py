@@ -124,13 +124,13 @@ def examine(target: Target) -> dict[str, Any]:
             typer.echo(f"{target.name} {spec}: {check.outcome} {check.diagnostic}")
             checks.append(check)
         (loop,) = judge_loops(compile_default(open_payload(LARGE), target, worker), worker)
-    said = subprocess.run([emulator.command[0], "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    output = subprocess.run([emulator.command[0], "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
     machine = asdict(target.machine)
     return {
         "machine": {key: machine[key] for key in ("isa", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes")},
         "cpu": target.cpu,
         "emulator": emulator.about,
-        "version": said.splitlines()[0],
+        "version": output.splitlines()[0],
         "checks": [asdict(check) for check in checks],
         "loop": asdict(loop),
     }
@@ -141,12 +141,12 @@ def part(path: Path) -> str:
     found = {name: data for name in shipped_targets() if (data := read(path, name))}
     versions = sorted({data["version"] for data in found.values()})
     rows = [row(name, data) for name, data in found.items()]
-    said = f"\n{len(CORPUS)} kernels and models; {', '.join(versions)}:\n\n" + table(HEAD, rows)
+    text = f"\n{len(CORPUS)} kernels and models; {', '.join(versions)}:\n\n" + table(HEAD, rows)
     judged = {spec: data for spec in MODELLED if (data := read(path, spec))}
     if judged:
-        said += f"\nModels beside measurements, in `results/{path.parent.name}`:\n\n"
-        said += table(MODEL_HEAD, [model_row(spec, data["rows"]) for spec, data in judged.items()])
-    return said
+        text += f"\nModels beside measurements, in `results/{path.parent.name}`:\n\n"
+        text += table(MODEL_HEAD, [model_row(spec, data["rows"]) for spec, data in judged.items()])
+    return text
 
 
 def model_row(spec: str, rows: list[dict[str, Any]]) -> str:

@@ -66,10 +66,10 @@ def measure() -> None:
     for name, (function, arrays) in FUNCTIONS.items():
         payload = T.payload(function, *arrays)
         (code,) = run_variants(payload, [Variant(name, default_candidate(partition(payload), machine), ())], machine)
-        told = {"name": name, "call_seconds": call_seconds(name), "code_seconds": list(code.samples.seconds)}
+        record = {"name": name, "call_seconds": call_seconds(name), "code_seconds": list(code.samples.seconds)}
         again = f"import tensors; print(tensors.first_call({name!r}))"  # by now the program is on disk
         seconds = float(run([sys.executable, "-c", f"import sys; sys.path.insert(0, {HERE!r}); {again}"]))
-        found.append({**told, "max_error": code.max_error, "second_process_seconds": seconds})
+        found.append({**record, "max_error": code.max_error, "second_process_seconds": seconds})
     keep("tensors", "calls", {"machine": asdict(machine), "functions": found})
     typer.echo("\n".join(map(row, found)))
 

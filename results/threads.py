@@ -99,9 +99,9 @@ def measure(only: Only = "") -> None:
                 run(["autotune", "tune", spec, *options, *sweep, "--bundle", bundle, "--json"])
                 race = ["--threads", threads, "--baseline", "none", "--against", LIBRARY, "--json"]
                 race += ["--error", work.error] if work.error else []
-                said = run(["autotune", "compare", spec, "--bundle", bundle, *race])
-            found = json.loads(said)
-            del found["notes"], found["payload"]  # they name places on this machine
+                output = run(["autotune", "compare", spec, "--bundle", bundle, *race])
+            found = json.loads(output)
+            del found["notes"], found["payload"]  # they name paths on this machine
             keep("threads", work.key, found)
             typer.echo(row(work, found))
 

@@ -77,13 +77,13 @@ def run_model(name: str, target: Path, *, timed: bool) -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
     model, inputs = make(name)
-    with torch.inference_mode(), warnings.catch_warnings(record=True) as said:
+    with torch.inference_mode(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         begun = time.perf_counter()  # what is imported by then counts
         ours = torch.compile(model, backend="autotune")
         result = ours(*inputs)
         found: dict[str, Any] = {"warm_seconds" if timed else "cold_seconds": time.perf_counter() - begun}
-        found["said"] = sorted({str(each.message) for each in said if "backend autotune" in str(each.message)})
+        found["said"] = sorted({str(each.message) for each in caught if "backend autotune" in str(each.message)})
         if timed:
             found |= check(model, inputs, result)
             torch._dynamo.reset()
@@ -195,11 +195,11 @@ def part(path: Path) -> str:
 
 def summary(kind: str, models: Sequence[Mapping[str, Any]]) -> str:
     """How many models of a kind are right, and how fast they are beside PyTorch's, a sentence."""
-    said = [f"In {kind}, {sum(each['right'] for each in models)} of {len(models)} right"]
+    parts = [f"In {kind}, {sum(each['right'] for each in models)} of {len(models)} right"]
     for way in OTHERS:
         ratios = [each["seconds"][way] / each["seconds"]["ours"] for each in models]
-        said.append(f"geometric mean {geometric_mean(ratios):.2f} x {way} (worst {min(ratios):.2f})")
-    return "; ".join(said) + "."
+        parts.append(f"geometric mean {geometric_mean(ratios):.2f} x {way} (worst {min(ratios):.2f})")
+    return "; ".join(parts) + "."
 
 
 def traced(found: dict[str, Any]) -> str:
@@ -212,10 +212,10 @@ BLOCK = Block("torch_backend", part, measure)
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["one"]:
-        _, _, wanted, place, way = sys.argv
+        _, _, wanted, path, way = sys.argv
         if way == "traced":
-            trace_model(wanted, Path(place))
+            trace_model(wanted, Path(path))
         else:
-            run_model(wanted, Path(place), timed=way == "timed")
+            run_model(wanted, Path(path), timed=way == "timed")
     else:
         BLOCK.serve()
