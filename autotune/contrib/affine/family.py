@@ -164,17 +164,17 @@ def turn(script: Script, op: str, order: list[int]) -> str:
 
     for i: for j: y[i, j] = ...   ->   for j: for i: y[i, j] = ...
     """
-    generic, turned = moves.generalize(script, op), script.fresh("turned")
+    generic, interchanged = moves.generalize(script, op), script.fresh("turned")
     script.emit(
-        f"{turned} = transform.structured.interchange {generic} iterator_interchange = {order} : ({ANY}) -> {ANY}"
+        f"{interchanged} = transform.structured.interchange {generic} iterator_interchange = {order} : ({ANY}) -> {ANY}"
     )
-    return turned
+    return interchanged
 
 
-def mark(script: Script, op: str, said: str) -> None:
+def mark(script: Script, op: str, text: str) -> None:
     """Say of an op how it becomes loops."""
     plan = script.fresh("plan")
-    script.emit(f"{plan} = transform.param.constant {said} -> !transform.any_param")
+    script.emit(f"{plan} = transform.param.constant {text} -> !transform.any_param")
     script.emit(f'transform.annotate {op} "{MARK}" = {plan} : {ANY}, !transform.any_param')
 
 

@@ -47,14 +47,14 @@ def write_affine_loops(module: ir.Module) -> None:
         outline.put_back()
 
 
-def read_plan(said: ir.Attribute) -> AffinePlan:
+def read_plan(attribute: ir.Attribute) -> AffinePlan:
     """What a mark says.
 
     Raises:
         CompileError: Stage ``transform``; it says something else than a plan.
     """
     try:
-        values = {named.name: named.attr for named in ir.DictAttr(said)}
+        values = {named.name: named.attr for named in ir.DictAttr(attribute)}
         plan = AffinePlan(
             fuse=ir.StringAttr(values["fuse"]).value,
             tiles=tuple(int(ir.IntegerAttr(step).value) for step in ir.ArrayAttr(values["tiles"])),
@@ -64,7 +64,7 @@ def read_plan(said: ir.Attribute) -> AffinePlan:
             jam=int(ir.IntegerAttr(values["jam"]).value),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CompileError("transform", f"autotune.affine must read {AffinePlan().text}, is {said}") from error
+        raise CompileError("transform", f"autotune.affine must read {AffinePlan().text}, is {attribute}") from error
     if plan.fault:
         raise CompileError("transform", f"autotune.affine: {plan.fault}")
     return plan
@@ -173,8 +173,8 @@ def split(loop: ir.Operation, point: int) -> None:
     rest.attributes["lowerBoundMap"] = middle
     for old, new in zip(loop.results, rest.results, strict=True):
         old.replace_all_uses_with(new)
-    for place, result in enumerate(loop.results):
-        rest.operands[len(rest.operands) - len(loop.results) + place] = result
+    for number, result in enumerate(loop.results):
+        rest.operands[len(rest.operands) - len(loop.results) + number] = result
     loop.attributes["upperBoundMap"] = middle
 
 

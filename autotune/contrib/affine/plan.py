@@ -39,9 +39,9 @@ class AffinePlan:
     def text(self) -> str:
         """The attribute that says so in a script."""
         tiles = ", ".join(map(str, self.tiles))
-        said = [f'fuse = "{self.fuse}"', f"tiles = [{tiles}]", f"scalars = {str(self.scalars).lower()}"]
-        said += [f"lanes = {self.lanes}", f"reductions = {str(self.reductions).lower()}", f"jam = {self.jam}"]
-        return f"{{{', '.join(said)}}}"
+        entries = [f'fuse = "{self.fuse}"', f"tiles = [{tiles}]", f"scalars = {str(self.scalars).lower()}"]
+        entries += [f"lanes = {self.lanes}", f"reductions = {str(self.reductions).lower()}", f"jam = {self.jam}"]
+        return f"{{{', '.join(entries)}}}"
 
     @property
     def fault(self) -> str:

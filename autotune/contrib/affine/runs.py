@@ -71,8 +71,8 @@ def runs_of(ops: list[ir.Operation]) -> Iterator[OpRun]:
 
 def is_last(op: ir.Operation) -> bool:
     """Return whether a marked op is the last of its task."""
-    said = op.attributes[MARK]
-    return isinstance(said, ir.DictAttr) and LAST in said
+    attribute = op.attributes[MARK]
+    return isinstance(attribute, ir.DictAttr) and LAST in attribute
 
 
 @dataclass

@@ -14,11 +14,11 @@ from autotune.reports.pictures.style import GREY, SETTINGS, colour_of, figure_of
 def draw_arena(payload: str, plan: BufferPlan) -> Picture:
     """The picture of a plan that has buffers."""
     live = live_bytes(plan)
-    said = (
+    caption = (
         f"{len(plan.buffers)} buffers in an arena of {size(plan.peak_bytes)}; at most {size(max(live))} live at once."
     )
     with mpl.rc_context(SETTINGS):
-        return Picture(f"{plain_name(payload)}-arena", said, arena(payload, plan, live))
+        return Picture(f"{plain_name(payload)}-arena", caption, arena(payload, plan, live))
 
 
 def arena(payload: str, plan: BufferPlan, live: list[int]) -> Figure:

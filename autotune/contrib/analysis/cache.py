@@ -91,13 +91,13 @@ def trace(op: ProgramOp) -> Array:
     loops = np.indices(op.sizes).reshape(len(op.sizes), -1)
     columns, start = [], 0
     for access in op.accesses:
-        place = np.zeros(loops.shape[1], np.int64)
+        offset = np.zeros(loops.shape[1], np.int64)
         stride = access.element_bytes
         for size, terms in reversed(list(zip(access.shape, access.terms, strict=True))):
             for loop, coefficient in terms:
-                place += stride * coefficient * loops[loop]
+                offset += stride * coefficient * loops[loop]
             stride *= size
-        columns.append(start + place // LINE)
+        columns.append(start + offset // LINE)
         start += -(-stride // LINE)
     return np.stack(columns, axis=1).reshape(-1)
 

@@ -119,10 +119,10 @@ class Evaluation64:
 
     def _cut(self, op: ir.Operation, behind: int) -> tuple[slice, ...]:
         """Where a slice lies; its sizes that are not static are operands from number `behind` on."""
-        dynamic_place, dynamic_size = ir.ShapedType.get_dynamic_stride_or_offset(), ir.ShapedType.get_dynamic_size()
+        dynamic_offset, dynamic_size = ir.ShapedType.get_dynamic_stride_or_offset(), ir.ShapedType.get_dynamic_size()
         given = iter(list(op.operands)[behind:])
         offsets, sizes, strides = static_slice(op)
-        offsets = [int(self._of(next(given))) if each == dynamic_place else each for each in offsets]
+        offsets = [int(self._of(next(given))) if each == dynamic_offset else each for each in offsets]
         sizes = [int(self._of(next(given))) if each == dynamic_size else each for each in sizes]
         return tuple(slice(o, o + n * s, s) for o, n, s in zip(offsets, sizes, strides, strict=True))
 

@@ -83,13 +83,13 @@ def fetched(ops: Sequence[ProgramOp], lines: float) -> list[float]:
     totals: list[float] = []
     for _ in range(2):
         totals = [0.0] * len(ops)
-        for place, iteration in order(ops):
-            op = ops[place]
-            totals[place] += misses(found[place], lines) - first_touches(found[place])
+        for number, iteration in order(ops):
+            op = ops[number]
+            totals[number] += misses(found[number], lines) - first_touches(found[number])
             for access in op.accesses:
                 key = (access.value, iteration if access.moves else 0)
                 mine = lines_touched(access, op.sizes, 0)
-                totals[place] += mine if since(recent, key) + mine > lines else 0.0
+                totals[number] += mine if since(recent, key) + mine > lines else 0.0
             for access in op.accesses:
                 key = (access.value, iteration if access.moves else 0)
                 recent[key] = max(recent.pop(key, 0.0), lines_touched(access, op.sizes, 0))

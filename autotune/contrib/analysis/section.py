@@ -16,10 +16,12 @@ def analysed(found: Analysis) -> Section:
     arena: list[Block] = []
     if found.plan is not None and found.plan.buffers:
         arena.append(Gallery([draw_arena(found.payload, found.plan)]))
-    said = [f"Predicted misses beside a simulation of small cases: {agreement_of(found)}."] if found.agreements else []
+    sentences = (
+        [f"Predicted misses beside a simulation of small cases: {agreement_of(found)}."] if found.agreements else []
+    )
     notes = [found.facts.why_not] if found.facts.why_not else []
     blocks = [*arena, ops_table(found), fusion_table(found), values_table(found), cache_table(found)]
-    return Section(ANCHOR, TITLE, [*blocks, Notes([*said, *notes])])
+    return Section(ANCHOR, TITLE, [*blocks, Notes([*sentences, *notes])])
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> DataTable:
@@ -53,8 +55,8 @@ def fusion_table(found: Analysis) -> DataTable:
     reasons = reasons_of(found.facts.edges)
     rows = [[TableCell(why), TableCell(", ".join(pairs), len(pairs))] for why, pairs in reasons.items()]
     together = sum(not edge.why_apart for edge in found.facts.edges)
-    said = f"{together} of {len(found.facts.edges)} values between ops are fused with their consumer; others not:"
-    return table(said, ("why", "between ops"), rows)
+    caption = f"{together} of {len(found.facts.edges)} values between ops are fused with their consumer; others not:"
+    return table(caption, ("why", "between ops"), rows)
 
 
 def values_table(found: Analysis) -> DataTable:
@@ -70,10 +72,10 @@ def values_table(found: Analysis) -> DataTable:
         ]
         for value in found.facts.values
     ]
-    said = (
+    caption = (
         f"Values seen in float64, seed 0; needed to leave outputs within {ENOUGH:.1%} when this value alone is rounded."
     )
-    return table(said, ("op", "smallest", "largest", "bf16 error", "f16 error", "needs"), rows)
+    return table(caption, ("op", "smallest", "largest", "bf16 error", "f16 error", "needs"), rows)
 
 
 def cache_table(found: Analysis) -> DataTable:

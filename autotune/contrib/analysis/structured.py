@@ -47,8 +47,8 @@ def evaluate_op(op: ir.Operation, known: Known) -> Array:
     if np.prod([size for d, size in enumerate(sizes) if d not in stepped], dtype=float) > MOST_POINTS:
         raise UnknownOpError(f"{op.name} of {'x'.join(map(str, sizes))}")
     result = np.broadcast_to(arrays[-1], arrays[-1].shape).copy()
-    for places in product(*(range(sizes[d]) for d in stepped)):
-        step = WindowStep(op, sizes, dict(zip(stepped, places, strict=True)), known)
+    for indices in product(*(range(sizes[d]) for d in stepped)):
+        step = WindowStep(op, sizes, dict(zip(stepped, indices, strict=True)), known)
         result = step.run([*arrays[:-1], result])
     return result
 
@@ -110,8 +110,8 @@ class WindowStep:
                 counted = np.arange(self._sizes[d]) + self._fixed.get(d, 0)
                 env[op.results[0]] = counted.reshape(shape)
             elif op.name == "tensor.extract":
-                source, *places = op.operands
-                env[op.results[0]] = self._known(source)[tuple(self._of(place, env) for place in places)]
+                source, *indices = op.operands
+                env[op.results[0]] = self._known(source)[tuple(self._of(each, env) for each in indices)]
             elif op.name == "arith.constant":
                 env[op.results[0]] = constant_of(op)
             else:

@@ -165,12 +165,12 @@ def shares(distances: Sequence[Reuse]) -> str:
     """Shares of accesses by distance, the largest of them, those of a percent and more."""
     total = sum(reuse.count for reuse in distances)
     most = sorted((reuse.count for reuse in distances), reverse=True)[:MOST_SHARES]
-    said = []
+    texts = []
     for reuse in distances:
         if reuse.count >= max(0.01 * total, most[-1]):
             where = "first" if reuse.lines == float("inf") else size(LINE * reuse.lines)
-            said.append(f"{reuse.count / total:.0%} {where}")
-    return ", ".join(said)
+            texts.append(f"{reuse.count / total:.0%} {where}")
+    return ", ".join(texts)
 
 
 def agreement_of(found: Analysis) -> str:

@@ -75,14 +75,14 @@ def read_values(bound: BoundFunction, ops: Sequence[ir.Operation], seconds: floa
         return facts_of(seen), f"the evaluation ends at {first_lines(str(error))}"
     each, found = time.monotonic() - start, facts_of(seen)
     left = seconds
-    for place, value in enumerate(found):
+    for number, value in enumerate(found):
         if left < each * len(NARROW):
-            return found, f"an evaluation takes {each:.2g} s: {len(found) - place} values were not rounded"
+            return found, f"an evaluation takes {each:.2g} s: {len(found) - number} values were not rounded"
         errors = []
         for name, dtype in NARROW.items():
             errors.append((name, rounding_error(bound, ops[value.op], dtype, base)))
         left -= each * len(NARROW)
-        found[place] = replace(value, errors=tuple(errors))
+        found[number] = replace(value, errors=tuple(errors))
     return found, ""
 
 

@@ -71,7 +71,7 @@ def write_lookups(table: ir.Value, source: ir.Value, target: ir.Value, vectors: 
     *rows, columns = ir.MemRefType(source.type).shape
     parts = [vector.load(vector_of(LANES, "i8"), table, [index(start)]) for start in range(0, BYTES, LANES)]
 
-    def write_row(place: Sequence[ir.Value]) -> None:
+    def write_row(indices: Sequence[ir.Value]) -> None:
         start = 0
         for count in (vectors, 1):
             stop = start + (columns - start) // (count * LANES) * count * LANES
@@ -81,26 +81,26 @@ def write_lookups(table: ir.Value, source: ir.Value, target: ir.Value, vectors: 
             with ir.InsertionPoint(loop.body):
                 for number in range(count):
                     first = arith.addi(loop.induction_variable, index(number * LANES))
-                    found = vector.load(vector_of(LANES, "i8"), source, [*place, first])
-                    vector.store(looked_up(table, parts, found), target, [*place, first])
+                    found = vector.load(vector_of(LANES, "i8"), source, [*indices, first])
+                    vector.store(looked_up(table, parts, found), target, [*indices, first])
                 scf.yield_([])
             start = stop
         if start < columns:
-            first, mask = [*place, index(start)], vector.constant_mask(vector_of(LANES, "i1"), [columns - start])
+            first, mask = [*indices, index(start)], vector.constant_mask(vector_of(LANES, "i1"), [columns - start])
             found = vector.maskedload(vector_of(LANES, "i8"), source, first, mask, splat(0, "i8", LANES))
             vector.maskedstore(target, first, mask, looked_up(table, parts, found))
 
     write_rows(rows, [], write_row)
 
 
-def write_rows(rows: Sequence[int], place: Sequence[ir.Value], write: Callable[[Sequence[ir.Value]], None]) -> None:
+def write_rows(rows: Sequence[int], indices: Sequence[ir.Value], write: Callable[[Sequence[ir.Value]], None]) -> None:
     """Loops over all dimensions but the last, around what is written of a row."""
     if not rows:
-        write(place)
+        write(indices)
         return
     loop = scf.ForOp(index(0), index(rows[0]), index(1))
     with ir.InsertionPoint(loop.body):
-        write_rows(rows[1:], [*place, loop.induction_variable], write)
+        write_rows(rows[1:], [*indices, loop.induction_variable], write)
         scf.yield_([])
 
 

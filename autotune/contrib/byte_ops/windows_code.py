@@ -156,7 +156,7 @@ class ByteWindowRows:
     Attributes:
         body: Arithmetic of an element.
         sizes: Trip counts of its loops.
-        addresses: Places of each operand's elements.
+        addresses: Addresses of each operand's elements.
         flat: Arrays of those, in one dimension.
         sums: Sums of its body.
         windows: Those of each sum.

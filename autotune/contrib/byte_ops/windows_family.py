@@ -2,7 +2,7 @@
 
     y[c, h, w] = f(sum over i, j of k[c, i, j] x[c, h + i, w + j])   ->   a word of four neighbours by four weights
 
-The code of that is ours (`windows_code.py`): it chooses the neighbours of 16 places among the bytes of a vector, and
+The code of that is ours (`windows_code.py`): it chooses the neighbours of 16 positions among the bytes of a vector, and
 multiplies 64 bytes at once (AVX-512 VBMI and VNNI), where vectors of whole numbers multiply 32 at most.
 """
 

@@ -435,11 +435,11 @@ def program_text(library: SharedLibrary, variant: LevelPrograms, program: Librar
     pointers = ", ".join(f"memrefs[{i}]" for i in range(count))
     setter = f"void {setter_symbol(symbol)}(int64_t);\n" if program.code.extents else ""
     numbers = ", ".join(str(variant.panels.index(panel)) for panel in variant.panels_of(program)) or "0"
-    places = {argument.name: number for number, (argument, _) in enumerate(library.given)}
+    positions = {argument.name: number for number, (argument, _) in enumerate(library.given)}
     sizes, rows = [], []
     for index, argument in enumerate(payload.arguments):
         sizes.append(sizes_text(f"sizes_{symbol}_{index}", argument.shape))
-        given = -1 if argument.role == "weight" else places[argument.name]
+        given = -1 if argument.role == "weight" else positions[argument.name]
         shape, offset = f"{len(argument.shape)}, sizes_{symbol}_{index}", offset_of(library, program, argument)
         rows.append(f"  {{{{{shape}}}, {offset}, {given}}},\n")
     return f"""\

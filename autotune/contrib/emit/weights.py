@@ -167,5 +167,5 @@ def start_of(weight: Argument, header: Any) -> int:  # noqa: ANN401 - JSON of ot
         )
     start = entry["data_offsets"][0]
     if not isinstance(start, int) or start < 0:
-        raise ValueError(f"{weight.name} has no place")
+        raise ValueError(f"{weight.name} has no offset")
     return start

@@ -180,8 +180,8 @@ def make(job: KernelJob) -> Made:
             return Made(kernel, run.counts, run.blocks, outcome=WRONG, diagnostic=run.race)
         verdict = judge(job.call.payload, kernel, run, before, expected)
         if verdict.outcome != "ok":
-            said = f"thread by thread: {verdict.diagnostic}"
-            return Made(kernel, run.counts, run.blocks, "", "", verdict.outcome, said, verdict.max_error)
+            message = f"thread by thread: {verdict.diagnostic}"
+            return Made(kernel, run.counts, run.blocks, "", "", verdict.outcome, message, verdict.max_error)
         code, ptx = endings_of(kernel, job.source.device)
     except CompileError as error:
         return failed(error)
@@ -219,11 +219,11 @@ def judge(payload: Payload, kernel: Kernel, run: ThreadRun, before: list[Array],
     for number, argument in enumerate(payload.arguments):
         if argument.role not in WRITTEN and touched[number].any():
             return Verdict(WRONG, np.inf, f"inputs must not be written; {argument.name} was")
-    places = [number for number, argument in enumerate(payload.arguments) if argument.role in WRITTEN]
+    positions = [number for number, argument in enumerate(payload.arguments) if argument.role in WRITTEN]
     whole = run.blocks == kernel.blocks
     got = [
         after[number] if whole else np.where(touched[number], after[number], wanted.astype(after[number].dtype))
-        for number, wanted in zip(places, expected, strict=True)
+        for number, wanted in zip(positions, expected, strict=True)
     ]
     return verify(payload, got, expected)
 

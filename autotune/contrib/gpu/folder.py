@@ -116,9 +116,9 @@ def read_folder(folder: Path) -> KernelFolder:
         BundleError: A file is missing, edited, or not as `tune --target` writes it.
     """
     several = (folder / PROGRAM).is_file()
-    told = read_json(folder / (PROGRAM if several else CHOSEN))
+    recorded = read_json(folder / (PROGRAM if several else CHOSEN))
     try:
-        record = TypeAdapter(PayloadRecord).validate_python(told.get("payload"))
+        record = TypeAdapter(PayloadRecord).validate_python(recorded.get("payload"))
         arguments = tuple(argument.restore() for argument in record.arguments)
     except ValidationError as error:
         raise BundleError(f"{folder}: what is recorded of its payload must be whole, {first_fault(error)}") from error
@@ -134,7 +134,7 @@ def read_folder(folder: Path) -> KernelFolder:
         reduction=record.reduction,
         foreign=not is_registered(record.name),
     )
-    return KernelFolder(folder, known_payload(found), find_device(str(told.get("target"))), several)
+    return KernelFolder(folder, known_payload(found), find_device(str(recorded.get("target"))), several)
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
@@ -144,12 +144,12 @@ def read_json(path: Path) -> Mapping[str, Any]:
         BundleError: The file holds none.
     """
     try:
-        told = json.loads(read_limited(path))
+        value = json.loads(read_limited(path))
     except ValueError as error:
         raise BundleError(f"{path} must be JSON, it is not: {error}") from error
-    if not isinstance(told, dict):
+    if not isinstance(value, dict):
         raise BundleError(f"{path} must be an object of JSON, it is none; tune again")
-    return told
+    return value
 
 
 def read_limited(path: Path) -> bytes:

@@ -116,8 +116,8 @@ def expand_asin(x: ir.Value) -> ir.Value:
     square = arith.select(far, rest, arith.mulf(size, size))
     near = arith.select(far, math.sqrt(rest), size)
     angle = math.fma(arith.mulf(horner(square, ASIN), square), near, near)
-    turned = arith.subf(splat(x, pi / 2), arith.mulf(angle, splat(x, 2.0)))
-    return math.copysign(arith.select(far, turned, angle), x)
+    reflected = arith.subf(splat(x, pi / 2), arith.mulf(angle, splat(x, 2.0)))
+    return math.copysign(arith.select(far, reflected, angle), x)
 
 
 def expand_acos(x: ir.Value) -> ir.Value:

@@ -19,10 +19,10 @@ def emit_folder(found: KernelFolder, output: Path) -> list[Path]:
     """
     name, end = c_name(found.payload.entry), "ptx" if found.device.chip else "spv"
     file = PTX if found.device.chip else BINARY
-    told = read_json(found.folder / (PROGRAM if found.several else CHOSEN))
+    recorded = read_json(found.folder / (PROGRAM if found.several else CHOSEN))
     try:
-        kernels: Mapping[str, Any] = told["kernels"] if found.several else {name: {**told, "file": file}}
-        header = header_text(name, found, told, kernels)
+        kernels: Mapping[str, Any] = recorded["kernels"] if found.several else {name: {**recorded, "file": file}}
+        header = header_text(name, found, recorded, kernels)
         files = {f"{c_name(each)}.{end}": read_limited(inside(found.folder, kernels[each]["file"])) for each in kernels}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BundleError(f"{found.folder} must say what a host needs, it does not: {error}; tune again") from error
@@ -46,16 +46,16 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
-def header_text(name: str, found: KernelFolder, told: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
+def header_text(name: str, found: KernelFolder, recorded: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
     """The header."""
     arguments = [(argument.name, argument.type) for argument in found.payload.arguments]
     if found.several:
-        arguments.append(("intermediates", f"{int(told['arena_bytes'])} bytes"))
-        launches = [(sorted(kernels).index(each["kernel"]), bindings_of(each)) for each in told["launches"]]
+        arguments.append(("intermediates", f"{int(recorded['arena_bytes'])} bytes"))
+        launches = [(sorted(kernels).index(each["kernel"]), bindings_of(each)) for each in recorded["launches"]]
     else:
         names = [argument.name for argument in found.payload.arguments]
         sizes = [argument.bytes for argument in found.payload.arguments]
-        numbers = [names.index(each) for each in told["bindings"]]
+        numbers = [names.index(each) for each in recorded["bindings"]]
         launches = [(0, [(number, 0, sizes[number]) for number in numbers])]
     form = "PTX, arguments plain pointers" if found.device.chip else "SPIR-V, bindings of set 0, storage buffers"
     buffers = "".join(f"   {number}: {in_comment(' '.join(each))}\n" for number, each in enumerate(arguments))

@@ -44,7 +44,7 @@ func.func @{verb}({arguments}) {{
     %count = arith.constant {count} : index
     %inside = arith.cmpi ult, %n, %count : index
     scf.if %inside {{
-      %w = affine.apply affine_map<(d0) -> ({place})>(%n)
+      %w = affine.apply affine_map<(d0) -> ({index})>(%n)
 {lines}
       memref.store %v, %to[%w] : {kind}
     }}
@@ -345,7 +345,7 @@ def copy_kernel(read: BufferView, written: BufferView, device: Device) -> Kernel
     """A kernel that copies the elements of a view to another one, a thread each."""
     kind = flat_type(read)
     lines = f"""
-      %r = affine.apply affine_map<(d0) -> ({place_of(read.shape, read)})>(%n)
+      %r = affine.apply affine_map<(d0) -> ({index_expr(read.shape, read)})>(%n)
       %v = memref.load %from[%r] : {kind}"""
     return move_kernel("copy", f"%from: {kind}, ", lines, written, device)
 
@@ -371,7 +371,7 @@ def move_kernel(verb: str, arguments: str, lines: str, written: BufferView, devi
         arguments=f"{arguments}%to: {kind}",
         lines=lines,
         kind=kind,
-        place=place_of(written.shape, written),
+        index=index_expr(written.shape, written),
         count=count,
         threads=MOVE_THREADS,
         blocks=-(-count // MOVE_THREADS),
@@ -386,7 +386,7 @@ def flat_type(region: BufferView) -> str:
     return f"memref<{whole_of(region).size // region.width}x{region.kind.element_type}>"
 
 
-def place_of(shape: list[int], region: BufferView) -> str:
+def index_expr(shape: list[int], region: BufferView) -> str:
     """Where element ``d0`` of a shape lies in the binding of a view, as an affine expression."""
     *strides, first = layout(region)
     terms, inner = [str(first)], 1

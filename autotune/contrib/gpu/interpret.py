@@ -445,9 +445,9 @@ def fma(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | 
 
 
 def extract(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
-    """`vector.extract` of an element at a place that is known."""
-    (place,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
-    threads.give(op, operands[0][:, place], mask)
+    """`vector.extract` of an element at a static position."""
+    (position,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
+    threads.give(op, operands[0][:, position], mask)
 
 
 def broadcast(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:

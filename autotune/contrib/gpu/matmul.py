@@ -115,8 +115,8 @@ class GpuMatmul:
         script.spread(script.ops("linalg.fill"), thread, width)
         if config["staged"]:
             a, b = script.split(script.ops("linalg.copy"), 2)
-            script.spread(a, share([block[0], block[2]], threads, turned=product.transposed_a))
-            script.spread(b, share([block[2], block[1]], threads, turned=product.transposed_b))
+            script.spread(a, share([block[0], block[2]], threads, transposed=product.transposed_a))
+            script.spread(b, share([block[2], block[1]], threads, transposed=product.transposed_b))
         tile = script.tile_threads(script.marked(MARK, len(task.ops) - 1), thread)
         if unrolled < block[2]:
             tile = script.tile_for(tile, [0, 0, unrolled])
@@ -164,15 +164,15 @@ def is_direct(operand: Operand) -> bool:
     return operand.dtype == "f32" and all(index.loop is not None or not index.moving for index in operand.indices)
 
 
-def share(sizes: list[int], threads: list[int], *, turned: bool) -> list[int]:
+def share(sizes: list[int], threads: list[int], *, transposed: bool) -> list[int]:
     """A thread's tile of a copy, whose last dimension goes along x.
 
     Args:
         sizes: Sizes of a tile of A or B as the product has it.
         threads: Threads of a block along y and x.
-        turned: Whether it is stored the other way round.
+        transposed: Whether it is stored transposed.
     """
-    stored = sizes[::-1] if turned else sizes
+    stored = sizes[::-1] if transposed else sizes
     return [size // gcd(size, count) for size, count in zip(stored, threads, strict=True)]
 
 

@@ -102,7 +102,7 @@ def leave_registers(module: ir.Module) -> None:
 
 
 def multiple_of(at: list[ir.Value], shape: list[int]) -> int:
-    """A number that divides the place of an element in its memory; 0 for the first element."""
+    """A number that divides the offset of an element in its memory; 0 for the first element."""
     strides = [prod(shape[number + 1 :]) for number in range(len(shape))]
     return gcd(*(factor(index) * stride for index, stride in zip(at, strides, strict=True)))
 
@@ -141,8 +141,8 @@ def find_tool(name: str) -> str | None:
 def version_of(tool: str) -> str:
     """Version of such a program, such as ``12.9``."""
     done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False, timeout=SECONDS)
-    told = re.search(r"release ([\d.]+)", done.stdout)
-    return told[1] if told else "of unknown version"
+    release = re.search(r"release ([\d.]+)", done.stdout)
+    return release[1] if release else "of unknown version"
 
 
 def assemble(ptx: str, chip: str, ptxas: str) -> Assembled:
@@ -157,10 +157,10 @@ def assemble(ptx: str, chip: str, ptxas: str) -> Assembled:
         CompileError: Stage ``jit``: it is refused.
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
-        said = write_cubin(ptx, chip, ptxas, Path(folder))
-    registers, spilled = USED.search(said), SPILLED.search(said)
+        output = write_cubin(ptx, chip, ptxas, Path(folder))
+    registers, spilled = USED.search(output), SPILLED.search(output)
     if registers is None or spilled is None:
-        raise CompileError("jit", f"ptxas: {first_lines(said)}")
+        raise CompileError("jit", f"ptxas: {first_lines(output)}")
     return Assembled(int(registers[1]), int(spilled[1]) + int(spilled[2]), version_of(ptxas))
 
 

@@ -100,14 +100,14 @@ def tune_kernels(
             with Worker(options.timeout) as worker:
                 workshop = KernelWorkshop(device, worker, driver, opened)
                 for unit in units.payloads:
-                    place = task_folder(whole, unit.name, several=several)
+                    directory = task_folder(whole, unit.name, several=several)
                     with ProgressLine(unit.name) as line:
                         kernels.append(tune_kernel(unit, replace(options, trials=trials), workshop, line))
-                    write_kernel(kernels[-1], device, place)
+                    write_kernel(kernels[-1], device, directory)
                     if as_json:
-                        typer.echo(json.dumps(kernels[-1].to_json() | {"target": device.name, "files": str(place)}))
+                        typer.echo(json.dumps(kernels[-1].to_json() | {"target": device.name, "files": str(directory)}))
                     else:
-                        show_kernel(kernels[-1], device, place)
+                        show_kernel(kernels[-1], device, directory)
                 if several and verified:
                     assembled = units.assembled(kernels, workshop)
                     wrong = wrong or (assembled is not None and assembled.outcome != "ok")
@@ -165,21 +165,21 @@ def write_program(
 
     kernels, file = {}, PTX if device.chip else BINARY
     for name, written in (assembled.kernels or {}).items():
-        place = folder / folders.get(name, name)
+        directory = folder / folders.get(name, name)
         if name not in folders:
-            place.mkdir(parents=True, exist_ok=True)
-            (place / file).write_bytes(written.ptx.encode() if device.chip else written.binary)
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / file).write_bytes(written.ptx.encode() if device.chip else written.binary)
         kernel = written.kernel
         kernels[name] = {
-            "file": str((place / file).relative_to(folder)),
+            "file": str((directory / file).relative_to(folder)),
             "entry": kernel.name,
             "block": kernel.block,
             "grid": kernel.grid,
         }
     names = [*(argument.name for argument in payload.arguments), "intermediates"]
     (folder / PAYLOAD).write_text(payload.text, encoding="utf-8")
-    told = {"payload": record_of(payload), "target": device.name, "buffers": names, "kernels": kernels}
-    (folder / PROGRAM).write_text(json.dumps(told | assembled.to_json(), indent=1) + "\n", encoding="utf-8")
+    recorded = {"payload": record_of(payload), "target": device.name, "buffers": names, "kernels": kernels}
+    (folder / PROGRAM).write_text(json.dumps(recorded | assembled.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:
@@ -198,27 +198,27 @@ def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:
     ]
 
 
-def write_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
+def write_kernel(tuned: "TaskKernel", device: "Device", folder: Path) -> None:
     """Write the chosen kernel, its script, and what a host must know to run it."""
     from autotune.contrib.gpu.folder import record_of
 
-    place.mkdir(parents=True, exist_ok=True)
-    told = tuned.to_json() | {"target": device.name, "payload": record_of(tuned.payload)}
-    (place / PAYLOAD).write_text(tuned.payload.text, encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    recorded = tuned.to_json() | {"target": device.name, "payload": record_of(tuned.payload)}
+    (folder / PAYLOAD).write_text(tuned.payload.text, encoding="utf-8")
     best, chosen = tuned.best, tuned.chosen
     if best is not None and chosen is not None and (kernel := chosen.made.kernel) is not None:
         names = [argument.name for argument in tuned.payload.arguments]
         bindings = [names[number] for number in kernel.arguments]
-        told |= {"entry": kernel.name, "block": kernel.block, "grid": kernel.grid, "bindings": bindings}
-        (place / SCHEDULE).write_text(best.script, encoding="utf-8")
+        recorded |= {"entry": kernel.name, "block": kernel.block, "grid": kernel.grid, "bindings": bindings}
+        (folder / SCHEDULE).write_text(best.script, encoding="utf-8")
         if device.chip:
-            (place / PTX).write_text(chosen.made.ptx, encoding="utf-8")
+            (folder / PTX).write_text(chosen.made.ptx, encoding="utf-8")
         else:
-            (place / BINARY).write_bytes(chosen.binary)
-    (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+            (folder / BINARY).write_bytes(chosen.binary)
+    (folder / CHOSEN).write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
 
 
-def show_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
+def show_kernel(tuned: "TaskKernel", device: "Device", folder: Path) -> None:
     """Print what the model chose, how it was verified, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
     from autotune.reports.format import out
@@ -235,7 +235,7 @@ def show_kernel(tuned: "TaskKernel", device: "Device", place: Path) -> None:
     for sentence in (*sentences_of(tuned), check_of(tuned), *ending, f"{count} configs: {outcomes}{known}"):
         show_sentence(console, sentence, 2)
     console.print(
-        f"  files: {place}: {PTX if device.chip else BINARY}, {SCHEDULE}, {CHOSEN}", soft_wrap=True, markup=False
+        f"  files: {folder}: {PTX if device.chip else BINARY}, {SCHEDULE}, {CHOSEN}", soft_wrap=True, markup=False
     )
 
 
@@ -314,10 +314,10 @@ def describe_nvidia() -> str:
         return (
             f"PTX is neither assembled nor disassembled for `tune --target nvptx`, ptxas missing; pip install {WHEEL}"
         )
-    said = f"ptxas {version_of(ptxas)} for `tune --target nvptx`, never run"
+    text = f"ptxas {version_of(ptxas)} for `tune --target nvptx`, never run"
     if reader is None:
-        return f"{said}; nvdisasm missing for `show --stage sass`, pip install {READER}"
-    return f"{said}; nvdisasm {version_of(reader)}"
+        return f"{text}; nvdisasm missing for `show --stage sass`, pip install {READER}"
+    return f"{text}; nvdisasm {version_of(reader)}"
 
 
 def replay_kernels(arguments: Arguments) -> None:

@@ -50,10 +50,10 @@ def read_sweeps(source: str | Path, store: str | None = None) -> list[KernelSwee
             return list(kernel_sweeps(opened))
     found = read_folder(folder)
     units = {unit.name for unit in units_of(found.payload, verified=False).payloads}
-    place = store or home_of(found.device.name) / STORE
-    if "://" not in str(place) and not Path(place).is_file():
-        raise StoreError(f"trials of {folder} must be in a store, {shown(str(place))} is none; name it with --store")
-    with Store.read(place) as opened:
+    address = store or home_of(found.device.name) / STORE
+    if "://" not in str(address) and not Path(address).is_file():
+        raise StoreError(f"trials of {folder} must be in a store, {shown(str(address))} is none; name it with --store")
+    with Store.read(address) as opened:
         sweeps = kernel_sweeps(opened)
         return [each for each in sweeps if each.facts.payload in units and each.facts.device == found.device.name]
 
@@ -98,8 +98,8 @@ def write_kernel_page(source: str, store: str | None) -> str:
     folder = Path(source)
     if not is_kernel_folder(folder):
         sweeps = read_sweeps(source)
-        said = f"{plural(sum(len(each.records) for each in sweeps), 'trial')}; {MEASURED_NOTHING}."
-        return write_page(f"Kernels of {shown(source)}", said, [kernels_of(sweeps), search_of(sweeps)])
+        lead = f"{plural(sum(len(each.records) for each in sweeps), 'trial')}; {MEASURED_NOTHING}."
+        return write_page(f"Kernels of {shown(source)}", lead, [kernels_of(sweeps), search_of(sweeps)])
     found = read_folder(folder)
     kept = store or home_of(found.device.name) / STORE
     sweeps = read_sweeps(source, store) if store is not None or Path(kept).is_file() else []
@@ -117,9 +117,9 @@ def write_kernel_page(source: str, store: str | None) -> str:
 
 def verdict_of(found: KernelFolder) -> str:
     """Whether the kernels of a folder are right, as it was recorded."""
-    told = read_json(found.folder / PROGRAM) if found.several else {}
-    if found.several and told.get("outcome") != "ok":
-        return f"The whole was not right: {told.get('outcome')}"
+    recorded = read_json(found.folder / PROGRAM) if found.several else {}
+    if found.several and recorded.get("outcome") != "ok":
+        return f"The whole was not right: {recorded.get('outcome')}"
     return "Verified when it was written"
 
 
@@ -176,10 +176,10 @@ def search_of(sweeps: Sequence[KernelSweep]) -> Section:
 
 def launches_of(found: KernelFolder) -> Section:
     """What a host must do."""
-    told = read_json(found.folder / PROGRAM)
-    launches = [str(each.get("kernel")) for each in listed(told, "launches")]
+    recorded = read_json(found.folder / PROGRAM)
+    launches = [str(each.get("kernel")) for each in listed(recorded, "launches")]
     columns = [TableColumn("kernel"), TableColumn("launches", numeric=True), TableColumn("block"), TableColumn("grid")]
-    given = told.get("kernels")
+    given = recorded.get("kernels")
     kernels: Mapping[str, Any] = given if isinstance(given, dict) else {}
     table = [
         TableRow(
@@ -191,14 +191,14 @@ def launches_of(found: KernelFolder) -> Section:
         )
         for name, each in kernels.items()
     ]
-    said = f"{plural(len(launches), 'launch')} of {plural(len(kernels), 'kernel')}"
-    room = f"intermediates take {told.get('arena_bytes')} bytes, {told.get('separate_bytes')} each alone"
-    return Section("launches", "Launches", [DataTable(f"{said}; {room}.", columns, table)])
+    counts = f"{plural(len(launches), 'launch')} of {plural(len(kernels), 'kernel')}"
+    room = f"intermediates take {recorded.get('arena_bytes')} bytes, {recorded.get('separate_bytes')} each alone"
+    return Section("launches", "Launches", [DataTable(f"{counts}; {room}.", columns, table)])
 
 
-def listed(told: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def listed(recorded: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Objects of a list of JSON; others are left out."""
-    given = told.get(name)
+    given = recorded.get(name)
     return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
 
 
@@ -231,5 +231,5 @@ def again_with(folder: Path) -> Section:
     return Section(
         "again",
         "Again",
-        [Commands([line for said, words in verbs for line in (said, shlex.join(["autotune", *words]))])],
+        [Commands([line for comment, words in verbs for line in (comment, shlex.join(["autotune", *words]))])],
     )

@@ -138,8 +138,8 @@ def show_sweeps(sweeps: "Sequence[KernelSweep]", *, full: bool) -> None:
             counts = (str(len(records)), str(sum(each.outcome != "ok" for each in records)))
             how = "" if sweep.facts.verified else "not verified"
             if best is None or best.cycles is None:
-                said = ", ".join(f"{number} {outcome}" for outcome, number in outcomes_of(records).items())
-                rows.append(TextRow(sweep.facts.payload, ("-", "-", *counts, "-"), f"none is right: {said}"))
+                outcomes = ", ".join(f"{number} {outcome}" for outcome, number in outcomes_of(records).items())
+                rows.append(TextRow(sweep.facts.payload, ("-", "-", *counts, "-"), f"none is right: {outcomes}"))
                 continue
             text = config_text(sweep.facts.family, best.config, changed(sweep, best), full=full)
             cells = (f"{best.cycles:.3g}", f"{best.share:.0%}", *counts, f"{gain:.2f}x" if gain else "-")

@@ -182,17 +182,17 @@ def kernel_sweeps(store: Store) -> Iterator[KernelSweep]:
             yield KernelSweep(store.log(name, TRIAL), facts, store.where)
 
 
-def checked(adapter: TypeAdapter[Any], told: object, where: str) -> Any:  # noqa: ANN401 - what the adapter is of
+def checked(adapter: TypeAdapter[Any], recorded: object, where: str) -> Any:  # noqa: ANN401 - what the adapter is of
     """What a store holds, once it is checked.
 
     Raises:
         StoreError: The record is not as it was written.
     """
     try:
-        return adapter.validate_python(told)
+        return adapter.validate_python(recorded)
     except ValidationError as error:
-        said = f"kernels of a store must be whole; {where} is not, {first_fault(error)}; {WAY_OUT}"
-        raise StoreError(said) from error
+        message = f"kernels of a store must be whole; {where} is not, {first_fault(error)}; {WAY_OUT}"
+        raise StoreError(message) from error
 
 
 def finite(number: float) -> float | None:

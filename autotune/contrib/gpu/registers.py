@@ -44,7 +44,7 @@ def keep_in_registers(launch: ir.Operation) -> None:
 
 
 def forward(block: ir.Block) -> None:
-    """Use what was stored in place of loads of it, in one block; loops in it may store what they like."""
+    """Use what was stored instead of loads of it, in one block; loops in it may store what they like."""
     known: dict[Access, ThreadStore] = {}
     passed = 0  # barriers
     for each in list(block.operations):

@@ -31,7 +31,7 @@ class GpuRows:
     name: str = "rows"
 
     def covers(self, task: Task) -> bool:
-        """Ops of known sizes and places, whose rows are all those of the root."""
+        """Ops of known sizes, in a group none with windows or an argmax, whose rows are all those of the root."""
         if task.grows or (task.is_group and any(op.lanes or op.counts for op in task.ops)):
             return False
         lead = rows_of(task)

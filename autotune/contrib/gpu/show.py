@@ -99,10 +99,10 @@ class ShownTask:
                 f"stage {stage} must be of a chip, {self.device.name} has none; give --target nvptx:CHIP"
             )
         wanted = "ptx" if stage == "sass" else stage
-        told = worker.call(write_stage, StageJob(KernelSource(self.text, script, self.device), wanted))
-        if isinstance(told, Evaluation):
-            raise PayloadError(f"a script must end, the process that applied it {told.outcome}: {told.diagnostic}")
-        return nvptx.disassemble(told, self.device.chip) if stage == "sass" else told
+        result = worker.call(write_stage, StageJob(KernelSource(self.text, script, self.device), wanted))
+        if isinstance(result, Evaluation):
+            raise PayloadError(f"a script must end, the process that applied it {result.outcome}: {result.diagnostic}")
+        return nvptx.disassemble(result, self.device.chip) if stage == "sass" else result
 
     def describe_space(self) -> str:
         """The space, as a table and sentences."""

@@ -170,9 +170,9 @@ def run_program(driver: Lavapipe, program: VulkanProgram, arrays: Sequence[Array
         done = start(driver, Path(folder), b"".join([len(words).to_bytes(8, "little"), words, *kernels, *data]))
     expected = sum(array.nbytes for array in arrays)
     if done.returncode != 0 or len(done.stdout) != expected:
-        said = first_lines(done.stderr.decode(errors="replace")[-2000:])
+        message = first_lines(done.stderr.decode(errors="replace")[-2000:])
         why = name_of(done.returncode) if done.returncode else f"gave {len(done.stdout)} bytes of {expected}"
-        raise KernelError("crashed", f"on lavapipe: {why}; {said}".rstrip("; "))
+        raise KernelError("crashed", f"on lavapipe: {why}; {message}".rstrip("; "))
     return cut(done.stdout, arrays)
 
 

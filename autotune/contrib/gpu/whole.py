@@ -72,16 +72,16 @@ class Whole:
 
     def to_json(self) -> dict[str, Any]:
         """One plain object: what a host must do, and whether that is right."""
-        told: dict[str, Any] = {"outcome": self.outcome, "diagnostic": self.diagnostic, "oracle": self.oracle}
+        record: dict[str, Any] = {"outcome": self.outcome, "diagnostic": self.diagnostic, "oracle": self.oracle}
         if self.plan is not None:
-            told |= {
+            record |= {
                 "max_error": self.max_error,
                 "arena_bytes": self.plan.arena_bytes,
                 "separate_bytes": self.plan.separate_bytes,
                 "copies": self.plan.copied,
                 "launches": [asdict(launch) for launch in self.plan.launches],
             }
-        return told
+        return record
 
 
 def make_host(source: HostSource) -> MadeHost:

@@ -139,8 +139,8 @@ def rounded(x: ir.Value, shared: list[int], precision: Precision, room: list[int
     *lead, channels = static_shape(x)
     word = ir.IntegerType.get_signless(32)
     into = narrow.empty_with_room([*lead, precision.words(channels)], [*room, 0], word)
-    *position, channel, place = dims(len(lead) + 2)
-    maps = [ir.AffineMap.get(len(lead) + 2, 0, [*position, last]) for last in (channel, place)]
+    *position, channel, word_dim = dims(len(lead) + 2)
+    maps = [ir.AffineMap.get(len(lead) + 2, 0, [*position, last]) for last in (channel, word_dim)]
     made = generic([x], into, maps, [*["parallel"] * len(lead), "reduction", "parallel"], read_all)
     made.owner.attributes[ROUNDED] = ir.StringAttr.get(precision.name)
     made.owner.attributes[SHARED] = ir.DenseI64ArrayAttr.get(shared)

@@ -74,13 +74,13 @@ class WordArrays:
         """Indices of the inputs of a row, counted from one's own, but that of the channel."""
         found = []
         for terms in self.loops.of_x[:-1]:
-            place = index(0)
+            position = index(0)
             for loop, factor in terms:
                 step = at[loop]
                 if loop == self.row and row:
                     step = arith.addi(step, index(row))
-                place = arith.addi(place, arith.muli(step, index(factor)))
-            found.append(place)
+                position = arith.addi(position, arith.muli(step, index(factor)))
+            found.append(position)
         return found
 
     def of_y(self, at: Steps, row: int = 0, lane: int = 0) -> list[ir.Value]:
@@ -198,8 +198,8 @@ class RegisterTileSums:
     def load_kernel(self, at: Steps, word: ir.Value, part: int) -> ir.Value:
         """Words of neighbouring filters."""
         *taps, _, lane = self.arrays.loops.of_kernel
-        place = [*(at[loop] for loop in taps), word, arith.addi(at[lane], index(part * LANES))]
-        return vector.load(vector_of(LANES, "i32"), self.arrays.kernel, place)
+        indices = [*(at[loop] for loop in taps), word, arith.addi(at[lane], index(part * LANES))]
+        return vector.load(vector_of(LANES, "i32"), self.arrays.kernel, indices)
 
     def of_y(self, row: int, part: int) -> list[ir.Value]:
         """Indices of a vector of results."""

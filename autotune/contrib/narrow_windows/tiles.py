@@ -104,8 +104,8 @@ class WindowTileSums:
     def tile_of_kernel(self, at: Steps, word: ir.Value, column: int) -> ir.Value:
         """Words of 16 filters, as a view that `panel_loads.py` finds in a panel."""
         *taps, _, lane = self.arrays.loops.of_kernel
-        place = [*(at[loop] for loop in taps), word, arith.addi(at[lane], index(column))]
-        view = view_of(self.arrays.kernel, place, [*[1] * len(taps), ROWS, LANES], [1] * len(place))
+        indices = [*(at[loop] for loop in taps), word, arith.addi(at[lane], index(column))]
+        view = view_of(self.arrays.kernel, indices, [*[1] * len(taps), ROWS, LANES], [1] * len(indices))
         view.owner.attributes[TILE] = ir.UnitAttr.get()
         return view
 
@@ -113,10 +113,10 @@ class WindowTileSums:
         """Write a tile of results, as far as there are rows and filters."""
         arrays, count = self.arrays, min(LANES, self.filters - column)
         element = arrays.precision.sums
-        place = arrays.of_y(tile.at, lane=column)
+        indices = arrays.of_y(tile.at, lane=column)
         if tile.rows == ROWS and count == LANES:
             sizes = [ROWS if loop == arrays.row else 1 for loop in arrays.loops.of_y[:-1]]
-            by.store(sums, view_of(arrays.y, place, [*sizes, LANES], [1] * len(place)))
+            by.store(sums, view_of(arrays.y, indices, [*sizes, LANES], [1] * len(indices)))
             return
         held = new_tile(element)
         by.store(sums, tile_of(held, index(0), index(0)))
@@ -124,7 +124,7 @@ class WindowTileSums:
 
         def write(row: ir.Value) -> None:
             line = vector.load(vector_of(LANES, element), held, [row, index(0)])
-            at = [arith.addi(p, row) if d == arrays.row else p for d, p in zip(arrays.loops.of_y, place, strict=True)]
+            at = [arith.addi(p, row) if d == arrays.row else p for d, p in zip(arrays.loops.of_y, indices, strict=True)]
             if count == LANES:
                 vector.store(line, arrays.y, at)
             else:

@@ -43,10 +43,10 @@ class ActivationRows(ABC):
         counted(ir.MemRefType(self.buffer.type).shape[0], write_row)
 
     def load_blocks(self, row: ir.Value, step: ir.Value, blocks: int) -> tuple[list[ir.Value], list[list[ir.Value]]]:
-        """Places of the blocks of a step, and their elements, a vector each half."""
+        """Indices of the blocks of a step, and their elements, a vector each half."""
         first = arith.muli(step, index(self.steps.count))
-        places = [arith.addi(first, index(block)) for block in range(blocks)]
-        return places, [[self.load(half, row, place) for half in self.halves] for place in places]
+        indices = [arith.addi(first, index(block)) for block in range(blocks)]
+        return indices, [[self.load(half, row, block) for half in self.halves] for block in indices]
 
     def load(self, half: ir.Value, row: ir.Value, block: ir.Value) -> ir.Value:
         """The elements of a block's half."""

@@ -49,8 +49,8 @@ class MarkedProduct:
         op: The op.
         operands: What it multiplies.
         halves: Activations, as they are at `before`.
-        before: Place before the outermost loop that they are the same for.
-        here: Place of the op.
+        before: Insertion point before the outermost loop that they are the same for.
+        here: Insertion point at the op.
     """
 
     op: ir.Operation

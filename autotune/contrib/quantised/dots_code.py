@@ -56,5 +56,5 @@ class DotProduct(RowSums):
 
     def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
         """Sums of the activations of so many blocks, behind the words of all steps."""
-        place = arith.addi(first, index(self.steps.steps * self.steps.words))
-        return arith.bitcast(vector_of(LANES, "f32"), load_first(self.words, [row, place], count, LANES))
+        offset = arith.addi(first, index(self.steps.steps * self.steps.words))
+        return arith.bitcast(vector_of(LANES, "f32"), load_first(self.words, [row, offset], count, LANES))

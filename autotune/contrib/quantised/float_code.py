@@ -44,23 +44,23 @@ class FloatRows(ActivationRows):
     def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
         """A step's numbers, of so many blocks; what is beyond is zero."""
         layout, nothing = self.steps, splat(0, "f32")
-        places, values = self.load_blocks(row, step, blocks)
+        indices, values = self.load_blocks(row, step, blocks)
         start = arith.muli(step, index(floats_of_step(layout)))
         for number in range(layout.vectors):
             quarters = [(layout.block_of(each), layout.half_of(number, each)) for each in range(BYTES // QUARTER)]
             lines = [values[block][half] if block < blocks else nothing for block, half in quarters]
             for part, lanes in enumerate(every_fourth(lines)):
-                place = arith.addi(start, index(number * BYTES + part * LANES))
-                vector.store(lanes, self.buffer, [row, place])
+                offset = arith.addi(start, index(number * BYTES + part * LANES))
+                vector.store(lanes, self.buffer, [row, offset])
         if layout.least:
-            self.keep_sums(row, places, values)
+            self.keep_sums(row, indices, values)
 
-    def keep_sums(self, row: ir.Value, places: Sequence[ir.Value], values: Sequence[Sequence[ir.Value]]) -> None:
+    def keep_sums(self, row: ir.Value, indices: Sequence[ir.Value], values: Sequence[Sequence[ir.Value]]) -> None:
         """Sums of blocks, behind all steps."""
         behind = index(self.steps.steps * floats_of_step(self.steps))
-        for place, each in zip(places, values, strict=True):
+        for block, each in zip(indices, values, strict=True):
             total = vector.broadcast(vector_of(1, "f32"), block_sum(each))
-            vector.store(total, self.buffer, [row, arith.addi(place, behind)])
+            vector.store(total, self.buffer, [row, arith.addi(block, behind)])
 
 
 def every_fourth(lines: Sequence[ir.Value]) -> list[ir.Value]:
@@ -90,9 +90,9 @@ class FloatProduct(RowSums):
             stored.fetch(index(column), step, self.ahead)
             totals: list[ir.Value | None] = [None] * len(rows)
             for number in range(WORD * self.steps.vectors):
-                numbers, place = self.widened(words, number), arith.addi(start, index(number * LANES))
+                numbers, offset = self.widened(words, number), arith.addi(start, index(number * LANES))
                 for row, x in enumerate(rows):
-                    given, before = vector.load(vector_of(LANES, "f32"), self.x, [x, place]), totals[row]
+                    given, before = vector.load(vector_of(LANES, "f32"), self.x, [x, offset]), totals[row]
                     totals[row] = arith.mulf(numbers, given) if before is None else math.fma(numbers, given, before)
             for row, total in enumerate(totals):
                 found[row, column] = math.fma(total, part.scales[column], sums[row * self.columns + column])
@@ -113,5 +113,5 @@ class FloatProduct(RowSums):
 
     def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
         """Sums of the activations of so many blocks, behind the numbers of all steps."""
-        place = arith.addi(first, index(self.steps.steps * floats_of_step(self.steps)))
-        return load_first(self.x, [row, place], count, LANES)
+        offset = arith.addi(first, index(self.steps.steps * floats_of_step(self.steps)))
+        return load_first(self.x, [row, offset], count, LANES)

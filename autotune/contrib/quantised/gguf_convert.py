@@ -42,7 +42,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     tokenizer = tokenizer_text(file, weights)
     signature = arguments(config, weights.arrays)
     model = ImportedModel(
-        arguments=tuple(said_of(argument, weights.arrays) for argument in signature),
+        arguments=tuple(model_argument(argument, weights.arrays) for argument in signature),
         source=path.name,
         sha256=digest_of(path),
         importer="gguf",
@@ -53,10 +53,8 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     )
     say_stage(f"importing {path.name}: computing what it gives, in float64")
     oracle, inputs = LlamaReference(config, weights), [make_inputs(config, signature, seed) for seed in SEEDS]
-    place = "position" if config.decodes else "length"
-    results = [
-        oracle.compute(given["tokens"], int(given[place][0]), given["keys"], given["values"]) for given in inputs
-    ]
+    key = "position" if config.decodes else "length"
+    results = [oracle.compute(given["tokens"], int(given[key][0]), given["keys"], given["values"]) for given in inputs]
     text = write_llama(config, weights.forms, signature)
     folder.mkdir(parents=True, exist_ok=True)
     if tokenizer:
@@ -74,8 +72,8 @@ def tokenizer_text(file: GGUFFile, weights: LlamaWeights) -> str:
         return ""
 
 
-def said_of(argument: Argument, weights: Mapping[str, Array]) -> ModelArgument:
-    """What is said of an argument: weights have the range of their numbers."""
+def model_argument(argument: Argument, weights: Mapping[str, Array]) -> ModelArgument:
+    """Record of an argument: weights have the range of their numbers."""
     if argument.role == "weight":
         return weight_argument(argument.name, weights[argument.name])
     return ModelArgument(argument.name, argument.role, argument.low, argument.high)

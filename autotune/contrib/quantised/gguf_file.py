@@ -109,9 +109,9 @@ class GGUFFile:
         """
         value = self.fields.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_WHOLE:
-            said = "is missing" if value is None else f"is {one_line(str(value))[:50]}"
+            text = "is missing" if value is None else f"is {one_line(str(value))[:50]}"
             raise UnsupportedError(
-                f"{key} must be one whole number from 1 to {MOST_WHOLE}, it {said}; convert it again"
+                f"{key} must be one whole number from 1 to {MOST_WHOLE}, it {text}; convert it again"
             )
         return value
 
@@ -123,8 +123,8 @@ class GGUFFile:
         """
         value = self.fields.get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < np.inf:
-            said = "is missing" if value is None else f"is {one_line(str(value))[:50]}"
-            raise UnsupportedError(f"{key} must be one positive number, it {said}; convert it again")
+            text = "is missing" if value is None else f"is {one_line(str(value))[:50]}"
+            raise UnsupportedError(f"{key} must be one positive number, it {text}; convert it again")
         return float(value)
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> StoredTensor:
@@ -135,8 +135,8 @@ class GGUFFile:
         """
         found = self.tensors.get(name)
         if found is None or found.shape != shape:
-            said = "it is missing" if found is None else f"it is {written(found.shape)}"
-            raise UnsupportedError(f"tensor {name} must have shape {written(shape)}, {said}; convert it again")
+            text = "it is missing" if found is None else f"it is {written(found.shape)}"
+            raise UnsupportedError(f"tensor {name} must have shape {written(shape)}, {text}; convert it again")
         return found
 
 

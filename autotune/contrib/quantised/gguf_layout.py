@@ -40,11 +40,11 @@ class StoredFormats:
 
 @dataclass
 class Walk:
-    """A place in a file.
+    """A position in a file.
 
     Attributes:
         data: The file.
-        at: Bytes before the place.
+        at: Bytes before it.
     """
 
     data: mmap.mmap

@@ -25,10 +25,10 @@ Forms = Mapping[str, BlockFormat | None]
 def arguments(config: LlamaConfig, weights: Mapping[str, Array]) -> tuple[Argument, ...]:
     """The signature: tokens, where they stand, every weight, the caches, and logits ``(1, V)``."""
     cache = (config.layers, config.groups, config.positions, config.depth)
-    place = ("position", 0, config.positions) if config.decodes else ("length", 1, config.tokens + 1)
+    scalar = ("position", 0, config.positions) if config.decodes else ("length", 1, config.tokens + 1)
     return (
         Argument("tokens", "input", (config.tokens,), "i32", low=0, high=config.vocab),
-        Argument(place[0], "input", (1,), "i64", low=place[1], high=place[2]),
+        Argument(scalar[0], "input", (1,), "i64", low=scalar[1], high=scalar[2]),
         *(Argument(name, "weight", array.shape, TYPES[array.dtype.name]) for name, array in weights.items()),
         Argument("keys", "state", cache),
         Argument("values", "state", cache),
@@ -65,16 +65,17 @@ class Network:
     def compute(self) -> list[Value]:
         """Caches, and logits ``(1, V)``."""
         f, given = self.f, self.given
-        place = cached.read_index(f, given["position" if self.config.decodes else "length"], "place")
-        first = place if self.config.decodes else None
+        # of the one token; with several tokens, their number, which is the position behind them
+        position = cached.read_index(f, given["position" if self.config.decodes else "length"], "place")
+        first = position if self.config.decodes else None
         cosine, sine = (rows_from(f, given[f"rope_{name}"], first, self.config.tokens, name) for name in ("cos", "sin"))
 
         def iterate(layer: str, carried: list[Value]) -> list[Value]:
-            return self.block(self.layer_weights(layer), carried, layer, place, (cosine, sine))
+            return self.block(self.layer_weights(layer), carried, layer, position, (cosine, sine))
 
         x, keys, values = for_each(f, self.config.layers, [self.embed(), given["keys"], given["values"]], iterate)
         if not self.config.decodes:
-            last = cached.add_index(f, place, -1, "last")
+            last = cached.add_index(f, position, -1, "last")
             x = rows_from(f, x, last, 1, "x_last")
         x = rowwise.rms_norm(f, x, given["output_norm"], "output_norm", epsilon=self.config.epsilon)
         head = "token_embd" if self.config.tied else "output"
@@ -96,20 +97,20 @@ class Network:
         }
 
     def block(
-        self, w: Tensors, carried: list[Value], layer: str, place: str, turns: tuple[Value, Value]
+        self, w: Tensors, carried: list[Value], layer: str, position: str, turns: tuple[Value, Value]
     ) -> list[Value]:
         """One block: ``(T, C)`` and the caches."""
         f, (x, *caches) = self.f, carried
         normal = rowwise.rms_norm(f, x, w["attn_norm"], "attn_norm", epsilon=self.config.epsilon)
         q, k, v = (self.heads(w, part, normal) for part in "qkv")
         q, k = (cached.turn(f, part, *turns, f"{name}_turned") for part, name in ((q, "q"), (k, "k")))
-        start = place if self.config.decodes else "0"
+        start = position if self.config.decodes else "0"
         caches = [
             cached.store_rows(f, cache, rows, layer=layer, position=start, name=f"{name}_next")
             for cache, rows, name in zip(caches, (k, v), ("keys", "values"), strict=True)
         ]
         if self.config.decodes:
-            filled = DynamicSize(self.config.positions, cached.add_index(f, place, 1, "filled"))
+            filled = DynamicSize(self.config.positions, cached.add_index(f, position, 1, "filled"))
             k, v = (cached.rows_so_far(f, cache, layer, filled, "past") for cache in caches)
         x = ops.add(f, x, self.attend(w, q, k, v), "x_mixed")
         normal = rowwise.rms_norm(f, x, w["ffn_norm"], "ffn_norm", epsilon=self.config.epsilon)

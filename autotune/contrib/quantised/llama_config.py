@@ -231,8 +231,8 @@ def check_plain(file: GGUFFile, architecture: str) -> None:
         raise UnsupportedError("a model must have one MLP a block, this one has experts; import a dense model")
     scaling = file.fields.get(f"{architecture}.rope.scaling.type", "linear")
     if scaling not in ("none", "linear") or "rope_factors_short.weight" in file.tensors:
-        said = one_line(str(scaling))[:50]
-        raise UnsupportedError(f"rotary positions must be scaled linearly or not, {said!r} is not known; import ONNX")
+        text = one_line(str(scaling))[:50]
+        raise UnsupportedError(f"rotary positions must be scaled linearly or not, {text!r} is not known; import ONNX")
 
 
 def check_keys(file: GGUFFile, architecture: str) -> None:
@@ -241,8 +241,8 @@ def check_keys(file: GGUFFile, architecture: str) -> None:
     Raises:
         UnsupportedError: There is such a key.
     """
-    said = {**file.fields, **{key: f"a list of {count}" for key, count in file.lengths.items()}}
-    for key, value in said.items():
+    fields = {**file.fields, **{key: f"a list of {count}" for key, count in file.lengths.items()}}
+    for key, value in fields.items():
         name = key.removeprefix(f"{architecture}.")
         plain = bool(value) if name == CAUSAL else value == 0 or (name in FACTORS and value == 1)
         if name != key and not plain and (name not in KEYS or key in file.lengths):
@@ -274,18 +274,18 @@ def check_heads(file: GGUFFile, config: LlamaConfig) -> None:
     """Raise unless heads fit each other.
 
     Raises:
-        UnsupportedError: Groups do not divide heads, or a head is partly turned, odd, or wider for values.
+        UnsupportedError: Groups do not divide heads, or a head is partly rotated, odd, or wider for values.
     """
     if config.heads % config.groups:
         raise UnsupportedError(
             f"head_count_kv must divide head_count, got {config.groups} and {config.heads}; convert it again"
         )
-    turned = file.whole(f"{config.architecture}.rope.dimension_count", config.depth)
+    rotated = file.whole(f"{config.architecture}.rope.dimension_count", config.depth)
     of_values = file.whole(f"{config.architecture}.attention.value_length", config.depth)
-    if config.depth % 2 or {turned, of_values} != {config.depth}:
+    if config.depth % 2 or {rotated, of_values} != {config.depth}:
         raise UnsupportedError(
             f"heads must be of one even width and rotated whole, keys are {config.depth}, values {of_values}, "
-            f"rotated {turned}; import it from ONNX"
+            f"rotated {rotated}; import it from ONNX"
         )
 
 

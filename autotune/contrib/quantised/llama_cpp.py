@@ -43,8 +43,8 @@ class LlamaCpp:
         """Version of the package, and what its kernels use of this processor."""
         import llama_cpp
 
-        told = llama_cpp.llama_print_system_info().decode(errors="replace")
-        used = re.findall(r"(\w+) = 1\b", told)
+        text = llama_cpp.llama_print_system_info().decode(errors="replace")
+        used = re.findall(r"(\w+) = 1\b", text)
         return f"llama-cpp-python {version('llama-cpp-python')}, {', '.join(used)}"
 
     def variants(self) -> tuple[LibraryVariant, ...]:
@@ -176,15 +176,15 @@ def write_caches(state: Array, keys: Array, values: Array) -> None:
     begin = state.size - COUNTS - 2 * layers * part
     if begin < 0:
         raise other_form()
-    turned, counted = state[begin : begin + COUNTS].view(np.uint32)
-    if counted != layers or turned > 1:
+    transposed, counted = state[begin : begin + COUNTS].view(np.uint32)
+    if counted != layers or transposed > 1:
         raise other_form()
     for number, cache in enumerate((*keys, *values)):
         first = begin + COUNTS + number * part
         if state[first : first + 4].view(np.int32)[0] != F16:
             raise other_form()
         flat = cache.swapaxes(0, 1).reshape(rows, heads * depth)
-        if turned and number >= layers:
+        if transposed and number >= layers:
             flat = flat.T
         state[first + HEAD : first + part].view(np.float16)[...] = flat.reshape(-1)
 

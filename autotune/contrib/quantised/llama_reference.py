@@ -83,7 +83,7 @@ class LlamaReference:
         return reference.split_heads(flat, flat.shape[1] // self.config.depth)
 
     def turn(self, x: Doubles, start: int) -> Doubles:
-        """Heads turned by their positions."""
+        """Heads rotated by their positions."""
         tables = self.weights.arrays["rope_cos"], self.weights.arrays["rope_sin"]
         cosine, sine = (table[start : start + x.shape[1]].astype(np.float64) for table in tables)
         low, high = np.split(x, 2, axis=-1)

@@ -8,10 +8,10 @@ from autotune.compiler.passes.prefetch import TO_L1
 from autotune.compiler.passes.rounding import vector_of
 
 
-def load_first(source: ir.Value, place: list[ir.Value], count: int, whole: int) -> ir.Value:
+def load_first(source: ir.Value, indices: list[ir.Value], count: int, whole: int) -> ir.Value:
     """A vector of which the first elements are loaded, and the others are zero."""
     element = str(ir.MemRefType(source.type).element_type)
-    part = vector.load(vector_of(count, element), source, place)
+    part = vector.load(vector_of(count, element), source, indices)
     if count == whole:
         return part
     return vector.insert_strided_slice(part, splat_of(vector_of(whole, element), 0), [0], [1])
@@ -27,6 +27,6 @@ def in_f32(values: ir.Value) -> ir.Value:
     return (arith.sitofp if isinstance(element, ir.IntegerType) else arith.extf)(wanted, values)
 
 
-def fetch_for_writing(buffer: ir.Value, place: list[ir.Value]) -> None:
+def fetch_for_writing(buffer: ir.Value, indices: list[ir.Value]) -> None:
     """Fetch a line that is written later."""
-    memref.prefetch(buffer, place, is_write=True, locality_hint=TO_L1, is_data_cache=True)
+    memref.prefetch(buffer, indices, is_write=True, locality_hint=TO_L1, is_data_cache=True)

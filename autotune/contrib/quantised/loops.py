@@ -1,4 +1,4 @@
-"""Places in the steps of a row."""
+"""Offsets in the steps of a row."""
 
 from dataclasses import dataclass
 

@@ -62,18 +62,18 @@ class RoundedLines(RoundedRows):
         """A step's words, of so many blocks; what is beyond is zero."""
         layout, i32 = self.steps, ir.IntegerType.get_signless(32)
         rounded: dict[tuple[int, int], ir.Value] = {}
-        for block, (place, values) in enumerate(zip(*self.load_blocks(row, step, blocks), strict=True)):
+        for block, (position, values) in enumerate(zip(*self.load_blocks(row, step, blocks), strict=True)):
             scale, inverse = block_scale(values)
-            memref.store(scale, self.scales, [row, place])
+            memref.store(scale, self.scales, [row, position])
             parts = [in_steps(each, inverse) for each in values]
             rounded |= {(block, half): part for half, part in enumerate(parts)}
             if self.totals is not None:
-                memref.store(block_sum(values), self.totals, [row, place])
+                memref.store(block_sum(values), self.totals, [row, position])
             if self.starts is not None:
                 wide = [arith.extsi(vector_of(LANES, "i32"), part) for part in parts]
                 whole = wide[0] if len(wide) == 1 else arith.addi(*wide)
                 total = vector.reduction(i32, vector.CombiningKind.ADD, whole)
-                memref.store(arith.muli(total, arith.constant(i32, -layout.shift)), self.starts, [row, place])
+                memref.store(arith.muli(total, arith.constant(i32, -layout.shift)), self.starts, [row, position])
         for number in range(layout.vectors):
             first = arith.addi(arith.muli(step, index(layout.vectors * LANES)), index(number * LANES))
             vector.store(self.bytes_of(rounded, number), self.buffer, [row, first])
@@ -103,7 +103,7 @@ class BytePanels:
         return cls(operands, words, tuple(memref.alloc(kind, [], []) for _ in operands.scales))
 
     def fill(self, stored: StoredBytes, step: ir.Value, at: ir.Value, blocks: int) -> None:
-        """Write a step of all columns, of so many blocks; `at` is its place in the panel."""
+        """Write a step of all columns, of so many blocks; `at` is its index in the panel."""
         layout, wide = self.operands.steps, vector_of(LANES, "i32")
 
         def write(group: ir.Value) -> None:
@@ -113,18 +113,18 @@ class BytePanels:
                 for number, part in enumerate(words_without_sign(words, layout)):
                     vector.store(part, self.words, [group, self.word(at, number, lane), index(0)])
             for block in range(blocks):
-                place = arith.addi(arith.muli(at, index(layout.count)), index(block))
+                position = arith.addi(arith.muli(at, index(layout.count)), index(block))
                 source = arith.addi(arith.muli(step, index(layout.count)), index(block))
                 for target, numbers in zip(self.numbers, self.operands.scales, strict=True):
                     found = [numbers.one(column, source) for column in columns]
                     values = vector.from_elements(vector_of(LANES, "f32"), found)
                     is_least = target != self.numbers[0]
-                    vector.store(arith.negf(values) if is_least else values, target, [group, place, index(0)])
+                    vector.store(arith.negf(values) if is_least else values, target, [group, position, index(0)])
 
         counted(self.operands.columns // LANES, write)
 
     def word(self, step: ir.Value, number: int, lane: int) -> ir.Value:
-        """Place of a word of a step, of a row or of the panel."""
+        """Index of a word of a step, in a row or in the panel."""
         layout = self.operands.steps
         return arith.addi(arith.muli(step, index(layout.vectors * LANES)), index(number * LANES + lane))
 
@@ -195,9 +195,9 @@ class RowsByPanel:
         """A register tile."""
         tile, layout = self.product.tile, self.product.operands.steps
         groups = [arith.addi(arith.muli(number, index(tile.vectors)), index(v)) for v in range(tile.vectors)]
-        places = [[line, arith.muli(group, index(LANES))] for line, group in product(lines, groups)]
+        indices = [[line, arith.muli(group, index(LANES))] for line, group in product(lines, groups)]
         target = self.product.operands.result
-        sums = [vector.load(vector_of(LANES, "f32"), target, place) for place in places]
+        sums = [vector.load(vector_of(LANES, "f32"), target, at) for at in indices]
         if self.steps:
             loop = scf.ForOp(index(0), index(self.steps), index(1), sums)
             with ir.InsertionPoint(loop.body):
@@ -205,8 +205,8 @@ class RowsByPanel:
             sums = list(loop.results)
         if self.left:
             sums = self.step(groups, lines, index(self.steps), self.left, sums)
-        for place, total in zip(places, sums, strict=True):
-            vector.store(total, target, place)
+        for at, total in zip(indices, sums, strict=True):
+            vector.store(total, target, at)
 
     def step(
         self, groups: list[ir.Value], lines: list[ir.Value], step: ir.Value, blocks: int, sums: list[ir.Value]
@@ -216,8 +216,8 @@ class RowsByPanel:
         source = arith.addi(self.first, step)
         for block in range(blocks):
             at = arith.addi(arith.muli(step, index(layout.count)), index(block))
-            place = arith.addi(arith.muli(source, index(layout.count)), index(block))
-            sums = self.scaled(groups, lines, at, place, self.whole_sums(groups, lines, step, source, block), sums)
+            row_block = arith.addi(arith.muli(source, index(layout.count)), index(block))
+            sums = self.scaled(groups, lines, at, row_block, self.whole_sums(groups, lines, step, source, block), sums)
         return sums
 
     def whole_sums(
@@ -225,9 +225,9 @@ class RowsByPanel:
     ) -> list[ir.Value]:
         """What a block of the rows gives with that of each column, in whole numbers."""
         layout, x, wide = self.product.operands.steps, self.product.x, vector_of(LANES, "i32")
-        place = arith.addi(arith.muli(source, index(layout.count)), index(block))
+        row_block = arith.addi(arith.muli(source, index(layout.count)), index(block))
         starts = [
-            splat(0, "i32") if x.starts is None else vector.broadcast(wide, memref.load(x.starts, [line, place]))
+            splat(0, "i32") if x.starts is None else vector.broadcast(wide, memref.load(x.starts, [line, row_block]))
             for line in lines
         ]
         totals = [start for start in starts for _ in groups]
@@ -247,17 +247,17 @@ class RowsByPanel:
         groups: list[ir.Value],
         lines: list[ir.Value],
         at: ir.Value,
-        place: ir.Value,
+        row_block: ir.Value,
         totals: list[ir.Value],
         sums: list[ir.Value],
     ) -> list[ir.Value]:
-        """Sums with what a block adds; `at` is its place in the panel, `place` that in a row."""
+        """Sums with what a block adds; `at` is its index in the panel, `row_block` that in a row."""
         x, wide = self.product.x, vector_of(LANES, "f32")
         numbers = [[vector.load(wide, each, [group, at, index(0)]) for group in groups] for each in self.panel.numbers]
         found = []
         for which, line in enumerate(lines):
-            scale = vector.broadcast(wide, memref.load(x.scales, [line, place]))
-            of_row = None if x.totals is None else vector.broadcast(wide, memref.load(x.totals, [line, place]))
+            scale = vector.broadcast(wide, memref.load(x.scales, [line, row_block]))
+            of_row = None if x.totals is None else vector.broadcast(wide, memref.load(x.totals, [line, row_block]))
             for position in range(len(groups)):
                 each = which * len(groups) + position
                 value = arith.mulf(arith.sitofp(wide, totals[each]), scale)

@@ -76,41 +76,41 @@ class RoundedRows(ActivationRows):
         layout = self.steps
         scales: list[ir.Value] = []
         rounded: dict[tuple[int, int], ir.Value] = {}
-        for block, (place, values) in enumerate(zip(*self.load_blocks(row, step, blocks), strict=True)):
+        for block, (position, values) in enumerate(zip(*self.load_blocks(row, step, blocks), strict=True)):
             scale, inverse = block_scale(values)
             scales.append(scale)
             for half, each in enumerate(values):
                 rounded[block, half] = in_steps(each, inverse)
             if layout.least:
-                self.keep_sum(row, place, values)
+                self.keep_sum(row, position, values)
         start = arith.muli(step, index(layout.words))
         vectors = [self.bytes_of(rounded, number) for number in range(layout.vectors)]
         for number, each in enumerate(vectors):
-            vector.store(each, self.buffer, [row, self.place(start, number)])
+            vector.store(each, self.buffer, [row, self.first_word(start, number)])
         if layout.shift:
             sums = splat(0, "i32")
             for each in vectors:
                 sums = dot_bytes(sums, splat(word_of_bytes(layout.shift), "i32"), each)
             below = arith.subi(splat(0, "i32"), sums)
-            vector.store(below, self.buffer, [row, self.place(start, layout.vectors)])
+            vector.store(below, self.buffer, [row, self.first_word(start, layout.vectors)])
         zero = arith.constant(ir.F32Type.get(), 0.0)
         by_block = [*scales, *[zero] * (layout.count - blocks)]
         lanes = vector.from_elements(vector_of(LANES, "f32"), [by_block[block] for block in layout.lane_blocks])
         bits = arith.bitcast(vector_of(LANES, "i32"), lanes)
-        vector.store(bits, self.buffer, [row, self.place(start, layout.vectors + 1)])
+        vector.store(bits, self.buffer, [row, self.first_word(start, layout.vectors + 1)])
 
-    def place(self, start: ir.Value, number: int) -> ir.Value:
+    def first_word(self, start: ir.Value, number: int) -> ir.Value:
         """First word of a vector of a step."""
         return arith.addi(start, index(number * LANES))
 
     def bytes_of(self, rounded: dict[tuple[int, int], ir.Value], number: int) -> ir.Value:
         """A vector of bytes as words."""
         nothing = splat(0, "i8", QUARTER)
-        places = [(self.steps.block_of(each), self.steps.half_of(number, each)) for each in range(BYTES // QUARTER)]
-        return joined([rounded.get(place, nothing) for place in places])
+        keys = [(self.steps.block_of(each), self.steps.half_of(number, each)) for each in range(BYTES // QUARTER)]
+        return joined([rounded.get(key, nothing) for key in keys])
 
     def keep_sum(self, row: ir.Value, block: ir.Value, values: Sequence[ir.Value]) -> None:
         """The sum of a block's elements, behind all steps."""
-        place = arith.addi(block, index(self.steps.steps * self.steps.words))
+        offset = arith.addi(block, index(self.steps.steps * self.steps.words))
         word = ir.IntegerType.get_signless(32)
-        memref.store(arith.bitcast(word, block_sum(values)), self.buffer, [row, place])
+        memref.store(arith.bitcast(word, block_sum(values)), self.buffer, [row, offset])

@@ -71,7 +71,7 @@ class RoundedTiles:
     """Activations in tiles.
 
     Attributes:
-        layout: Places of words and numbers.
+        layout: Layout of words and numbers.
         halves: Activations ``(m, blocks, 16)`` for each half of a block.
         words: Tiles, ``(row tiles x groups x rows of a group, 16)``.
         scales: Steps of blocks, ``(row tiles x blocks, 16)``, f32.
@@ -122,8 +122,8 @@ class RoundedTiles:
             at = arith.addi(arith.muli(tile, index(ROWS)), index(row))
             parts: list[ir.Value] = []
             for block in range(blocks):
-                place = [at, arith.addi(first, index(block)), index(0)]
-                values = [vector.load(vector_of(QUARTER, "f32"), half, place) for half in self.halves]
+                indices = [at, arith.addi(first, index(block)), index(0)]
+                values = [vector.load(vector_of(QUARTER, "f32"), half, indices) for half in self.halves]
                 scales[block][row], inverse = block_scale(values)
                 if layout.steps.least:
                     totals[block][row] = block_sum(values)
@@ -132,10 +132,10 @@ class RoundedTiles:
             lines[row] = joined(parts)
         self.store_words(tile, group, transposed(lines))
         for block in range(layout.per_tile):
-            place = [arith.addi(arith.addi(arith.muli(tile, index(layout.blocks)), first), index(block)), index(0)]
-            vector.store(vector.from_elements(vector_of(LANES, "f32"), scales[block]), self.scales, place)
+            indices = [arith.addi(arith.addi(arith.muli(tile, index(layout.blocks)), first), index(block)), index(0)]
+            vector.store(vector.from_elements(vector_of(LANES, "f32"), scales[block]), self.scales, indices)
             if self.totals is not None:
-                vector.store(vector.from_elements(vector_of(LANES, "f32"), totals[block]), self.totals, place)
+                vector.store(vector.from_elements(vector_of(LANES, "f32"), totals[block]), self.totals, indices)
 
     def store_words(self, tile: ir.Value, group: ir.Value, lines: list[ir.Value]) -> None:
         """Lines of words of a group, and what is zero between its blocks."""

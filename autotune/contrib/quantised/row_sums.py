@@ -162,7 +162,7 @@ class RowSums(ABC):
 
     def add(self, row: ir.Value, column: int, lanes: ir.Value) -> None:
         """Add the lanes of an element to the result."""
-        place = [*([row] if self.operands.has_rows else []), index(column)]
-        before, reassociated = memref.load(self.operands.result, place), arith.FastMathFlags.reassoc
+        indices = [*([row] if self.operands.has_rows else []), index(column)]
+        before, reassociated = memref.load(self.operands.result, indices), arith.FastMathFlags.reassoc
         total = vector.reduction(before.type, vector.CombiningKind.ADD, lanes, acc=before, fastmath=reassociated)
-        memref.store(total, self.operands.result, place)
+        memref.store(total, self.operands.result, indices)

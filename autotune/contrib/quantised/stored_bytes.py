@@ -21,7 +21,7 @@ class StoredBytes:
     Attributes:
         operands: What they are part of.
         flat: All bytes in one dimension; `None` where the halves of a block lie apart, as in a task alone.
-        offset: Place in it where the first column begins.
+        offset: Offset in it where the first column begins.
         stride: Bytes from a column to the next.
     """
 
@@ -49,11 +49,11 @@ class StoredBytes:
         """The 64 bytes of a step; of one with fewer blocks, zeros behind them."""
         steps = self.operands.steps
         if self.flat is not None:
-            return load_first(self.flat, [self.place(column, step)], blocks * steps.block_bytes, BYTES)
+            return load_first(self.flat, [self.first_byte(column, step)], blocks * steps.block_bytes, BYTES)
         first, kind, parts = step.times(steps.count), vector_of(QUARTER, "i8"), []
         for block in range(blocks):
-            place = [column, arith.addi(first, index(block)), index(0)]
-            parts += [vector.load(kind, half, place) for half in self.operands.weights]
+            indices = [column, arith.addi(first, index(block)), index(0)]
+            parts += [vector.load(kind, half, indices) for half in self.operands.weights]
         parts += [splat_of(kind, 0)] * (BYTES // QUARTER - len(parts))
         pairs = [vector.shuffle(*parts[at : at + 2], list(range(2 * QUARTER))) for at in (0, 2)]
         return vector.shuffle(*pairs, list(range(BYTES)))
@@ -61,10 +61,10 @@ class StoredBytes:
     def fetch(self, column: ir.Value, step: RowStep, ahead: int) -> None:
         """Fetch what lies so many bytes behind a step."""
         if ahead and self.flat is not None:
-            place = arith.addi(self.place(column, step), index(ahead))
-            memref.prefetch(self.flat, [place], is_write=False, locality_hint=TO_L1, is_data_cache=True)
+            offset = arith.addi(self.first_byte(column, step), index(ahead))
+            memref.prefetch(self.flat, [offset], is_write=False, locality_hint=TO_L1, is_data_cache=True)
 
-    def place(self, column: ir.Value, step: RowStep) -> ir.Value:
+    def first_byte(self, column: ir.Value, step: RowStep) -> ir.Value:
         """First byte of a step."""
         start = arith.addi(self.offset, arith.muli(self.stride, column))
         return arith.addi(start, step.times(BYTES))

@@ -53,8 +53,8 @@ class StoredNumbers:
     def fetch(self, column: ir.Value, block: ir.Value, ahead: int) -> None:
         """Fetch what lies so many blocks behind one."""
         if ahead:
-            place = [column, arith.addi(block, index(ahead))]
-            memref.prefetch(self.numbers, place, is_write=False, locality_hint=TO_L1, is_data_cache=True)
+            indices = [column, arith.addi(block, index(ahead))]
+            memref.prefetch(self.numbers, indices, is_write=False, locality_hint=TO_L1, is_data_cache=True)
 
     def unit(self, units: ir.Value, column: ir.Value, block: ir.Value) -> ir.Value:
         """The unit of a block's group."""

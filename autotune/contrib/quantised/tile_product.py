@@ -4,7 +4,7 @@
 
 Tiles of the weight are what a matrix unit multiplies from the left, as its rows lie; 16 rows of x stand side by side
 in what it multiplies from the right. Every block gives whole numbers, which are scaled and summed in registers. Columns
-of a register tile are turned over before they are stored.
+of a register tile are transposed before they are stored.
 """
 
 from dataclasses import dataclass
@@ -147,9 +147,9 @@ class TileSums:
         loop = scf.ForOp(index(0), index(self.operands.columns), index(LANES))
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
-            places = [[arith.addi(arith.muli(tile, index(LANES)), index(row)), column] for row in range(rows)]
-            for place in places:
-                fetch_for_writing(self.operands.result, place)
+            indices = [[arith.addi(arith.muli(tile, index(LANES)), index(row)), column] for row in range(rows)]
+            for at in indices:
+                fetch_for_writing(self.operands.result, at)
             groups = scf.ForOp(index(0), index(self.x.layout.groups), index(self.unroll), [splat(0, "f32")] * LANES)
             with ir.InsertionPoint(groups.body):
                 sums = list(groups.inner_iter_args)
@@ -161,9 +161,9 @@ class TileSums:
                     group, block = parts[number // per_tile], number % per_tile
                     sums = self.scaled(panel, whole, tile, column, group, block, sums)
                 scf.yield_(sums)
-            for place, total in zip(places, transposed(list(groups.results)), strict=False):
-                before = vector.load(vector_of(LANES, "f32"), self.operands.result, place)
-                vector.store(arith.addf(before, total), self.operands.result, place)
+            for at, total in zip(indices, transposed(list(groups.results)), strict=False):
+                before = vector.load(vector_of(LANES, "f32"), self.operands.result, at)
+                vector.store(arith.addf(before, total), self.operands.result, at)
             scf.yield_([])
 
     def multiply(
@@ -191,13 +191,13 @@ class TileSums:
     ) -> list[ir.Value]:
         """Sums with what a block adds, a vector of 16 rows of x for each column."""
         wide = vector_of(LANES, "f32")
-        place = arith.addi(arith.muli(group, index(self.x.layout.per_tile)), index(block))
-        at = [arith.addi(arith.muli(tile, index(self.x.layout.blocks)), place), index(0)]
+        position = arith.addi(arith.muli(group, index(self.x.layout.per_tile)), index(block))
+        at = [arith.addi(arith.muli(tile, index(self.x.layout.blocks)), position), index(0)]
         step = vector.load(wide, self.x.scales, at)
         total = vector.load(wide, self.x.totals, at) if self.x.totals is not None else None
         found = []
         for row, before in enumerate(sums):
-            line = [arith.addi(column, index(row)), place]
+            line = [arith.addi(column, index(row)), position]
             number = vector.load(vector_of(LANES, "i32"), whole, [index(row), index(0)])
             value = arith.mulf(arith.sitofp(wide, number), step)
             scale = vector.broadcast(wide, memref.load(panel.scales, line))

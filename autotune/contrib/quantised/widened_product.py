@@ -81,7 +81,7 @@ class WidenedProduct:
         return self.operands.steps.halves * QUARTER
 
     def widen(self, panel: ir.Value, block: ir.Value, at: ir.Value) -> None:
-        """A block of every column, 16 columns at a time, turned over; `at` is its place in the panel."""
+        """A block of every column, 16 columns at a time, transposed; `at` is its index in the panel."""
 
         def part(number: ir.Value) -> None:
             first = arith.muli(number, index(LANES))
@@ -102,8 +102,8 @@ class WidenedProduct:
             start = arith.muli(number, index(tile.columns))
             columns = [arith.addi(start, index(each * tile.lanes)) for each in range(tile.vectors)]
             lines = [arith.addi(row, index(each)) for each in range(rows)]
-            places = list(product(lines, columns))
-            sums = [vector.load(kind, self.operands.result, list(place)) for place in places]
+            indices = list(product(lines, columns))
+            sums = [vector.load(kind, self.operands.result, list(pair)) for pair in indices]
             loop = scf.ForOp(index(0), index(blocks), index(1), sums)
             with ir.InsertionPoint(loop.body):
                 block = loop.induction_variable
@@ -115,13 +115,13 @@ class WidenedProduct:
                         k = arith.addi(arith.muli(block, index(self.block)), arith.addi(index(half * QUARTER), each))
                         of_b = [vector.load(kind, panel, [k, column]) for column in columns]
                         at = [arith.addi(first, block), each]
-                        for begin, line in zip(range(0, len(places), tile.vectors), lines, strict=True):
+                        for begin, line in zip(range(0, len(indices), tile.vectors), lines, strict=True):
                             x = vector.broadcast(kind, memref.load(self.operands.halves[half], [line, *at]))
                             for at_tile, b in enumerate(of_b, begin):
                                 found[at_tile] = math.fma(x, b, found[at_tile])
                     scf.yield_(found)
                 scf.yield_(list(elements.results))
-            for place, total in zip(places, loop.results, strict=True):
-                vector.store(total, self.operands.result, list(place))
+            for pair, total in zip(indices, loop.results, strict=True):
+                vector.store(total, self.operands.result, list(pair))
 
         counted(self.operands.columns // tile.columns, part)

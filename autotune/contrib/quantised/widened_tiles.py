@@ -62,13 +62,13 @@ class ResultTile:
 
     Attributes:
         result: Buffer of the sums.
-        place: Row and column that it begins at.
+        offsets: Row and column that it begins at.
         height: Rows that are there.
         held: A tile that stands for one with fewer rows than others, or for one that is written past the caches.
     """
 
     result: TiledResult
-    place: tuple[ir.Value, ir.Value]
+    offsets: tuple[ir.Value, ir.Value]
     height: int
     held: ir.Value
 
@@ -80,7 +80,7 @@ class ResultTile:
     def start(self) -> ir.Value:
         """A view of as many rows as others have, with what is in the result."""
         if self.height == LANES:
-            return tile_of(self.result.sums, *self.place)
+            return tile_of(self.result.sums, *self.offsets)
 
         def copy(row: ir.Value) -> None:
             values = vector.load(vector_of(LANES, "f32"), self.result.sums, self.line(row))
@@ -91,7 +91,7 @@ class ResultTile:
 
     def end(self) -> ir.Value:
         """A view that sums are written to, before `finish`."""
-        return tile_of(self.held, index(0), index(0)) if self.is_held else tile_of(self.result.sums, *self.place)
+        return tile_of(self.held, index(0), index(0)) if self.is_held else tile_of(self.result.sums, *self.offsets)
 
     def finish(self) -> None:
         """Write to the result what is held."""
@@ -112,7 +112,7 @@ class ResultTile:
 
     def line(self, row: ir.Value) -> list[ir.Value]:
         """Where a row of it begins."""
-        return [arith.addi(self.place[0], row), self.place[1]]
+        return [arith.addi(self.offsets[0], row), self.offsets[1]]
 
 
 @dataclass(frozen=True)
@@ -321,8 +321,8 @@ class RowPair:
                     if which not in of_weight:
                         line = panel.first_row(tile, arith.subi(depth, self.origin))
                         of_weight[which] = by.load(tile_of(panel.words, line, index(0)), once=False)
-                    place = number * len(self.columns) + which
-                    found[place] = by.dot("bf16", found[place], of_x, of_weight[which])
+                    position = number * len(self.columns) + which
+                    found[position] = by.dot("bf16", found[position], of_x, of_weight[which])
             scf.yield_(found if by.carries else [])
         return list(loop.results) if by.carries else starts
 

@@ -1,4 +1,4 @@
-"""Operands of products by tiles of bf16, on buffers: activations as their rows lie, columns of a weight turned over.
+"""Operands of products by tiles of bf16, on buffers: activations as their rows lie, columns of a weight transposed.
 
     X[m, w] = pair(x[m, 2 w], x[m, 2 w + 1])
     W[w, n] = pair(v[n, 2 w], v[n, 2 w + 1])      where v[n, k] = scale[n, k / block] q[n, k]
@@ -124,7 +124,7 @@ class RowWords:
 class WidenedPanel:
     """Some columns of a weight as right operands of tiles.
 
-    Bytes are turned over before they are widened: 16 columns are the lanes of all that follows, and a word of a column
+    Bytes are transposed before they are widened: 16 columns are the lanes of all that follows, and a word of a column
     is four bytes of it or eight nibbles.
 
     Attributes:
@@ -190,8 +190,8 @@ class WidenedPanel:
         wide = vector_of(LANES, "f32")
         for target, source in zip(self.numbers, self.operands.scales, strict=True):
             rows = [source.several(column, first, count, LANES) for column in columns]
-            turned = transposed([vector.bitcast(vector_of(LANES, "i32"), row) for row in rows])
-            for number, line in enumerate(turned[:count]):
+            lines = transposed([vector.bitcast(vector_of(LANES, "i32"), row) for row in rows])
+            for number, line in enumerate(lines[:count]):
                 for half, lanes in enumerate(twice(vector.bitcast(wide, line))):
                     vector.store(lanes, target, [arith.addi(first, index(number)), index(half * LANES)])
 

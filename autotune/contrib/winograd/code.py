@@ -184,13 +184,13 @@ class Convolution:
         def write(filter_: ir.Value, mask: ir.Value | None) -> None:
             column, down = arith.subi(filter_, first), []
             for v in side:
-                places = [workspace.sums.indices(index(u * len(side) + v), tile, column) for u in side]
-                loaded = [vector.load(vector_of(self.lanes, "f32"), workspace.sums.buffer, place) for place in places]
+                indices = [workspace.sums.indices(index(u * len(side) + v), tile, column) for u in side]
+                loaded = [vector.load(vector_of(self.lanes, "f32"), workspace.sums.buffer, at) for at in indices]
                 down.append(workspace.transforms.outputs(loaded))
             for row, line in zip(outputs, transposed(down), strict=True):
                 for column_, value in zip(outputs, workspace.transforms.outputs(line), strict=True):
-                    place = (arith.addi(top, index(row)), arith.addi(left, index(column_)))
-                    self.y.store(value, *place, filter_, mask)
+                    position = (arith.addi(top, index(row)), arith.addi(left, index(column_)))
+                    self.y.store(value, *position, filter_, mask)
 
         self.y.for_vectors(first, self.width // self.lanes, write)
 
@@ -227,8 +227,8 @@ class TileProducts:
             channel, totals = loop.induction_variable, list(loop.inner_iter_args)
             taps = [vector.load(kind, self.convolution.taps, [*here, channel, each]) for each in filters]
             for each in filters:  # of the next pair, which lies where no hardware looks for it
-                place = [*ahead, channel, each]
-                memref.prefetch(self.convolution.taps, place, is_write=False, locality_hint=TO_L2, is_data_cache=True)
+                indices = [*ahead, channel, each]
+                memref.prefetch(self.convolution.taps, indices, is_write=False, locality_hint=TO_L2, is_data_cache=True)
             found = []
             for row, line in enumerate(lines):
                 element = memref.load(

@@ -39,11 +39,11 @@ class TransformedFilters(PluggedForm):
         sizes = static_shape(op.operands[1])
         if len(sizes) != KERNEL_DIMENSIONS or sizes[:2] != [TAPS, TAPS]:
             return False
-        places = [read_index(each).terms for each in of_x.results[-3:-1]]
+        subscripts = [read_index(each).terms for each in of_x.results[-3:-1]]
         taps = dimensions(of_kernel)[:2]
         return all(
             len(terms) == len(taps) and (tap, 1) in terms and all(factor == 1 for _, factor in terms)
-            for terms, tap in zip(places, taps, strict=True)
+            for terms, tap in zip(subscripts, taps, strict=True)
         )
 
     def shape(self, weight: Shape) -> Shape:
@@ -66,7 +66,7 @@ class TransformedFilters(PluggedForm):
         rank = maps[0].n_dims
         u, v = dims(rank + 2)[rank:]
         layouts = [of_x, of_kernel, [u, v, *of_kernel[-2:]], of_y]
-        written = {place for place, loop in enumerate(dims(rank)) if loop in list(of_y)}
+        written = {number for number, loop in enumerate(dims(rank)) if loop in list(of_y)}
         kinds = ["parallel" if loop in written else "reduction" for loop in range(rank + 2)]
         with ir.InsertionPoint(op), op.location:
             amaps = [ir.AffineMap.get(rank + 2, 0, list(layout)) for layout in layouts]

@@ -1,7 +1,7 @@
 """The transforms of a tile along one of its dimensions, as vector code with few operations.
 
 Two rows of B^T that belong to points p and -p are x q(x) + p q(x) and x q(x) - p q(x) for one odd polynomial q: both
-are made of one sum of even places and one of odd places. Two columns of A^T differ likewise, by powers of -1.
+are made of one sum of even positions and one of odd positions. Two columns of A^T differ likewise, by powers of -1.
 """
 
 from collections.abc import Sequence

@@ -55,18 +55,18 @@ class ImageBlock:
 
     def load(self, row: ir.Value, column: ir.Value, channel: ir.Value, mask: ir.Value | None) -> ir.Value:
         """A vector; zeros beyond the channels."""
-        place, kind = self.indices(row, column, channel), vector_of(self.lanes, "f32")
+        indices, kind = self.indices(row, column, channel), vector_of(self.lanes, "f32")
         if mask is None:
-            return vector.load(kind, self.buffer, place)
-        return vector.maskedload(kind, self.buffer, place, mask, splat(0, "f32", self.lanes))
+            return vector.load(kind, self.buffer, indices)
+        return vector.maskedload(kind, self.buffer, indices, mask, splat(0, "f32", self.lanes))
 
     def store(self, value: ir.Value, row: ir.Value, column: ir.Value, channel: ir.Value, mask: ir.Value | None) -> None:
         """Write a vector, as far as there are channels."""
-        place = self.indices(row, column, channel)
+        indices = self.indices(row, column, channel)
         if mask is None:
-            vector.store(value, self.buffer, place)
+            vector.store(value, self.buffer, indices)
         else:
-            vector.maskedstore(self.buffer, place, mask, value)
+            vector.maskedstore(self.buffer, indices, mask, value)
 
     def for_vectors(self, first: ir.Value, count: int, write: Callable[[ir.Value, ir.Value | None], None]) -> None:
         """Code for some vectors of channels from one on: `write` is given the channel, and a mask where needed."""
