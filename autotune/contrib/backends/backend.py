@@ -1,7 +1,7 @@
 """Back ends: generators of machine code for a task, beside families of schedules; the `Backend` that plug-ins are.
 
 A back end runs in a process of its own, in which nothing of MLIR is loaded: its compiler may bring another LLVM. What
-it makes is put in the task's place, verified, timed and recorded as a schedule is.
+it makes replaces the task, and is verified, timed and recorded as a schedule is.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from autotune.core.space import Config, Space
 from autotune.core.task import Task
 
 BACKENDS = "autotune.backends"  # group of entry points
-CALLS = NeededRewrite("kernels", 1)  # what puts a call in a task's place
+CALLS = NeededRewrite("kernels", 1)  # what replaces a task by a call
 
 
 class Backend(Protocol):

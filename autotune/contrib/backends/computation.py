@@ -9,7 +9,7 @@ from autotune.core.task import Task
 
 
 def is_described(task: Task) -> bool:
-    """Tell whether all of a task is said by its ops: indices are sums of loops, bodies steps on what is read."""
+    """Tell whether its ops describe all of a task: indices are sums of loops, bodies steps on what is read."""
     return all(op_is_described(op) for op in task.ops) and all(start_of(task, op) != "" for op in task.ops)
 
 

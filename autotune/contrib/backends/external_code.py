@@ -97,7 +97,7 @@ def ask_offers(question: Question) -> Offers:
     except AutotuneError:
         raise
     except Exception as error:  # external code
-        raise ScheduleError(f"back end {question.spec} must not fail, it raised {told(error)}") from error
+        raise ScheduleError(f"back end {question.spec} must not fail, it raised {message_of(error)}") from error
 
 
 def offer_of(backend: Backend, task: Task, machine: Machine) -> Offer:
@@ -121,11 +121,11 @@ def make(order: Order) -> ExternalKernel | Evaluation:
     except AutotuneError:
         raise
     except Exception as error:  # external code
-        return Evaluation("transform-failed", diagnostic=told(error))
+        return Evaluation("transform-failed", diagnostic=message_of(error))
 
 
-def told(error: Exception) -> str:
-    """What external code raised, in a line."""
+def message_of(error: Exception) -> str:
+    """Message of what external code raised, in a line."""
     return first_lines(f"{type(error).__name__}: {error}")
 
 

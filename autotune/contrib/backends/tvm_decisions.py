@@ -8,10 +8,10 @@ from typing import Any
 
 from autotune.core.space import Condition, Knob, Space, Value
 
-TILE, CHOICE, PLACE = "SamplePerfectTile", "SampleCategorical", "SampleComputeLocation"
-KINDS = {TILE: "tile", CHOICE: "choice", PLACE: "place"}
+TILE, CHOICE, LOCATION = "SamplePerfectTile", "SampleCategorical", "SampleComputeLocation"
+KINDS = {TILE: "tile", CHOICE: "choice", LOCATION: "place"}
 SKETCH = "sketch"
-PLACES = (-2, -1, 0, 1, 2, 3, 4, 5)  # inlined, at the top, in a loop
+LOCATIONS = (-2, -1, 0, 1, 2, 3, 4, 5)  # inlined, at the top, in a loop
 MOST_FACTORS = 2000  # values of a knob
 SPATIAL_LEVELS = 4  # of the tiling SSRSRS
 LANES = 16
@@ -40,12 +40,12 @@ class Decision:
 
 def read_decisions(trace: Any, number: int) -> Iterator[Decision]:  # noqa: ANN401
     """The decisions of a sketch, in order, what it sampled for itself first among the values."""
-    places = count()
+    positions = count()
     for instruction in trace.insts:
         kind = instruction.kind.name
         if kind not in KINDS:
             continue
-        name, decided = f"s{number}_{KINDS[kind]}_{next(places)}", trace.get_decision(instruction)
+        name, decided = f"s{number}_{KINDS[kind]}_{next(positions)}", trace.get_decision(instruction)
         if kind == TILE:
             sampled = [int(factor) for factor in decided]
             most = int(instruction.attrs[1])
@@ -54,7 +54,7 @@ def read_decisions(trace: Any, number: int) -> Iterator[Decision]:  # noqa: ANN4
             candidates = tuple(int(candidate) for candidate in instruction.attrs[0])
             yield Decision(kind, Knob(name, candidates), candidates)
         else:
-            yield Decision(kind, Knob(name, PLACES))
+            yield Decision(kind, Knob(name, LOCATIONS))
 
 
 def tilings(sampled: Sequence[int], most: int) -> list[tuple[int, ...]]:

@@ -78,13 +78,13 @@ class TensorExpressions:
         axes = {loop: self.te.reduce_axis((0, op.sizes[loop]), name=f"{name}_r{loop}") for loop in op.reduced}
         point = Point(self, op, [arrays.get(array_of(task, each)) for each in op.inputs], axes, start, arrays)
         if not axes:
-            return self.te.compute(shape, lambda *place: point.values(place, op.gives[0]), name=name)
+            return self.te.compute(shape, lambda *indices: point.values(indices, op.gives[0]), name=name)
         last, value = sum_of(op, start)
         kind, neutral = SUMS[last.name]
         total: Callable[..., Expr] = getattr(self.te, kind)
         over = [axes[loop] for loop in op.reduced]
         summed = self.te.compute(
-            shape, lambda *place: total(point.values(place, value), axis=over), name=f"{name}_{kind}"
+            shape, lambda *indices: total(point.values(indices, value), axis=over), name=f"{name}_{kind}"
         )
         if is_neutral(start, neutral):
             return summed
@@ -119,21 +119,21 @@ class Point:
         self._language, self._op, self._inputs, self._axes = language, op, inputs, axes
         self._start = arrays[start] if isinstance(start, str) else start
 
-    def start(self, place: Sequence[Expr]) -> Expr:
+    def start(self, indices: Sequence[Expr]) -> Expr:
         """What is there before the op writes."""
         if self._start is None or isinstance(self._start, int | float):
             return self._language.tirx.const(self._start or 0, DTYPES[self._op.operands[-1].dtype])
-        return self._start(*place)
+        return self._start(*indices)
 
-    def values(self, place: Sequence[Expr], wanted: int) -> Expr:
+    def values(self, indices: Sequence[Expr], wanted: int) -> Expr:
         """The value of a number, where the op writes an element at an index."""
         op, loops = self._op, [*range(len(self._op.sizes))]
         points: list[Expr] = [self._axes[loop].var if loop in self._axes else None for loop in loops]
-        for loop, here in zip(op.operands[-1].loops, place, strict=True):
+        for loop, here in zip(op.operands[-1].loops, indices, strict=True):
             points[loop or 0] = here
         pairs = zip(self._inputs, op.inputs, strict=True)
         known: list[Expr] = [array(*(index_at(i, points) for i in read.indices)) for array, read in pairs]
-        known.append(self.start(place))
+        known.append(self.start(indices))
         for step in op.body[: max(0, wanted + 1 - len(known))]:
             known.append(self.step(step, [known[number] for number in step.operands], points))
         return known[wanted]

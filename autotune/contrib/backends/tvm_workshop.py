@@ -21,7 +21,11 @@ from autotune.core.task import Task
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 MOST_VECTOR = 64
 UNROLLED = (0, 16, 64, 512)
-WHOLE = ({"reuses": True, "places": True}, {"reuses": True, "places": False}, {"reuses": False, "places": True})
+WHOLE = (
+    {"reuses": True, "locations": True},
+    {"reuses": True, "locations": False},
+    {"reuses": False, "locations": True},
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Workshop:
                 return self._apply(module, self._rules(**wanted))
             except Exception:  # TVM raises classes of its own
                 continue
-        return self._apply(module, self._rules(reuses=False, places=False))
+        return self._apply(module, self._rules(reuses=False, locations=False))
 
     def _apply(self, module: Any, rules: list[Any]) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
         apply = self._ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=self._postprocs(), mutator_probs={})
@@ -116,8 +120,8 @@ class Workshop:
         )
         return context, tuple(schedule.trace for schedule in context.generate_design_space())
 
-    def _rules(self, *, reuses: bool, places: bool) -> list[Any]:
-        """Rules; `reuses` with results kept in caches of their own, `places` with blocks moved about."""
+    def _rules(self, *, reuses: bool, locations: bool) -> list[Any]:
+        """Rules; `reuses` with results kept in caches of their own, `locations` with drawn compute locations."""
         rule = self._ms.schedule_rule
         reuse = rule.ReuseType(req="may", levels=[1, 2], scope="global") if reuses else None
         return [
@@ -136,7 +140,7 @@ class Workshop:
             rule.ParallelizeVectorizeUnroll(
                 max_jobs_per_core=-1, max_vectorize_extent=MOST_VECTOR, unroll_max_steps=list(UNROLLED)
             ),
-            *([rule.RandomComputeLocation()] if places else []),
+            *([rule.RandomComputeLocation()] if locations else []),
         ]
 
     def _postprocs(self) -> list[Any]:
@@ -157,10 +161,10 @@ class Workshop:
         number = int(config[SKETCH])
         schedule = self._tvm.s_tir.Schedule(found.module, debug_mask="none")
         values = [each.of(config[each.knob.name]) for each in found.decisions[number]]
-        places = count()
+        positions = count()
 
         def decide(instruction: Any, _inputs: Any, _attributes: Any, decision: Any) -> Any:  # noqa: ANN401
-            return values[next(places)] if instruction.kind.name in KINDS else decision
+            return values[next(positions)] if instruction.kind.name in KINDS else decision
 
         found.traces[number].apply_to_schedule(schedule, remove_postproc=False, decision_provider=decide)
         for process in found.context.space_generator.postprocs:

@@ -109,10 +109,10 @@ class Process:
 
     @property
     def left_out(self) -> Numbers:
-        """What it would say of every row had it not seen that one, ``(n, p)``; weights are those of all."""
+        """What it would predict of every row had it not seen that one, ``(n, p)``; weights are those of all."""
         inverse = scipy.linalg.cho_solve((self.factor, True), np.eye(len(self.rows)))
-        said = self.target - self.weights / np.diag(inverse)[:, None]
-        return np.asarray(self.level + self.spread * said, dtype=np.float64)
+        predicted = self.target - self.weights / np.diag(inverse)[:, None]
+        return np.asarray(self.level + self.spread * predicted, dtype=np.float64)
 
     @property
     def importance(self) -> Numbers:

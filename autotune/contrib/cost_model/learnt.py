@@ -1,7 +1,7 @@
 """What a cost model learns from trials: which features decide, how wrong it is, what it thinks of what was not tried.
 
 The model of `samplers.cost_model`, on all trials of a sweep or a recording at once. How wrong it is: what it would
-have said of each trial from all others.
+have predicted of each trial from all others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -183,8 +183,8 @@ def model_of(measured: TaskTimes) -> LearntModel:
     best = min(seconds for _, seconds in measured.times if seconds is not None)
     wanted = np.array([FAILED if s is None else float(regret(np.log(s / best))) for _, s in measured.times])
     process = Process.of(rows_of([config for config, _ in measured.times]), wanted)
-    said = seconds_of(process.left_out[:, 0], best)
-    trials = [ModelledTrial(config, s, e) for (config, s), e in zip(measured.times, said, strict=True)]
+    expected = seconds_of(process.left_out[:, 0], best)
+    trials = [ModelledTrial(config, s, e) for (config, s), e in zip(measured.times, expected, strict=True)]
     pairs = [(each.expected, each.seconds) for each in trials if each.seconds is not None]
     shares = sorted(zip(names, process.importance.tolist(), strict=True), key=lambda pair: -pair[1])
     return LearntModel(

@@ -43,17 +43,18 @@ class CostModel:
         """
         self.view = view
         self.random = random.Random(f"model {seed}")
-        self.told: dict[Index, float] = {}
+        self.seconds: dict[Index, float] = {}
         self.costs: dict[Index, float] = {}
         self.pool: dict[Index, None] = {}  # in the order they were drafted
         self.draws = FIRST
         self.under_way: Sequence[Index] = ()
         self.reason = Reason("a random draw")
         self.before = learnt(view.names, view.transfer)
-        self.place = view.names.index(DELAY) if DELAY in view.names else None
+        self.delay_column = view.names.index(DELAY) if DELAY in view.names else None
         self.least: float | None = None  # of what arithmetic says of the first drafts
         self.believed: dict[Index, Numbers] = {}
-        self.order = np.arange(1 + (self.place is not None) + (self.before is not None))  # of priors, likeliest first
+        # of priors, likeliest first
+        self.order = np.arange(1 + (self.delay_column is not None) + (self.before is not None))
         self.theta: Numbers | None = None
         self.weighed = 0.0  # trials that weights were learnt from
         self.failing: Numbers | None = None  # weights by which failures are recognised
@@ -66,14 +67,14 @@ class CostModel:
         self.reason = Reason("a random draw", drafted=len(drafts))
         if not drafts:
             return tuple(self.random.randrange(count) for count in self.view.counts)
-        if len(self.order) == 1 and len(self.told) < STARTUP:
+        if len(self.order) == 1 and len(self.seconds) < STARTUP:
             return self.random.choice(drafts)
         expected, unsure = self.expect(drafts)
         promise = self.promise(drafts, expected, unsure)
         chosen = int(np.argmax(promise))
         if len(drafts) > MOST_DRAFTS:
-            self.pool = dict.fromkeys(drafts[place] for place in sorted(np.argsort(-promise)[:POOL].tolist()))
-        self.reason = self.told_as(float(expected[chosen]), float(unsure[chosen]), len(drafts))
+            self.pool = dict.fromkeys(drafts[position] for position in sorted(np.argsort(-promise)[:POOL].tolist()))
+        self.reason = self.reason_for(float(expected[chosen]), float(unsure[chosen]), len(drafts))
         return drafts[chosen]
 
     def settle(self, index: Index | None) -> None:
@@ -83,7 +84,7 @@ class CostModel:
 
     def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
         """Remember a config."""
-        self.told[index] = seconds
+        self.seconds[index] = seconds
         if cost > 0:
             self.costs[index] = max(cost, LEAST_COST)
         self.pool.pop(index, None)
@@ -95,14 +96,14 @@ class CostModel:
             self.add(tuple(self.random.randrange(count) for count in self.view.counts))
             if len(self.pool) >= POOL:
                 break
-        for parent in sorted(self.told, key=self.told.__getitem__)[:PARENTS]:
+        for parent in sorted(self.seconds, key=self.seconds.__getitem__)[:PARENTS]:
             for index, count in enumerate(self.view.counts):
                 for value in range(count):
                     self.add((*parent[:index], value, *parent[index + 1 :]))
 
     def add(self, index: Index) -> None:
         """Draft a config, unless it breaks a constraint or is known."""
-        if index not in self.told and index not in self.pool and self.view.is_open(index):
+        if index not in self.seconds and index not in self.pool and self.view.is_open(index):
             self.pool[index] = None
 
     def promise(self, drafts: Sequence[Index], expected: Numbers, unsure: Numbers) -> Numbers:
@@ -117,7 +118,7 @@ class CostModel:
     def working(self, drafts: Sequence[Index]) -> Numbers:
         """Chances that configs do not fail, by those that did; ones before any did."""
         seen = self.remembered()
-        failed = np.array([self.told[index] >= FAILED_SECONDS for index in seen], dtype=np.float64)
+        failed = np.array([self.seconds[index] >= FAILED_SECONDS for index in seen], dtype=np.float64)
         if not failed.any() or failed.all():
             return np.ones(len(drafts))
         rows = self.features(drafts)
@@ -132,11 +133,11 @@ class CostModel:
         al., Kriging Is Well-Suited to Parallelize Optimization, 2010): nothing is to be learnt beside it.
         """
         beliefs, chances = self.beliefs(drafts)[:, self.order], np.array(CHANCES[len(self.order) - 1])[self.order]
-        right = [seconds for seconds in self.told.values() if seconds < FAILED_SECONDS]
+        right = [seconds for seconds in self.seconds.values() if seconds < FAILED_SECONDS]
         if not right:
             return beliefs @ chances, np.ones(len(drafts))
         seen, rows = self.remembered(), self.features(drafts)
-        times = np.array([self.told[index] for index in seen])
+        times = np.array([self.seconds[index] for index in seen])
         found = np.where(times < FAILED_SECONDS, regret(np.log(times / min(right))), FAILED)
         wanted = found[:, None] - self.beliefs(seen)[:, self.order]
         lies = np.repeat(wanted.mean(axis=0)[None], len(self.under_way), axis=0)
@@ -155,9 +156,9 @@ class CostModel:
 
     def remembered(self) -> list[Index]:
         """Configs that are learnt from."""
-        ranked = sorted(self.told, key=self.told.__getitem__)
-        kept = {*list(self.told)[-MOST_TRIALS // 2 :], *ranked[: MOST_TRIALS // 2]}
-        return [index for index in self.told if index in kept]
+        ranked = sorted(self.seconds, key=self.seconds.__getitem__)
+        kept = {*list(self.seconds)[-MOST_TRIALS // 2 :], *ranked[: MOST_TRIALS // 2]}
+        return [index for index in self.seconds if index in kept]
 
     def log_cost(self, drafts: Sequence[Index]) -> Numbers:
         """Logarithms of the seconds that trials should take; zeros before any cost is known."""
@@ -180,7 +181,7 @@ class CostModel:
             rows = self.features(new)
             columns = [np.zeros(len(new))]
             plain = self.by_arithmetic(rows)
-            if self.place is not None:
+            if self.delay_column is not None:
                 columns.insert(0, plain)
             if self.before is not None:
                 columns.insert(0, plain + self.before.expect(rows)[0][:, 0])
@@ -189,15 +190,15 @@ class CostModel:
 
     def by_arithmetic(self, rows: Numbers) -> Numbers:
         """What the family's arithmetic lets expect of rows of features; zeros where it says nothing."""
-        if self.place is None:
+        if self.delay_column is None:
             return np.zeros(len(rows))
         if self.least is None:
-            self.least = float(rows[:, self.place].min())
-        return lost_by_delay(rows[:, self.place] - self.least)
+            self.least = float(rows[:, self.delay_column].min())
+        return lost_by_delay(rows[:, self.delay_column] - self.least)
 
-    def told_as(self, expected: float, unsure: float, drafted: int) -> Reason:
+    def reason_for(self, expected: float, unsure: float, drafted: int) -> Reason:
         """Why a draft was chosen, in seconds a call; without a time to compare with there are none."""
-        best = min(self.told.values(), default=FAILED_SECONDS)
+        best = min(self.seconds.values(), default=FAILED_SECONDS)
         if best >= FAILED_SECONDS:
             return Reason("the cost model", drafted=drafted)
         shares = np.minimum([expected, expected - unsure, expected + unsure], MOST_REGRET)

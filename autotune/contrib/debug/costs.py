@@ -444,8 +444,8 @@ def is_carried(value: ir.Value, op: ir.Operation) -> bool:
     if made_by is None:
         return bool(value.owner == op.block)
     if made_by.name in READS + SCALAR_READS:
-        places = [v for v in made_by.operands if isinstance(v.type, ir.IndexType)]
-        return not any(depends(v, count) for v in places for count in list(op.block.arguments)[:1])
+        indices = [v for v in made_by.operands if isinstance(v.type, ir.IndexType)]
+        return not any(depends(v, count) for v in indices for count in list(op.block.arguments)[:1])
     return made_by.name in ("vector.extract", "vector.shape_cast") and is_carried(made_by.operands[0], op)
 
 

@@ -34,26 +34,26 @@ def blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, i
         tail += 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
     at, at_new = 0, 0
-    for place, place_new in [*anchors(old, new), (len(old), len(new))]:
+    for number, number_new in [*anchors(old, new), (len(old), len(new))]:
         yield from (
-            (a + head, b + head, c + head, d + head) for a, b, c, d in between(old, new, at, place, at_new, place_new)
+            (a + head, b + head, c + head, d + head) for a, b, c, d in between(old, new, at, number, at_new, number_new)
         )
-        at, at_new = place + 1, place_new + 1
+        at, at_new = number + 1, number_new + 1
 
 
 def anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Places of lines that stand once in both texts, the most that are in the same order."""
+    """Numbers of lines that stand once in both texts, the most that are in the same order."""
     once = {line for line, count in Counter(old).items() if count == 1}
     once &= {line for line, count in Counter(new).items() if count == 1}
-    places = {line: place for place, line in enumerate(new) if line in once}
-    pairs = [(place, places[line]) for place, line in enumerate(old) if line in once]
+    numbers = {line: number for number, line in enumerate(new) if line in once}
+    pairs = [(number, numbers[line]) for number, line in enumerate(old) if line in once]
     ends: list[int] = []  # of increasing runs, the least end of each length
     tops: list[int] = []
     links: list[int] = []
-    for index, (_, place) in enumerate(pairs):
-        length = bisect_left(ends, place)
+    for index, (_, number) in enumerate(pairs):
+        length = bisect_left(ends, number)
         links.append(tops[length - 1] if length else -1)
-        ends[length : length + 1], tops[length : length + 1] = [place], [index]
+        ends[length : length + 1], tops[length : length + 1] = [number], [index]
     found, index = [], tops[-1] if tops else -1
     while index >= 0:
         found.append(pairs[index])

@@ -52,7 +52,7 @@ class Held:
 
 
 class LeafError(Exception):
-    """The interpreter refused a step; its message is what it said."""
+    """The interpreter refused a step; its message is the interpreter's."""
 
 
 def kind_of(handle: ir.Type) -> str:

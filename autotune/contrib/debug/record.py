@@ -125,9 +125,9 @@ def marked(found: DebugRecording) -> DebugRecording:
         if not all(each.same for each in tried):
             continue
         mark = Mark(KNOB, f"{knob}: the payload is the same in the end with each of {len(tried) + 1} values")
-        setting = [place for place, step in enumerate(steps) if f'<"{knob}">' in lines[step.line]]
-        for place in setting:
-            steps[place] = replace(steps[place], marks=(*steps[place].marks, mark))
+        setting = [number for number, step in enumerate(steps) if f'<"{knob}">' in lines[step.line]]
+        for number in setting:
+            steps[number] = replace(steps[number], marks=(*steps[number].marks, mark))
         marks += [] if setting else [mark]
     return replace(found, steps=tuple(steps), marks=tuple(marks))
 

@@ -21,7 +21,7 @@ class Change:
     Attributes:
         first: Index of the first line that is replaced, counted before the step.
         removed: Number of lines that are removed.
-        added: Lines that take their place.
+        added: Lines that replace them.
         ops: Name of the op that begins at each added line; empty where none does.
     """
 

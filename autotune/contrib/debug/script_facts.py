@@ -11,7 +11,7 @@ from autotune.compiler.ir.module import copy_module, every_op, symbol
 from autotune.compiler.script.user_module import symbols_in
 
 PROBE = "autotune.probe."
-PLACE = re.compile(r'"-":(\d+):(\d+)')
+LOCATION = re.compile(r'"-":(\d+):(\d+)')
 FREED = re.compile(r"operand #0 may be used after free")
 RESULTS = re.compile(r"((?:%[\w.$-]+(?::\d+)?\s*,\s*)*%[\w.$-]+(?::\d+)?)\s*=\s*$")
 VALUE = re.compile(r"%([\w.$-]+)(?::(\d+))?")
@@ -29,7 +29,7 @@ class ScriptFacts:
 
     Attributes:
         module: The script.
-        lines: Lines of its text, whose places its locations are.
+        lines: Lines of its text, which its locations refer to.
         consumed: Operands that each op consumes, by index.
         sequences: Named sequences of the script, by name.
     """
@@ -47,7 +47,7 @@ class ScriptFacts:
 
     def names_of(self, op: ir.Operation) -> list[str]:
         """Names of an op's results as the text has them; of the compiler where the text does not say."""
-        line, column = place_of(op)
+        line, column = location_of(op)
         before = self.lines[line - 1][: column - 1] if 0 < line <= len(self.lines) else ""
         found = RESULTS.search(before)
         names: list[str] = []
@@ -57,7 +57,7 @@ class ScriptFacts:
 
     def argument_names(self, block: ir.Block, op: ir.Operation) -> list[str]:
         """Names of a block's arguments as the text has them."""
-        line, column = place_of(op)
+        line, column = location_of(op)
         if not 0 < line <= len(self.lines) or not len(block.arguments):
             return [str(argument.get_name()) for argument in block.arguments]
         text = "\n".join(self.lines[line - 1 : line + 9])[column - 1 :]
@@ -68,9 +68,9 @@ class ScriptFacts:
         return names
 
 
-def place_of(op: ir.Operation) -> tuple[int, int]:
+def location_of(op: ir.Operation) -> tuple[int, int]:
     """Line and column of an op in the text of the script; zeros where it is of another text."""
-    found = PLACE.search(str(op.location))
+    found = LOCATION.search(str(op.location))
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
@@ -100,8 +100,8 @@ def consumed_in(module: ir.Module) -> dict[ir.Operation, set[int]]:
     found: dict[ir.Operation, set[int]] = {}
     for name in freed:
         if name.startswith(PROBE):
-            place, _, operand_index = name.removeprefix(PROBE).partition(".")
-            found.setdefault(ops[int(place)], set()).add(int(operand_index))
+            op_index, _, operand_index = name.removeprefix(PROBE).partition(".")
+            found.setdefault(ops[int(op_index)], set()).add(int(operand_index))
     return found
 
 
@@ -129,8 +129,8 @@ def probe(op: ir.Operation, operand: ir.Value, name: str) -> None:
     """Read an operand of an op behind it."""
     block = op.block
     following = list(block.operations)
-    place = next(index for index, each in enumerate(following) if each.operation == op)
-    point = ir.InsertionPoint(following[place + 1])
+    position = next(index for index, each in enumerate(following) if each.operation == op)
+    point = ir.InsertionPoint(following[position + 1])
     attributes = {"name": ir.StringAttr.get(name)}
     ir.Operation.create(
         "transform.annotate", operands=[operand], attributes=attributes, loc=ir.Location.name(name), ip=point

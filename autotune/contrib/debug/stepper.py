@@ -33,7 +33,7 @@ from autotune.contrib.debug.recording import (
     Mark,
     TransformStep,
 )
-from autotune.contrib.debug.script_facts import QUERIES, ScriptFacts, is_used_behind, place_of
+from autotune.contrib.debug.script_facts import QUERIES, ScriptFacts, is_used_behind, location_of
 from autotune.core.printable import first_lines
 
 INCLUDE, FOREACH, SEQUENCE = "transform.include", "transform.foreach", "transform.sequence"
@@ -115,7 +115,7 @@ class Stepper:
         self._frames: list[Frame] = []
         self._path: list[str] = []
         self._sequences = 0
-        self._said: dict[tuple[int, str], tuple[tuple[str, ...], str]] = {}
+        self._recorded: dict[tuple[int, str], tuple[tuple[str, ...], str]] = {}
         self._characters = 0
         self._deadline = time.monotonic() + limits.seconds
 
@@ -233,14 +233,14 @@ class Stepper:
         """End where an op uses a handle that is not valid any more, and none that others of its step give."""
         for value in op.operands:
             if not is_made_by(value, ops) and (held := self._held(value)).invalid:
-                said = f"{held.name} may not be used any more: {held.invalid}"
-                self._add(op, str(op), (), (Mark(CONSUMED, said, cause=held.ended),), 0.0)
-                raise Ended(said)
+                message = f"{held.name} may not be used any more: {held.invalid}"
+                self._add(op, str(op), (), (Mark(CONSUMED, message, cause=held.ended),), 0.0)
+                raise Ended(message)
 
     def _spend(self, op: ir.Operation) -> None:
         """Make handles invalid: those that an op consumes, and all that point at the same ops or into them."""
         spent = [self._held(op.operands[index]) for index in sorted(self._facts.consumed.get(op, ()))]
-        number, line = len(self.steps) + 1, place_of(op)[0]
+        number, line = len(self.steps) + 1, location_of(op)[0]
         where = f"step {number} ({short(op)}{f', line {line}' if line else ''})"
         for held in spent:
             gone, name = set(held.ops), held.name
@@ -314,9 +314,9 @@ class Stepper:
         self._frames[-1].values |= results
         self._add(ops[0], text, (), (Mark(SKIPPED, "this step was left out"),), 0.0)
 
-    def _fail(self, op: ir.Operation, text: str, said: str, used: Iterable[Held]) -> None:
+    def _fail(self, op: ir.Operation, text: str, diagnostic: str, used: Iterable[Held]) -> None:
         """End with an error of the interpreter."""
-        message, about = read_error(said, self.named.spots)
+        message, about = read_error(diagnostic, self.named.spots)
         self.named.renew()
         changes = self._look()
         self._add(op, text, changes, (Mark(FAILED, message, about, self._cause(used)),), 0.0)
@@ -335,11 +335,11 @@ class Stepper:
             self.costless = self.costless or len(self.steps) + 1
             return ()
         begun = time.perf_counter()
-        places = {name: number for number, name in enumerate(self._ops) if name}
+        line_numbers = {name: number for number, name in enumerate(self._ops) if name}
         found, known = list[NestCost](), dict[str, NestCost | None]()
 
         def text_of(op: ir.Operation) -> str:
-            return nest_text(self._lines, places.get(name_in(op.location), 0))
+            return nest_text(self._lines, line_numbers.get(name_in(op.location), 0))
 
         for op in outermost(self.named.module, lambda op: text_of(op).count("\n") > MOST_LINES):
             text = text_of(op)
@@ -363,7 +363,7 @@ class Stepper:
         self, op: ir.Operation, text: str, changes: tuple[Change, ...], marks: tuple[Mark, ...], seconds: float
     ) -> None:
         frame = self._frames[-1].number if self._frames else 0
-        line = place_of(op)[0]
+        line = location_of(op)[0]
         now = self._costs() if changes else ()
         nests = tuple(nest for nest in now if self._known.get(nest.op) != nest)
         order = tuple(nest.op for nest in now)
@@ -386,7 +386,7 @@ class Stepper:
         self.steps.append(step)
 
     def _changed_handles(self) -> tuple[Handle, ...]:
-        """Handles that are not as they were when they were last told."""
+        """Handles that are not as they were when they were last recorded."""
         now: dict[tuple[int, str], Handle] = {}
         for frame in self._frames:
             for held in frame.values.values():
@@ -394,9 +394,9 @@ class Stepper:
                     ops = tuple(map(str, held.values)) if held.kind == PARAM else tuple(held.ops)
                     state = INVALID if held.invalid else HOLDS
                     now[frame.number, held.name] = Handle(held.name, frame.number, ops, state, held.kind == PARAM)
-        found = [handle for key, handle in now.items() if self._said.get(key) != (handle.ops, handle.state)]
-        found += [Handle(name, frame, (), GONE) for frame, name in self._said if (frame, name) not in now]
-        self._said = {key: (handle.ops, handle.state) for key, handle in now.items()}
+        found = [handle for key, handle in now.items() if self._recorded.get(key) != (handle.ops, handle.state)]
+        found += [Handle(name, frame, (), GONE) for frame, name in self._recorded if (frame, name) not in now]
+        self._recorded = {key: (handle.ops, handle.state) for key, handle in now.items()}
         return tuple(found)
 
 
@@ -434,8 +434,8 @@ def together(ops: Sequence[ir.Operation]) -> int:
             return count
         for result in op.results:
             if kind_of(result.type) == VALUE:
-                users = [place for place, other in enumerate(ops) if result in set(operands_of(other))]
-                count = max([count, *(place + 1 for place in users)])
+                users = [number for number, other in enumerate(ops) if result in set(operands_of(other))]
+                count = max([count, *(number + 1 for number in users)])
     return count
 
 
@@ -459,7 +459,7 @@ def is_made_by(value: ir.Value, ops: Sequence[ir.Operation]) -> bool:
     return any(value in list(op.results) for op in ops)
 
 
-def read_error(said: str, spots: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
-    """What the interpreter said of a failure, in a line, and the payload ops that it named."""
-    about = tuple(dict.fromkeys(name for name in LOCATED.findall(said) if name in spots))
-    return first_lines(PRINTED.sub(r"what \1 gives", WHERE.sub("", without_preamble(said)))), about
+def read_error(diagnostic: str, spots: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    """Diagnostic of the interpreter in a line, and the payload ops that it named."""
+    about = tuple(dict.fromkeys(name for name in LOCATED.findall(diagnostic) if name in spots))
+    return first_lines(PRINTED.sub(r"what \1 gives", WHERE.sub("", without_preamble(diagnostic)))), about

@@ -95,8 +95,8 @@ def changed(recording: DebugRecording, number: int) -> Iterator[str]:
     new = (c.added for c in step.changes)
     counts, were = (Counter(kind for part in parts for kind in kinds(part)) for parts in (new, old))
     more, less = counts - were, were - counts
-    said = [f"{sign}{count} {kind}" for sign, part in (("+", more), ("-", less)) for kind, count in part.most_common()]
-    yield from wrapped(", ".join(said) or "ops are the same, with other operands or attributes", "payload: ", "  ")
+    texts = [f"{sign}{count} {kind}" for sign, part in (("+", more), ("-", less)) for kind, count in part.most_common()]
+    yield from wrapped(", ".join(texts) or "ops are the same, with other operands or attributes", "payload: ", "  ")
 
 
 def kinds(part: tuple[str, ...]) -> Iterator[str]:

@@ -48,7 +48,7 @@ def read_written(path: str, dialect: str, definition: str, text: str) -> Written
         function = only_public_function(module, path)
         others = [op for op in module.body.operations if op.operation != function.operation]
         if others:
-            where, name = f"{path}:{place_of(others[0])}", others[0].operation.name
+            where, name = f"{path}:{line_of(others[0])}", others[0].operation.name
             raise PayloadError(f"{where}: a file in a dialect must hold one function, {name} is more; leave it out")
         return read_function(function, path)
 
@@ -65,19 +65,19 @@ def explain(message: str, dialect: str, definition: str, text: str) -> str:
     found = re.match(r"(.*?:(\d+)):\d+: (.*)", message, re.S)
     if found is None:
         return message
-    where, number, said = found.groups()
-    unknown = re.match(rf"unregistered operation '({dialect}\.\w+)'", said)
+    where, number, error = found.groups()
+    unknown = re.match(rf"unregistered operation '({dialect}\.\w+)'", error)
     if unknown is not None:
         have = [f"{dialect}.{name}" for name in re.findall(r"irdl\.operation @(\w+)", definition)]
         close = get_close_matches(unknown[1], have, n=1)
         way = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(have))}"
         return f"{where}: ops must be those of {dialect}, got {unknown[1]}; {way}"
     op = re.search(rf"{dialect}\.(\w+)", text.splitlines()[int(number) - 1])
-    if said.startswith("op expects") and op is not None:
+    if error.startswith("op expects") and op is not None:
         takes = re.search(rf"irdl\.operation @{op[1]} {{.*?irdl\.operands\((.*?)\)", definition, re.S)
         names = re.sub(r"(\w+): (\w+ )?%\w+", r"\2\1", takes[1]) if takes is not None else "none"
-        return f"{where}: {op[0]}{said.removeprefix('op')}; they are {names}"
-    return f"{where}: {said}"
+        return f"{where}: {op[0]}{error.removeprefix('op')}; they are {names}"
+    return f"{where}: {error}"
 
 
 def read_function(function: ir.OpView, path: str) -> WrittenFunction:
@@ -87,13 +87,13 @@ def read_function(function: ir.OpView, path: str) -> WrittenFunction:
         PayloadError: The function has several blocks.
     """
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    said = tuple(range_said(function, number) for number in range(len(kind.inputs)))
+    ranges = tuple(read_range(function, number) for number in range(len(kind.inputs)))
     block = read_block(function.operation, path, {})
-    return WrittenFunction(str(symbol(function)), place_of(function), said, tuple(map(read_type, kind.results)), block)
+    return WrittenFunction(str(symbol(function)), line_of(function), ranges, tuple(map(read_type, kind.results)), block)
 
 
-def range_said(function: ir.OpView, number: int) -> WrittenRange:
-    """What the attributes of an argument say of it.
+def read_range(function: ir.OpView, number: int) -> WrittenRange:
+    """Role and range of an argument, by its attributes.
 
     Raises:
         PayloadError: An attribute holds no text or number.
@@ -115,13 +115,13 @@ def read_block(op: ir.Operation, path: str, names: Names) -> WrittenBlock:
     """
     blocks = list(op.regions[0].blocks)
     if len(op.regions) != 1 or len(blocks) != 1:
-        where = f"{path}:{place_of(op)}"
+        where = f"{path}:{line_of(op)}"
         raise PayloadError(f"{where}: {op.name} must have one block, it has {len(blocks)}; write it in one")
     arguments = read_values(blocks[0].arguments, names)
     *inside, end = blocks[0].operations
     ops = tuple(read_op(each.operation, path, names) for each in inside)
     gives = tuple(names[value] for value in end.operation.operands)
-    return WrittenBlock(arguments, ops, end.operation.name, place_of(end), gives)
+    return WrittenBlock(arguments, ops, end.operation.name, line_of(end), gives)
 
 
 def read_op(op: ir.Operation, path: str, names: Names) -> WrittenOp:
@@ -129,7 +129,7 @@ def read_op(op: ir.Operation, path: str, names: Names) -> WrittenOp:
     operands = tuple(names[value] for value in op.operands)
     body = read_block(op, path, names) if len(op.regions) else None
     attributes = tuple((str(name), plain_attribute(value)) for name, value in op.attributes.items())
-    return WrittenOp(op.name, place_of(op), operands, read_values(op.results, names), attributes, body)
+    return WrittenOp(op.name, line_of(op), operands, read_values(op.results, names), attributes, body)
 
 
 def read_values(values: "ir.OpResultList | ir.BlockArgumentList", names: Names) -> tuple[WrittenValue, ...]:
@@ -164,7 +164,7 @@ def plain_attribute(attribute: ir.Attribute) -> Attribute:
     return str(attribute.value) if isinstance(attribute, ir.StringAttr) else str(attribute)
 
 
-def place_of(op: ir.Operation | ir.OpView) -> str:
+def line_of(op: ir.Operation | ir.OpView) -> str:
     """Line of an op."""
     line, _ = line_and_column(op.location) or (1, 1)
     return str(line)

@@ -136,7 +136,7 @@ class ShortForm:
                 number += 1
 
     def function(self, number: int) -> tuple[int, int]:
-        """Note types of a function's arguments, and of what it returns where that is said.
+        """Note types of a function's arguments, and of what it returns where that is written.
 
         Returns:
             The token behind them, and where types of its results are to be put in; -1 where they stand.
@@ -147,8 +147,8 @@ class ShortForm:
             return number, -1
         end = self.matching(number)
         self.typed(number + 1, end, complete=False)
-        place = next((i for i in range(end, len(self.tokens)) if self.tokens[i] in RETURNS), len(self.tokens))
-        names, after, _ = self.given(place)
+        position = next((i for i in range(end, len(self.tokens)) if self.tokens[i] in RETURNS), len(self.tokens))
+        names, after, _ = self.given(position)
         returned = self.line_types(after) if self.at(after) == ":" else []
         if self.at(header := self.skip(end + 1)) != "->":
             self.note(names, returned)

@@ -21,16 +21,16 @@ class InferredConstraint:
     """What some knobs may be together.
 
     Attributes:
-        places: Positions of the knobs among those that are open.
+        positions: Positions of the knobs among those that are open.
         members: Values of theirs that are allowed together.
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     members: Members
 
     def allows(self, config: Numbers) -> bool:
         """Return whether a config, as values in the order of the knobs, is among them."""
-        return tuple(config[place] for place in self.places) in self.members
+        return tuple(config[position] for position in self.positions) in self.members
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,15 @@ def infer_constraints(parameters: ScriptParameters) -> ParameterSpace:
     names = [knob.name for knob in parameters.open_knobs]
     asked = list(samples(parameters))
     allowed = {config for config in asked if parameters.allows(dict(zip(names, config, strict=True)))}
-    seen = [{config[place] for config in allowed} for place in range(len(names))]
+    seen = [{config[position] for config in allowed} for position in range(len(names))]
     knobs = tuple(
-        Knob(knob.name, tuple(value for value in knob.values if value in seen[place]))
-        for place, knob in enumerate(parameters.open_knobs)
+        Knob(knob.name, tuple(value for value in knob.values if value in seen[position]))
+        for position, knob in enumerate(parameters.open_knobs)
     )
     wrong = {config for config in asked if config not in allowed and all(map(set.__contains__, seen, config))}
     constraints: list[Term] = []
     for each in cover(wrong, allowed):
-        constraints += constraints_of([knobs[place] for place in each.places], each.members)
+        constraints += constraints_of([knobs[position] for position in each.positions], each.members)
     return ParameterSpace(knobs, tuple(constraints))
 
 
@@ -67,7 +67,7 @@ def cover(wrong: set[Numbers], allowed: set[Numbers]) -> Iterator[InferredConstr
     """Inferred constraints that leave no wrong config; of few knobs, and those first that exclude most."""
     count = len(next(iter(allowed), ()))
     for size in range(2, min(MOST_TOGETHER, count) + 1):
-        inferred = [constraint_of(places, allowed) for places in combinations(range(count), size)]
+        inferred = [constraint_of(positions, allowed) for positions in combinations(range(count), size)]
         while wrong:
             best = min(inferred, key=lambda each: sum(map(each.allows, wrong)))
             left = {config for config in wrong if best.allows(config)}
@@ -77,9 +77,11 @@ def cover(wrong: set[Numbers], allowed: set[Numbers]) -> Iterator[InferredConstr
             yield best
 
 
-def constraint_of(indices: tuple[int, ...], allowed: set[Numbers]) -> InferredConstraint:
+def constraint_of(positions: tuple[int, ...], allowed: set[Numbers]) -> InferredConstraint:
     """What some knobs are together in configs that are allowed."""
-    return InferredConstraint(indices, frozenset(tuple(config[place] for place in indices) for config in allowed))
+    return InferredConstraint(
+        positions, frozenset(tuple(config[position] for position in positions) for config in allowed)
+    )
 
 
 def samples(parameters: ScriptParameters) -> Iterator[Numbers]:

@@ -46,7 +46,7 @@ class ScriptLine:
         return self.parts, len(self.numbers), self.attribute
 
     def write(self, given: Sequence[str | None]) -> str:
-        """The line, with a name in place of each number that has one: a handle, or of an attribute the knob's."""
+        """The line, with a name instead of each number that has one: a handle, or of an attribute the knob's."""
         head, middle, tail = self.parts
         shown = [name or str(number) for name, number in zip(given, self.numbers, strict=True)]
         if self.attribute:
@@ -68,7 +68,7 @@ def read_lines(text: str) -> list[ScriptLine]:
 
 
 def read_line(line: str, handles: Mapping[str, str]) -> ScriptLine:
-    """A line, with numbers in place of the handles of knobs."""
+    """A line, with numbers instead of the handles of knobs."""
     for pattern in (*SIZES, ATTRIBUTE):
         if (found := pattern.fullmatch(line)) is None:
             continue

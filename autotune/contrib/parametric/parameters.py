@@ -1,7 +1,7 @@
 """Which knobs of a family can be parameters of its script, where they stand in it, and what constrains them.
 
 The family is asked, not rewritten. It builds the script of a config, and those of configs near it. Where only numbers
-differ, and each is a multiple of knobs, knobs can stand in the place of numbers; where ops differ, a knob is a choice
+differ, and each is a multiple of knobs, knobs can replace the numbers; where ops differ, a knob is a choice
 of structure, and stays as it is. What knobs may not be together is found by asking as well: a config is allowed if it
 satisfies the family's constraints and the family writes for it what the open script becomes.
 """

@@ -28,11 +28,11 @@ def constraints_of(knobs: Sequence[Knob], members: Members) -> tuple[Term, ...]:
     if len(knobs) == 1:
         return (membership(knobs[0], {value for (value,) in members}),)
     if len(knobs) == 2:
-        for place in (0, 1):
-            if all(((m[place] % m[1 - place] == 0) if m[1 - place] else False) == (m in members) for m in everything):
-                divided = Term("int.mod", (name_of(knobs[place]), name_of(knobs[1 - place])))
+        for index in (0, 1):
+            if all(((m[index] % m[1 - index] == 0) if m[1 - index] else False) == (m in members) for m in everything):
+                divided = Term("int.mod", (name_of(knobs[index]), name_of(knobs[1 - index])))
                 return (Term("eq", (divided, constant(0))),)
-    found = [by_cases(knobs, place, members) for place in range(len(knobs))]
+    found = [by_cases(knobs, index, members) for index in range(len(knobs))]
     return min(found, key=lambda terms: sum(map(weight, terms)))
 
 

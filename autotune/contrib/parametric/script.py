@@ -38,8 +38,8 @@ def open_text(family: Family, task: Task, machine: Machine, config: Config) -> s
 def write_parametric(parameters: ScriptParameters, space: ParameterSpace) -> str:
     """The text of a parametric script."""
     body = [*write_knobs(parameters, space), *write_body(parameters, space), "transform.yield"]
-    said = marks_of(parameters.written.rewrites)
-    head = f"transform.named_sequence @schedule(%op: !transform.any_op {{transform.consumed}}){said} {{"
+    attributes = marks_of(parameters.written.rewrites)
+    head = f"transform.named_sequence @schedule(%op: !transform.any_op {{transform.consumed}}){attributes} {{"
     lines = indent("\n".join([head, indent("\n".join(body), "  "), "}"]), "  ")
     return f"{preface(parameters, space)}module attributes {{transform.with_named_sequence}} {{\n{lines}\n}}\n"
 
@@ -49,18 +49,18 @@ def preface(parameters: ScriptParameters, space: ParameterSpace) -> str:
     written = parameters.written
     opened = {knob.name for knob in space.knobs if len(knob.values) > 1}
     fixed = ", ".join(f"{name} = {value}" for name, value in written.shown.items() if name not in opened)
-    said = [f"{written.task.tag}, as family '{written.family.name}' schedules it. Give it back by --schedule FILE."]
+    texts = [f"{written.task.tag}, as family '{written.family.name}' schedules it. Give it back by --schedule FILE."]
     if fixed:
-        said += wrap(f"Fixed, since other values write other ops: {fixed}.", WIDTH)
-    return "".join(f"// {line}\n" for line in said)
+        texts += wrap(f"Fixed, since other values write other ops: {fixed}.", WIDTH)
+    return "".join(f"// {line}\n" for line in texts)
 
 
 def marks_of(rewrites: Rewrites) -> str:
     """Attributes of the sequence that say what happens to the op before it; empty for nothing."""
-    said = [f"{PANEL} = {rewrites.panel} : i64"] if rewrites.panel else []
+    attributes = [f"{PANEL} = {rewrites.panel} : i64"] if rewrites.panel else []
     if rewrites.blocks is not None:
-        said.append(f"{ONLINE} = {{{rewrites.blocks.text}}}")
-    return f" attributes {{{', '.join(said)}}}" if said else ""
+        attributes.append(f"{ONLINE} = {{{rewrites.blocks.text}}}")
+    return f" attributes {{{', '.join(attributes)}}}" if attributes else ""
 
 
 def params_of(parameters: ScriptParameters, space: ParameterSpace) -> dict[str, str]:
@@ -91,22 +91,22 @@ def write_knobs(parameters: ScriptParameters, space: ParameterSpace) -> Iterator
 
 
 def write_body(parameters: ScriptParameters, space: ParameterSpace) -> Iterator[str]:
-    """The family's lines, with params in place of numbers; products of knobs are computed before."""
+    """The family's lines, with params instead of numbers; products of knobs are computed before."""
     params, made = params_of(parameters, space), dict[Size, str]()
     for size in (size for sizes in parameters.sizes for size in sizes):
         if size.knobs and size not in made and not is_knob(size):
             made[size] = f"%size_{len(made)}"
             yield from write_size(made[size], product_of(size.factor, size.knobs), params)
-    place = 0
+    index = 0
     for line in parameters.written.lines:
         if is_comment(line):
             yield line.write(())
             continue
-        yield from begin_choices(parameters, params, place)
-        yield line.write([name_of(line, size, params, made) for size in parameters.sizes[place]])
-        place += 1
-        yield from end_choices(parameters, place)
-    yield from begin_choices(parameters, params, place)
+        yield from begin_choices(parameters, params, index)
+        yield line.write([name_of(line, size, params, made) for size in parameters.sizes[index]])
+        index += 1
+        yield from end_choices(parameters, index)
+    yield from begin_choices(parameters, params, index)
 
 
 def begin_choices(parameters: ScriptParameters, params: Mapping[str, str], index: int) -> Iterator[str]:

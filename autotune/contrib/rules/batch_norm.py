@@ -42,10 +42,14 @@ def constant_array(value: ir.Value) -> Array | None:
         return np.full(getattr(value.type, "shape", ()), number)
     if made_by is None or made_by.name != "arith.constant":
         return None
-    said = made_by.attributes["value"]
-    if not isinstance(said, ir.DenseFPElementsAttr) or element_type(value) not in NUMBERS or len(said) > MOST_ELEMENTS:
+    attribute = made_by.attributes["value"]
+    if (
+        not isinstance(attribute, ir.DenseFPElementsAttr)
+        or element_type(value) not in NUMBERS
+        or len(attribute) > MOST_ELEMENTS
+    ):
         return None
-    return np.array(said).astype(np.float64).reshape(value.type.shape)
+    return np.array(attribute).astype(np.float64).reshape(value.type.shape)
 
 
 def bias_of(conv: ir.Operation, channel: int) -> Array | None:
@@ -141,13 +145,13 @@ def folds_into(op: ir.Operation) -> ir.Value | None:
 def write_folded(rewriter: PatternRewriter, op: ir.Operation, value: ir.Value) -> ir.Operation:
     """The convolution with what follows it in its kernel and its bias."""
     conv = value.owner.operation
-    place, channel = KERNEL_CHANNELS[conv.name]
+    axis, channel = KERNEL_CHANNELS[conv.name]
     found, kernel, bias = affine_of(op, conv), constant_array(conv.operands[1]), bias_of(conv, channel)
     if found is None or kernel is None or bias is None:
         raise RuntimeError("what is folded must have matched before")
     scale, shift = found
     along = [1] * kernel.ndim
-    along[place] = -1
+    along[axis] = -1
     kind = conv.results[0].type
     others = [d for d in range(len(kind.shape)) if d != channel]
     with rewriter.ip, ir.Location.unknown():

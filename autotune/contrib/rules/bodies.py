@@ -29,11 +29,11 @@ def single(op: ir.Operation) -> ir.Operation | None:
     return computing[0]
 
 
-def read_by_place(op: ir.Operation, value: ir.Value) -> int | None:
+def operand_number(op: ir.Operation, value: ir.Value) -> int | None:
     """The operand of a structured op whose elements are an argument of its body; `None` of another value."""
     block = op.regions[0].blocks[0]
-    places = [number for number, argument in enumerate(block.arguments) if argument == value]
-    return places[0] if places else None
+    positions = [number for number, argument in enumerate(block.arguments) if argument == value]
+    return positions[0] if positions else None
 
 
 def is_whole(op: ir.Operation, number: int) -> bool:
@@ -51,19 +51,19 @@ def computes_by_element(op: ir.Operation, name: ir.Attribute) -> bool:
     inner = single(op)
     if inner is None or inner.name != wanted or not isinstance(op.results[0].type, ir.RankedTensorType):
         return False
-    places = [read_by_place(op, value) for value in inner.operands]
-    return places == list(range(len(op.operands) - 1)) and all(
-        is_whole(op, place) for place in places if place is not None
+    positions = [operand_number(op, value) for value in inner.operands]
+    return positions == list(range(len(op.operands) - 1)) and all(
+        is_whole(op, position) for position in positions if position is not None
     )
 
 
-def number_of(said: ir.Attribute) -> float | None:
+def number_of(attribute: ir.Attribute) -> float | None:
     """The number that a constant is, or that a constant tensor holds everywhere; `None` for any other."""
-    if isinstance(said, ir.DenseElementsAttr):
-        if not said.is_splat:
+    if isinstance(attribute, ir.DenseElementsAttr):
+        if not attribute.is_splat:
             return None
-        said = said.get_splat_value()
-    return float(said.value) if isinstance(said, ir.FloatAttr) else None
+        attribute = attribute.get_splat_value()
+    return float(attribute.value) if isinstance(attribute, ir.FloatAttr) else None
 
 
 def known_number(value: ir.Value) -> float | None:
@@ -94,13 +94,13 @@ def beside(op: ir.Operation, name: ir.Attribute, number: ir.Attribute) -> ir.Val
         return beside_in(list(op.operands), at, op, wanted)
     values = []
     for value in inner.operands:
-        place = read_by_place(op, value)
-        if place is not None and place >= len(op.operands) - 1:
+        position = operand_number(op, value)
+        if position is not None and position >= len(op.operands) - 1:
             return None  # what is there already: a sum
-        whole = place is not None and (is_whole(op, place) or known_number(op.operands[place]) is not None)
-        if place is not None and not whole:
+        whole = position is not None and (is_whole(op, position) or known_number(op.operands[position]) is not None)
+        if position is not None and not whole:
             return None
-        values.append(op.operands[place] if place is not None else value)
+        values.append(op.operands[position] if position is not None else value)
     return beside_in(values, at, op, wanted)
 
 
@@ -131,19 +131,19 @@ def undoes(op: ir.Operation, other: ir.Operation) -> ir.Value | None:
     second, first = permutation_of(op), permutation_of(other)
     if first is None or second is None or op.operands[0] != other.results[0]:
         return None
-    turned = [first[d] for d in second]
+    composed = [first[d] for d in second]
     same = other.operands[0].type == op.results[0].type
-    return other.operands[0] if turned == list(range(len(turned))) and same else None
+    return other.operands[0] if composed == list(range(len(composed))) and same else None
 
 
 def is_same_along_rows(op: ir.Operation, value: ir.Value) -> bool:
     """Return whether a value of an element-wise body is the same for all elements along the last dimension."""
-    place = read_by_place(op, value)
-    if place is None:
+    position = operand_number(op, value)
+    if position is None:
         return maker(value) is not None and known_number(value) is not None
     maps = indexing_maps(op)
     last = maps[-1].n_dims - 1
-    return place < len(op.operands) - 1 and all(d is not None and d != last for d in dimensions(maps[place]))
+    return position < len(op.operands) - 1 and all(d is not None and d != last for d in dimensions(maps[position]))
 
 
 def shifted(op: ir.Operation) -> ir.Value | None:
@@ -155,11 +155,11 @@ def shifted(op: ir.Operation) -> ir.Value | None:
     if inner.name == "arith.addf":
         pairs.append((inner.operands[1], inner.operands[0]))
     for moved, shift in pairs:
-        place = read_by_place(op, moved)
-        if place is None or place >= len(op.operands) - 1 or not is_whole(op, place):
+        position = operand_number(op, moved)
+        if position is None or position >= len(op.operands) - 1 or not is_whole(op, position):
             continue
-        if is_same_along_rows(op, shift) and op.operands[place].type == op.results[0].type:
-            found: ir.Value = op.operands[place]
+        if is_same_along_rows(op, shift) and op.operands[position].type == op.results[0].type:
+            found: ir.Value = op.operands[position]
             return found
     return None
 
@@ -169,7 +169,7 @@ def takes_off_rows(op: ir.Operation) -> bool:
     inner = single(op)
     if inner is None or inner.name != "arith.subf" or len(op.operands) != TWO + 1:
         return False
-    whole = [read_by_place(op, value) for value in inner.operands] == [0, 1] and is_whole(op, 0)
+    whole = [operand_number(op, value) for value in inner.operands] == [0, 1] and is_whole(op, 0)
     rank = indexing_maps(op)[-1].n_dims
     return whole and dimensions(indexing_maps(op)[1]) in ([*range(rank - 1)], [*range(rank - 1), None])
 
@@ -179,7 +179,7 @@ def is_row_maximum(op: ir.Operation) -> bool:
     inner = single(op)
     if inner is None or inner.name not in ("arith.maximumf", "arith.maxnumf") or len(op.operands) != TWO:
         return False
-    if sorted(place for v in inner.operands if (place := read_by_place(op, v)) is not None) != [0, 1]:
+    if sorted(position for v in inner.operands if (position := operand_number(op, v)) is not None) != [0, 1]:
         return False
     read, written = map(dimensions, indexing_maps(op))
     rank = indexing_maps(op)[0].n_dims
@@ -187,7 +187,7 @@ def is_row_maximum(op: ir.Operation) -> bool:
     return along and known_number(op.operands[1]) == float("-inf")
 
 
-def compares_places(op: ir.Operation) -> bool:
+def compares_indices(op: ir.Operation) -> bool:
     """Return whether a generic op without inputs writes an identity matrix, by comparing its two indices."""
     if len(op.operands) != 1 or [dimensions(amap) for amap in indexing_maps(op)] != [[0, 1]]:
         return False
@@ -199,8 +199,8 @@ def compares_places(op: ir.Operation) -> bool:
         found = maker(found.operands[0])
     if found is None or found.name != "arith.cmpi" or ir.IntegerAttr(found.attributes["predicate"]).value != EQUAL:
         return False
-    places = [maker(value) for value in found.operands]
-    indices = [place for place in places if place is not None and place.name == "linalg.index"]
+    makers = [maker(value) for value in found.operands]
+    indices = [each for each in makers if each is not None and each.name == "linalg.index"]
     return {ir.IntegerAttr(index.attributes["dim"]).value for index in indices} == {0, 1} and shape[0] == shape[1]
 
 

@@ -45,8 +45,8 @@ def choose_rules(
     if not names:
         return payload, parts, ()
     if len(names) > MOST:
-        said = f"{len(names)} of {payload.rules.source} do: {', '.join(names)}"
-        raise RuleError(f"rules of choice must be at most {MOST} that fire, {said}; take autotune.choice from some")
+        fired = f"{len(names)} of {payload.rules.source} do: {', '.join(names)}"
+        raise RuleError(f"rules of choice must be at most {MOST} that fire, {fired}; take autotune.choice from some")
     variants = {"": (payload, parts)}
     for count in range(1, len(names) + 1):
         for left_out in combinations(names, count):
@@ -56,8 +56,8 @@ def choose_rules(
     if times[0] is None:
         return payload, parts, (f"rules of choice: all apply, what they leave could not be timed: {', '.join(names)}",)
     chosen = settle(times, floor)
-    said, (payload, parts) = list(variants.items())[chosen]
-    return payload, parts, (describe(names, said, times, chosen),)
+    dropped, (payload, parts) = list(variants.items())[chosen]
+    return payload, parts, (describe(names, dropped, times, chosen),)
 
 
 def race(

@@ -19,7 +19,7 @@ REQUIREMENT = "be rules that MLIR takes and applies to an end, it {}"
 
 
 def read_rules(file: str | Path | None, *, exact: bool = False) -> Rules:
-    """The rules that a user asks for; what is wrong with a file is said before anything is done with it.
+    """The rules that a user asks for; what is wrong with a file is an error before anything is done with it.
 
     Args:
         file: File of patterns; ``none`` for no rules at all, `None` for those that come with the tool.
@@ -62,9 +62,9 @@ def rewriting_of(payload: Payload) -> Rewriting:
     guilty = [
         name for name in names if not stands(without_rules(payload, tuple(each for each in names if each != name)))
     ]
-    said = f"{found.outcome}: {found.diagnostic}"
+    message = f"{found.outcome}: {found.diagnostic}"
     whose = payload.rules.source or payload.name
-    raise RuleError(f"rules must not crash the compiler, {', '.join(guilty) or 'those'} of {whose} did not ({said})")
+    raise RuleError(f"rules must not crash the compiler, {', '.join(guilty) or 'those'} of {whose} did not ({message})")
 
 
 def stands(payload: Payload) -> bool:

@@ -12,7 +12,7 @@ from autotune.compiler.ir.values import maker
 from autotune.contrib.rules.batch_norm import folds_into, write_folded
 from autotune.contrib.rules.bodies import (
     beside,
-    compares_places,
+    compares_indices,
     computes_by_element,
     is_row_maximum,
     is_used_once,
@@ -29,9 +29,9 @@ OP, VALUE, ATTRIBUTE = "operation", "value", "attribute"
 MOST_ELEMENTS = 1 << 24  # of a constant that is looked through
 
 
-def is_number(said: ir.Attribute, number: ir.Attribute) -> bool:
+def is_number(attribute: ir.Attribute, number: ir.Attribute) -> bool:
     """Return whether a constant is a number, or a tensor of it."""
-    return number_of(said) == float(ir.FloatAttr(number).value)
+    return number_of(attribute) == float(ir.FloatAttr(number).value)
 
 
 def is_zeros(value: ir.Value) -> bool:
@@ -43,22 +43,26 @@ def is_identity(value: ir.Value) -> bool:
     """Return whether a value is an identity matrix: a constant, or computed from indices."""
     made_by = maker(value)
     if made_by is not None and made_by.name == "linalg.generic":
-        return compares_places(made_by)
+        return compares_indices(made_by)
     if made_by is None or made_by.name != "arith.constant":
         return False
-    said, kind = made_by.attributes["value"], value.type
+    attribute, kind = made_by.attributes["value"], value.type
     shaped = isinstance(kind, ir.RankedTensorType) and len(kind.shape) == 2 and kind.shape[0] == kind.shape[1]
-    if not shaped or kind.shape[0] ** 2 > MOST_ELEMENTS or not isinstance(said, ir.DenseFPElementsAttr):
+    if not shaped or kind.shape[0] ** 2 > MOST_ELEMENTS or not isinstance(attribute, ir.DenseFPElementsAttr):
         return False
-    matrix = np.array([float(said[index]) for index in range(len(said))]) if str(kind.element_type) == "bf16" else said
+    matrix = (
+        np.array([float(attribute[index]) for index in range(len(attribute))])
+        if str(kind.element_type) == "bf16"
+        else attribute
+    )
     return bool(np.array_equal(np.array(matrix).reshape(kind.shape), np.eye(kind.shape[0])))
 
 
 def is_read_by_rows(op: ir.Operation, number: ir.Attribute) -> bool:
     """Return whether a product reads an operand as it is stored, (m, k) or (k, n), and writes (m, n)."""
-    place = ir.IntegerAttr(number).value
+    position = ir.IntegerAttr(number).value
     maps = [dimensions(amap) for amap in indexing_maps(op)]
-    return place in (0, 1) and maps[2] == [0, 1] and maps[place] == ([0, 2], [2, 1])[place]
+    return position in (0, 1) and maps[2] == [0, 1] and maps[position] == ([0, 2], [2, 1])[position]
 
 
 def are_alike(op: ir.Operation, other: ir.Operation) -> bool:

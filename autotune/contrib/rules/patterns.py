@@ -120,5 +120,5 @@ def tell(pattern: ir.Operation, rule: str) -> None:
         if op.operation.name == REWRITE:
             name = ir.StringAttr.get(rule)
             with ir.InsertionPoint.at_block_begin(op.operation.regions[0].blocks[0]), ir.Location.unknown():
-                said = pdl.AttributeOp(value=name)
-                pdl.ApplyNativeRewriteOp([], FIRED, [op.operation.operands[0], said.result])
+                attribute = pdl.AttributeOp(value=name)
+                pdl.ApplyNativeRewriteOp([], FIRED, [op.operation.operands[0], attribute.result])

@@ -41,11 +41,11 @@ def prove_rules(payload: Payload, parts: Partition, machine: Machine, seed: int,
     found = run_plain(payload, rewriting.after, machine, seed, worker)
     if found.outcome in RIGHT:
         return notes
-    said = f"{found.outcome}: {found.diagnostic}"
+    message = f"{found.outcome}: {found.diagnostic}"
     if found.outcome in UNTOLD:
-        return (*notes, f"rules are proved with the whole alone: before the search that was {said}")
+        return (*notes, f"rules are proved with the whole alone: before the search that was {message}")
     names = ", ".join(guilty(payload, rewriting, machine, seed, worker))
-    raise RuleError(f"rules must change no result, {names} of {payload.rules.source} did ({said}); mend or drop it")
+    raise RuleError(f"rules must change no result, {names} of {payload.rules.source} did ({message}); mend or drop it")
 
 
 def guilty(payload: Payload, rewriting: Rewriting, machine: Machine, seed: int, worker: Bench) -> list[str]:

@@ -197,8 +197,8 @@ def fault_of_native(op: ir.Operation) -> str | None:
 def refuse(source: str, op: ir.Operation, sentence: str) -> RuleError:
     """The error that says what is wrong with an op of a rules file."""
     found = line_and_column(op.location)
-    place = f":{found[0]}:{found[1]}" if found is not None else ""
-    return RuleError(f"{source}{place}: {sentence}; mend it")
+    location = f":{found[0]}:{found[1]}" if found is not None else ""
+    return RuleError(f"{source}{location}: {sentence}; mend it")
 
 
 def rule_name(pattern: ir.Operation) -> str:
@@ -216,38 +216,38 @@ def describe(module: ir.Module, source: str) -> list[Rule]:
     for op in module.body.operations:
         pattern = op.operation
         name = rule_name(pattern)
-        texts = {key: said_text(pattern, key, source) for key in ("before", "after", "when")}
-        choice = said_choice(pattern, source) or (name in found and found[name].is_choice)
-        rule = Rule(name, source, tolerance=said_tolerance(pattern, source), is_choice=choice, **texts)
+        texts = {key: declared_text(pattern, key, source) for key in ("before", "after", "when")}
+        choice = declared_choice(pattern, source) or (name in found and found[name].is_choice)
+        rule = Rule(name, source, tolerance=declared_tolerance(pattern, source), is_choice=choice, **texts)
         if name not in found or (rule.tolerance is not None and found[name].tolerance is None):
             found[name] = rule
         found[name] = replace(found[name], is_choice=choice)
     return list(found.values())
 
 
-def said_text(pattern: ir.Operation, key: str, source: str) -> str:
+def declared_text(pattern: ir.Operation, key: str, source: str) -> str:
     """A text that a pattern has as an attribute; empty where it has none."""
     name = f"autotune.{key}"
     if name not in pattern.attributes:
         return ""
-    said = pattern.attributes[name]
-    if not isinstance(said, ir.StringAttr) or not said.value.isprintable() or len(said.value) > 300:
-        raise refuse(source, pattern, f"{name} must be a short text on one line, is {str(said)[:60]}")
-    return str(said.value)
+    attribute = pattern.attributes[name]
+    if not isinstance(attribute, ir.StringAttr) or not attribute.value.isprintable() or len(attribute.value) > 300:
+        raise refuse(source, pattern, f"{name} must be a short text on one line, is {str(attribute)[:60]}")
+    return str(attribute.value)
 
 
-def said_tolerance(pattern: ir.Operation, source: str) -> float | None:
+def declared_tolerance(pattern: ir.Operation, source: str) -> float | None:
     """The tolerance that a pattern states; `None` where it states none."""
     if "autotune.tolerance" not in pattern.attributes:
         return None
-    said = pattern.attributes["autotune.tolerance"]
-    value = said.value if isinstance(said, ir.FloatAttr) else -1.0
+    attribute = pattern.attributes["autotune.tolerance"]
+    value = attribute.value if isinstance(attribute, ir.FloatAttr) else -1.0
     if not (isfinite(value) and 0.0 <= value <= 1.0):
-        raise refuse(source, pattern, f"autotune.tolerance must be a number from 0.0 to 1.0, is {said}")
+        raise refuse(source, pattern, f"autotune.tolerance must be a number from 0.0 to 1.0, is {attribute}")
     return float(value)
 
 
-def said_choice(pattern: ir.Operation, source: str) -> bool:
+def declared_choice(pattern: ir.Operation, source: str) -> bool:
     """Whether a pattern says that its rule is a choice.
 
     Raises:
@@ -268,9 +268,9 @@ def refuse_rounding(rules: Sequence[Rule]) -> None:
     """
     for rule in rules:
         if not rule.is_exact:
-            said = f"states {rule.tolerance:g}" if rule.tolerance is not None else "states none"
+            stated = f"states {rule.tolerance:g}" if rule.tolerance is not None else "states none"
             raise RuleError(
-                f"--exact takes rules with autotune.tolerance = 0.0, {rule.name} of {rule.source} {said}; drop one"
+                f"--exact takes rules with autotune.tolerance = 0.0, {rule.name} of {rule.source} {stated}; drop one"
             )
 
 

@@ -37,6 +37,6 @@ class Native:
         return f"({', '.join(self.takes)}) -> ({', '.join(self.gives)})"
 
 
-def kind_of(said: ir.Type) -> str:
+def kind_of(pdl_type: ir.Type) -> str:
     """Kind of a value of PDL, by its type."""
-    return KINDS.get(str(said), str(said))
+    return KINDS.get(str(pdl_type), str(pdl_type))

@@ -55,10 +55,10 @@ def show_rules(found: "list[RuleCount]", payloads: int) -> None:
         show_sentence(console, "no rules")
     for each in found:
         rule = each.rule
-        said = f"{rule.before} -> {rule.after}" if rule.before or rule.after else "does not say what it does"
+        text = f"{rule.before} -> {rule.after}" if rule.before or rule.after else "does not say what it does"
         whose = f" ({rule.source})" if rule.source else ""
         choice = "; a choice" if rule.is_choice else ""
-        show_sentence(console, f"{rule.name}{whose}: {said}; {rounding_of(rule)}{choice}")
+        show_sentence(console, f"{rule.name}{whose}: {text}; {rounding_of(rule)}{choice}")
         if rule.when:
             show_sentence(console, f"when {rule.when}", 2)
         if each.fired:

@@ -115,8 +115,8 @@ class Pane { // a payload, of which only the lines in sight are elements
   }
   search(text) {
     for (let i = 1; i <= this.view.length; i++) {
-      const place = (this.found + i + this.view.length) % this.view.length;
-      if (this.view[place][0].includes(text)) { this.found = place; this.to(place); this.paint(); return true; }
+      const line = (this.found + i + this.view.length) % this.view.length;
+      if (this.view[line][0].includes(text)) { this.found = line; this.to(line); this.paint(); return true; }
     }
     this.found = -1;
     this.paint();
