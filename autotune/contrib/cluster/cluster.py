@@ -112,9 +112,9 @@ class Cluster(Closing):
         import_module("dask").config.set(QUIET_CONFIG)  # a scheduler that is started here
         if local is not None:
             return cls.start(where, distributed, int(local[1]), threads)
-        place = {"scheduler_file": where} if "://" not in where else {"address": where}
+        scheduler = {"scheduler_file": where} if "://" not in where else {"address": where}
         try:
-            return cls(where, distributed.Client(**place, timeout=CONNECT_SECONDS, set_as_default=False))
+            return cls(where, distributed.Client(**scheduler, timeout=CONNECT_SECONDS, set_as_default=False))
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise MachineError(
                 f"a scheduler must answer at {where}, none does ({one_reason(error)}); start one: dask scheduler"
@@ -171,9 +171,9 @@ class Cluster(Closing):
 
     def lost(self, reason: str = "") -> MachineError:
         """What to raise when the scheduler is gone."""
-        said = f" ({reason})" if reason else ""
+        note = f" ({reason})" if reason else ""
         return MachineError(
-            f"the scheduler of {self.where} must stay, it is gone{said}; start it and its workers again, then run the "
+            f"the scheduler of {self.where} must stay, it is gone{note}; start it and its workers again, then run the "
             "same command: every finished trial is kept"
         )
 

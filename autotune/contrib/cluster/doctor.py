@@ -51,12 +51,12 @@ def examine_cluster(cluster: Cluster) -> list[MemberDiagnosis]:
         MachineError: The scheduler is gone.
     """
     members = cluster.members()
-    told = cluster.facts([member.address for member in members]) if members else {}
-    roofs = measure_roofs(cluster, members, told)
+    answers = cluster.facts([member.address for member in members]) if members else {}
+    roofs = measure_roofs(cluster, members, answers)
     unfit = left_out(members)
     found = []
     for member in members:
-        facts = told.get(member.address)
+        facts = answers.get(member.address)
         facts = facts if isinstance(facts, dict) else {"why_not": f"it cannot say what it is: {facts}"}
         wrong = [facts["why_not"]] if "why_not" in facts else [member.fault] if member.fault else []
         wrong += [*facts.get("missing", ()), *unfit.get(member.host, ())]
@@ -84,24 +84,26 @@ def left_out(members: list[ClusterMember]) -> dict[str, list[str]]:
     return found
 
 
-def measure_roofs(cluster: Cluster, members: list[ClusterMember], told: dict[str, Any]) -> dict[tuple[str, str], Roofs]:
+def measure_roofs(
+    cluster: Cluster, members: list[ClusterMember], answers: dict[str, Any]
+) -> dict[tuple[str, str], Roofs]:
     """Roofs by host and fingerprint, each measured on one slot of the host, all hosts at the same time."""
     asked = {}
     for member in members:
-        facts = told.get(member.address)
+        facts = answers.get(member.address)
         if member.slot is None or member.fault or not isinstance(facts, dict) or "machine" not in facts:
             continue
-        place = member.host, member.slot.fingerprint
-        if place not in asked:
+        key = member.host, member.slot.fingerprint
+        if key not in asked:
             request = SlotRequest("roofs", (Machine(**facts["machine"]),))
-            asked[place] = cluster.submit(request, member.slot, [member.address], "roofs")
+            asked[key] = cluster.submit(request, member.slot, [member.address], "roofs")
     found = {}
-    for place, future in asked.items():
+    for key, future in asked.items():
         try:
             answer = read_delivery(future.result(timeout=ROOFS_SECONDS), SlotRequest("roofs")).answer
         except Exception:  # whatever it is: the others are listed
             future.cancel()
             continue
         if isinstance(answer, Returned):
-            found[place] = answer.value
+            found[key] = answer.value
     return found

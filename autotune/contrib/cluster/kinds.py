@@ -70,8 +70,8 @@ def nobody(cluster: Cluster, members: Sequence[ClusterMember], threads: int) -> 
         return f"a machine must be in the cluster, none joined; {way_out}"
     for member in members:
         if member.fault:
-            told = cluster.facts([member.address]).get(member.address) if member.slot is None else None
-            why = told["why_not"] if isinstance(told, dict) and "why_not" in told else member.fault
+            facts = cluster.facts([member.address]).get(member.address) if member.slot is None else None
+            why = facts["why_not"] if isinstance(facts, dict) and "why_not" in facts else member.fault
             return (
                 f"a machine of the cluster must be fit to be used, none of {len(members)} is; {member.address}: {why}"
             )

@@ -154,14 +154,14 @@ class Team:
         """The outcome of a job's candidates, with times as the fastest machine of the team would have them."""
         delivery = self.delivered(mine.future, SlotRequest("evaluate"))
         if delivery is None:
-            said = "the Dask worker that ran it ended, again and again: it was killed, or its machine is gone"
-            return [Evaluation("crashed", diagnostic=said) for _ in mine.job.candidates]
+            message = "the Dask worker that ran it ended, again and again: it was killed, or its machine is gone"
+            return [Evaluation("crashed", diagnostic=message) for _ in mine.job.candidates]
         count = len(mine.job.candidates)
         found = evaluations(value_of(delivery), count) or no_evaluation(count, "its slot")
         return [self.normalised(each, delivery.address) for each in found]
 
     def normalised(self, found: Evaluation, address: str) -> Evaluation:
-        """An evaluation with the reference kernel's best time of the fastest machine in place of its own."""
+        """An evaluation with the reference kernel's best time of the fastest machine instead of its own."""
         samples = found.samples
         if samples is None or not samples.quiet_reference:
             return found

@@ -35,9 +35,9 @@ def join(
     if find_spec("distributed") is None:
         raise MachineError(f"join needs the package distributed, which is missing; {install_command('cluster')}")
     Cluster.open(cluster).close()  # where there is no answer Dask's worker says so in thirty lines
-    place = [cluster] if "://" in cluster else ["--scheduler-file", cluster]
+    scheduler = [cluster] if "://" in cluster else ["--scheduler-file", cluster]
     options = ["--nworkers", str(slots), "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
-    if code := run_slots([*place, *options, "--preload", PRELOAD], environment(threads)):
+    if code := run_slots([*scheduler, *options, "--preload", PRELOAD], environment(threads)):
         raise typer.Exit(code if code > 0 else 1)
 
 

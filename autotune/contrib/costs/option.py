@@ -57,12 +57,12 @@ def tune_with_cost(
     for payload in loaded:
         with ProgressLine(payload.name) as line:
             found = tune_by_cost(payload, cost, options, line)
-        place = folder or OUTPUT / slug(f"cost-{cost.name}") / slug(payload.name)
-        files = write_choice(found, place)
+        directory = folder or OUTPUT / slug(f"cost-{cost.name}") / slug(payload.name)
+        files = write_choice(found, directory)
         if as_json:
-            typer.echo(json.dumps(found.to_json() | {"files": str(place)}))
+            typer.echo(json.dumps(found.to_json() | {"files": str(directory)}))
         else:
-            show_choice(found, files, place)
+            show_choice(found, files, directory)
 
 
 def write_choice(found: "CostTuning", path: Path) -> list[str]:

@@ -192,8 +192,8 @@ def build_up(
 def baseline_variant(name: str, payload: Payload, parts: Partition) -> Variant:
     """A pass pipeline, or a part of it where it has much to do."""
     part = part_for(payload.flops or sum(task.needed_flops * task.count for task in parts.tasks))
-    said = f"{name}, one in {part} iterations" if part > 1 else name
-    return Variant(said, Candidate(None, load_baseline(name).pipeline, part=part), ())
+    text = f"{name}, one in {part} iterations" if part > 1 else name
+    return Variant(text, Candidate(None, load_baseline(name).pipeline, part=part), ())
 
 
 def drop(scheduled: Scheduled, techniques: Sequence[Technique], machine: Machine) -> Scheduled:

@@ -64,9 +64,9 @@ def draw_techniques(payload: str, rows: Sequence[tuple[str, Interval]]) -> Itera
     """What each technique is worth: times as long without it; nothing where nothing was measured."""
     if rows:
         name, factor = max(rows, key=lambda row: row[1].estimate)
-        said = f"How many times as long a call takes without each technique. Most, {factor.estimate:.3g}x: {name}."
+        caption = f"How many times as long a call takes without each technique. Most, {factor.estimate:.3g}x: {name}."
         with mpl.rc_context(SETTINGS):
-            yield Picture(f"{plain_name(payload)}-techniques", said, figure_of_techniques(rows))
+            yield Picture(f"{plain_name(payload)}-techniques", caption, figure_of_techniques(rows))
 
 
 def figure_of_techniques(rows: Sequence[tuple[str, Interval]]) -> Figure:

@@ -185,8 +185,8 @@ def choose_token(logits: Array, sampling: Sampling, rng: np.random.Generator) ->
         likely = nucleus(weights, sampling.top_p)
         kept, weights = likely if kept is None else kept[likely], weights[likely]
     sums = np.cumsum(weights)
-    place = min(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")), len(sums) - 1)
-    return place if kept is None else int(kept[place])
+    position = min(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")), len(sums) - 1)
+    return position if kept is None else int(kept[position])
 
 
 def soften(logits: Array, temperature: float) -> Array:
@@ -198,17 +198,17 @@ def soften(logits: Array, temperature: float) -> Array:
 
 def nucleus(weights: Array, share: float) -> Array:
     """Positions of the largest weights, falling, as few as reach a share of the sum."""
-    needed, places = share * float(weights.sum()), largest(weights, FIRST_LOOK)
-    if weights[places].sum() < needed:
-        places = largest(weights, len(weights))
-    before = np.cumsum(weights[places]) - weights[places]  # the first that reaches the share is kept
-    return np.asarray(places[before < needed])
+    needed, positions = share * float(weights.sum()), largest(weights, FIRST_LOOK)
+    if weights[positions].sum() < needed:
+        positions = largest(weights, len(weights))
+    before = np.cumsum(weights[positions]) - weights[positions]  # the first that reaches the share is kept
+    return np.asarray(positions[before < needed])
 
 
 def largest(values: Array, count: int) -> Array:
     """Positions of the `count` largest, falling. Nothing else is sorted: that would take milliseconds a token."""
-    places = np.argpartition(values, -count)[-count:] if count < len(values) else np.arange(len(values))
-    return np.asarray(places[np.argsort(-values[places])])
+    positions = np.argpartition(values, -count)[-count:] if count < len(values) else np.arange(len(values))
+    return np.asarray(positions[np.argsort(-values[positions])])
 
 
 def stream(model: Model, request: GenerationRequest) -> Iterator[int]:

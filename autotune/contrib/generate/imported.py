@@ -112,7 +112,7 @@ class TextStream:
     """
 
     def __init__(self, coder: Any) -> None:  # noqa: ANN401 - of a library that is an extra
-        self._coder, self._tokens, self._said = coder, list[int](), 0
+        self._coder, self._tokens, self._emitted = coder, list[int](), 0
 
     def take(self, token: int) -> str:
         """The text that a token adds; nothing while a character is not whole."""
@@ -120,5 +120,5 @@ class TextStream:
         text = str(self._coder.decode(self._tokens))
         if text.endswith("\ufffd"):
             return ""
-        fresh, self._said = text[self._said :], len(text)
+        fresh, self._emitted = text[self._emitted :], len(text)
         return fresh

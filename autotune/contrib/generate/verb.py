@@ -86,8 +86,8 @@ def generate(
     coder = open_tokenizer(tokenizer) if tokenizer is not None else None
     tokens = coder.encode(prompt).ids if coder is not None and prompt else read_tokens(prompt_tokens)
     request = GenerationRequest(tuple(tokens), max_new, sampling, ends, cache)
-    told = NoteKeeper(ProgressLine())
-    session = Session(bundles or home() / "bundles", told, seed)
+    listener = NoteKeeper(ProgressLine())
+    session = Session(bundles or home() / "bundles", listener, seed)
 
     def start(cached: bool) -> Iterator[int]:
         opened = imported.open_imported if is_file else load_generator(name)
@@ -95,15 +95,15 @@ def generate(
         gc.freeze()  # what compiling left would be looked through again and again, milliseconds each time
         return found
 
-    told_text = imported.TextStream(coder).take if coder is not None else "{} ".format
+    text_of = imported.TextStream(coder).take if coder is not None else "{} ".format
 
     def say(token: int) -> None:
         if not as_json:
-            print(printed(told_text(token)), end="", flush=True)
+            print(printed(text_of(token)), end="", flush=True)
 
     paces = follow_both(start, say) if both else (follow(start(cache), say, cached=cache),)
     if as_json:
-        found = {"model": model, "prompt": tokens, "runs": [asdict(pace) for pace in paces], "notes": told.notes}
+        found = {"model": model, "prompt": tokens, "runs": [asdict(pace) for pace in paces], "notes": listener.notes}
         machine = this_machine()
         typer.echo(json.dumps(found | {"machine": asdict(machine) | {"fingerprint": machine.fingerprint}}))
     else:

@@ -17,7 +17,7 @@ from autotune.store.frames import PHASES
 from autotune.store.header import BRIEF
 from autotune.store.sweep import TRIAL, decode
 
-PLACES = ("number", "outcome", "seconds_median", "seconds_normalised", *PHASES)  # of the fields
+FIELDS = ("number", "outcome", "seconds_median", "seconds_normalised", *PHASES)  # of a brief text, in order
 CHUNK = 1000  # trials that are read whole at a time
 
 

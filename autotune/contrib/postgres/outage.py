@@ -39,7 +39,7 @@ def with_server(action: Callable[[], T], where: str, pause: Pause | None) -> T:
 
 
 def state_of(error: DBAPIError) -> str | None:
-    """The server's code of an error; `None` where no server said anything."""
+    """The server's code of an error; `None` where no server answered."""
     return getattr(error.orig, "sqlstate", None)
 
 

@@ -24,7 +24,7 @@ FIRST = 1000  # trials of a sweep among which its default config is looked for; 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a server said of studies, by their ids.
+    """Answers of a server about studies, by their ids.
 
     Attributes:
         counted: Totals by outcome.
@@ -98,7 +98,7 @@ def figures_of(name: str, about: Mapping[str, Any], study: int, answers: Answers
     outcomes: dict[str, int] = {}
     for total in counted:
         outcomes[total.outcome] = outcomes.get(total.outcome, 0) + total.trials
-    places, seconds = tuple(each.position - 1 for each in improved), tuple(each.seconds for each in improved)
+    indices, seconds = tuple(each.position - 1 for each in improved), tuple(each.seconds for each in improved)
     default = answers.defaults.get(study)
     described = (describe_trial(plain(trial, about), roofs, default) for trial in answers.best.get(study, []))
     return SweepFigures(
@@ -106,7 +106,7 @@ def figures_of(name: str, about: Mapping[str, Any], study: int, answers: Answers
         outcomes=outcomes,
         phases={phase: sum(total.phases[phase] for total in counted) for phase in PHASES},
         best=tuple(described),
-        course=Course(sum(outcomes.values()), places, seconds),
+        course=Course(sum(outcomes.values()), indices, seconds),
         unproved=bool(about.get("unproved")),
     )
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Double, Select, Subquery, and_, cast, func, or_, select
 
-from autotune.contrib.postgres.brief import PLACES, read_trials
+from autotune.contrib.postgres.brief import FIELDS, read_trials
 from autotune.contrib.postgres.tables import SYSTEM_ATTRIBUTES, TRIALS, VALUES
 from autotune.core.trial import Trial
 from autotune.store.frames import PHASES
@@ -67,8 +67,8 @@ def chosen(asked: Select[Any], studies: Studies) -> Subquery:
 def brief_table(studies: Studies) -> Subquery:
     """Study, outcome and seconds of each phase of every trial, of the text beside it."""
     text = SYSTEM_ATTRIBUTES.c.value_json  # a string of JSON: quotes around the first field and the last one
-    fields = {name: func.split_part(text, ",", PLACES.index(name) + 1) for name in ("outcome", *PHASES)}
-    fields[PLACES[-1]] = func.rtrim(fields[PLACES[-1]], '"')
+    fields = {name: func.split_part(text, ",", FIELDS.index(name) + 1) for name in ("outcome", *PHASES)}
+    fields[FIELDS[-1]] = func.rtrim(fields[FIELDS[-1]], '"')
     seconds = [cast(func.nullif(fields[name], ""), Double).label(name) for name in PHASES]
     found = select(STUDY, fields["outcome"].label("outcome"), *seconds)
     return chosen(found.select_from(TRIALS.outerjoin(SYSTEM_ATTRIBUTES, HAS_BRIEF)), studies)

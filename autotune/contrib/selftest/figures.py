@@ -103,9 +103,11 @@ def judge_isolation(isolated: Sequence[float], direct: Sequence[float]) -> Figur
     ours, theirs = ([sum(times[i : i + BLOCK]) for i in starts] for times in (isolated, direct))
     kept = ratio_interval(theirs, ours)
     low, high = 1 - kept.high, 1 - kept.low
-    said = f"95 % interval {low:.1%} to {high:.1%}; {rates[0]:.0f} trials a minute, {rates[1]:.0f} without isolation, "
-    said += f"{len(direct)} each, in turn"
-    return Figure("trials a minute lost to isolation", 1 - kept.estimate, "at most 10 %", high <= 0.10, said)
+    detail = (
+        f"95 % interval {low:.1%} to {high:.1%}; {rates[0]:.0f} trials a minute, {rates[1]:.0f} without isolation, "
+    )
+    detail += f"{len(direct)} each, in turn"
+    return Figure("trials a minute lost to isolation", 1 - kept.estimate, "at most 10 %", high <= 0.10, detail)
 
 
 def judge_pairs(same: Sequence[NoisePair], unequal: Sequence[NoisePair]) -> list[Figure]:
@@ -114,9 +116,9 @@ def judge_pairs(same: Sequence[NoisePair], unequal: Sequence[NoisePair]) -> list
     floors = [floor_of(half) for half in halves]
     wrong = sum(called(half, floor) for half, floor in zip(halves, reversed(floors), strict=True))
     found = called(unequal, floor_of(same))
-    said = f"floors {' and '.join(f'{floor:.2%}' for floor in floors)}"
+    detail = f"floors {' and '.join(f'{floor:.2%}' for floor in floors)}"
     return [
-        share_figure("equal programs called different", wrong, len(same), "at most 1 %", said),
+        share_figure("equal programs called different", wrong, len(same), "at most 1 %", detail),
         share_figure(
             "programs 5 % slower found out", found, len(unequal), "at least 95 %", f"floor {floor_of(same):.2%}"
         ),
@@ -128,12 +130,12 @@ def called(pairs: Sequence[NoisePair], floor: float) -> int:
     return sum(is_different(pair.a, pair.b, floor=floor) for pair in pairs)
 
 
-def share_figure(name: str, count: int, of: int, law: str, said: str) -> Figure:
+def share_figure(name: str, count: int, of: int, law: str, detail: str) -> Figure:
     """A share and its constraint, ``at most 5 %`` or ``at least 95 %``."""
     share, bound = share_interval(count, of), float(law.split()[2]) / 100
     holds = share.estimate <= bound if law.startswith("at most") else share.estimate >= bound
-    said = f"{count} of {of}, 95 % interval {share.low:.1%} to {share.high:.1%}; {said}"
-    return Figure(name, share.estimate, law, holds, said)
+    detail = f"{count} of {of}, 95 % interval {share.low:.1%} to {share.high:.1%}; {detail}"
+    return Figure(name, share.estimate, law, holds, detail)
 
 
 def product_task() -> Task:

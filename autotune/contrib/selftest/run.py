@@ -69,11 +69,11 @@ def check_crashes(amounts: Amounts, worker: Worker) -> list[Figure]:
         worker.call(abs, -1)
         times.append(time.perf_counter() - start)
     leaked = {kind: count - held[kind] for kind, count in count_held().items()}
-    said = f"{amounts.crashes} crashes; a new process after {statistics.median(times) * 1e3:.0f} ms (median)"
+    detail = f"{amounts.crashes} crashes; a new process after {statistics.median(times) * 1e3:.0f} ms (median)"
     listed = ", ".join(f"{count} {kind}" for kind, count in leaked.items())
     none = all(count <= 0 for count in leaked.values())
     return [
-        Figure("respawn, seconds at most", max(times), "below 1", max(times) < 1.0, said),
+        Figure("respawn, seconds at most", max(times), "below 1", max(times) < 1.0, detail),
         Figure("processes, files and shared memory leaked", sum(leaked.values()), "0", none, f"{listed} more"),
     ]
 
@@ -127,17 +127,17 @@ def check_kills(amounts: Amounts) -> list[Figure]:
             path = Path(folder) / f"{evaluator.__name__}{number // (LIVES * len(LONGEST_LIVES))}"
             work = partial(tune_for_ever, path, task, machine, evaluator())
             wait = WAIT_FOR_FIRST if number // len(LONGEST_LIVES) % 2 else 0.0
-            told = keys_told_before_death(work, dice.uniform(0.0, longest), wait)
+            written = keys_written_before_death(work, dice.uniform(0.0, longest), wait)
             with Store.open(path) as store:
                 keys = Counter(trial.key for sweep in store.sweeps() for trial in sweep.recorded)
-            lost |= told - set(keys)
-            again |= told & finished.get(path, set()) | {key for key, times in keys.items() if times > 1}
+            lost |= written - set(keys)
+            again |= written & finished.get(path, set()) | {key for key, times in keys.items() if times > 1}
             finished[path] = set(keys)
     count = sum(map(len, finished.values()))
-    said = f"{amounts.kills} kills, {count} trials finished"
+    detail = f"{amounts.kills} kills, {count} trials finished"
     return [
-        Figure("finished trials lost to kill -9", len(lost), "0", not lost, said),
-        Figure("finished trials run again after kill -9", len(again), "0", not again, said),
+        Figure("finished trials lost to kill -9", len(lost), "0", not lost, detail),
+        Figure("finished trials run again after kill -9", len(again), "0", not again, detail),
     ]
 
 
@@ -152,7 +152,7 @@ def tune_for_ever(
                 tell(stepped[0].key)
 
 
-def keys_told_before_death(work: Callable[[Callable[[str], object]], None], seconds: float, wait: float) -> set[str]:
+def keys_written_before_death(work: Callable[[Callable[[str], object]], None], seconds: float, wait: float) -> set[str]:
     """Kill a forked process some seconds after its first line, which is awaited for `wait` seconds; its lines."""
     read, write = os.pipe()
     child = os.fork()
@@ -181,8 +181,8 @@ def check_winners(amounts: Amounts, baseline: Baseline, floor: float, worker: Wo
                 search.step(worker)
             winner = choose(search, baseline, floor, worker, chosen_care()).config
             false += winner not in fastest(search, winner, baseline, floor, worker)
-    said = f"sweeps of {amounts.sweep_trials} trials; ties are below {floor:.2%}"
-    return [share_figure("winners that a quiet measurement denies", false, amounts.sweeps, "at most 5 %", said)]
+    detail = f"sweeps of {amounts.sweep_trials} trials; ties are below {floor:.2%}"
+    return [share_figure("winners that a quiet measurement denies", false, amounts.sweeps, "at most 5 %", detail)]
 
 
 def fastest(

@@ -24,8 +24,8 @@ def check_sandbox(amounts: Amounts, worker: Worker) -> list[Figure]:
     """Try to break out of the sandbox, and time the same trial with and without it."""
     walls = ", ".join(available_walls()) or "none"
     holes = find_holes(worker)
-    said = f"walls: {walls}; tried: {', '.join(ATTEMPTS)}"
-    figures = [Figure("attempts that leave the sandbox", len(holes), "0", not holes, said)]
+    detail = f"walls: {walls}; tried: {', '.join(ATTEMPTS)}"
+    figures = [Figure("attempts that leave the sandbox", len(holes), "0", not holes, detail)]
     pairs = [time_pair(seed) for seed in range(max(1, amounts.trials // BLOCK))]
     return [*figures, judge_cost([walled for walled, _ in pairs], [bare for _, bare in pairs])]
 
@@ -42,18 +42,18 @@ def time_pair(seed: int) -> tuple[float, float]:
     seconds: tuple[list[float], list[float]] = ([], [])
     with Worker() as walled, Worker(sandboxed=False) as bare:
         for number in range(BLOCK + 1):
-            for place in dice.sample(range(2), 2):
+            for position in dice.sample(range(2), 2):
                 start = time.perf_counter()
-                (walled, bare)[place].evaluate(job)
-                seconds[place].extend([time.perf_counter() - start] if number else [])  # the first one warms up
+                (walled, bare)[position].evaluate(job)
+                seconds[position].extend([time.perf_counter() - start] if number else [])  # the first one warms up
     return statistics.median(seconds[0]), statistics.median(seconds[1])
 
 
 def judge_cost(walled: Sequence[float], bare: Sequence[float]) -> Figure:
     """What the walls cost a trial, over pairs of processes; invalid where that is certainly more than `MOST_COST`."""
     ratio = ratio_interval(walled, bare)
-    said = f"95 % interval {ratio.low - 1:.1%} to {ratio.high - 1:.1%}; "
-    said += f"processes in {len(bare)} pairs, {BLOCK} trials in each"
+    detail = f"95 % interval {ratio.low - 1:.1%} to {ratio.high - 1:.1%}; "
+    detail += f"processes in {len(bare)} pairs, {BLOCK} trials in each"
     return Figure(
-        "time of a trial that the sandbox costs", ratio.estimate - 1, "at most 1 %", ratio.low <= 1 + MOST_COST, said
+        "time of a trial that the sandbox costs", ratio.estimate - 1, "at most 1 %", ratio.low <= 1 + MOST_COST, detail
     )

@@ -24,9 +24,9 @@ def check_threads() -> list[Figure]:
     with Worker(threads=THREADS) as worker:
         raced = stress(Claim(racing_payload(STEPS), Candidate(None, tail(THREADS))), worker)
         right = stress(product_claim(), worker)
-    said = f"of {RUNS} calls of {THREADS} threads that add to one number"
+    detail = f"of {RUNS} calls of {THREADS} threads that add to one number"
     return [
-        Figure("calls in which a race shows", raced, "above 0", raced > 0, said),
+        Figure("calls in which a race shows", raced, "above 0", raced > 0, detail),
         Figure("calls in which threads that share a product are wrong", right, "0", right == 0, f"of {RUNS} calls"),
     ]
 

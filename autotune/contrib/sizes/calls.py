@@ -165,13 +165,13 @@ def check_described(model: SizedModel, number: int, prepared: SizeProgram) -> Si
     """
     sizes, payload = model.sizes[number].sizes, prepared.payload
     given = [argument for argument in payload.arguments if argument.role == "input"]
-    said = [(a.shape, axis, name) for a in given for name, axis in model.axes.get(a.name, {}).items()]
+    described = [(a.shape, axis, name) for a in given for name, axis in model.axes.get(a.name, {}).items()]
     for dim in model.dims:
-        if len(dim.results) != len(payload.outputs) or dim.name not in {name for *_, name in said}:
+        if len(dim.results) != len(payload.outputs) or dim.name not in {name for *_, name in described}:
             raise undescribed(model, dim.name)
         results = zip(payload.outputs, dim.results, strict=True)
-        said += [(output.shape, axis, dim.name) for output, axis in results if axis is not None]
-    for shape, axis, name in said:
+        described += [(output.shape, axis, dim.name) for output, axis in results if axis is not None]
+    for shape, axis, name in described:
         if not 0 <= axis < len(shape) or shape[axis] != sizes.get(name):
             raise undescribed(model, name)
     return prepared
@@ -186,7 +186,7 @@ class AnySize:
     """A model of any size within its bounds; any number of threads may call it.
 
     Args:
-        model: What is said of it.
+        model: Description of it.
         prepare: Gives a compiled size by its number.
     """
 
@@ -378,10 +378,10 @@ def prepare(folder: Path, model: SizedModel, number: int, machine: Machine | Non
         PayloadError: A file is missing or damaged.
     """
     sizes, grain, dim = model.sizes[number].sizes, model.sizes[number].grain, open_dim(model.dims)
-    place = size_folder(folder, sizes)
-    payload, said = open_payload(place), read_description(place).arguments
-    own = set(read_header(place / WEIGHTS)) if (place / WEIGHTS).is_file() else set()
-    named = zip(payload.arguments, said, strict=True)
+    directory = size_folder(folder, sizes)
+    payload, described = open_payload(directory), read_description(directory).arguments
+    own = set(read_header(directory / WEIGHTS)) if (directory / WEIGHTS).is_file() else set()
+    named = zip(payload.arguments, described, strict=True)
     owners = {argument.name: name_of(sizes) if each.name in own else "" for argument, each in named}
     candidate, machine = candidate_of(folder, sizes, payload, machine)
     if grain and dim is not None:
@@ -402,9 +402,9 @@ def candidate_of(
         payload: What it computes.
         machine: Another machine, for which there are default schedules alone.
     """
-    place = bundle_folder(folder, sizes)
-    if machine is None and (place / MANIFEST_FILE).is_file():
-        bundle = read_bundle(place, payload)
+    directory = bundle_folder(folder, sizes)
+    if machine is None and (directory / MANIFEST_FILE).is_file():
+        bundle = read_bundle(directory, payload)
         return recorded_candidate(bundle), bundle.manifest.machine
     machine = machine or this_machine()
     return narrow_candidate(partition(payload), machine, read_narrow(size_folder(folder, sizes))), machine

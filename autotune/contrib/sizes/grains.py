@@ -46,8 +46,8 @@ class OpenProgram:
         """
         results = {each.name: axis for each, axis in zip(payload.outputs, dim.results, strict=True) if axis is not None}
         inputs = {name: found[dim.name] for name, found in axes.items() if dim.name in found}
-        places = {each.name: number for number, each in enumerate(payload.arguments)}
-        return cls(payload, candidate, {places[n]: axis for n, axis in {**results, **inputs}.items()}, extent)
+        positions = {each.name: number for number, each in enumerate(payload.arguments)}
+        return cls(payload, candidate, {positions[n]: axis for n, axis in {**results, **inputs}.items()}, extent)
 
     def shortened(self, grain: int) -> Candidate:
         """The candidate whose loops end where a request does."""

@@ -59,7 +59,7 @@ TRIED = 24  # sizes that the whole is verified at, corners included
 TOLERANCE = 1e-3  # of the largest value: two programs of f32
 
 
-def check_place(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     """Refuse a folder that holds something else, before any work is done for it.
 
     Raises:
@@ -84,7 +84,7 @@ def import_sized(
     Raises:
         PayloadError: The model cannot be imported, needs more sizes, or does not compute the same as its runtime.
     """
-    check_place(folder)
+    check_folder(folder)
     model = open_model(path, bounds)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -119,9 +119,9 @@ def make_sized(
     chosen = choose_sizes(folder, dims, names, costs, most, listener)
     unknown = [size for size in chosen if name_of(size) not in seconds or read_narrow(size_folder(folder, size))]
     seconds |= measured(path, folder, unknown, listener)
-    for place in (folder / SIZES).iterdir():
-        if place.name not in map(name_of, chosen):
-            shutil.rmtree(place)
+    for directory in (folder / SIZES).iterdir():
+        if directory.name not in map(name_of, chosen):
+            shutil.rmtree(directory)
     listener.stage("shortening loops")
     grains = grains_of(folder, dims, names, chosen)
     listener.stage("sharing weights")
@@ -143,16 +143,16 @@ def import_size(path: Path, folder: Path, sizes: Sizes) -> Payload:
     Raises:
         PayloadError: The model cannot be imported.
     """
-    place = size_folder(folder, sizes)
-    import_model(f"{path},{name_of(sizes)}", place)
-    return open_payload(place)
+    directory = size_folder(folder, sizes)
+    import_model(f"{path},{name_of(sizes)}", directory)
+    return open_payload(directory)
 
 
 def ranges_of(folder: Path, sizes: Sizes, payload: Payload) -> dict[str, Range]:
     """What whole numbers the inputs may hold, by the model's names."""
-    said = read_description(size_folder(folder, sizes)).arguments
+    described = read_description(size_folder(folder, sizes)).arguments
     found = {}
-    for argument, each in zip(payload.arguments, said, strict=True):
+    for argument, each in zip(payload.arguments, described, strict=True):
         if argument.role == "input":
             found[each.name] = (int(each.low), int(each.high)) if argument.dtype.startswith("i") else TRUTH
     return found
@@ -173,8 +173,8 @@ def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listene
     with Worker(MODEL_SECONDS) as worker:
         for each in sizes:
             listener.stage(f"measuring {name_of(each)}")
-            place = size_folder(folder, each)
-            payload = open_payload(place) if place.is_dir() else import_size(path, folder, each)
+            directory = size_folder(folder, each)
+            payload = open_payload(directory) if directory.is_dir() else import_size(path, folder, each)
             (result,) = worker.evaluate(Job(payload, (candidate_of(folder, each, payload)[0],), this_machine()))
             if result.samples is None:
                 raise PayloadError(
@@ -311,20 +311,22 @@ def grains_of(
 
 def share_weights(folder: Path, sizes: Sequence[Sizes]) -> None:
     """Keep what all sizes hold alike in one file, which each refers to by hash; what differs stays its own."""
-    places = [size_folder(folder, each) for each in sizes]
-    files = [dict(map_tensors(place / WEIGHTS)) if (place / WEIGHTS).is_file() else {} for place in places]
+    directories = [size_folder(folder, each) for each in sizes]
+    files = [
+        dict(map_tensors(directory / WEIGHTS)) if (directory / WEIGHTS).is_file() else {} for directory in directories
+    ]
     shared = {name: array for name, array in files[0].items() if all(is_same(array, each.get(name)) for each in files)}
     if shared:
         write_tensors(folder / WEIGHTS, shared)
-    for place, held in zip(places, files, strict=True):
+    for directory, held in zip(directories, files, strict=True):
         own = {name: np.array(array) for name, array in held.items() if name not in shared}
-        (place / WEIGHTS).unlink(missing_ok=True)
+        (directory / WEIGHTS).unlink(missing_ok=True)
         if own:
-            write_tensors(place / WEIGHTS, own)
-        said = read_description(place)
-        (place / said.file).unlink(missing_ok=True)  # the user's own file has every size
+            write_tensors(directory / WEIGHTS, own)
+        description = read_description(directory)
+        (directory / description.file).unlink(missing_ok=True)  # the user's own file has every size
         if shared:
-            refer(place, said, WeightsElsewhere(f"../../{WEIGHTS}", hash_file(folder / WEIGHTS)))
+            refer(directory, description, WeightsElsewhere(f"../../{WEIGHTS}", hash_file(folder / WEIGHTS)))
 
 
 def is_same(array: Array, other: Array | None) -> bool:
@@ -334,9 +336,9 @@ def is_same(array: Array, other: Array | None) -> bool:
     return bool(np.array_equal(array.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))
 
 
-def refer(path: Path, said: ImportedModel, weights: WeightsElsewhere) -> None:
+def refer(path: Path, description: ImportedModel, weights: WeightsElsewhere) -> None:
     """Let a folder refer to another file of weights."""
-    text = json.dumps(replace(said, weights=(*said.weights, weights)).to_json(), indent=1)
+    text = json.dumps(replace(description, weights=(*description.weights, weights)).to_json(), indent=1)
     (path / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 
 
@@ -375,7 +377,7 @@ class SizeTrial:
     """Requests for the isolated process.
 
     Attributes:
-        model: What is said of the model.
+        model: Description of the model.
         prepared: Compiled sizes of the model.
         given: Inputs of each request, by argument.
         wanted: Results of each.

@@ -91,13 +91,13 @@ def narrowest(task: Task, machine: Machine) -> dict[str, int]:
     return found
 
 
-def read_narrow(place: Path) -> Narrow:
+def read_narrow(folder: Path) -> Narrow:
     """Knobs that a folder of a size has; none where it has no such file.
 
     Raises:
         PayloadError: The file is damaged.
     """
-    path = place / FILE
+    path = folder / FILE
     if not path.is_file():
         return {}
     try:
@@ -106,8 +106,8 @@ def read_narrow(place: Path) -> Narrow:
         raise PayloadError(f"{path} must hold knobs by task, it does not; import the model again") from error
 
 
-def write_narrow(place: Path, narrow: Narrow) -> None:
+def write_narrow(folder: Path, narrow: Narrow) -> None:
     """Write them to a folder of a size, or remove those that are there."""
-    (place / FILE).unlink(missing_ok=True)
+    (folder / FILE).unlink(missing_ok=True)
     if narrow:
-        (place / FILE).write_text(json.dumps(narrow, indent=1) + "\n", encoding="utf-8")
+        (folder / FILE).write_text(json.dumps(narrow, indent=1) + "\n", encoding="utf-8")

@@ -67,13 +67,13 @@ def sized_page(folder: Path) -> str:
         "# one library that serves every size",
         f"autotune emit {name} --as c",
     ]
-    said = f"The folder is {folder.absolute().name}; the commands are for the one that it lies in."
+    text = f"The folder is {folder.absolute().name}; the commands are for the one that it lies in."
     return write_page(
         model.source,
         lead,
         [
             Section("sizes", "What calls are expected to take", blocks),
-            Section("again", "How to go on", [Paragraph(said), Commands(again)]),
+            Section("again", "How to go on", [Paragraph(text), Commands(again)]),
         ],
     )
 
@@ -83,9 +83,9 @@ def draw_expected(model: SizedModel) -> Picture:
     along = widest(model.dims)
     ends = {dim.name: dim.low for dim in model.dims}, {dim.name: dim.high for dim in model.dims}
     low, high = (duration(float(seconds)) for seconds in model.seconds_of(ends))
-    said = f"Expected time of a call over {along.name}: from {low} to {high}. Marks are compiled sizes."
+    caption = f"Expected time of a call over {along.name}: from {low} to {high}. Marks are compiled sizes."
     with mpl.rc_context(SETTINGS):
-        return Picture(f"{plain_name(model.source)}-expected", said, expected(model, along))
+        return Picture(f"{plain_name(model.source)}-expected", caption, expected(model, along))
 
 
 def expected(model: SizedModel, along: Dim) -> Figure:

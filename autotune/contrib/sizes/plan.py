@@ -248,10 +248,10 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, served: Sequence[tu
         chosen, now = [*chosen, best], least
     for _ in range(MOST_ROUNDS):
         before = now
-        for place in range(kept, len(chosen)):
-            others, near = [*chosen[:place], *chosen[place + 1 :]], neighbours(dims, chosen[place])
-            now, best = best_of(others, [chosen[place], *near, *candidates])
-            chosen = [*chosen[:place], best, *chosen[place + 1 :]]
+        for position in range(kept, len(chosen)):
+            others, near = [*chosen[:position], *chosen[position + 1 :]], neighbours(dims, chosen[position])
+            now, best = best_of(others, [chosen[position], *near, *candidates])
+            chosen = [*chosen[:position], best, *chosen[position + 1 :]]
         if before - now < LEAST_EXCHANGE:
             break
     return ChosenSizes(tuple(sorted(chosen, key=lambda size: tuple(size.values()))), now)

@@ -42,7 +42,7 @@ class ArrayAccess:
     Attributes:
         op: The op.
         root: The array, of which the op may have a view.
-        positions: Position along each dimension; `None` where it cannot be told.
+        positions: Position along each dimension; `None` where it is unknown.
         loops: Counters of the loops around it, outermost first.
         reads: Whether it reads.
         writes: Whether it writes.
@@ -61,12 +61,12 @@ class ArrayAccess:
         return self.reads and None in self.positions and any(map(is_read, self.op.operands))
 
 
-def position_of(value: ir.Value, place: Sequence[int] = ()) -> Position | None:
+def position_of(value: ir.Value, element: Sequence[int] = ()) -> Position | None:
     """A number of type index as a sum of counters; `None` where it is none.
 
     Args:
         value: The number, or a vector of such.
-        place: Which element of the vector.
+        element: Which element of the vector.
     """
     made, found = maker(value), None
     if made is None:
@@ -76,15 +76,15 @@ def position_of(value: ir.Value, place: Sequence[int] = ()) -> Position | None:
         case "arith.constant" if isinstance(value.type, ir.IndexType):
             found = Position(number=constant(value))
         case "arith.divui" if is_constant(made.operands[1]):
-            found = divided(position_of(made.operands[0], place), constant(made.operands[1]))
+            found = divided(position_of(made.operands[0], element), constant(made.operands[1]))
         case "arith.addi":
-            found = summed(position_of(each, place) for each in made.operands)
+            found = summed(position_of(each, element) for each in made.operands)
         case "vector.broadcast":
             source = made.operands[0]
             rank = ir.VectorType(source.type).rank if isinstance(source.type, ir.VectorType) else 0
-            found = position_of(source, place[len(place) - rank :])
-        case "vector.step" if place:
-            found = Position(number=place[-1])
+            found = position_of(source, element[len(element) - rank :])
+        case "vector.step" if element:
+            found = Position(number=element[-1])
         case "vector.extract":
             found = position_of(made.operands[0], list(ir.DenseI64ArrayAttr(made.attributes["static_position"])))
         case "affine.apply":
@@ -111,7 +111,7 @@ def mapped(expr: ir.AffineExpr, dims: int, operands: Sequence[ir.Value]) -> Posi
 
 
 def summed(parts: Iterable[Position | None]) -> Position | None:
-    """The sum of positions; `None` where one cannot be told, a counter is in two, or a part is of blocks."""
+    """The sum of positions; `None` where one is unknown, a counter is in two, or a part is of blocks."""
     found = list(parts)
     if None in found:
         return None
@@ -132,7 +132,7 @@ def is_multiple(position: Position, per: int) -> bool:
 
 
 def divided(position: Position | None, per: int) -> Position | None:
-    """A position in blocks; `None` where it cannot be told, or is of blocks."""
+    """A position in blocks; `None` where it is unknown, or is of blocks."""
     if position is None or position.per > 1:
         return None
     return Position(position.counters, position.number, per, -(-position.width // per))
@@ -209,18 +209,18 @@ def indices_behind(view: ir.Operation, indices: Sequence[Position | None]) -> li
         return list(indices)
     if view.name == "memref.subview":
         given = iter(view.operands[1:])
-        said = ir.DenseI64ArrayAttr(view.attributes["static_offsets"])
-        starts = [position_of(next(given)) if each == DYNAMIC else Position(number=each) for each in said]
+        offsets = ir.DenseI64ArrayAttr(view.attributes["static_offsets"])
+        starts = [position_of(next(given)) if each == DYNAMIC else Position(number=each) for each in offsets]
         _, sizes, strides = numbers_of(view)
         of_view = iter(indices)
         kept = [next(of_view) if keep else Position() for keep in kept_dimensions(sizes, after)]
         steps = zip(starts, kept, strides, strict=True)
         return [summed((start, along)) if step == 1 else None for start, along, step in steps]
     found: list[Position | None] = []
-    for place, group in enumerate(reassociation(view)):
+    for number, group in enumerate(reassociation(view)):
         if view.name == "memref.collapse_shape":
             wide = [dim for dim in group if before[dim] != 1]
-            found += [(indices[place] if len(wide) == 1 else None) if dim in wide else Position() for dim in group]
+            found += [(indices[number] if len(wide) == 1 else None) if dim in wide else Position() for dim in group]
         else:
             wide = [dim for dim in group if after[dim] != 1]
             found.append(indices[wide[0]] if len(wide) == 1 else (None if wide else Position()))

@@ -171,7 +171,7 @@ class Prover:
 
 
 def ones_at(rng: np.random.Generator, shape: Sequence[int], axis: int) -> Array:
-    """A place along an axis for each line of a shape."""
+    """A position along an axis for each line of a shape."""
     lines = [1 if number == axis else size for number, size in enumerate(shape)]
     return rng.integers(0, shape[axis], lines)
 

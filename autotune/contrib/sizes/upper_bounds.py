@@ -46,7 +46,7 @@ class OpenLoops:
         self._origins = {(self._block.arguments[number], dim): Position() for number, dim in starts.items()}
         self._before: dict[ir.Value, Position] = {}  # what is added to a counter, by counter
         self._least: dict[tuple[ir.Value, int, frozenset[ir.Value]], int] = {}
-        for each, dim, position in self._told():
+        for each, dim, position in self._known_positions():
             key = each.root, dim, position.counters
             self._least[key] = min(position.number, self._least.get(key, position.number))
         while self._follow():
@@ -62,7 +62,7 @@ class OpenLoops:
             around = self._around(each)
             if each.looks_up:  # an index that was not computed may be none
                 exact.update(around)
-            if each.writes:  # in one place again and again
+            if each.writes:  # to one element again and again
                 exact.update(
                     around - {counter for position in each.positions if position for counter in position.counters}
                 )
@@ -82,8 +82,8 @@ class OpenLoops:
                 left = arith.maxsi(arith.subi(left, index(before.number)), index(0))
                 loop.operands[1] = arith.minsi(loop.operands[1], left)
 
-    def _told(self) -> Iterator[tuple[ArrayAccess, int, Position]]:
-        """Accesses by dimension whose position can be told."""
+    def _known_positions(self) -> Iterator[tuple[ArrayAccess, int, Position]]:
+        """Accesses by dimension whose position is known."""
         for each in self._accesses:
             for dim, position in enumerate(each.positions):
                 if position is not None:
@@ -92,7 +92,7 @@ class OpenLoops:
     def _follow(self) -> bool:
         """Take what accesses say of counters and arrays; tell whether anything was new."""
         known = len(self._origins), len(self._before)
-        for each, dim, position in self._told():
+        for each, dim, position in self._known_positions():
             key = each.root, dim
             if (origin := self._origins.get(key)) is not None:
                 if position.counters and position.per != origin.per:
@@ -136,7 +136,7 @@ class OpenLoops:
                     raise unshortened(f"{each.op.name} reads more of {each.root.type} than a step of it")
 
     def _check_writes(self) -> None:
-        """Refuse writes by loops along the dimension of which it cannot be told where they go along it.
+        """Refuse writes by loops along the dimension of which it is unknown where they go along it.
 
         Raises:
             CompileError: Stage ``transform``; there is one.
@@ -210,10 +210,10 @@ def marked(text: str, starts: Starts, grain: int, extent: int) -> str:
         grain: What sizes are a multiple of.
         extent: Size of the dimension.
     """
-    said = {f"a{number}": dim for number, dim in starts.items()} | {"grain": grain, "extent": extent}
+    entries = {f"a{number}": dim for number, dim in starts.items()} | {"grain": grain, "extent": extent}
     with context(writes=False):
         module = parse(text, "payload")
-        values = ", ".join(f"{name} = {value} : i64" for name, value in said.items())
+        values = ", ".join(f"{name} = {value} : i64" for name, value in entries.items())
         module.operation.attributes[MARK] = ir.Attribute.parse(f"{{{values}}}")
         return str(module)
 

@@ -24,7 +24,7 @@ PACKAGES = {
 }
 EMULATORS = "apt-get install qemu-user"
 LOG_BYTES = 1 << 16
-ERRORS = 2_000  # characters of what a program said before it failed
+ERRORS = 2_000  # characters of what a program wrote before it failed
 NATIVE = ("cc", "gcc", "clang")
 
 
@@ -139,8 +139,8 @@ def run_program(emulator: Emulator, program: Path, image: bytes, seconds: float)
             process.wait()
             raise
     if code != 0:
-        said = (folder / "log").read_bytes()[-LOG_BYTES:].decode(errors="replace")
+        message = (folder / "log").read_bytes()[-LOG_BYTES:].decode(errors="replace")
         return EmulatedRun(
-            b"", f"{name_of(code)} under {emulator.about}; {first_lines(said, width=ERRORS)}".rstrip("; ")
+            b"", f"{name_of(code)} under {emulator.about}; {first_lines(message, width=ERRORS)}".rstrip("; ")
         )
     return EmulatedRun((folder / "out").read_bytes())

@@ -91,8 +91,8 @@ def judge_images(answer: Answer) -> Verdict:
     """Compare images after the call with the oracle; right if that holds, and nothing else was written."""
     call, layout = answer.call, lay_out(answer.call.arguments)
     bench = open_testbench(call.payload, call.seed)
-    places = list(zip(call.arguments, layout.offsets, strict=True))
-    written = [(argument, offset) for argument, offset in places if argument.role in WRITTEN]
+    pairs = list(zip(call.arguments, layout.offsets, strict=True))
+    written = [(argument, offset) for argument, offset in pairs if argument.role in WRITTEN]
     worst = 0.0
     for number, (_, image) in enumerate(zip(bench.cases, answer.images, strict=True)):
         before, after = np.frombuffer(draw(bench, call, number), np.uint8).copy(), np.frombuffer(image, np.uint8)
@@ -102,7 +102,7 @@ def judge_images(answer: Answer) -> Verdict:
         for argument, offset in written:
             before[offset : offset + argument.bytes] = after[offset : offset + argument.bytes]
         if not np.array_equal(before, after):
-            return Verdict("wrong-result", np.inf, trespass(int(np.flatnonzero(before != after)[0]), places))
+            return Verdict("wrong-result", np.inf, trespass(int(np.flatnonzero(before != after)[0]), pairs))
         verdict = bench.judge(number, got)
         worst = max(worst, verdict.max_error)
         if verdict.outcome != "ok":
@@ -115,11 +115,11 @@ def cut_out(image: Array, argument: Argument, offset: int) -> Array:
     return image[offset : offset + argument.bytes].view(DTYPES[argument.dtype]).reshape(argument.shape)
 
 
-def trespass(index: int, places: Sequence[tuple[Argument, int]]) -> str:
+def trespass(index: int, pairs: Sequence[tuple[Argument, int]]) -> str:
     """Sentence on a byte that was written and must not be."""
-    for argument, offset in places:
+    for argument, offset in pairs:
         if offset <= index < offset + argument.bytes:
             return f"inputs must not be written; {argument.name} was"
-    before = [argument.name for argument, offset in places if offset + argument.bytes <= index]
+    before = [argument.name for argument, offset in pairs if offset + argument.bytes <= index]
     where = f"behind {before[-1]}" if before else "before the first"
     return f"nothing but outputs must be written; something {where} was"

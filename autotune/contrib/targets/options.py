@@ -45,7 +45,7 @@ def tune_by_model(
         loaded = read_payloads(payloads, line)
     wrong = False
     for payload in loaded:
-        place = folder or OUTPUT / f"for-{target.name}" / slug(payload.name)
+        directory = folder or OUTPUT / f"for-{target.name}" / slug(payload.name)
         with Worker(options.timeout) as worker:
             with ProgressLine(payload.name) as line:
                 found = tune_for(payload, target, options, line, worker=worker)
@@ -54,15 +54,15 @@ def tune_by_model(
                 check, why_not = verify_emulated(program, worker), ""
             except MachineError as error:
                 check, why_not = None, str(error)
-        written = write_program(program, "object", place)
-        (place / SCHEDULE).write_text(str(found.candidate.script), encoding="utf-8")
-        (place / MACHINE).write_text(write_target(target), encoding="utf-8")
-        told = found.to_json() | {"check": check.to_json() if check is not None else None, "files": str(place)}
-        (place / CHOSEN).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        written = write_program(program, "object", directory)
+        (directory / SCHEDULE).write_text(str(found.candidate.script), encoding="utf-8")
+        (directory / MACHINE).write_text(write_target(target), encoding="utf-8")
+        recorded = found.to_json() | {"check": check.to_json() if check is not None else None, "files": str(directory)}
+        (directory / CHOSEN).write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
         if as_json:
-            typer.echo(json.dumps(told))
+            typer.echo(json.dumps(recorded))
         else:
-            show_chosen(found, check, why_not, [path.name for path in written], place)
+            show_chosen(found, check, why_not, [path.name for path in written], directory)
         wrong = wrong or (check is not None and not check.is_right)
     if wrong:
         raise typer.Exit(1)

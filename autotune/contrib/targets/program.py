@@ -139,8 +139,8 @@ def verify_emulated(
     if isinstance(images, Evaluation):
         return failed(program, emulator, images.outcome, f"in its oracle: {images.diagnostic}")
     name = c_name(payload.entry)
-    with tempfile.TemporaryDirectory(prefix="autotune-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix="autotune-") as path:
+        folder = Path(path)
         (folder / f"{name}.o").write_bytes(program.data)
         (folder / f"{name}.h").write_text(program.header, encoding="utf-8")
         source = c_harness(name, call.arguments, lay_out(call.arguments))

@@ -2,7 +2,7 @@
 
     machine.toml --read_target--> Target: what LLVM compiles for, and the `Machine` that schedules are written for
 
-Nothing is believed that can be checked, and every constraint is said in one line. Format: 1, the first.
+Nothing is believed that can be checked, and every constraint is stated in one line. Format: 1, the first.
 """
 
 import re
@@ -132,8 +132,10 @@ def target_of(found: Mapping[str, Any]) -> Target:
         cores=check_number("cores", found["cores"], 1, MOST_CORES),
         tiles=tiles,
     )
-    place = f"{triple[1]}-{triple[2]}"
-    return Target(text["name"], place, text["cpu"], text["features"], machine, text["source"], text["emulated_as"])
+    target_triple = f"{triple[1]}-{triple[2]}"
+    return Target(
+        text["name"], target_triple, text["cpu"], text["features"], machine, text["source"], text["emulated_as"]
+    )
 
 
 def check_keys(found: Mapping[str, Any]) -> None:
@@ -173,16 +175,16 @@ def vectors_of(isa: str, bits: object) -> tuple[int, int]:
     return own, registers
 
 
-def tiles_of(said: object, architecture: str, isa: str) -> Tiles:
+def tiles_of(value: object, architecture: str, isa: str) -> Tiles:
     """The matrix unit that a file says there is.
 
     Raises:
         ValueError: There is no such unit, or none beside such vectors.
     """
-    if said == "":
+    if value == "":
         return ""
-    if said != "amx":
-        raise ValueError(f"tiles must be 'amx', got {one_line(repr(said))[:60]}; leave it out where there are none")
+    if value != "amx":
+        raise ValueError(f"tiles must be 'amx', got {one_line(repr(value))[:60]}; leave it out where there are none")
     if (architecture, isa) != TILED:
         raise ValueError(f"tiles of amx need isa {TILED[1]} of {TILED[0]}, got {isa} of {architecture}; leave them out")
     return "amx"

@@ -191,7 +191,7 @@ class ModelSearch:
 def notes_of(tasks: Sequence[TaskPrediction]) -> list[str]:
     """Notes on a search by models, a sentence each."""
     silent = [task.task for task in tasks if task.best is None]
-    said = ["nothing was measured: these are predictions of llvm-mca and of the model of caches, for data in order"]
+    notes = ["nothing was measured: these are predictions of llvm-mca and of the model of caches, for data in order"]
     if silent:
-        said.append(f"default configs where no model says anything: {', '.join(silent)}")
-    return said
+        notes.append(f"default configs where no model says anything: {', '.join(silent)}")
+    return notes

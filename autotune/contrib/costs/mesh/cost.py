@@ -130,15 +130,15 @@ class MeshProgramCost:
         simulation = self.simulation(config)
         region, stages = simulation.regions[0], len(simulation.regions)
         one = f"{stages} stages of {region.height} x {region.width} cores each"
-        said = [f"all of {region.height} x {region.width} cores" if stages == 1 else one]
-        said[0] += f"; the fullest core holds {amount(max(simulation.memory))} of {amount(self.grid.memory)}"
+        sentences = [f"all of {region.height} x {region.width} cores" if stages == 1 else one]
+        sentences[0] += f"; the fullest core holds {amount(max(simulation.memory))} of {amount(self.grid.memory)}"
         shares = sorted(simulation.shares().items(), key=lambda each: -each[1])
-        said.append("of a call " + ", ".join(f"{share:.0%} {kind}" for kind, share in shares))
+        sentences.append("of a call " + ", ".join(f"{share:.0%} {kind}" for kind, share in shares))
         if self.batch > 1:
             each = simulation.seconds / self.batch
             alone = 1e6 * simulation.latency
-            said.append(f"a batch of {self.batch}: {1e6 * each:.4g} us each, a call alone {alone:.4g} us")
-        return tuple(said)
+            sentences.append(f"a batch of {self.batch}: {1e6 * each:.4g} us each, a call alone {alone:.4g} us")
+        return tuple(sentences)
 
     def to_json(self, config: Config) -> dict[str, Any]:
         """The grid, and the outcome of the program on it."""

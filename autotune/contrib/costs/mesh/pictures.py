@@ -42,8 +42,8 @@ def draw_placement(payload: str, simulation: Simulation) -> Figure:
     axes.plot(*zip(*centres, strict=True), color=colour_of(1), lw=1.0, marker="o", ms=2)
     axes.set(xlim=(0, grid.columns), ylim=(grid.rows, 0), aspect="equal")
     axes.grid(visible=False)
-    said = "column of cores; in each region its stage, and how full its fullest core is"
-    label(axes, f"Placement: {payload} on {grid.name}", said, "row of cores")
+    x_label = "column of cores; in each region its stage, and how full its fullest core is"
+    label(axes, f"Placement: {payload} on {grid.name}", x_label, "row of cores")
     return figure
 
 

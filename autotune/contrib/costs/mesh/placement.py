@@ -47,20 +47,20 @@ def regions_of(grid: Grid, stages: int, stage_rows: int, order: str) -> tuple[Co
     outer, inner = (stage_columns, stage_rows) if order == "turned" else (stage_rows, stage_columns)
     found = []
     for line in range(outer):
-        places = range(inner)
-        for place in reversed(places) if order != "rows" and line % 2 else places:
-            row, column = (place, line) if order == "turned" else (line, place)
+        positions = range(inner)
+        for position in reversed(positions) if order != "rows" and line % 2 else positions:
+            row, column = (position, line) if order == "turned" else (line, position)
             found.append(CoreRegion(row * height, column * width, height, width))
     return tuple(found)
 
 
 def hops(before: CoreRegion, after: CoreRegion) -> int:
-    """Links between a core of a region and the core that stands in its place in another one, first along the row."""
+    """Links between a core of a region and the corresponding core of another one, first along the row."""
     return abs(after.column - before.column) + abs(after.row - before.row)
 
 
 def transfer(grid: Grid, before: CoreRegion, after: CoreRegion, size: float) -> float:
-    """Cycles to hand a value on that lies evenly on a region: each core to the one in its place in the next.
+    """Cycles to hand a value on that lies evenly on a region: each core to the corresponding one of the next.
 
     Routes go along the row first (XY). Regions do not overlap, so that at a boundary between columns all of a row's
     cores have sent through one link, and at one between rows all of a column's.

@@ -93,8 +93,8 @@ class Simulation:
         for stage in self.stages:
             kept: dict[tuple[int, int, bool], int] = {}
             values = 0
-            for place in stage:
-                unit = self.program.units[place]
+            for position in stage:
+                unit = self.program.units[position]
                 kept |= self.kept(unit)
                 values = max(values, *(cost.values for cost in self.bodies[unit.ops].values()))
             here = {key: size for key, size in kept.items() if not (key[2] and (*key[:2], False) in kept)}
@@ -119,7 +119,7 @@ class Simulation:
     @cached_property
     def stage_cycles(self) -> tuple[float, ...]:
         """Cycles of every stage, with what it hands on."""
-        found = [sum(self.body_cycles[self.program.units[place].ops] for place in stage) for stage in self.stages]
+        found = [sum(self.body_cycles[self.program.units[position].ops] for position in stage) for stage in self.stages]
         for number, phase in enumerate(self.hand_overs):
             found[number] += phase.cycles
         return tuple(found)
@@ -143,9 +143,9 @@ class Simulation:
         """Everything that a call does, in order: stage, unit, phase."""
         found = []
         for number, stage in enumerate(self.stages):
-            for place in stage:
-                for cost in self.bodies[self.program.units[place].ops].values():
-                    found += [(number, place, phase) for phase in cost.phases]
+            for position in stage:
+                for cost in self.bodies[self.program.units[position].ops].values():
+                    found += [(number, position, phase) for phase in cost.phases]
             if number < len(self.hand_overs):
                 found.append((number, stage[-1], self.hand_overs[number]))
         return found

@@ -66,7 +66,7 @@ def traffic_of(simulation: Simulation) -> Traffic:
 
 
 def route(traffic: Traffic, before: CoreRegion, after: CoreRegion, size: float) -> None:
-    """Add a hand-over: every core to the one in its place in another region, along the row first, then the column."""
+    """Add a hand-over: every core to the corresponding one of another region, along the row first, then the column."""
     each = size / (before.height * before.width)
     move = after.column - before.column
     rows = slice(before.row, before.row + before.height)
