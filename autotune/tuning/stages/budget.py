@@ -189,7 +189,7 @@ def is_rounded(choice: Choice) -> bool:
 
 
 def seconds_of(choice: Choice) -> float:
-    """What a call of the whole spends on a choice's task, undisturbed: by that rivals are compared in their race, too."""
+    """What a call of the whole spends on the task of a choice, by the lower quartile, as rivals are compared in a race."""
     return choice.search.task.count * (quiet_time(choice.samples.seconds) if choice.samples is not None else 0.0)
 
 
