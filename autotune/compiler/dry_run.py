@@ -1,6 +1,6 @@
 """Dry run: a user's script applied once before any search, and notes for its author.
 
-A handle that holds nothing is no error in a user's script, as it is none upstream; it is said once, here.
+A handle that holds nothing is no error in a user's script, as it is none upstream; it is reported once, here.
 """
 
 import re
@@ -15,7 +15,7 @@ from autotune.compiler.passes.empty_handles import HANDLES, neighbours
 from autotune.compiler.script.apply import run_script
 from autotune.compiler.script.instantiate import write_concrete
 from autotune.compiler.script.trace import captured, written_to
-from autotune.compiler.script.user_module import MAIN, place_of, sequences_of
+from autotune.compiler.script.user_module import MAIN, location_of, sequences_of
 from autotune.core.errors import CompileError
 from autotune.core.payload import Payload
 from autotune.core.scripts.marks import FOREIGN
@@ -117,7 +117,7 @@ def count_handles(own: ir.Module) -> dict[tuple[int, int], str]:
         for op, behind in list(neighbours(sequence)):
             for result in op.results:
                 if str(result.type).startswith(HANDLES) and any(True for _ in result.uses):
-                    counted[place_of(op)] = op.name
+                    counted[location_of(op)] = op.name
                     with ir.InsertionPoint(behind), op.location:
                         held = ir.Operation.create("transform.num_associations", [number], [result])
                         message = {"message": ir.StringAttr.get(COUNTED)}

@@ -6,7 +6,7 @@ import pytest
 from tuning_support import agrees, loaded, run_tuned
 
 from autotune.compiler.ir.module import context, parse
-from autotune.compiler.normalise.gather.indices import read_places_before_repeating
+from autotune.compiler.normalise.gather.indices import gather_before_broadcast
 from autotune.core.host.machine import this_machine
 from autotune.registry import family_for
 
@@ -59,7 +59,7 @@ def test_a_gather_is_given_places_as_they_were(name, tmp_path):
     copy, ops = COPIES[name]
     with context():
         module = parse(TEXT.replace("COPY", copy), "mine")
-        read_places_before_repeating(module)
+        gather_before_broadcast(module)
         assert len(re.findall(r"= linalg\.(?:generic|broadcast|transpose)", str(module))) == ops
     payload = loaded(tmp_path, TEXT.replace("COPY", copy))
     inputs = payload.make_inputs(0)
@@ -74,5 +74,5 @@ def test_what_is_no_copy_of_whole_rows_stays():
     with context():
         module = parse(TEXT.replace("COPY", copy), "mine")
         before = str(module)
-        read_places_before_repeating(module)
+        gather_before_broadcast(module)
         assert str(module) == before

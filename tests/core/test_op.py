@@ -9,7 +9,7 @@ from autotune.compiler.ir.module import context
 from autotune.compiler.ir.nests import read_index
 from autotune.compiler.tasks.partition import partition
 from autotune.core.ops.op import BodyOp, Contraction, Index, IndexPart, LoopNest, Op, Operand
-from autotune.core.ops.traversal import contraction_of, lanes_of, periods_of, turned_loop, vectorizes
+from autotune.core.ops.traversal import contraction_of, lanes_of, periods_of, transposed_loop, vectorizes
 from autotune.registry import load_payload
 
 BODY = (BodyOp("arith.mulf", (0, 1), ("f32",)), BodyOp("arith.addf", (2, 3), ("f32",)))
@@ -48,8 +48,8 @@ def test_a_contraction_is_read_off_the_indices_of_its_operands(op, expected):
 
 
 def test_an_operand_along_the_first_loop_is_transposed():
-    assert turned_loop(elementwise(*at(0, 1))) is None
-    assert turned_loop(elementwise(*at(1, 0))) == 0
+    assert transposed_loop(elementwise(*at(0, 1))) is None
+    assert transposed_loop(elementwise(*at(1, 0))) == 0
 
 
 def test_a_sum_of_loops_is_a_window_and_no_vector():

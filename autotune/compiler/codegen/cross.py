@@ -18,7 +18,7 @@ from autotune.compiler.codegen.llvm_library import open_llvm, take_error, take_t
 from autotune.core.errors import CompileError, MachineError
 from autotune.core.target import Target
 
-LEVEL, PASSES = 3, b"default<O3>"  # as the execution engine is told; the level is CodeGenLevelAggressive
+LEVEL, PASSES = 3, b"default<O3>"  # as the execution engine uses; the level is CodeGenLevelAggressive
 RELOCATION_PIC, CODE_MODEL_DEFAULT, OBJECT_FILE = 2, 0, 1
 FUNCTION = 0xFFFFFFFF  # LLVMAttributeFunctionIndex
 INTERNAL = 8  # LLVMInternalLinkage
@@ -138,11 +138,11 @@ def parse_ir(lib: ctypes.CDLL, context: int, text: str) -> c_void_p:
 
 def open_machine(lib: ctypes.CDLL, target: Target) -> int:
     """LLVM's description of a machine."""
-    place, wrong, triple = c_void_p(), c_void_p(), target.triple.encode()
-    if lib.LLVMGetTargetFromTriple(triple, byref(place), byref(wrong)):
+    llvm_target, wrong, triple = c_void_p(), c_void_p(), target.triple.encode()
+    if lib.LLVMGetTargetFromTriple(triple, byref(llvm_target), byref(wrong)):
         raise MachineError(f"LLVM must know {target.triple}; {take_text(lib, wrong.value)}")
     about = (target.cpu.encode(), target.attributes.encode())
-    found: int = lib.LLVMCreateTargetMachine(place, triple, *about, LEVEL, RELOCATION_PIC, CODE_MODEL_DEFAULT)
+    found: int = lib.LLVMCreateTargetMachine(llvm_target, triple, *about, LEVEL, RELOCATION_PIC, CODE_MODEL_DEFAULT)
     return found
 
 

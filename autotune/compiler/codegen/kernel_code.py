@@ -52,8 +52,8 @@ class LinkedKernel:
         """
         library, self._jit, address = llvm(), c_void_p(), c_uint64()
         check(kernel, library.LLVMOrcCreateLLJIT(byref(self._jit), None))
-        said: list[str] = []
-        report = REPORTER(lambda _, error: said.append(take_error(library, error)))
+        messages: list[str] = []
+        report = REPORTER(lambda _, error: messages.append(take_error(library, error)))
         session = c_void_p(library.LLVMOrcLLJITGetExecutionSession(self._jit))
         library.LLVMOrcExecutionSessionSetErrorReporter(session, report, None)
         names, home = c_void_p(), c_void_p(library.LLVMOrcLLJITGetMainJITDylib(self._jit))
@@ -63,7 +63,7 @@ class LinkedKernel:
         code = kernel.made.code
         data = library.LLVMCreateMemoryBufferWithMemoryRangeCopy(c_char_p(code), c_size_t(len(code)), b"kernel")
         check(kernel, library.LLVMOrcLLJITAddObjectFile(self._jit, home, c_void_p(data)))
-        check(kernel, library.LLVMOrcLLJITLookup(self._jit, byref(address), kernel.symbol.encode()), said)
+        check(kernel, library.LLVMOrcLLJITLookup(self._jit, byref(address), kernel.symbol.encode()), messages)
         library.LLVMOrcExecutionSessionSetErrorReporter(session, SILENT, None)
         self.value = address.value
 
@@ -73,17 +73,17 @@ class LinkedKernel:
             llvm().LLVMOrcDisposeLLJIT(self._jit)
 
 
-def check(kernel: ExternalKernel, error: int | None, said: Sequence[str] = ()) -> None:
+def check(kernel: ExternalKernel, error: int | None, messages: Sequence[str] = ()) -> None:
     """Raise if LLVM says that something is wrong.
 
     Args:
         kernel: What is linked.
         error: LLVM's error; none where nothing is wrong.
-        said: What LLVM said before.
+        messages: Messages of LLVM before it.
 
     Raises:
         CompileError: Stage ``jit``; it says so.
     """
     if error:
-        told = "; ".join([*said, take_error(llvm(), error)])
-        raise CompileError("jit", first_lines(f"{kernel.symbol} of back end {kernel.backend}: {told}"))
+        text = "; ".join([*messages, take_error(llvm(), error)])
+        raise CompileError("jit", first_lines(f"{kernel.symbol} of back end {kernel.backend}: {text}"))

@@ -29,10 +29,10 @@ def find_openmp() -> str | None:
     machine = sysconfig.get_config_var("MULTIARCH")
     folders = [*mine, *([f"/usr/lib/{machine}"] if machine else []), *SYSTEM]
     for folder in dict.fromkeys(folders):
-        for place in sorted(Path("/").glob(folder.lstrip("/")), reverse=True):
+        for directory in sorted(Path("/").glob(folder.lstrip("/")), reverse=True):
             for name in NAMES:
-                if (place / name).is_file():
-                    return str(place / name)
+                if (directory / name).is_file():
+                    return str(directory / name)
     return None
 
 

@@ -29,9 +29,9 @@ def read_edges(function: ir.OpView, ops: Sequence[ir.Operation]) -> list[Edge]:
         for index, value in enumerate(reader.operands):
             producer, view = behind(value)
             if producer is not None and producer in numbers:
-                said = next(why_apart(producer, reader, index, view, group_of), "")
+                reason = next(why_apart(producer, reader, index, view, group_of), "")
                 key = (numbers[producer], numbers[reader])
-                found.setdefault(key, Edge(*key, said))
+                found.setdefault(key, Edge(*key, reason))
     return list(found.values())
 
 

@@ -40,7 +40,7 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
     numbers = {op: number for number, op in enumerate(read)}
     trips = {view.operation: count for view, count in found}
 
-    def place(operand: Operand, value: ir.Value) -> Operand:
+    def with_origin(operand: Operand, value: ir.Value) -> Operand:
         """An operand with where its array comes from."""
         if operand.is_scalar:
             return operand
@@ -57,9 +57,9 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
 
     facts: list[ProgramOp] = []
     for op, each in read.items():
-        operands = tuple(place(operand, value) for operand, value in zip(each.operands, op.operands, strict=True))
+        operands = tuple(with_origin(operand, value) for operand, value in zip(each.operands, op.operands, strict=True))
         sources = (inner.operation.operands[0] for inner in op.regions[0].blocks[0].operations if is_extract(inner))
-        captured = tuple(place(held, next(sources)) if held.gathered else held for held in each.captured)
+        captured = tuple(with_origin(held, next(sources)) if held.gathered else held for held in each.captured)
         values_of = {name: getattr(each, name) for name in FIELDS} | {"operands": operands, "captured": captured}
         depends = origins.get(op.results[0], INPUTS)
         facts.append(ProgramOp(**values_of, number=len(facts), task=tags.get(op, ""), trips=trips[op], depends=depends))
@@ -95,7 +95,7 @@ class Numbers:
 
 
 def moves(cut: ir.Operation) -> bool:
-    """Tell whether a slice is at another place each time."""
+    """Tell whether a slice has other offsets each time."""
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     offsets, _, _ = static_slice(cut)
     return dynamic in offsets and not all(map(is_constant, list(cut.operands)[1:]))

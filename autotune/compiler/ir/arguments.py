@@ -15,7 +15,7 @@ NARROW_FACTORS = "autotune.narrow_factors"  # all that it is multiplied with has
 MOST_SHOWN = 80  # characters of an attribute in a message
 
 
-def said_of(function: ir.Operation | ir.OpView, number: int) -> dict[str, ir.Attribute]:
+def attributes_of(function: ir.Operation | ir.OpView, number: int) -> dict[str, ir.Attribute]:
     """Attributes of an argument by name; empty where there are none."""
     if ATTRIBUTES not in function.attributes:
         return {}
@@ -24,7 +24,7 @@ def said_of(function: ir.Operation | ir.OpView, number: int) -> dict[str, ir.Att
 
 
 def say(function: ir.Operation | ir.OpView, more: Mapping[int, Mapping[str, ir.Attribute]]) -> None:
-    """Give arguments, by their numbers, attributes, in place of those of the same names."""
+    """Give arguments, by their numbers, attributes, instead of those of the same names."""
     if not more:
         return
     count = len(function.regions[0].blocks[0].arguments)
@@ -39,9 +39,9 @@ def say(function: ir.Operation | ir.OpView, more: Mapping[int, Mapping[str, ir.A
 def pad(function: ir.Operation | ir.OpView) -> None:
     """Say nothing of arguments that were added; without this a function with attributes would be malformed."""
     if ATTRIBUTES in function.attributes:
-        said = list(ir.ArrayAttr(function.attributes[ATTRIBUTES]))
-        none = len(function.regions[0].blocks[0].arguments) - len(said)
-        function.attributes[ATTRIBUTES] = ir.ArrayAttr.get([*said, *[ir.DictAttr.get({})] * none])
+        known = list(ir.ArrayAttr(function.attributes[ATTRIBUTES]))
+        none = len(function.regions[0].blocks[0].arguments) - len(known)
+        function.attributes[ATTRIBUTES] = ir.ArrayAttr.get([*known, *[ir.DictAttr.get({})] * none])
 
 
 def integer(value: int) -> ir.Attribute:
@@ -49,13 +49,13 @@ def integer(value: int) -> ir.Attribute:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 
-def number_said(function: ir.Operation | ir.OpView, number: int, name: str) -> float | None:
+def number_attribute(function: ir.Operation | ir.OpView, number: int, name: str) -> float | None:
     """The number that an attribute of an argument holds; `None` where there is none.
 
     Raises:
         PayloadError: The attribute holds no number, or none that is finite.
     """
-    attribute = said_of(function, number).get(name)
+    attribute = attributes_of(function, number).get(name)
     if attribute is None:
         return None
     if isinstance(attribute, ir.IntegerAttr | ir.FloatAttr) and isfinite(found := float(attribute.value)):
@@ -65,13 +65,13 @@ def number_said(function: ir.Operation | ir.OpView, number: int, name: str) -> f
     )
 
 
-def role_said(function: ir.Operation | ir.OpView, number: int) -> str | None:
+def role_attribute(function: ir.Operation | ir.OpView, number: int) -> str | None:
     """The role that a function gives an argument; `None` where it gives none.
 
     Raises:
         PayloadError: The attribute is no text.
     """
-    attribute = said_of(function, number).get(ROLE)
+    attribute = attributes_of(function, number).get(ROLE)
     if attribute is None:
         return None
     if isinstance(attribute, ir.StringAttr):

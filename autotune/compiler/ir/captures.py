@@ -26,7 +26,7 @@ def capture(
     outside: list[ir.Value] = []
     given: dict[ir.Value, ir.Value] = {}
     for op in ops:
-        for place, value in enumerate(list(op.operands)):
+        for number, value in enumerate(list(op.operands)):
             if value in inside:
                 continue
             if value not in given and is_copied(value):
@@ -34,5 +34,5 @@ def capture(
             elif value not in given:
                 given[value] = block.add_argument(value.type, location)
                 outside.append(value)
-            op.operands[place] = given[value]
+            op.operands[number] = given[value]
     return outside

@@ -160,7 +160,7 @@ def resource_of(attribute: ir.Attribute) -> ir.DenseResourceElementsAttr | None:
 
 
 def recursion_fault(module: ir.Module) -> str | None:
-    """What is wrong with functions that call themselves: their buffers lie in one place. `None` if none does."""
+    """What is wrong with functions that call themselves: their calls would share buffers. `None` if none does."""
     called = {
         str(symbol(function)): {op.attributes["callee"].value for op in every_op(function) if op.name == "func.call"}
         for function in module.body.operations

@@ -78,8 +78,8 @@ def describe(error: ir.MLIRError) -> str:
     if not diagnostics:
         return f": {first_lines(str(error))}"
     where = line_and_column(diagnostics[0].location)
-    place = f":{where[0]}:{where[1]}" if where is not None else ""
-    return f"{place}: {first_lines(diagnostics[0].message)}"
+    location = f":{where[0]}:{where[1]}" if where is not None else ""
+    return f"{location}: {first_lines(diagnostics[0].message)}"
 
 
 def line_and_column(location: ir.Location) -> tuple[int, int] | None:
@@ -105,7 +105,7 @@ def visibility(op: ir.OpView) -> str:
 
 
 def copy_module(module: ir.Module) -> ir.Module:
-    """A module like another, places included.
+    """A module like another, locations included.
 
     Its ops are cloned one by one into a new module: one clone of the whole belongs to nobody, and was freed twice.
     """
@@ -137,7 +137,7 @@ def replace_ops(
     *,
     passes: str = "",
 ) -> bool:
-    """Let what `write` makes before an op stand in the place of its result, in place, but for `None`.
+    """Replace the result of an op by what `write` makes before it, in place, but for `None`.
 
     Args:
         module: The module.

@@ -35,7 +35,7 @@ def loop_nest(op: ir.Operation) -> LoopNest | None:
             return None
         dims = dimensions(amap)
         sizes.update((d, size) for d, size in zip(dims, static_shape(operand), strict=True) if d is not None)
-        growing.update(d for place in open_dimensions(operand) if (d := dims[place]) is not None)
+        growing.update(d for axis in open_dimensions(operand) if (d := dims[axis]) is not None)
         if index >= len(maps) - outputs:
             written.update(d for d in dims if d is not None)
     total = maps[0].n_dims

@@ -18,5 +18,5 @@ def run_script(module: ir.Module, text: str) -> None:
     try:
         interpreter.apply_named_sequence(module.operation, script.body.operations[0], script.operation)
     except (ValueError, ir.MLIRError) as error:
-        said = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        raise CompileError("lower", first_lines(said.lstrip(": "))) from error
+        message = describe(error) if isinstance(error, ir.MLIRError) else str(error)
+        raise CompileError("lower", first_lines(message.lstrip(": "))) from error

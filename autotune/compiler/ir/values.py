@@ -51,7 +51,7 @@ def loop_of_index(value: ir.Value) -> int | None:
 
 
 def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
-    """Static offsets, sizes and strides of a slice or subview; a value for "dynamic" in place of what is not known."""
+    """Static offsets, sizes and strides of a slice or subview; a value for "dynamic" where one is not known."""
     offsets, sizes, strides = (
         list(ir.DenseI64ArrayAttr(cut.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
     )
@@ -88,8 +88,10 @@ def splat_of(kind: ir.Type, number: float) -> ir.Value:
     """A constant of a type, one number in each of its elements, at the insertion point."""
     element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
     is_float = isinstance(element, ir.FloatType)
-    said = ir.FloatAttr.get(element, number) if is_float else ir.IntegerAttr.get(element, int(number))
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, said) if isinstance(kind, ir.ShapedType) else said)
+    attribute = ir.FloatAttr.get(element, number) if is_float else ir.IntegerAttr.get(element, int(number))
+    return arith.constant(
+        kind, ir.DenseElementsAttr.get_splat(kind, attribute) if isinstance(kind, ir.ShapedType) else attribute
+    )
 
 
 def constant(value: ir.Value) -> int:

@@ -94,15 +94,15 @@ def number_of(value: ir.Value) -> int:
 def cast_lies_inside(op: ir.Operation) -> bool:
     """Tell whether elements counted anew from the first of an array's memory are such of the array."""
     (offset,), sizes, strides = numbers_of(op)
-    whole, said = reach_of(op.operands[0].type), reach_of(op.results[0].type)
-    return within(reach(offset, sizes, strides), whole) and (said is None or within(said, whole))
+    whole, declared = reach_of(op.operands[0].type), reach_of(op.results[0].type)
+    return within(reach(offset, sizes, strides), whole) and (declared is None or within(declared, whole))
 
 
 def part_lies_inside(op: ir.Operation) -> bool:
     """Tell whether a subview takes indices that its source has, of every dimension, in all iterations of its loops."""
     given = iter(op.operands[1:])
-    said = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
-    firsts = [indices_of(next(given)) if first == DYNAMIC else range(first, first + 1) for first in said]
+    offsets = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
+    firsts = [indices_of(next(given)) if first == DYNAMIC else range(first, first + 1) for first in offsets]
     _, sizes, strides = numbers_of(op)
     return all(
         first is not None and all(within(reach(end, [size], [step]), reach(0, [whole], [1])) for end in ends(first))

@@ -60,7 +60,7 @@ class Emitted:
         data: Bytes of the file.
         weights: The arguments that the program takes after those of the payload.
         arena_bytes: Size of the arena that it works in.
-        allocations: Places in it that allocate memory in every call.
+        allocations: Ops in it that allocate memory in every call.
         threads: Threads that its parallel loops run on; 1 where it has none.
         intrinsics: LLVM's intrinsics of a processor that it calls, such as ``x86.avx512.vpdpbusd.512``.
         cpu: Processor that it is compiled for, as LLVM names it.

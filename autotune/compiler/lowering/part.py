@@ -173,7 +173,7 @@ def everything(ops: Iterable[ir.OpView | ir.Operation]) -> Iterable[ir.Operation
 
 
 def is_apart(loop: ir.Operation) -> bool:
-    """Tell whether every iteration of a loop writes elements of its own: places that follow from its number."""
+    """Tell whether every iteration of a loop writes elements of its own: indices that follow from its number."""
     if len(loop.results):
         return False
     own: set[ir.Value] = {loop.regions[0].blocks[0].arguments[0]}

@@ -56,6 +56,6 @@ class QuickCall:
             SLOW: id(otherwise),
             WAKE: id(contexts.wake),
         }
-        plan = np.array([numbers[place] for place in sorted(numbers)], np.uint64)
+        plan = np.array([numbers[position] for position in sorted(numbers)], np.uint64)
         lives_as_long = plan, self, contexts, otherwise
         return NEW(ctypes.addressof(entries().serve), lives_as_long, None)  # type: ignore[no-any-return]

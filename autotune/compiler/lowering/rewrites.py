@@ -69,9 +69,9 @@ class Unit:
         panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
         flags: Fast-math flags of all maxima and minima of a kind, as the payload has them.
         weights: Arguments that the entry function has besides the payload's.
-        buffers: Plan of the arena that intermediates lie in; `None` before they have a place.
+        buffers: Plan of the arena that intermediates lie in; `None` before they have an offset in it.
         threads: Threads that parallel loops run on; with one they become plain loops.
-        parallel: Whether parallel loops are left once buffers have a place.
+        parallel: Whether parallel loops are left once buffers have an offset in the arena.
         kernels: Code of others that computes some tasks.
         plans_arena: Whether the pass pipeline begins with the arena.
         matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
@@ -110,7 +110,7 @@ class Unit:
         """
         module, script = parse(candidate.text or payload.text, payload.name), candidate.script
         if script is not None:
-            run_passes(module, "builtin.module(strip-debuginfo)")  # places that are told are those of the script
+            run_passes(module, "builtin.module(strip-debuginfo)")  # locations in messages are those of the script
         roles = tuple(argument.role for argument in payload.arguments)
         threads = threads_of(candidate.pipeline)
         unit = cls(module, payload.entry, roles, kernels=candidate.kernels, threads=threads)

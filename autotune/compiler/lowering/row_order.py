@@ -67,15 +67,15 @@ def reorder(op: ir.Operation) -> None:
     parallel = [d for d, is_sum in enumerate(sums) if not is_sum and d != last]
     order = [*parallel, *(d for d, is_sum in enumerate(sums) if is_sum), last]
     dims = [ir.AffineDimExpr.get(order.index(d)) for d in range(len(order))]
-    turned = ir.AffineMap.get(len(order), 0, dims)
-    maps = [ir.AffineMap.get(len(order), 0, [each.compose(turned) for each in amap.results]) for amap in maps]
+    permutation = ir.AffineMap.get(len(order), 0, dims)
+    maps = [ir.AffineMap.get(len(order), 0, [each.compose(permutation) for each in amap.results]) for amap in maps]
     op.attributes["iterator_types"] = ir.ArrayAttr.get([iterators[d] for d in order])
     op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
 
 
-def along(op: ir.Operation, place: int, amap: ir.AffineMap, last: int) -> ir.AffineMap:
+def along(op: ir.Operation, position: int, amap: ir.AffineMap, last: int) -> ir.AffineMap:
     """Make an operand lie along a loop: where that is another of its dimensions, it is transposed; its map then."""
-    kind, loops = op.operands[place].type, dimensions(amap)
+    kind, loops = op.operands[position].type, dimensions(amap)
     is_static = isinstance(kind, ir.RankedTensorType) and kind.has_static_shape
     if not is_static or last not in loops[:-1]:
         return amap
@@ -83,7 +83,7 @@ def along(op: ir.Operation, place: int, amap: ir.AffineMap, last: int) -> ir.Aff
     order = [*(number for number in range(len(loops)) if number != where), where]
     with ir.InsertionPoint(op), op.location:
         empty = tensor.empty([kind.shape[number] for number in order], kind.element_type)
-        op.operands[place] = linalg.transpose(op.operands[place], outs=[empty], permutation=order).result[0]
+        op.operands[position] = linalg.transpose(op.operands[position], outs=[empty], permutation=order).result[0]
     return ir.AffineMap.get(amap.n_dims, 0, [amap.results[number] for number in order])
 
 

@@ -39,7 +39,7 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
     Args:
         stage: ``scheduled``, tensors and vectors as the schedules leave them, without the lowering that all scripts
             share; one of `SCHEDULING`, what the script or one of our own rewrites leaves; ``bufferized``, what all of
-            those leave, before buffers get places; ``arena``, after; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR
+            those leave, before buffers get offsets; ``arena``, after; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR
             before LLVM's own passes; ``code``, what this host executes.
         payload: Payload that the candidate computes.
         candidate: Script and pipeline to compile the payload with.

@@ -80,9 +80,9 @@ def gathered(op: ir.Operation) -> ir.Value:
 
     def element(_: ir.Value) -> ir.Value:
         loops = [linalg.IndexOp(d).result for d in range(kind.rank)]
-        at = {d: loops[lead + place] for place, d in enumerate(kept)}
-        for place, d in enumerate(chosen):
-            number = tensor.extract(indices, [*loops[:lead], arith.constant(ir.IndexType.get(), place)])
+        at = {d: loops[lead + position] for position, d in enumerate(kept)}
+        for position, d in enumerate(chosen):
+            number = tensor.extract(indices, [*loops[:lead], arith.constant(ir.IndexType.get(), position)])
             is_index = isinstance(number.type, ir.IndexType)
             at[d] = number if is_index else arith.index_cast(ir.IndexType.get(), number)
         return tensor.extract(source, [at[d] for d in range(source.type.rank)])

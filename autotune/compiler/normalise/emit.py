@@ -90,7 +90,7 @@ def part_read(value: ir.Value, amap: ir.AffineMap, sizes: Sequence[int]) -> ir.V
     Upstream drops loops of one step, and then takes the whole of a dimension for what is left of them.
     """
     last = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(size - 1) for size in sizes])
-    shape = [ir.AffineConstantExpr(place.compose(last)).value + 1 for place in amap.results]
+    shape = [ir.AffineConstantExpr(expr.compose(last)).value + 1 for expr in amap.results]
     if shape == list(value.type.shape):
         return value
     kind = ir.RankedTensorType.get(shape, value.type.element_type)

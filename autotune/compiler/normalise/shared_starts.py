@@ -57,7 +57,7 @@ def reads_what_is_carried(op: ir.Operation, number: int) -> bool:
     block = changed.owner if isinstance(changed, ir.BlockArgument) else None
     if block is None or block.owner.operation.name not in LOOPS or not op.name.startswith("linalg."):
         return False
-    return any(value == changed for place, value in enumerate(op.operands) if place != number)
+    return any(value == changed for position, value in enumerate(op.operands) if position != number)
 
 
 def is_unread(op: ir.Operation, number: int) -> bool:

@@ -14,7 +14,7 @@ from autotune.compiler.normalise.convolution.shared_pads import share_pads
 from autotune.compiler.normalise.convolution.volumes_last import turn_volumes
 from autotune.compiler.normalise.convolution.window_sums import write_windows_out
 from autotune.compiler.normalise.gather.affine_indices import read_by_maps
-from autotune.compiler.normalise.gather.indices import find_places_apart, read_places_before_repeating
+from autotune.compiler.normalise.gather.indices import gather_before_broadcast, split_argmax
 from autotune.compiler.normalise.gather.scattered import read_scattered_elements
 from autotune.compiler.normalise.gather.whole_rows import read_rows_in_one
 from autotune.compiler.normalise.shapes.dimensions import drop_unit_dimensions, read_in_place, write_results_in_shape
@@ -32,10 +32,10 @@ SIMPLIFY = (
     read_joined_windows,
     multiply_powers,
     narrow_floats,
-    find_places_apart,
+    split_argmax,
     join_reductions,
     start_from_constants,
-    read_places_before_repeating,
+    gather_before_broadcast,
     read_elements_of_wholes,
     read_in_steps,
     sum_pairs_of_products,

@@ -1,4 +1,4 @@
-"""Names of the C library, which code of MLIR and LLVM calls: a function of the user's must not stand in their place."""
+"""Names of the C library, which code of MLIR and LLVM calls: a function of the user's must not replace them."""
 
 import ctypes
 from functools import cache
@@ -15,7 +15,7 @@ def leave_names_of_c(module: ir.Module) -> bool:
     """Give what a module calls as the C library calls something another name, in place; tells whether there is any.
 
     Lowered code allocates by ``malloc`` and copies by ``memcpy``: a function of that name would be called instead, or
-    the two be of different types. What is private stands in the place of nothing that others call.
+    the two be of different types. What is private replaces nothing that others call.
     """
     named = {name: op for op in module.body.operations if (name := symbol(op)) is not None}
     names = set(named)

@@ -57,7 +57,7 @@ def plan_arena(module: ir.Module, threads: int = 1) -> BufferPlan:
         threads: Threads that share the work of a parallel loop.
 
     Returns:
-        Plan of the arena with the place of every buffer; empty where there is none.
+        Plan of the arena with the offset of every buffer; empty where there is none.
     """
     steps = {symbol(op): Steps.of(op.operation) for op in module.body.operations if op.operation.name == "func.func"}
     calls = {str(name): step.calls for name, step in steps.items()}
@@ -65,13 +65,13 @@ def plan_arena(module: ir.Module, threads: int = 1) -> BufferPlan:
     starts = accumulate((plan.peak_bytes for plan in plans), initial=0)
     found = [buffer for plan in plans for buffer in plan.buffers]
     slots = [
-        replace(place, offset=start + place.offset)
+        replace(slot, offset=start + slot.offset)
         for start, plan in zip(starts, plans, strict=False)
-        for place in plan.slots
+        for slot in plan.slots
     ]
     whole = BufferPlan(
         buffers=tuple(buffer.lifetime for buffer in found),
-        offsets=tuple(place.offset for place in slots),
+        offsets=tuple(slot.offset for slot in slots),
         peak_bytes=sum(plan.peak_bytes for plan in plans),
         others=sum(step.makers + len(step.allocs) for step in steps.values()) - len(found),
     )
@@ -96,7 +96,7 @@ def check_room(size: int) -> None:
 
 
 def plan_function(steps: Steps, threads: int) -> FunctionPlan:
-    """Places for the buffers of one function.
+    """Offsets for the buffers of one function.
 
     What the body of a parallel loop allocates is planned alone, and takes that much room for every thread while the
     loop runs: threads are at different steps of it.
@@ -122,14 +122,14 @@ def plan_function(steps: Steps, threads: int) -> FunctionPlan:
 
 
 def move_into_arena(module: ir.Module, buffers: Sequence[Buffer], slots: Sequence[ArenaSlot], size: int) -> None:
-    """Declare the arena of `size` bytes and put a view of it in the place of every allocation."""
+    """Declare the arena of `size` bytes and replace every allocation by a view of it."""
     name = free_name(module, NAME)
     kind = ir.MemRefType.get([size], ir.IntegerType.get_signless(8))
     with ir.Location.unknown():
         with ir.InsertionPoint.at_block_begin(module.body):
             uninitialised = ir.UnitAttr.get()
             memref.global_(name, kind, sym_visibility="private", initial_value=uninitialised, alignment=ALIGNMENT)
-            if any(place.stride for place in slots):
+            if any(slot.stride for slot in slots):
                 number = ir.FunctionType.get([llvm.PointerType.get()], [ir.IntegerType.get_signless(32)])
                 func.FuncOp(THREAD_NUMBER, number, visibility="private")
         for buffer, spot in zip(buffers, slots, strict=True):

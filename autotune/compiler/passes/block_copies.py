@@ -68,25 +68,28 @@ def copy_row(loop: ir.Operation) -> None:
     if store.operands[0] != load.results[0] or not all(map(is_constant, ends)):
         return
     first, last, step = map(constant, ends)
-    places = [list(load.operands)[1:], list(store.operands)[2:]]
-    outside = [value for place in places for value in place[:-1]]
+    accesses = [list(load.operands)[1:], list(store.operands)[2:]]
+    outside = [value for indices in accesses for value in indices[:-1]]
     if (last - first) % step or step != prod(load.results[0].type.shape) or any(loop in around(v) for v in outside):
         return
-    if any(place[-1] != counter(loop) for place in places) or bytes_of_row(last - first, source.type) < LEAST_BYTES:
+    if (
+        any(indices[-1] != counter(loop) for indices in accesses)
+        or bytes_of_row(last - first, source.type) < LEAST_BYTES
+    ):
         return
     with ir.InsertionPoint(loop), loop.location:
         rows = (
-            row(each, [*place[:-1], ends[0]], [last - first])
-            for each, place in zip((source, target), places, strict=True)
+            row(each, [*indices[:-1], ends[0]], [last - first])
+            for each, indices in zip((source, target), accesses, strict=True)
         )
         memref.copy(*rows)
     loop.erase()
 
 
 def copy_read_row(op: ir.Operation) -> None:
-    """Replace an op of one row whose elements lie side by side, from a place on that its body computes.
+    """Replace an op of one row whose elements lie side by side, from an index on that its body computes.
 
-    outs(y: 1 x n): y[0, j] = x[place, j]   ->   memcpy(&y[0, 0], &x[place, 0], 4 n)
+    outs(y: 1 x n): y[0, j] = x[first, j]   ->   memcpy(&y[0, 0], &x[first, 0], 4 n)
     """
     del op.attributes[ROW_COPY]
     if not reads_row(op):
@@ -106,14 +109,14 @@ def copy_read_row(op: ir.Operation) -> None:
             for number, operand in enumerate(step.operands):
                 copy.operands[number] = known.get(operand, operand)
             known |= dict(zip(step.results, copy.results, strict=True))
-        source, *places = load.operands
-        first, columns = [known.get(place, place) for place in places], target.type.shape[-1:]
+        source, *indices = load.operands
+        first, columns = [known.get(value, value) for value in indices], target.type.shape[-1:]
         memref.copy(row(source, first, columns), row(target, zeros, columns))
     op.erase()
 
 
 def reads_row(op: ir.Operation) -> bool:
-    """Tell whether an op gives one row, whose elements are those from a place on: only their last index is theirs."""
+    """Tell whether an op gives one row, whose elements are those from an index on: only their last index is theirs."""
     if op.name != "linalg.generic" or len(op.results):
         return False
     block, (*maps, written), target = op.regions[0].blocks[0], indexing_maps(op), op.operands[len(op.operands) - 1]
@@ -160,17 +163,17 @@ def rows_apart(kind: ir.MemRefType) -> int:
     return dim
 
 
-def write_rows(arrays: Sequence[ir.Value], shape: Sequence[int], places: list[ir.Value], lead: int) -> None:
+def write_rows(arrays: Sequence[ir.Value], shape: Sequence[int], indices: list[ir.Value], lead: int) -> None:
     """Write loops over the first dimensions of arrays that are not gone over yet, and in them a copy of a row."""
-    if len(places) < lead:
-        loop = scf.ForOp(index(0), index(shape[len(places)]), index(1))
+    if len(indices) < lead:
+        loop = scf.ForOp(index(0), index(shape[len(indices)]), index(1))
         keep_rolled(loop.operation)
         with ir.InsertionPoint(loop.body):
-            write_rows(arrays, shape, [*places, loop.induction_variable], lead)
+            write_rows(arrays, shape, [*indices, loop.induction_variable], lead)
             scf.yield_([])
         return
     first = [index(0) for _ in shape[lead:]]
-    write_row(*(row(each, [*places, *first], shape[lead:]) for each in arrays))
+    write_row(*(row(each, [*indices, *first], shape[lead:]) for each in arrays))
 
 
 def write_row(source: ir.Value, target: ir.Value) -> None:
@@ -199,10 +202,10 @@ def flat(array: ir.Value) -> ir.Value:
     return memref.collapse_shape(kind, array, [list(range(len(array.type.shape)))])
 
 
-def row(array: ir.Value, places: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
+def row(array: ir.Value, offsets: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
     """A part of an array that lies as one row, from an element on; of the array's last dimensions."""
     steps = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
     kind = ir.MemRefType.get(sizes, array.type.element_type, ir.StridedLayoutAttr.get(DYNAMIC, steps))
-    rank = len(places)
+    rank = len(offsets)
     whole = [*[1] * (rank - len(sizes)), *sizes]
-    return memref.SubViewOp(kind, array, places, [], [], [DYNAMIC] * rank, whole, [1] * rank).result
+    return memref.SubViewOp(kind, array, offsets, [], [], [DYNAMIC] * rank, whole, [1] * rank).result

@@ -56,8 +56,8 @@ def write_dots(module: ir.Module, *, unit: bool = False, threads: int = 1) -> No
             operands = list(op.operands)
             if WORDS_OF_B in op.attributes:
                 source, words = operands
-                turned = ir.StringAttr(op.attributes[WORDS_OF_B]).value == "nk"
-                WordsOfB(precision, source, words, turned).write()
+                transposed = ir.StringAttr(op.attributes[WORDS_OF_B]).value == "nk"
+                WordsOfB(precision, source, words, transposed).write()
                 packed.append(words)
             elif len(operands) == 2:
                 source, words = operands

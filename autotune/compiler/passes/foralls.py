@@ -1,6 +1,6 @@
 """Foralls: ``scf.forall`` on buffers, as the threads of a program run it.
 
-On one thread they become loops one in another, before buffers get places. On several the outermost stay, to be shared
+On one thread they become loops one in another, before buffers get offsets. On several the outermost stay, to be shared
 out among threads, and what is inside becomes loops: a thread that computes one piece asks no other for help.
 """
 

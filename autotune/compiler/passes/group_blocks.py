@@ -46,11 +46,11 @@ class Block(ABC):
     def read(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> ir.Value:
         """The part of an operand."""
         kind = ir.RankedTensorType.get(self.shape(op, amap, value), value.type.element_type)
-        return tensor.extract_slice(kind, value, *places(*self.extents(op, amap, value)))
+        return tensor.extract_slice(kind, value, *slice_operands(*self.extents(op, amap, value)))
 
     def write(self, op: ir.Operation, amap: ir.AffineMap, part: ir.Value, value: ir.Value) -> ir.Value:
         """A value with its part replaced."""
-        return tensor.insert_slice(part, value, *places(*self.extents(op, amap, value)))
+        return tensor.insert_slice(part, value, *slice_operands(*self.extents(op, amap, value)))
 
     def inside(self, amap: ir.AffineMap) -> ir.AffineMap:
         """A map without the leading dimensions."""
@@ -58,7 +58,7 @@ class Block(ABC):
         return ir.AffineMap.get(amap.n_dims - self.lead, 0, kept)
 
 
-def places(
+def slice_operands(
     starts: Sequence[ir.Value | None], sizes: Sequence[int]
 ) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value], list[int], list[int], list[int]]:
     """Offsets, sizes and strides as a slice op takes them."""
@@ -97,7 +97,7 @@ class Copies:
         return self.block.read(op, amap, value) if isinstance(value.type, ir.RankedTensorType) else value
 
     def destination(self, op: ir.Operation, *, lowest: bool = False, into: ir.Value | None = None) -> ir.Value:
-        """A place for what the block gives, a new one or what lies in a whole, filled as the op's own is.
+        """A destination for what the block gives, a new one or what lies in a whole, filled as the op's own is.
 
         With `lowest` by the lowest finite number: under a maximum of -inf, a block that is -inf all over would be NaN.
         """

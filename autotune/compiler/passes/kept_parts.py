@@ -13,7 +13,7 @@ smaller it takes the whole for overwritten: what is copied to a new buffer is th
 from mlir import ir
 from mlir.dialects import bufferization
 
-from autotune.compiler.ir.arguments import ROLE, said_of
+from autotune.compiler.ir.arguments import ROLE, attributes_of
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import is_constant, maker, static_slice
 
@@ -38,8 +38,8 @@ def copy_kept(module: ir.Module) -> None:
         number = 1 if put.name == PUT else len(put.operands) - 1
         whole = put.operands[number]
         made_by = maker(whole)
-        place = ir.InsertionPoint.at_block_begin(whole.owner) if made_by is None else ir.InsertionPoint.after(made_by)
-        with place, put.location:
+        point = ir.InsertionPoint.at_block_begin(whole.owner) if made_by is None else ir.InsertionPoint.after(made_by)
+        with point, put.location:
             put.operands[number] = bufferization.alloc_tensor(whole.type, [], copy=whole)
 
 
@@ -94,5 +94,5 @@ def is_result(op: ir.Operation) -> bool:
         memory = made_by.operands[0] if made_by.name in RESHAPES else None
     if not isinstance(memory, ir.BlockArgument) or memory.owner.owner.operation.name != "func.func":
         return False
-    role = said_of(memory.owner.owner, memory.arg_number).get(ROLE)
+    role = attributes_of(memory.owner.owner, memory.arg_number).get(ROLE)
     return role is not None and str(ir.StringAttr(role).value) == "output"

@@ -51,12 +51,12 @@ class ViewOfBuffer:
             return replace(self, dims=tuple(None if d is None else self.dims[d] for d in one))
         dims: list[int | None] = [None] * len(sizes)
         for number in range(len(shorter.type.shape)):
-            if (place := one[number]) is not None:
-                dims[place] = self.dims[number]
+            if (dim := one[number]) is not None:
+                dims[dim] = self.dims[number]
         return replace(self, dims=tuple(dims))
 
     def part(self, cut: ir.Operation) -> "ViewOfBuffer | None":
-        """A part of known place; dimensions of one element may be dropped."""
+        """A part at known offsets; dimensions of one element may be dropped."""
         offsets, sizes, strides = static_slice(cut)
         if len(cut.operands) > 1 or set(strides) != {1}:
             return None

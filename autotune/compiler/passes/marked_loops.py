@@ -24,10 +24,10 @@ def marked_numbers(op: ir.Operation, *marks: str) -> list[int]:
     """
     found = []
     for mark in marks:
-        said = op.attributes.get(mark, None)
-        if not isinstance(said, ir.IntegerAttr) or said.value < 1:
-            raise CompileError("transform", f"{mark} must be a number of 1 or more on {op.name}, got {said or 'none'}")
-        found.append(int(said.value))
+        given = op.attributes.get(mark, None)
+        if not isinstance(given, ir.IntegerAttr) or given.value < 1:
+            raise CompileError("transform", f"{mark} must be a number of 1 or more on {op.name}, got {given or 'none'}")
+        found.append(int(given.value))
     return found
 
 

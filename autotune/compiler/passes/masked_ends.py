@@ -109,7 +109,7 @@ def last_of(block: ir.Block) -> ir.Operation:
 
 
 def follows(op: ir.Operation) -> bool:
-    """Tell whether an op computes the same at all places but those behind the end when its vectors grow."""
+    """Tell whether an op computes the same at all positions but those behind the end when its vectors grow."""
     kinds = [value.type for value in (*op.operands, *op.results) if is_odd(value.type)]
     if op.name in (LOAD, STORE):
         return bool(kinds[0].rank == 1)

@@ -60,8 +60,8 @@ def loop_over_matrices(ops: Sequence[ir.Operation], lead: int) -> dict[ir.Operat
         block = MatrixBlock(starts)
         copies = Copies(block)
         for op in ops:
-            place = copies.destination(op, into=whole if op == root else None)
-            made[op] = copies.copy(op, place).owner.operation
+            destination = copies.destination(op, into=whole if op == root else None)
+            made[op] = copies.copy(op, destination).owner.operation
         return block.write(root, indexing_maps(root)[-1], copies.tiles[root.results[0]], whole)
 
     root.results[0].replace_all_uses_with(loop((), into))

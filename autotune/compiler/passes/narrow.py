@@ -128,7 +128,7 @@ def narrow_matrices(op: ir.Operation, precision: Precision) -> None:
     """Replace one product of matrices."""
     _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
     with ir.InsertionPoint(op), op.location:
-        words = words_of(op.operands[1], precision, turned=of_b[-1] != of_c[-1])
+        words = words_of(op.operands[1], precision, transposed=of_b[-1] != of_c[-1])
         made = product(op.operands[0], words, destination(op), precision)
     replace(op, made)
 
@@ -142,14 +142,14 @@ def product(a: ir.Value, words: ir.Value, into: ir.Value, precision: Precision) 
     return stand_in([rounded, words], into, [[m, k], [k, n], [m, n]], precision)
 
 
-def words_of(b: ir.Value, precision: Precision, *, turned: bool) -> ir.Value:
+def words_of(b: ir.Value, precision: Precision, *, transposed: bool) -> ir.Value:
     """The words of B (k, n), or of one that is stored (n, k)."""
-    columns, k = static_shape(b) if turned else static_shape(b)[::-1]
+    columns, k = static_shape(b) if transposed else static_shape(b)[::-1]
     word, column, value = dims(3)
     into = tensor.empty([precision.words(k), columns], ir.IntegerType.get_signless(32))
-    layout = [column, value] if turned else [value, column]
+    layout = [column, value] if transposed else [value, column]
     made = stand_in([b], into, [layout, [word, column]], precision)
-    made.owner.attributes[WORDS_OF_B] = ir.StringAttr.get("nk" if turned else "kn")
+    made.owner.attributes[WORDS_OF_B] = ir.StringAttr.get("nk" if transposed else "kn")
     return made
 
 

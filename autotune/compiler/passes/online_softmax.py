@@ -196,9 +196,9 @@ def scaled(total: ir.Value, factor: ir.Value) -> ir.Value:
     return mark(made, ROW_TOTALS if rank == 1 else TOTALS)
 
 
-def settle(value: ir.Value, place: ir.Value) -> ir.Value:
+def settle(value: ir.Value, destination: ir.Value) -> ir.Value:
     """A value, computed or copied to where bufferization wants it."""
-    return bufferization.materialize_in_destination(value.type, value, place)
+    return bufferization.materialize_in_destination(value.type, value, destination)
 
 
 def mark(made: ir.Value, part: str) -> ir.Value:

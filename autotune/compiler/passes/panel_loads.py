@@ -1,4 +1,4 @@
-"""Loads from panels, of weights or of what a call packs: in a bufferized program, logical indices become places."""
+"""Loads from panels, of weights or of what a call packs: logical indices become those of panels, on buffers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,8 +66,10 @@ class Loads:
                 elif op.name == "memref.cast":
                     self.redirect(op.results[0], rank, logical)
                 elif op.name == "memref.prefetch":
-                    place = self.in_panels(logical(list(op.operands)[1:]))
-                    memref.prefetch(self.argument, place, is_write=False, locality_hint=TO_L2, is_data_cache=True)
+                    panel_indices = self.in_panels(logical(list(op.operands)[1:]))
+                    memref.prefetch(
+                        self.argument, panel_indices, is_write=False, locality_hint=TO_L2, is_data_cache=True
+                    )
                 elif op.name == "vector.store":
                     value, _, *indices = op.operands
                     vector.store(value, self.argument, self.in_panels(logical(indices)))

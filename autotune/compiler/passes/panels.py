@@ -48,24 +48,24 @@ def insert_panels(
         weight = weight_behind(op.operands[1], roles)
         if weight is None:
             raise CompileError("transform", f"B of {tag} must be a weight to be stored in panels, it is not")
-        turned, form = is_turned(op), (forms or {}).get(tag)
+        transposed, form = is_transposed(op), (forms or {}).get(tag)
         form = form if form is not None and form.takes(op) else None
         name = form.name if form is not None else ""
-        key = (weight.argument.arg_number, columns[tag], turned, weight.shape, name)
+        key = (weight.argument.arg_number, columns[tag], transposed, weight.shape, name)
         if key not in found:
             *lead, rows, cols = weight.shape
-            shape = (*lead, cols, rows) if turned else weight.shape
+            shape = (*lead, cols, rows) if transposed else weight.shape
             element = ir.MemRefType(weight.argument.type).element_type
             if form is not None:
                 shape, element = form.shape(shape), ir.Type.parse(form.element)
             kind = ir.MemRefType.get(shape, element)
             added = block.add_argument(kind, function.location)
-            found[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], turned, name)
+            found[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], transposed, name)
             with ir.InsertionPoint.at_block_begin(block), function.location:
                 ranked = ir.RankedTensorType.get(shape, kind.element_type)
                 tensors[added.arg_number] = bufferization.to_tensor(ranked, added, restrict=True)
         kernel = op.operands[1]
-        read(op, weight, tensors[found[key].position], turned)
+        read(op, weight, tensors[found[key].position], transposed)
         if form is not None:
             form.replace(op, kernel)
     update_type(function)
@@ -83,13 +83,13 @@ def tagged(block: ir.Block, tags: Mapping[str, int]) -> Iterator[ir.Operation]:
                 yield from tagged(nested, tags)
 
 
-def is_turned(op: ir.Operation) -> bool:
+def is_transposed(op: ir.Operation) -> bool:
     """Tell whether a contraction stores B as (n, k): the last loop over B is not the last one over C."""
     _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
     return of_b[-1] != of_c[-1]
 
 
-def read(op: ir.Operation, weight: Weight, whole: ir.Value, turned: bool) -> None:
+def read(op: ir.Operation, weight: Weight, whole: ir.Value, transposed: bool) -> None:
     """Make an op read its B from the new argument."""
     operand = whole
     if weight.slice is not None:
@@ -101,7 +101,7 @@ def read(op: ir.Operation, weight: Weight, whole: ir.Value, turned: bool) -> Non
             dynamic = list(cut.operands)[1:]
             operand = tensor.extract_slice(kind, whole, dynamic, [], [], offsets, sizes, strides)
     op.operands[1] = operand
-    if turned:
+    if transposed:
         maps = indexing_maps(op)
         n, k = maps[1].results
         maps[1] = ir.AffineMap.get(maps[1].n_dims, 0, [k, n])

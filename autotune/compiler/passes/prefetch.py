@@ -31,7 +31,7 @@ def prefetch_panels(function: ir.OpView, panel: ir.Value) -> None:
 
 
 def prefetch_next_panel(loop: ir.Operation, load: ir.Operation, panel: ir.Value) -> None:
-    """In an innermost loop, fetch rows of the panel that the next block has in this one's place."""
+    """In an innermost loop, fetch rows of the panel that the next block has instead of this one."""
     strips = parent_marked(loop, STRIPS_OF_M)
     if strips is None:
         return
@@ -46,10 +46,10 @@ def prefetch_next_panel(loop: ir.Operation, load: ir.Operation, panel: ir.Value)
         first = arith.addi(start, arith.muli(turn([strips]), index(rows)))
         line = elements_of_line(panel)
 
-    def place(of: ir.Value) -> list[ir.Value]:
+    def indices_of(of: ir.Value) -> list[ir.Value]:
         return [*lead, number, first, arith.addi(column, arith.muli(of, index(line)))]  # rows lie one after the other
 
-    prefetch_in_steps(loop, panel, -(-rows * columns // line), place)
+    prefetch_in_steps(loop, panel, -(-rows * columns // line), indices_of)
 
 
 def prefetch_copied(module: ir.Module) -> None:
@@ -86,11 +86,11 @@ def prefetch_next_source(loop: ir.Operation, block: ir.Operation, copy: ir.Opera
             column = arith.addi(column, piece_start(shared, PIECES_OF_N, -1))
         first = arith.addi(start, arith.muli(turn(nest), index(rows)))
 
-    def place(of: ir.Value) -> list[ir.Value]:
+    def indices_of(of: ir.Value) -> list[ir.Value]:
         row, within = arith.divui(of, index(lines_a_row)), arith.remui(of, index(lines_a_row))
         return [*lead, arith.addi(first, row), arith.addi(column, arith.muli(within, index(line)))]
 
-    prefetch_in_steps(loop, source, rows * lines_a_row, place)
+    prefetch_in_steps(loop, source, rows * lines_a_row, indices_of)
 
 
 def next_block(loop: ir.Operation) -> tuple[ir.Value, ir.Value]:
@@ -114,7 +114,7 @@ def turn(nest: list[ir.Operation]) -> ir.Value:
 
 
 def prefetch_in_steps(
-    loop: ir.Operation, array: ir.Value, lines: int, place: Callable[[ir.Value], list[ir.Value]]
+    loop: ir.Operation, array: ir.Value, lines: int, indices_of: Callable[[ir.Value], list[ir.Value]]
 ) -> None:
     """Fetch so many cache lines, spread over the steps of a loop.
 
@@ -124,7 +124,7 @@ def prefetch_in_steps(
         loop: The loop.
         array: Memref whose lines are fetched.
         lines: Number of cache lines to fetch.
-        place: Writes the indices of a line, given its number.
+        indices_of: Writes the indices of a line, given its number.
     """
     lines_a_step = -(-lines // trip_count(loop))
     with ir.InsertionPoint.at_block_begin(loop.regions[0].blocks[0]), loop.location:
@@ -132,7 +132,7 @@ def prefetch_in_steps(
         some_left = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, done, index(lines)))
         with ir.InsertionPoint(some_left.then_block):
             for i in range(lines_a_step):
-                memref.prefetch(array, place(arith.addi(done, index(i))), False, TO_L2, True)
+                memref.prefetch(array, indices_of(arith.addi(done, index(i))), False, TO_L2, True)
             scf.yield_([])
 
 

@@ -114,10 +114,10 @@ def wait_once(region: ir.Operation) -> None:
 
 def new_region(like: ir.Operation, before: ir.Operation) -> ir.Operation:
     """A region of as many threads as another, in which nothing is done."""
-    place = ir.InsertionPoint(before)
-    counts = [operand.owner.clone(place).results[0] for operand in like.operands]
+    point = ir.InsertionPoint(before)
+    counts = [operand.owner.clone(point).results[0] for operand in like.operands]
     sizes = {"operandSegmentSizes": like.attributes["operandSegmentSizes"]}
-    region = ir.Operation.create(PARALLEL, [], counts, sizes, regions=1, ip=place, loc=like.location)
+    region = ir.Operation.create(PARALLEL, [], counts, sizes, regions=1, ip=point, loc=like.location)
     openmp.TerminatorOp(ip=ir.InsertionPoint(region.regions[0].blocks.append()), loc=like.location)
     return region
 

@@ -25,7 +25,7 @@ from autotune.core.scripts.marks import TAG
 FUNCTION = "__autotune_nest_"  # begin of the names of the functions
 LOOP, LINALG = "scf.for", "linalg."  # ops of linalg that are left become loops
 MANY = 32  # nests, from which on each is a function
-PLACES = ("memref.get_global", "memref.view")  # what says where in the arena a buffer of a nest lies
+ADDRESSES = ("memref.get_global", "memref.view")  # what says where in the arena a buffer of a nest lies
 
 
 def repeats_tasks(function: ir.OpView) -> bool:
@@ -38,13 +38,13 @@ def share_nests(module: ir.Module, function: ir.OpView) -> None:
     """Let nests of a function that say the same be one function, in place; and each of many be one.
 
     Args:
-        module: Bufferized module, whose buffers have their places.
+        module: Bufferized module, whose buffers have their offsets in the arena.
         function: The entry function.
     """
     found: dict[str, list[Nest]] = {}
     for op in list(function.regions[0].blocks[0].operations):
         if is_nest(op.operation):
-            hoist_places(op.operation)
+            hoist_addresses(op.operation)
             nest = Nest.of(op.operation, module)
             found.setdefault(nest.text, []).append(nest)
     fewest = 1 if len(found) >= MANY else 2  # nests that say the same, for which a function is worth it
@@ -104,10 +104,10 @@ class Nest:
         return str(self.function.operation.get_asm(use_local_scope=True, assume_verified=True))
 
 
-def hoist_places(loop: ir.Operation) -> None:
-    """Let the places of buffers in the arena stand before a loop: they are another in each nest, and no part of it."""
+def hoist_addresses(loop: ir.Operation) -> None:
+    """Move addresses of buffers in the arena before a loop: they are others in each nest, and no part of it."""
     for op in every_op(loop):
-        if op.name in PLACES:
+        if op.name in ADDRESSES:
             for value in op.operands:
                 if is_constant(value):
                     value.owner.operation.move_before(loop)

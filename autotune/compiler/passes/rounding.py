@@ -168,8 +168,8 @@ class Rounding:
         def copied(column: ir.Value, part: int) -> None:
             source = widened(vector.load(vector_of(part, "i8"), self.source, [*row, column]), count)
             words = vector.bitcast(vector_of(LANES, "i32"), arith.addi(source, shift))
-            place = arith.divui(column, index(self.precision.values))
-            vector.store(first_of(words, self.precision.part_words(part)), self.words, [*row, place])
+            word = arith.divui(column, index(self.precision.values))
+            vector.store(first_of(words, self.precision.part_words(part)), self.words, [*row, word])
 
         in_pieces(k, count, copied)
 
@@ -224,22 +224,22 @@ class Rounding:
             mark_hidden(loop, 1, is_hidden=self.hidden)
             with ir.InsertionPoint(loop.body):
                 found = self.rounded(self.load(row, loop.induction_variable, LANES), steps)
-                place = arith.divui(loop.induction_variable, index(self.precision.values))
-                self.store(found, row, place, words, packed)
+                word = arith.divui(loop.induction_variable, index(self.precision.values))
+                self.store(found, row, word, words, packed)
                 scf.yield_([])
         first = whole // self.precision.values
         if whole < k:
             found = self.rounded(self.load(row, index(whole), k - whole), steps)
             self.store(found, row, index(first), words, min(packed, words - first))
             first += packed
-        for place in range(first, words, packed):
+        for word in range(first, words, packed):
             zero = first_of(splat(0, "i32"), packed)
-            self.store([zero] * self.precision.parts, row, index(place), words, packed)
+            self.store([zero] * self.precision.parts, row, index(word), words, packed)
 
-    def store(self, parts: list[ir.Value], row: Sequence[ir.Value], place: ir.Value, words: int, count: int) -> None:
-        """Write the first words of a vector of each part, from a place on."""
+    def store(self, parts: list[ir.Value], row: Sequence[ir.Value], word: ir.Value, words: int, count: int) -> None:
+        """Write the first words of a vector of each part, from a word of the row on."""
         for number, part in enumerate(parts):
-            where = arith.addi(place, index(number * words)) if number else place
+            where = arith.addi(word, index(number * words)) if number else word
             vector.store(first_of(part, count), self.words, [*row, where])
 
     def rounded(self, values: ir.Value, steps: ir.Value | None) -> list[ir.Value]:

@@ -48,5 +48,5 @@ def shorten_loops(block: ir.Operation, loops: list[ir.Operation]) -> None:
 
 def columns_of(loop: ir.Operation) -> int:
     """Columns that a step of a loop's counter is."""
-    said = loop.attributes[HIDDEN]
-    return int(said.value) if isinstance(said, ir.IntegerAttr) else 1
+    attribute = loop.attributes[HIDDEN]
+    return int(attribute.value) if isinstance(attribute, ir.IntegerAttr) else 1

@@ -270,7 +270,7 @@ def counts_up(loop: ir.Operation) -> bool:
 
 
 def part_positions(loop: ir.Operation) -> None:
-    """Put loops of one step each in the place of a loop."""
+    """Replace a loop by loops of one step each."""
     lower, upper, step = (constant(value) for value in list(loop.operands)[:BOUNDS])
     for start in range(lower, upper, step):
         clone_between(loop, start, start + step)
@@ -289,12 +289,12 @@ def clone_between(loop: ir.Operation, lower: int, upper: int) -> ir.Operation:
 def shorten(loop: ir.Operation, read: LoopIndex, inside: range) -> None:
     """Let a loop begin and end where what it reads is inside of a pad."""
     values = [value for value, _ in read.others]
-    place = ir.AffineExpr.get_constant(read.offset)
+    index_expr = ir.AffineExpr.get_constant(read.offset)
     for number, (_, times) in enumerate(read.others):
-        place = place + ir.AffineExpr.get_dim(number) * times
+        index_expr = index_expr + ir.AffineExpr.get_dim(number) * times
     kinds = (affine.AffineMaxOp, affine.AffineMinOp)
     with ir.InsertionPoint(loop), loop.location:
         for number, (kind, edge) in enumerate(zip(kinds, (inside.start, inside.stop), strict=True)):
-            reached = ir.AffineExpr.get_ceil_div(edge - place, read.step)
+            reached = ir.AffineExpr.get_ceil_div(edge - index_expr, read.step)
             bound = ir.AffineExpr.get_constant(constant(loop.operands[number]))
             loop.operands[number] = kind(ir.AffineMap.get(len(values), 0, [reached, bound]), values).result

@@ -44,8 +44,8 @@ class StencilBody:
                 self._known.add(step.results[0])
 
     def wanted(self, points: Sequence[Point]) -> list[list[bool]]:
-        """For every input, which lanes matter: not those that a selection by places leaves out."""
-        known = self._places(points)
+        """For every input, which lanes matter: not those that a selection by indices leaves out."""
+        known = self._index_values(points)
         found = []
         for argument in list(self._block.arguments)[:-1]:
             users = [use.owner.operation for use in argument.uses]
@@ -57,7 +57,7 @@ class StencilBody:
 
     def write(self, points: Sequence[Point], inputs: Sequence[ir.Value]) -> ir.Value:
         """The body on vectors, one lane a point; gives what it yields."""
-        known, width = self._places(points), len(points)
+        known, width = self._index_values(points), len(points)
         values: dict[ir.Value, ir.Value] = dict(zip(self._block.arguments, inputs, strict=False))
 
         def of(value: ir.Value) -> ir.Value:
@@ -69,13 +69,13 @@ class StencilBody:
             if op.results[0] in self._known or op.name == "arith.constant":
                 continue
             kinds = [ir.VectorType.get([width], result.type) for result in op.results]
-            said = {name: op.attributes[name] for name in op.attributes}
-            made = ir.Operation.create(op.name, kinds, [of(value) for value in op.operands], said)
+            attributes = {name: op.attributes[name] for name in op.attributes}
+            made = ir.Operation.create(op.name, kinds, [of(value) for value in op.operands], attributes)
             values |= dict(zip(op.results, made.results, strict=True))
         return of(self._end.operands[0])
 
-    def _places(self, points: Sequence[Point]) -> dict[ir.Value, list[int]]:
-        """Values that follow from places, at every point."""
+    def _index_values(self, points: Sequence[Point]) -> dict[ir.Value, list[int]]:
+        """Values that follow from indices of loops, at every point."""
         found: dict[ir.Value, list[int]] = {}
         for op in (op for op in self._ops if op.results[0] in self._known):
             if op.name == "linalg.index":
@@ -129,7 +129,7 @@ def splat(value: ir.Value, width: int) -> ir.Value:
 
 
 MOST_LOADS = 4  # of whose lanes one vector is made; element by element where it takes more
-Place = tuple[int, ...]
+Indices = tuple[int, ...]
 
 
 def write_stencils(module: ir.Module) -> None:
@@ -165,7 +165,7 @@ class StencilTile:
 
     op: ir.Operation
     lanes: int
-    loads: dict[tuple[object, Place, int], ir.Value] = field(default_factory=dict)
+    loads: dict[tuple[object, Indices, int], ir.Value] = field(default_factory=dict)
 
     def write(self) -> None:
         """Write every row of the tile in vectors."""
@@ -190,41 +190,41 @@ class StencilTile:
 
     def read(self, wanted: "Read", reads: Sequence["Read"]) -> ir.Value:
         """The vector that a read gives; loads are shared with others of the same row."""
-        places = [place for place in wanted.places if place is not None]
-        if len(set(places)) <= 1:
-            place = places[0] if places else (0,) * wanted.value.type.rank
-            kind = ir.VectorType.get([len(wanted.places)], wanted.value.type.element_type)
-            return vector.broadcast(kind, self.element(wanted, place))
+        known = [indices for indices in wanted.indices if indices is not None]
+        if len(set(known)) <= 1:
+            indices = known[0] if known else (0,) * wanted.value.type.rank
+            kind = ir.VectorType.get([len(wanted.indices)], wanted.value.type.element_type)
+            return vector.broadcast(kind, self.element(wanted, indices))
         if not wanted.is_row:
             return self.gather(wanted)
         near = [each for each in reads if each.is_row and (each.origin, each.row) == (wanted.origin, wanted.row)]
-        columns = [place[-1] for each in near for place in each.places if place is not None]
+        columns = [indices[-1] for each in near for indices in each.indices if indices is not None]
         found = cover(wanted.columns, min(columns), max(columns))
         if len(found.starts) > MOST_LOADS:
             return self.gather(wanted)
         vectors = [self.load(wanted, (*wanted.row, start), found.width) for start in found.starts]
         return choose(vectors, [found.lane_of(column) for column in wanted.columns])
 
-    def element(self, wanted: "Read", place: Place) -> ir.Value:
+    def element(self, wanted: "Read", indices: Indices) -> ir.Value:
         """One element."""
-        key = (wanted.origin, place, 0)
+        key = (wanted.origin, indices, 0)
         if key not in self.loads:
-            self.loads[key] = memref.load(wanted.value, [index(d) for d in place])
+            self.loads[key] = memref.load(wanted.value, [index(d) for d in indices])
         return self.loads[key]
 
-    def load(self, wanted: "Read", place: Place, width: int) -> ir.Value:
+    def load(self, wanted: "Read", indices: Indices, width: int) -> ir.Value:
         """Neighbours from an index on."""
-        key = (wanted.origin, place, width)
+        key = (wanted.origin, indices, width)
         if key not in self.loads:
             kind = ir.VectorType.get([width], wanted.value.type.element_type)
-            self.loads[key] = vector.load(kind, wanted.value, [index(d) for d in place])
+            self.loads[key] = vector.load(kind, wanted.value, [index(d) for d in indices])
         return self.loads[key]
 
     def gather(self, wanted: "Read") -> ir.Value:
         """A vector, element by element."""
-        first = next(place for place in wanted.places if place is not None)
-        kind = ir.VectorType.get([len(wanted.places)], wanted.value.type.element_type)
-        return vector.from_elements(kind, [self.element(wanted, place or first) for place in wanted.places])
+        first = next(indices for indices in wanted.indices if indices is not None)
+        kind = ir.VectorType.get([len(wanted.indices)], wanted.value.type.element_type)
+        return vector.from_elements(kind, [self.element(wanted, indices or first) for indices in wanted.indices])
 
 
 @dataclass(frozen=True)
@@ -239,23 +239,23 @@ class Read:
 
     value: ir.Value
     origin: object
-    places: list[Place | None]
+    indices: list[Indices | None]
 
     @property
-    def row(self) -> Place:
+    def row(self) -> Indices:
         """All indices but the last, of the first lane that matters."""
-        return next((place[:-1] for place in self.places if place is not None), ())
+        return next((indices[:-1] for indices in self.indices if indices is not None), ())
 
     @property
     def is_row(self) -> bool:
         """Whether all lanes lie in one row, whose elements follow each other in memory."""
         strides, _ = self.value.type.get_strides_and_offset()
-        return bool(strides) and strides[-1] == 1 and all(p is None or p[:-1] == self.row for p in self.places)
+        return bool(strides) and strides[-1] == 1 and all(p is None or p[:-1] == self.row for p in self.indices)
 
     @property
     def columns(self) -> list[int | None]:
         """The last index of every lane."""
-        return [place[-1] if place is not None else None for place in self.places]
+        return [indices[-1] if indices is not None else None for indices in self.indices]
 
 
 @dataclass(frozen=True)
@@ -302,19 +302,19 @@ def choose(vectors: Sequence[ir.Value], lanes: Sequence[Lane | None]) -> ir.Valu
     return found
 
 
-def store(result: ir.Value, into: ir.Value, place: Place) -> None:
+def store(result: ir.Value, into: ir.Value, indices: Indices) -> None:
     """Write neighbours in a row; element by element where they are none in memory."""
     strides, _ = into.type.get_strides_and_offset()
     if strides[-1] == 1:
-        vector.store(result, into, [index(d) for d in place])
+        vector.store(result, into, [index(d) for d in indices])
         return
-    *row, column = place
+    *row, column = indices
     for lane in range(result.type.shape[0]):
         element = vector.extract(result, [], [lane])
         memref.store(element, into, [index(d) for d in (*row, column + lane)])
 
 
-def at(amap: ir.AffineMap, point: Place) -> Place:
+def at(amap: ir.AffineMap, point: Indices) -> Indices:
     """Where a map leads from a point."""
     constants = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(d) for d in point])
     return tuple(ir.AffineConstantExpr(expr.compose(constants)).value for expr in amap.results)

@@ -1,4 +1,4 @@
-"""Functions of f32 vectors as polynomials, in place of one libm call per lane; the same expansions serve scalars.
+"""Functions of f32 vectors as polynomials, instead of one libm call per lane; the same expansions serve scalars.
 
 A schedule may mark the ops that shall call libm. Beside them, a row divided by one value is multiplied by its
 reciprocal: at most 1.5 ulp, as long as the reciprocal is a normal number (a divisor below 8.5e37). And bf16
@@ -218,7 +218,7 @@ def _rewrite_with(expand: Callable[[ir.Value], ir.Value]) -> Callable[[ir.OpView
 
 
 def _call_by_lanes(op: ir.OpView, rewriter: PatternRewriter) -> bool:
-    """Turn a function of a vector into one of each lane, where no polynomial took its place."""
+    """Turn a function of a vector into one of each lane, where no polynomial replaced it."""
     kind, name = op.result.type, op.operation.name
     if not isinstance(kind, ir.VectorType):
         return True  # no match
@@ -226,8 +226,8 @@ def _call_by_lanes(op: ir.OpView, rewriter: PatternRewriter) -> bool:
         return True
     with rewriter.ip:
         lanes = [
-            ir.Operation.create(name, [kind.element_type], [vector.extract(op.operands[0], [], list(place))]).result
-            for place in product(*map(range, kind.shape))
+            ir.Operation.create(name, [kind.element_type], [vector.extract(op.operands[0], [], list(position))]).result
+            for position in product(*map(range, kind.shape))
         ]
         rewriter.replace_op(op, [vector.from_elements(kind, lanes)])
     return False

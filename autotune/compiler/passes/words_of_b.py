@@ -45,19 +45,19 @@ class WordsOfB:
         precision: Precision of the words.
         source: B (k, n), or (n, k).
         words: The words (words, n): a buffer that `lay_in_panels` is given next.
-        turned: Whether B is (n, k).
+        transposed: Whether B is (n, k).
     """
 
     precision: Precision
     source: ir.Value
     words: ir.Value
-    turned: bool
+    transposed: bool
 
     def write(self) -> None:
         """All of it, at the insertion point."""
         shape = shape_of(self.source)
-        columns, k = shape if self.turned else shape[::-1]
-        if self.turned:
+        columns, k = shape if self.transposed else shape[::-1]
+        if self.transposed:
             in_pieces(columns, LANES, lambda first, count: self.transpose_panel(first, count, k))
         else:
             self.interleave_rows(columns, k)
@@ -86,12 +86,12 @@ class WordsOfB:
         (column, count), size = panel, self.precision.values
         row = arith.muli(first, index(size))
         for number in range(words):
-            places = [size * number + which for which in range(size)]
+            offsets = [size * number + which for which in range(size)]
             rows = [
-                self.load(arith.addi(row, index(place)), column, count, LANES)
-                if place < values
+                self.load(arith.addi(row, index(offset)), column, count, LANES)
+                if offset < values
                 else splat(0, self.element)
-                for place in places
+                for offset in offsets
             ]
             for part, together in enumerate(zip(*map(self.split, rows), strict=True)):
                 joined = vector.bitcast(vector_of(LANES, "i32"), interleaved(together))
@@ -121,8 +121,8 @@ class WordsOfB:
         halves = []
         for start in range(0, self.precision.values * LANES, LANES):
             count = min(LANES, values - start)
-            place = arith.addi(value, index(start))
-            halves.append(self.split(self.load(row, place, count) if count > 0 else splat(0, self.element)))
+            first = arith.addi(value, index(start))
+            halves.append(self.split(self.load(row, first, count) if count > 0 else splat(0, self.element)))
         return [
             vector.bitcast(words, vector.shuffle(*both, list(range(2 * LANES)))) for both in zip(*halves, strict=True)
         ]
@@ -161,8 +161,8 @@ class WordsOfB:
     def store(self, words: ir.Value, word: ir.Value, part: int, column: ir.Value) -> None:
         """Write a whole row of a panel."""
         count = shape_of(self.words)[0] // self.precision.parts
-        place = arith.addi(word, index(part * count)) if part else word
-        vector.store(words, self.words, [place, column])
+        row = arith.addi(word, index(part * count)) if part else word
+        vector.store(words, self.words, [row, column])
 
 
 def interleaved(rows: Sequence[ir.Value]) -> ir.Value:
@@ -185,10 +185,10 @@ def exchanged(rows: list[ir.Value], number: int, size: int) -> ir.Value:
     """A row of 2 x 2 blocks of some size, with those off the diagonal exchanged."""
     upper = number & ~size
     lower = upper | size
-    place = [lane & ~size | (LANES if lane & size else 0) for lane in range(LANES)]
+    mask = [lane & ~size | (LANES if lane & size else 0) for lane in range(LANES)]
     if number & size:
-        place = [at + size for at in place]
-    return vector.shuffle(rows[upper], rows[lower], place)
+        mask = [at + size for at in mask]
+    return vector.shuffle(rows[upper], rows[lower], mask)
 
 
 def lay_in_panels(packed: Iterable[ir.Value]) -> None:

@@ -1,4 +1,4 @@
-"""A transform script applied: by upstream's interpreter, with errors that name the place in the script."""
+"""A transform script applied: by upstream's interpreter, with errors that name the location in the script."""
 
 import re
 
@@ -37,33 +37,35 @@ def run_script(module: ir.Module, script: ir.Module | None, text: str, source: s
     try:
         interpreter.apply_named_sequence(module.operation, entry, script.operation)
     except (ValueError, ir.MLIRError) as error:
-        said = without_preamble(describe(error) if isinstance(error, ir.MLIRError) else str(error))
-        if said.startswith(UNKNOWN):  # a place in the payload, which has none
-            place = failing_op(before, script, ENTRY)
-            said = said.replace(UNKNOWN, f"loc({place or ''})".replace("loc(loc(", "loc(").replace("))", ")"), 1)
-        raise CompileError("transform", name_op(said, text, source)) from error
+        message = without_preamble(describe(error) if isinstance(error, ir.MLIRError) else str(error))
+        if message.startswith(UNKNOWN):  # a location in the payload, which has none
+            location = failing_op(before, script, ENTRY)
+            message = message.replace(
+                UNKNOWN, f"loc({location or ''})".replace("loc(loc(", "loc(").replace("))", ")"), 1
+            )
+        raise CompileError("transform", name_op(message, text, source)) from error
 
 
-def name_op(said: str, script: str, source: str = "schedule") -> str:
-    """A diagnostic of the interpreter, with the place in the script as ``source:line:column`` and the op there.
+def name_op(message: str, script: str, source: str = "schedule") -> str:
+    """A diagnostic of the interpreter, with the location in the script as ``source:line:column`` and the op there.
 
-    A place with a name is one of `empty_handles`, and the name says all.
+    A location with a name is one of `empty_handles`, and the name says all.
 
     Example:
         >>> name_op('loc("-":1:6): too many tiles', "%t = transform.structured.fuse %op")
         'schedule:1:6: transform.structured.fuse: too many tiles'
     """
     # an error of the interpreter is a text: its locations are printed into it
-    place = re.match(r'loc\((?:"([^"]+)"\()?"-":(\d+):(\d+)\)+: *', said)
-    if place is None:
-        return said
-    line, column = int(place[2]), int(place[3])
+    location = re.match(r'loc\((?:"([^"]+)"\()?"-":(\d+):(\d+)\)+: *', message)
+    if location is None:
+        return message
+    line, column = int(location[2]), int(location[3])
     lines = script.splitlines()
     op = re.search(r"transform\.[\w.]+", lines[line - 1][column - 1 :]) if line <= len(lines) else None
-    return f"{source}:{line}:{column}: {f'{op[0]}: ' if op else ''}{place[1] or said[place.end() :]}"
+    return f"{source}:{line}:{column}: {f'{op[0]}: ' if op else ''}{location[1] or message[location.end() :]}"
 
 
-def without_preamble(said: str) -> str:
+def without_preamble(message: str) -> str:
     """A diagnostic without what the interpreter says in front of every one."""
-    said = said.replace("Failed to apply named transform sequence.", "").replace("Diagnostic message at ", "", 1)
-    return first_lines(said)
+    message = message.replace("Failed to apply named transform sequence.", "").replace("Diagnostic message at ", "", 1)
+    return first_lines(message)

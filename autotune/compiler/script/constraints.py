@@ -130,7 +130,7 @@ def is_open(term: Term) -> bool:
 
 
 def substitute(term: Term, known: Mapping[str, Term]) -> Term:
-    """A term with the values of what is declared in place of it."""
+    """A term with the values of what is declared instead of it."""
     if term.op == DECLARED:
         return known.get(str(term.value), term)
     return Term(term.op, tuple(substitute(each, known) for each in term.operands), term.value)

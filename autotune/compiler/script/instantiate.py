@@ -1,6 +1,6 @@
 """The writer of concrete scripts: a value for every knob of a user's script, set in the parsed module.
 
-Locations stay those of the user's file, so that whatever fails is told with its line there. What is left holds neither
+Locations stay those of the user's file, so that a failure is reported with its line there. What is left holds neither
 ``tune`` nor ``smt`` ops: knobs are constants, alternatives the region that is taken, constraints are gone.
 """
 
@@ -126,7 +126,7 @@ def settle(root: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> None:
 
 
 def replace_by_constants(op: ir.Operation, values: list[ir.Attribute]) -> None:
-    """Put constant params in the place of an op that gives params; those that nobody reads are left out."""
+    """Replace an op that gives params by constant params; those that nobody reads are left out."""
     with ir.InsertionPoint(op):
         for result, value in zip(op.results, values, strict=False):
             if any(True for _ in result.uses):
@@ -141,7 +141,7 @@ def is_given_its_region(op: ir.Operation) -> bool:
 
 
 def take_region(op: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> list[ir.Operation]:
-    """Put the ops of the region that is taken in the place of an alternatives op; gives them."""
+    """Replace an alternatives op by the ops of the region that is taken; gives them."""
     if len(op.operands):
         chosen = op.operands[0].owner.attributes["value"]  # a constant by now
     else:

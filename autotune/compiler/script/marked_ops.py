@@ -10,13 +10,13 @@ from autotune.core.scripts.marks import ONLINE, PANEL
 MOST = 1 << 20  # rows or columns
 
 
-def read_blocks(said: ir.Attribute) -> Blocks:
+def read_blocks(attribute: ir.Attribute) -> Blocks:
     """Blocks of a group with an online softmax, from their attribute.
 
     Raises:
         ValueError: The attribute says something else.
     """
-    values = {named.name: named.attr.value for named in said} if isinstance(said, ir.DictAttr) else {}
+    values = {named.name: named.attr.value for named in attribute} if isinstance(attribute, ir.DictAttr) else {}
     if set(values) != {"rows", "columns", "skips"} or not all(1 <= values[key] < MOST for key in ("rows", "columns")):
         raise ValueError("{rows = 16, columns = 64, skips = false}")
     return Blocks(int(values["rows"]), int(values["columns"]), bool(values["skips"]))

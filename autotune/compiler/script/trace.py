@@ -17,7 +17,7 @@ from autotune.core.host.scratch import scratch_file
 
 STARTED = "autotune.started"
 # As remarks are printed: the bindings give the text of a diagnostic alone.
-SAID = re.compile(rf"{re.escape(STARTED)} (\d+) : i64")
+STARTED_OP = re.compile(rf"{re.escape(STARTED)} (\d+) : i64")
 REMARK = "transform.debug.emit_param_as_remark"
 ENTERED = ("transform.foreach", "transform.alternatives", "transform.tune.alternatives", "transform.sequence")
 MATCHERS = ("transform.foreach_match", "transform.collect_matching")
@@ -34,13 +34,13 @@ def failing_op(payload: ir.Module, script: ir.Module, entry: str) -> str | None:
     traced = copy_module(script)
     ops = numbered(traced.operation)
     begin = next(op for op in traced.body.operations if symbol(op) == entry)
-    said: list[str] = []
+    started: list[str] = []
     with captured():
         try:
             interpreter.apply_named_sequence(payload.operation, begin, traced.operation)
-        except ValueError as error:  # which has all that was said
-            said = SAID.findall(str(error))
-    return str(ops[int(said[-1])].location) if said else None
+        except ValueError as error:  # which has all remarks
+            started = STARTED_OP.findall(str(error))
+    return str(ops[int(started[-1])].location) if started else None
 
 
 def numbered(script: ir.Operation) -> list[ir.Operation]:
@@ -53,8 +53,8 @@ def numbered(script: ir.Operation) -> list[ir.Operation]:
             continue
         word, number = ir.IntegerType.get_signless(64), ir.Type.parse("!transform.param<i64>")
         with ir.InsertionPoint(op), ir.Location.unknown():
-            place = {"value": ir.IntegerAttr.get(word, len(found))}
-            param = ir.Operation.create("transform.param.constant", [number], attributes=place)
+            attributes = {"value": ir.IntegerAttr.get(word, len(found))}
+            param = ir.Operation.create("transform.param.constant", [number], attributes=attributes)
             ir.Operation.create(REMARK, operands=[param.result], attributes={"message": ir.StringAttr.get(STARTED)})
         found.append(op)
     return found

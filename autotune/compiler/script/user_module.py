@@ -1,4 +1,4 @@
-"""A user's own schedule file: the module of its transform ops, with the places of the file, and its entry.
+"""A user's own schedule file: the module of its transform ops, with the locations of the file, and its entry.
 
 The file may also hold the payload, as upstream's examples do; of that nothing is taken. Everything here is for text of
 untrusted: it runs in the isolated process.
@@ -21,14 +21,14 @@ PROPAGATE = 1  # of its modes of failure
 SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
 
 
-def place_of(op: ir.Operation) -> tuple[int, int]:
+def location_of(op: ir.Operation) -> tuple[int, int]:
     """Line and column of an op in the text it was parsed from."""
     return line_and_column(op.location) or (1, 1)
 
 
 def refuse_at(source: str, op: ir.Operation, sentence: str) -> ScheduleError:
     """The error that says what is wrong with an op of a user's file."""
-    line, column = place_of(op)
+    line, column = location_of(op)
     return ScheduleError(f"{source}:{line}:{column}: {sentence}")
 
 
@@ -79,11 +79,11 @@ def name_entry(sequence: ir.Operation, source: str) -> None:
     if int(ir.IntegerAttr(sequence.attributes["failure_propagation_mode"])) != PROPAGATE:
         raise refuse_at(source, sequence, "a schedule must fail where an op does; write failures(propagate)")
     kinds = [argument.type for argument in block.arguments]
-    said = ir.DictAttr.get({"transform.consumed": ir.UnitAttr.get()})
+    consumed = ir.DictAttr.get({"transform.consumed": ir.UnitAttr.get()})
     attributes = {
         "sym_name": ir.StringAttr.get(MAIN),
         "function_type": ir.TypeAttr.get(ir.FunctionType.get(kinds, [])),
-        "arg_attrs": ir.ArrayAttr.get([said] * len(kinds)),
+        "arg_attrs": ir.ArrayAttr.get([consumed] * len(kinds)),
     }
     with ir.InsertionPoint(sequence), sequence.location:
         entry = ir.Operation.create(SEQUENCE, regions=1, attributes=attributes)

@@ -12,7 +12,7 @@ from mlir import ir
 from autotune.compiler.script.checks import check_op
 from autotune.compiler.script.constraints import read_constraint
 from autotune.compiler.script.options import read_options
-from autotune.compiler.script.user_module import place_of, refuse_at, sets_of, symbols_in
+from autotune.compiler.script.user_module import location_of, refuse_at, sets_of, symbols_in
 from autotune.core.errors import SpaceError
 from autotune.core.scripts.marks import SETS
 from autotune.core.scripts.parametric import OpenKnob, ScriptConstraint, Site, Taken
@@ -119,8 +119,8 @@ class ScriptWalk:
         if "selected" in op.attributes:
             selected = options.value_of(op.attributes["selected"])
             if selected is None:
-                said = f"knob {name!r} must select one of its options, it selects {op.attributes['selected']}"
-                raise refuse_at(self.source, op, f"{said}; add it or select another")
+                message = f"knob {name!r} must select one of its options, it selects {op.attributes['selected']}"
+                raise refuse_at(self.source, op, f"{message}; add it or select another")
         site = self.site(op, taken)
         self.add(op, OpenKnob(name, options.values, options.attributes, selected, (site,)))
         terms[op.results[0]] = Term(GIVEN, value=name)
@@ -182,17 +182,17 @@ class ScriptWalk:
             self.constraints.append(constraint)
 
     def add(self, op: ir.Operation, knob: OpenKnob) -> None:
-        """Add a knob, or one more place of a knob of its name.
+        """Add a knob, or one more site of a knob of its name.
 
         Raises:
             ScheduleError: The knob has other options or another selection than before.
         """
         found = self.knobs.setdefault(knob.name, knob)
-        said = f"knob {knob.name!r} must be the same at line {found.sites[0].line} and here"
+        message = f"knob {knob.name!r} must be the same at line {found.sites[0].line} and here"
         if (found.attributes, found.regions) != (knob.attributes, knob.regions):
-            raise refuse_at(self.source, op, f"{said}, its options differ; rename one, or give both the same")
+            raise refuse_at(self.source, op, f"{message}, its options differ; rename one, or give both the same")
         if found.selected is not None and knob.selected not in (None, found.selected):
-            raise refuse_at(self.source, op, f"{said}, it selects {found.selected} there and {knob.selected} here")
+            raise refuse_at(self.source, op, f"{message}, it selects {found.selected} there and {knob.selected} here")
         selected = found.selected if found.selected is not None else knob.selected
         sites = tuple(dict.fromkeys((*found.sites, *knob.sites)))
         self.knobs[knob.name] = replace(found, selected=selected, sites=sites)
@@ -236,4 +236,4 @@ class ScriptWalk:
 
     def site(self, op: ir.Operation, taken: Taken) -> Site:
         """Where an op is."""
-        return Site(*place_of(op), taken)
+        return Site(*location_of(op), taken)

@@ -68,24 +68,26 @@ def put_in_place(loop: ir.Operation) -> None:
     body = loop.regions[0].blocks[0]
     last = list(body.operations)[-1]
     carried = list(body.arguments)[1:]
-    moved = [place for place, argument in enumerate(carried) if is_moved(argument, last.operation.operands[place])]
+    moved = [
+        position for position, argument in enumerate(carried) if is_moved(argument, last.operation.operands[position])
+    ]
     with ir.InsertionPoint(last), last.location:
-        for place in moved:
-            value = last.operation.operands[place]
+        for position in moved:
+            value = last.operation.operands[position]
             # Another one of the last iteration is about to be overwritten. What follows element by element from the one
-            # in its own place would be computed there, and tiles of it would read what others have written.
-            if value in carried or follows_elements(value, carried[place]):
-                last.operation.operands[place] = bufferization.AllocTensorOp(value.type, [], copy=value).results[0]
-        for place in moved:
-            value = last.operation.operands[place]
-            put = bufferization.MaterializeInDestinationOp(value.type, value, carried[place])
-            last.operation.operands[place] = put.results[0]
+            # at its own position would be computed there, and tiles of it would read what others have written.
+            if value in carried or follows_elements(value, carried[position]):
+                last.operation.operands[position] = bufferization.AllocTensorOp(value.type, [], copy=value).results[0]
+        for position in moved:
+            value = last.operation.operands[position]
+            put = bufferization.MaterializeInDestinationOp(value.type, value, carried[position])
+            last.operation.operands[position] = put.results[0]
 
 
 def follows_elements(value: ir.Value, start: ir.Value) -> bool:
     """Tell whether ops without sums lead from one tensor to another, as from a state to one that is gated or added to.
 
-    Slices of it and inserts into it do not: those are computed in its place, which bufferizes.
+    Slices of it and inserts into it do not: those are computed in its buffer, which bufferizes.
     """
     seen: set[ir.Value] = set()
     reached = [value]

@@ -9,7 +9,7 @@ from autotune.compiler.ir.extents import bound_empties
 from autotune.compiler.ir.module import find_function, run_passes, symbol
 from autotune.compiler.ir.nests import dimensions, indexing_maps, structured_ops
 from autotune.compiler.ir.values import maker
-from autotune.compiler.tasks.gathers import cut_at_constants, read_places_by_position
+from autotune.compiler.tasks.gathers import cut_at_constants, read_indices_in_body
 from autotune.compiler.tasks.read_op import read_op
 
 # Element-wise neighbours become one op before units are counted.
@@ -33,7 +33,7 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
     contractions, and those that are reshaped, get a second one meanwhile.
     """
     for op, _ in list(structured_ops(function.regions[0].blocks[0])):
-        read_places_by_position(op.operation)
+        read_indices_in_body(op.operation)
         kept = [*op.operation.operands, *op.operation.results] if is_kept(op.operation) else []
         kept += op.operation.operands if writes_inside(op.operation) else []
         kept += [v for v in op.operation.operands if is_reduced_flat(op.operation, v) or is_apart(v)]
@@ -53,7 +53,7 @@ def fuse_elementwise(module: ir.Module, function: ir.OpView) -> None:
 
     module.operation.walk(erase)
     run_passes(module, "builtin.module(canonicalize)")
-    # a result's buffer takes the place of an empty tensor: of one that two ops share, for both
+    # a result's buffer replaces an empty tensor: of one that two ops share, for both
     own_destinations(find_function(module, str(symbol(function))))
     run_passes(module, "builtin.module(eliminate-empty-tensors)")
     module.operation.walk(skip_settled_copy)
@@ -176,7 +176,7 @@ def reduces(op: ir.Operation) -> bool:
 def is_repeated(value: ir.Value) -> bool:
     """Tell whether what is costly to compute would be computed again at every step of a reader's outermost loop.
 
-    Such is the factor of a channel in a batch norm, at every place; it stays an op of its own. So do places that are
+    Such is the factor of a channel in a batch norm, at every element; it stays an op of its own. So do indices that are
     counted: upstream cuts a reduction into strands, which then count from 0 each.
     """
     made_by = maker(value)

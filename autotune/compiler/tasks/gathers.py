@@ -13,8 +13,8 @@ READ = "tensor.extract"
 CASTS = ("arith.index_cast", "arith.index_castui")
 
 
-def read_places_by_position(op: ir.Operation) -> None:
-    """Let a body read the indices it gathers from where they lie, in place of being given one an iteration; in place.
+def read_indices_in_body(op: ir.Operation) -> None:
+    """Let a body read the indices it gathers from where they lie, instead of being given one an iteration; in place.
 
         ins(ids): row = id   ->   row = ids[i]
 
@@ -24,11 +24,11 @@ def read_places_by_position(op: ir.Operation) -> None:
         return
     block = op.regions[0].blocks[0]
     for argument, operand, amap in zip(block.arguments, op.operands, indexing_maps(op), strict=True):
-        read, dims = is_place(argument), dimensions(amap)
+        read, dims = is_gather_index(argument), dimensions(amap)
         if read and None not in dims and isinstance(operand.type, ir.RankedTensorType):
             with ir.InsertionPoint.at_block_begin(block), op.location:
-                place = tensor.extract(operand, [linalg.IndexOp(dim).result for dim in dims])
-            argument.replace_all_uses_with(place)
+                index = tensor.extract(operand, [linalg.IndexOp(dim).result for dim in dims])
+            argument.replace_all_uses_with(index)
 
 
 def cut_at_constants(op: ir.Operation) -> None:
@@ -40,15 +40,15 @@ def cut_at_constants(op: ir.Operation) -> None:
         return
     maps = indexing_maps(op)
     for number, amap in enumerate(maps[:-1]):
-        fixed = {d: place for d, each in enumerate(amap.results) if (place := constant_of(each))}
+        fixed = {d: index for d, each in enumerate(amap.results) if (index := constant_of(each))}
         if fixed:
             whole = op.operands[number]
             sizes = [1 if d in fixed else size for d, size in enumerate(whole.type.shape)]
             with ir.InsertionPoint(op), op.location:
                 op.operands[number] = cut(whole, [fixed.get(d, 0) for d in range(len(sizes))], sizes)
             zero = ir.AffineExpr.get_constant(0)
-            places = [zero if d in fixed else each for d, each in enumerate(amap.results)]
-            maps[number] = ir.AffineMap.get(amap.n_dims, 0, places)
+            results = [zero if d in fixed else each for d, each in enumerate(amap.results)]
+            maps[number] = ir.AffineMap.get(amap.n_dims, 0, results)
     op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
 
 
@@ -57,12 +57,12 @@ def constant_of(expr: ir.AffineExpr) -> int:
     return int(expr.value) if isinstance(expr, ir.AffineConstantExpr) else 0
 
 
-def is_place(value: ir.Value) -> bool:
+def is_gather_index(value: ir.Value) -> bool:
     """Tell whether a value is where elements are read."""
-    return any(True for _ in places_of(value))
+    return any(True for _ in index_bounds(value))
 
 
-def places_of(value: ir.Value) -> Iterator[int]:
+def index_bounds(value: ir.Value) -> Iterator[int]:
     """For every element that is read at a value, cast to an index: how many there are in that dimension."""
     casts = (use.owner.operation for use in value.uses if use.owner.operation.name in CASTS)
     for use in (use for cast in casts for use in cast.results[0].uses):
@@ -83,14 +83,14 @@ def gathered(op: ir.Operation) -> dict[ir.Value, int] | None:
         if read.name != READ or is_constant(read.operands[0]):
             continue
         source = read.operands[0]
-        if not all(is_known_place(value) for value in list(read.operands)[1:]):
+        if not all(is_known_index(value) for value in list(read.operands)[1:]):
             return None
-        bounds = [*places_of(read.results[0]), *([found[source]] if found.get(source) else [])]
+        bounds = [*index_bounds(read.results[0]), *([found[source]] if found.get(source) else [])]
         found[source] = min(bounds, default=0)
     return found
 
 
-def is_known_place(value: ir.Value) -> bool:
+def is_known_index(value: ir.Value) -> bool:
     """Tell whether a value is a constant, a loop's index, or an element of a tensor cast to an index."""
     made_by = maker(value)
     if made_by is not None and made_by.name in CASTS:

@@ -119,9 +119,9 @@ def grow(group: Group, candidates: set[ir.Operation]) -> None:
     if root is None or rows_in(root) < 1 or sums_over_planes(root):
         return
     while (found := next_member(group, root, candidates)) is not None:
-        op, place = found
+        op, position = found
         group.ops.append(op)
-        group.found_by.append(place)
+        group.found_by.append(position)
 
 
 def sums_over_planes(op: Op) -> bool:

@@ -227,7 +227,7 @@ def same_numbers(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def elementwise(tensor: ir.Value) -> ir.Operation | None:
-    """The nest that makes each element of a tensor of the elements at the same place; `None` where none does."""
+    """The nest that makes each element of a tensor of the elements at the same indices; `None` where none does."""
     if isinstance(tensor, ir.BlockArgument):
         return None
     op = tensor.owner.operation

@@ -27,12 +27,12 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
 
     Args:
         ops: Ops in program order; all but the last are read by these alone.
-        weights: Operands that are weights; arguments in their place have that role.
+        weights: Operands that are weights; arguments that stand for them have that role.
 
     Tensors with a size that is known at run time only become arguments of its bound; the size itself, argument
     ``extent``. It must be the same everywhere.
 
-    Tensors that a body reads elements of become arguments too; those that hold places, of such as there are.
+    Tensors that a body reads elements of become arguments too; those that hold indices, of such as there are.
 
     Returns:
         The module's text and its arguments; `None` if a body uses other values from outside that are not constants,

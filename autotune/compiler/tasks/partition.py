@@ -8,7 +8,7 @@ from math import prod
 
 from mlir import ir
 
-from autotune.compiler.ir.arguments import NARROW_FACTORS, said_of
+from autotune.compiler.ir.arguments import NARROW_FACTORS, attributes_of
 from autotune.compiler.ir.module import context, find_function, parse
 from autotune.compiler.ir.nests import structured_ops
 from autotune.compiler.ir.packs import lower_packs
@@ -24,7 +24,7 @@ from autotune.compiler.tasks.outline import EXTENT, argument_names, outline
 from autotune.compiler.tasks.read_op import joined
 from autotune.compiler.tasks.short_rows import join_short_rows
 from autotune.compiler.tasks.softmax import find_plan
-from autotune.compiler.tasks.turned_operands import turn_operands
+from autotune.compiler.tasks.transposed_operands import transpose_operands
 from autotune.compiler.tasks.uncovered import uncovered_ops
 from autotune.compiler.tasks.weights import weight_behind
 from autotune.core.ops.op import Contraction, Op, rows_of
@@ -63,7 +63,7 @@ def partition(payload: Payload) -> Partition:
         function = find_function(module, payload.entry)
         roles = [argument.role for argument in payload.arguments]
         if payload.foreign:
-            turn_operands(function, roles)
+            transpose_operands(function, roles)
         tasks: dict[str, Task] = {}
         seen: Counter[str] = Counter()
         counts: Counter[str] = Counter()
@@ -97,7 +97,9 @@ def has_narrow_factors(group: Group, task: Task, function: ir.OpView) -> bool:
     products = [op for op, each in zip(group.ops, task.ops, strict=True) if each.has_products]
     anyone = ["weight"] * len(function.regions[0].blocks[0].arguments)
     found = [weight_behind(op.operands[1], anyone) for op in products]
-    return all(each is not None and NARROW_FACTORS in said_of(function, each.argument.arg_number) for each in found)
+    return all(
+        each is not None and NARROW_FACTORS in attributes_of(function, each.argument.arg_number) for each in found
+    )
 
 
 def mark(group: Group, task: Task) -> None:

@@ -6,7 +6,7 @@ from math import prod
 
 from mlir import ir
 
-from autotune.compiler.ir.arguments import ROLE, role_said
+from autotune.compiler.ir.arguments import ROLE, role_attribute
 from autotune.compiler.ir.limits import program_fault, recursion_fault, text_fault
 from autotune.compiler.ir.module import context, parse, symbol, visibility
 from autotune.compiler.ir.nests import loop_nest, structured_ops
@@ -229,7 +229,7 @@ def role_of(function: ir.OpView, index: int, path: str) -> str:
     Raises:
         PayloadError: An argument that is declared an input or a weight may be written.
     """
-    role, writer = role_said(function, index), writer_of(function.regions[0].blocks[0].arguments[index])
+    role, writer = role_attribute(function, index), writer_of(function.regions[0].blocks[0].arguments[index])
     if role is None:
         return "input" if writer is None else "output"
     if role in ROLES and role not in WRITTEN and writer is not None:

@@ -97,7 +97,7 @@ def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
 
 
 def write_text_folder(payload: Payload, folder: Path) -> None:
-    """Make a folder of a file of MLIR: names, roles and ranges can then be said in its description.
+    """Make a folder of a file of MLIR: names, roles and ranges can then be given in its description.
 
     Args:
         payload: What was read from the file, by whose path it is known.
@@ -130,9 +130,9 @@ def read_description(folder: Path) -> ImportedModel:
     return model
 
 
-def described(argument: Argument, said: ModelArgument, name: str) -> Argument:
+def described(argument: Argument, tensor: ModelArgument, name: str) -> Argument:
     """An argument as the text has it, with what the model says of it."""
-    return replace(argument, name=name, role=said.role, low=said.low, high=said.high)
+    return replace(argument, name=name, role=tensor.role, low=tensor.low, high=tensor.high)
 
 
 def first_fault(error: ValidationError) -> str:
@@ -183,14 +183,14 @@ def check_weights(
             raise unreadable(file.path, error) from error
     where = files[-1].path
     for argument in arguments:
-        said = tensors[argument.name]
-        held = stored.get(said.name)
-        found = said.arranged(held.shape) if held is not None else None
+        tensor = tensors[argument.name]
+        held = stored.get(tensor.name)
+        found = tensor.arranged(held.shape) if held is not None else None
         if argument.role == "weight" and (held is None or found != argument.shape):
             is_now = held.shape if held is not None else "missing"
-            raise PayloadError(f"weight {said.name} in {where} must have shape {argument.shape}, is {is_now}")
+            raise PayloadError(f"weight {tensor.name} in {where} must have shape {argument.shape}, is {is_now}")
         if argument.role == "weight" and held is not None and is_float(held.kind) != is_float(argument.dtype):
-            raise PayloadError(f"weight {said.name} in {where} must be {argument.dtype}, is {held.kind}")
+            raise PayloadError(f"weight {tensor.name} in {where} must be {argument.dtype}, is {held.kind}")
 
 
 def unreadable(path: Path, error: Exception) -> PayloadError:
@@ -227,15 +227,15 @@ def make_inputs(
     held = read_weights(weights) if takes_weights else {}
     given = read_recorded(recorded) if recorded is not None else {}
     rng = np.random.default_rng(seed)
-    place = SEEDS[seed % len(SEEDS)]
+    recorded_seed = SEEDS[seed % len(SEEDS)]
     found = {}
-    for argument, (_, said) in zip(arguments, tensors, strict=True):
+    for argument, (_, tensor) in zip(arguments, tensors, strict=True):
         if argument.role == "weight" and weights:
-            if said.name not in held:
-                raise PayloadError(f"weight {said.name} must be in {weights[-1].path}, it is not; import it again")
-            found[argument.name] = said.arrange(held[said.name])
+            if tensor.name not in held:
+                raise PayloadError(f"weight {tensor.name} must be in {weights[-1].path}, it is not; import it again")
+            found[argument.name] = tensor.arrange(held[tensor.name])
         elif argument.role != "output":
-            key = input_key(place, said.name)
+            key = input_key(recorded_seed, tensor.name)
             array = given[key] if key in given else random_array(argument, rng)
             # NumPy's files know no bf16, which is recorded as f32; calls refuse what they would have to round
             found[argument.name] = array.astype(DTYPES["bf16"]) if argument.dtype == "bf16" else array
@@ -281,7 +281,7 @@ def recorded_results(recorded: Path, tensors: Tensors, results: int, **inputs: A
     """
     held = read_recorded(recorded)
     for seed in SEEDS:
-        keys = {name: input_key(seed, said.name) for name, said in tensors}
+        keys = {name: input_key(seed, tensor.name) for name, tensor in tensors}
         if all(np.array_equal(inputs[name], held[key]) for name, key in keys.items() if key in held):
             return tuple(held[result_key(seed, number)] for number in range(results))
     raise PayloadError(f"results in {recorded} must be of the given inputs, there are none of those; import it again")

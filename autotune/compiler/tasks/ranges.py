@@ -1,4 +1,4 @@
-"""Which integers an argument may hold: what the function says of it, or how many places there are where it is one."""
+"""Which integers an argument may hold: what the function says, or how many elements there are where it is an index."""
 
 from collections.abc import Iterator
 from math import isfinite
@@ -6,7 +6,7 @@ from math import isfinite
 import numpy as np
 from mlir import ir
 
-from autotune.compiler.ir.arguments import HIGH, LOW, number_said
+from autotune.compiler.ir.arguments import HIGH, LOW, number_attribute
 from autotune.compiler.ir.nests import element_type
 from autotune.core.errors import PayloadError
 from autotune.core.payload import DTYPES
@@ -19,8 +19,8 @@ FOLLOWED = ("arith.", "tensor.", "bufferization.to_tensor", "linalg.")
 def range_of(function: ir.OpView, number: int, value: ir.Value) -> tuple[float, float]:
     """Smallest value of an argument's random data, and its upper end (exclusive).
 
-    Attributes ``autotune.low`` and ``autotune.high`` say so. Else integers that are used as places of a tensor's
-    elements are such places.
+    Attributes ``autotune.low`` and ``autotune.high`` say so. Else integers that are used as indices of a tensor's
+    elements are such indices.
 
     Raises:
         PayloadError: What the function says is no range.
@@ -29,11 +29,11 @@ def range_of(function: ir.OpView, number: int, value: ir.Value) -> tuple[float, 
     real = not kind.startswith("i")
     bound = None if real else smallest_tensor(value)
     low, high = ANY_REAL if real else ANY_INTEGER if bound is None else (0.0, float(bound))
-    said_low, said_high = (number_said(function, number, name) for name in (LOW, HIGH))
-    low, high = low if said_low is None else said_low, high if said_high is None else said_high
+    declared_low, declared_high = (number_attribute(function, number, name) for name in (LOW, HIGH))
+    low, high = low if declared_low is None else declared_low, high if declared_high is None else declared_high
     if not low < high:
         raise PayloadError(f"{LOW} of argument {number} must be below {HIGH}, got {low:g} and {high:g}; give both")
-    if (said_low, said_high) != (None, None) and not can_be_drawn(kind, low, high):
+    if (declared_low, declared_high) != (None, None) and not can_be_drawn(kind, low, high):
         raise PayloadError(
             f"{LOW} and {HIGH} of argument {number} must be a range of {kind}, got {low:g} and {high:g}; change one"
         )
@@ -58,7 +58,7 @@ def smallest_tensor(value: ir.Value) -> int | None:
 
 
 def sizes_read_at(value: ir.Value) -> Iterator[int]:
-    """For every element that is read at a place computed from a value: how many there are in that dimension."""
+    """For every element that is read at an index computed from a value: how many there are in that dimension."""
     seen, waiting = {value}, [value]
     while waiting:
         for use in waiting.pop().uses:

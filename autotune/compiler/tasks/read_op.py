@@ -52,7 +52,7 @@ def read_op(op: ir.Operation, roles: Sequence[str] = ()) -> Op | None:
         counts=traversal.counts_reduced(read),
         gathers=traversal.gathers(read),
         vectorizes=traversal.vectorizes(read),
-        turned=traversal.turned_loop(read),
+        turned=traversal.transposed_loop(read),
         periods=traversal.periods_of(read),
     )
 
@@ -155,16 +155,16 @@ class BodyReader:
                     continue
                 if op.name == "tensor.extract" and number == 0:
                     self._extracts[op] = first + len(self.captured)
-                    indices = tuple(self._index_at(place) for place in list(op.operands)[1:])
+                    indices = tuple(self._index_at(index) for index in list(op.operands)[1:])
                     held = "constant" if is_constant(value) else ""
                     self.captured.append(replace(operand_of(value, indices), gathered=True, held=held))
                 elif not is_constant(value):
                     self._numbers[value] = first + len(self.captured)
                     self.captured.append(operand_of(value, ()))
 
-    def _index_at(self, place: ir.Value) -> Index:
+    def _index_at(self, index: ir.Value) -> Index:
         """A computed index, as if it were a loop's own where nothing better is known."""
-        by = maker(place)
+        by = maker(index)
         known = by is not None and by.name == "linalg.index"
         return Index(((int(number_in(by, "dim") or 0) if known else 0, 1),)) if self._loops else Index()
 

@@ -24,7 +24,7 @@ from autotune.core.scripts.marks import KERNEL, TAG
 
 
 def stand_in_for_tasks(function: ir.OpView, kernels: Mapping[str, tuple[str, ...]]) -> None:
-    """Put an op that stands for a kernel in the place of every task that one computes.
+    """Replace every task that a kernel computes by an op that stands for the kernel.
 
     Args:
         function: The entry function, tagged, on tensors.
@@ -103,19 +103,19 @@ def stands_in(module: ir.Module) -> list[ir.Operation]:
 
 
 def close_gaps(module: ir.Module) -> None:
-    """Copy operands of kernels that have gaps between rows: a kernel takes none. On buffers, before they get places."""
+    """Copy operands of kernels that have gaps between rows: a kernel takes none. On buffers without offsets yet."""
     for op in stands_in(module):
         last = len(op.operands) - 1
-        for place, value in enumerate(op.operands):
+        for number, value in enumerate(op.operands):
             kind = ir.MemRefType(value.type)
             if is_dense(kind):
                 continue
             with ir.InsertionPoint(op), op.location:
                 copy = memref.alloc(ir.MemRefType.get(kind.shape, kind.element_type), [], [], alignment=ALIGNMENT)
-                if place < last:
+                if number < last:
                     linalg.copy(value, outs=[copy])
-            op.operands[place] = copy
-            if place == last:
+            op.operands[number] = copy
+            if number == last:
                 with ir.InsertionPoint.after(op), op.location:
                     linalg.copy(copy, outs=[value])
 

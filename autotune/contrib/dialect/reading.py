@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from mlir import ir
 from mlir.dialects import irdl
 
-from autotune.compiler.ir.arguments import HIGH, LOW, number_said, role_said
+from autotune.compiler.ir.arguments import HIGH, LOW, number_attribute, role_attribute
 from autotune.compiler.ir.limits import text_fault
 from autotune.compiler.ir.module import context, line_and_column, parse, symbol
 from autotune.compiler.tasks.payload_file import check, only_public_function
@@ -98,8 +98,8 @@ def read_range(function: ir.OpView, number: int) -> WrittenRange:
     Raises:
         PayloadError: An attribute holds no text or number.
     """
-    low, high = (number_said(function, number, name) for name in (LOW, HIGH))
-    return WrittenRange(role_said(function, number) or "input", low, high)
+    low, high = (number_attribute(function, number, name) for name in (LOW, HIGH))
+    return WrittenRange(role_attribute(function, number) or "input", low, high)
 
 
 def read_block(op: ir.Operation, path: str, names: Names) -> WrittenBlock:

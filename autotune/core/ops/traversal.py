@@ -37,8 +37,8 @@ def contraction_of(op: Op) -> Contraction | None:
         return None
     a_loops, b_loops, c_loops = (operand.loops for operand in op.operands)
     plain_a, plain_b = [*b, *m, *k], [*b, *k, *n]
-    turned_a, turned_b = [*b, *k, *m], [*b, *n, *k]
-    if a_loops not in (plain_a, turned_a) or b_loops not in (plain_b, turned_b):
+    transposed_a, transposed_b = [*b, *k, *m], [*b, *n, *k]
+    if a_loops not in (plain_a, transposed_a) or b_loops not in (plain_b, transposed_b):
         return None
     a, stored, c = op.operands
     is_real = (a.dtype == c.dtype == "f32" and stored.dtype in WIDENED) or a.dtype == stored.dtype == c.dtype == "f64"
@@ -49,8 +49,8 @@ def contraction_of(op: Op) -> Contraction | None:
         n=op.sizes[n[0]],
         k=op.sizes[k[0]],
         batch=op.sizes[0] if b else 1,
-        transposed_a=a_loops == turned_a,
-        transposed_b=b_loops == turned_b,
+        transposed_a=a_loops == transposed_a,
+        transposed_b=b_loops == transposed_b,
         batched=bool(b),
         dtype=a.dtype,
         constant_b=stored.held == "weight" and not b,
@@ -142,7 +142,7 @@ def sums_columns(op: Op, lane: int) -> bool:
     return bool(whole) and all(dims[-1] == lane for dims in whole)
 
 
-def turned_loop(op: Op) -> int | None:
+def transposed_loop(op: Op) -> int | None:
     """The loop along which an input of an element-wise op lies side by side, where that is not the last one.
 
     An input that does not lie along the last one at all is the same for all of a vector: nothing of it is transposed.
@@ -165,8 +165,8 @@ def sums_products(op: Op) -> bool:
     before = [(step.name, step.operands) for step in widened]
     if before not in WIDENINGS.get((product.name, total.name), ()):
         return False
-    places = {operands: op.first_step + number for number, (_, operands) in enumerate(before)}
-    factors, multiplied = {places.get((each,), each) for each in (0, 1)}, op.first_step + len(before)
+    values = {operands: op.first_step + number for number, (_, operands) in enumerate(before)}
+    factors, multiplied = {values.get((each,), each) for each in (0, 1)}, op.first_step + len(before)
     return set(product.operands) == factors and set(total.operands) == {2, multiplied} and op.gives[0] == multiplied + 1
 
 
@@ -251,7 +251,7 @@ def counts_reduced(op: Op) -> bool:
 def gathers(op: Op) -> bool:
     """Return whether an op reads elements of tensors, at indices that are all loops' or such elements themselves."""
     reads = [step for step in op.body if is_gathering(op, step)]
-    return bool(reads) and all(is_known_place(op, value) for step in reads for value in step.operands[1:])
+    return bool(reads) and all(is_known_index(op, value) for step in reads for value in step.operands[1:])
 
 
 def is_gathering(op: Op, step: BodyOp) -> bool:
@@ -262,7 +262,7 @@ def is_gathering(op: Op, step: BodyOp) -> bool:
     return not (0 <= source < len(op.captured) and op.captured[source].held == "constant")
 
 
-def is_known_place(op: Op, value: int) -> bool:
+def is_known_index(op: Op, value: int) -> bool:
     """Return whether a value is a constant, a loop's index, or an element of a tensor cast to an index."""
     by = op.maker(value)
     if by is not None and by.name in CASTS:

@@ -96,8 +96,8 @@ def sums_along_rows(op: ir.Operation) -> ir.Value:
     into = start if bias is None and not whole else filled(made, kind, zero)
     sums = window_sums(op, into, pitch)
     if whole:
-        *outer, row, place = dims(len(shape))
-        read = ir.AffineMap.get(len(shape), 0, [*outer, row * pitch + place])
+        *outer, row, column = dims(len(shape))
+        read = ir.AffineMap.get(len(shape), 0, [*outer, row * pitch + column])
         plain = ir.AffineMap.get_identity(len(shape))
         empty = tensor.empty(shape, kind)
         sums = generic([sums], empty, [read, plain], ["parallel"] * len(shape), lambda element, _: element)
@@ -117,19 +117,19 @@ def window_sums(op: ir.Operation, into: ir.Value, pitch: int) -> ir.Value:
     inner, made_by = len(x.type.shape) - 2, maker(kernel)
     rank = into.type.rank
     loops = dims(rank + 1 + inner)
-    n, f, *places = loops[:rank]
+    n, f, *positions = loops[:rank]
     c, *window = loops[rank:]
     steps, gaps = steps_of(op, "strides"), steps_of(op, "dilations")
     moved = [at * gap for at, gap in zip(window, gaps, strict=True)]
     if pitch:
         moved[-2:] = [moved[-2] * pitch + moved[-1]]
         x = in_one_dimension(x, pitch)
-    read = [place * step + at for place, step, at in zip(places, steps, moved, strict=False)]
+    read = [position * step + at for position, step, at in zip(positions, steps, moved, strict=False)]
     of_kernel, sizes = [f, c, *window], [*into.type.shape, *kernel.type.shape[1:]]
     if made_by is not None and made_by.name == "linalg.transpose":  # a weight is not transposed in every call
         order = permutation_of(made_by)
         kernel, of_kernel = made_by.operands[0], [of_kernel[order.index(d)] for d in range(len(order))]
-    maps = reads(len(loops), of_kernel, [n, c, *read], [n, f, *places])
+    maps = reads(len(loops), of_kernel, [n, c, *read], [n, f, *positions])
     iterators = ["parallel"] * rank + ["reduction"] * (inner + 1)
     return generic([kernel, part_read(x, maps[1], sizes)], into, maps, iterators, multiply_add)
 
@@ -175,7 +175,7 @@ def is_better_whole(op: ir.Operation) -> bool:
     height, width = op.results[0].type.shape[-2:]
     if steps_of(op, "strides")[-2] != 1 or (bias_of(start) is None and fill_of(start) is None):
         return False
-    places = (height - 1) * pitch_of(x) + width
-    alone, whole = (ceil(size / LANES) * LANES * rows for size, rows in ((width, height), (places, 1)))
+    positions = (height - 1) * pitch_of(x) + width
+    alone, whole = (ceil(size / LANES) * LANES * rows for size, rows in ((width, height), (positions, 1)))
     saved = (alone - whole) * prod(kernel.type.shape[1:]) / LANES
     return bool(saved > COPIED * height * width / LANES)

@@ -28,7 +28,7 @@ MAXIMUM, SUM = "linalg.pooling_nchw_max", "linalg.pooling_nchw_sum"
 POOLS = (MAXIMUM, SUM)
 LEAST_COLUMNS = 8  # of a result: rows of fewer are no vectors
 MOST_COLUMNS = 256  # of a piece of a result whose windows leave what is read: its rows are written at once
-MOST_PLACES = 12  # of a window that is read at once
+MOST_TAPS = 12  # of a window that is read at once
 MOST_SIDE = 25
 MOST_PIECES = 9
 MOST_ROWS = 5  # kinds of rows, by which of their windows' positions lie inside
@@ -61,26 +61,26 @@ class Planes:
         lead = list(self.x.type.shape[:2])
         whole = tensor.empty([*lead, self.down.windows, self.across.windows], self.x.type.element_type)
         pieces = list(product(self.down.kinds(), self.across.strips(MOST_COLUMNS, LANES)))
-        for (first, count, places), (begin, columns) in pieces:
+        for (first, count, taps), (begin, columns) in pieces:
             offsets, sizes = [0, 0, first, begin], [*lead, count, columns]
             part = cut(whole, offsets, sizes) if len(pieces) > 1 else whole
             strip = replace(self, across=self.across.part(begin, columns))
-            part = strip.write_rows(offsets, places, part)
+            part = strip.write_rows(offsets, taps, part)
             whole = part if len(pieces) == 1 else tensor.insert_slice(part, whole, [], [], [], offsets, sizes, [1] * 4)
         return whole
 
-    def write_rows(self, offsets: Sequence[int], indices: tuple[int, ...], into: ir.Value) -> ir.Value:
-        """A piece of the result that begins there, of whose windows these positions down lie inside."""
+    def write_rows(self, offsets: Sequence[int], taps: tuple[int, ...], into: ir.Value) -> ir.Value:
+        """A piece of the result that begins there, of whose windows these taps down lie inside."""
         first = offsets[2]
         window = [(i, j) for i in range(self.down.side) for j in range(self.across.side)]
-        reads = [(i, j) for i, j in window if i in indices and self.across.reaches(j)]
+        reads = [(i, j) for i, j in window if i in taps and self.across.reaches(j)]
         fill, bias = fill_of(self.start), bias_of(self.start)
-        maps = [self.place_of(first, i, j) for i, j in reads]
+        maps = [self.tap_map(first, i, j) for i, j in reads]
         inputs = [read_by(self.x, amap, into.type.shape) for amap in maps]
         if self.kernel is not None:
             channel = dims(4)[1]
             inputs += [self.kernel] * len(reads)
-            maps += [ir.AffineMap.get(4, 0, [channel, *map(ir.AffineConstantExpr.get, place)]) for place in reads]
+            maps += [ir.AffineMap.get(4, 0, [channel, *map(ir.AffineConstantExpr.get, tap)]) for tap in reads]
         if bias is not None:
             inputs.append(bias)
             maps.append(ir.AffineMap.get(4, 0, dims(2)[1:]))
@@ -105,8 +105,8 @@ class Planes:
 
         return generic(inputs, into, [*maps, ir.AffineMap.get_identity(4)], ["parallel"] * 4, write)
 
-    def place_of(self, first: int, i: int, j: int) -> ir.AffineMap:
-        """Where the window at (h, w) of the rows from `first` on has its position (i, j)."""
+    def tap_map(self, first: int, i: int, j: int) -> ir.AffineMap:
+        """Where the window at (h, w) of the rows from `first` on has its tap (i, j)."""
         n, c, h, w = dims(4)
         row = h * self.down.stride + (self.down.stride * first + self.down.first(i))
         column = w * self.across.stride + self.across.first(j)
@@ -177,8 +177,8 @@ def write_planes(op: ir.Operation) -> ir.Value | None:
     planes = planes_of(op)
     if planes is None:
         return None
-    places, start = planes.down.side * planes.across.side, fill_of(planes.start)
-    if places <= (MOST_PLACES if planes.kernel is None else MOST_SIDE):
+    taps, start = planes.down.side * planes.across.side, fill_of(planes.start)
+    if taps <= (MOST_TAPS if planes.kernel is None else MOST_SIDE):
         return planes.write()
     if planes.kernel is not None or start is None or not is_neutral(start.operands[0], planes.is_maximum):
         return None

@@ -3,7 +3,7 @@
     y[n, f, h, w] += x[n, c, s h + i, s w + j] * k[f, c, i, j]
       ->   X = x, channels last;  Y[n, h, w, f] += X[n, s h + i, s w + j, c] * K[i, j, c, f]
 
-Element-wise ops between them follow, as do pads and concatenations: what is turned stays turned, up to where somebody
+Element-wise ops between them follow, as do pads and concatenations: what is transposed stays so, up to where somebody
 wants it otherwise.
 """
 
@@ -27,7 +27,7 @@ from autotune.compiler.normalise.convolution.windows import attributes_of_steps,
 from autotune.compiler.normalise.emit import copy_of_body, dims, filled, generic, permuted
 
 LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
-NEW_PLACE = (0, 3, 1, 2)  # of loops over (n, c, h, w) among those over (n, h, w, c)
+NEW_POSITION = (0, 3, 1, 2)  # of loops over (n, c, h, w) among those over (n, h, w, c)
 PLAIN = ("arith.", "math.", "linalg.yield")
 POOLS = {"linalg.pooling_nchw_max": linalg.pooling_nhwc_max, "linalg.pooling_nchw_sum": linalg.pooling_nhwc_sum}
 PART = "tensor.extract_slice"
@@ -42,9 +42,9 @@ def turn_channels_last(module: ir.Module) -> None:
     if not has_channels_first(module):
         return
     for block in (block for function in functions for block in function.regions[0].blocks):
-        turned = Turned()
+        channels_last = ChannelsLast()
         for op in list(block.operations):
-            turned.take(op.operation)
+            channels_last.take(op.operation)
     run_passes(module, "builtin.module(canonicalize,cse)")
 
 
@@ -54,7 +54,7 @@ def has_channels_first(module: ir.Module) -> bool:
 
 
 @dataclass
-class Turned:
+class ChannelsLast:
     """Values of a block that there are with channels last.
 
     Attributes:
@@ -78,7 +78,7 @@ class Turned:
         op.erase()
 
     def stays(self, op: ir.Operation) -> bool:
-        """Tell whether an op reads windows of planes that nobody has turned."""
+        """Tell whether an op reads windows of planes that nobody has transposed."""
         planes = planes_of(op)
         return planes is not None and planes.x not in self.last and op.operands[0] not in self.last
 
@@ -123,7 +123,7 @@ class Turned:
         if bias is None:
             start = self.of(op.operands[2])
         else:
-            start = filled(turned(kind.shape), kind.element_type, arith.constant(kind.element_type, 0.0))
+            start = filled(transposed(kind.shape), kind.element_type, arith.constant(kind.element_type, 0.0))
         sums = linalg.conv_2d_nhwc_hwcf(x, last_of(op.operands[1]), outs=[start], **attributes_of_steps(op))
         return sums if bias is None else with_bias(sums, bias, -1)
 
@@ -138,7 +138,7 @@ class Turned:
 
     def turn_pad(self, op: ir.Operation) -> ir.Value | None:
         """A pad with one constant number, by constant amounts."""
-        return write_pad(op, self.of, turned) if len(op.results[0].type.shape) == len(LAST) else None
+        return write_pad(op, self.of, transposed) if len(op.results[0].type.shape) == len(LAST) else None
 
     def turn_moved(self, op: ir.Operation) -> ir.Value | None:
         """A part of a tensor, several in one, or phases that are spread."""
@@ -147,30 +147,30 @@ class Turned:
         return self.turn_concatenation(op) if op.name == "tensor.concat" else interleave_phases(op, self.last)
 
     def turn_concatenation(self, op: ir.Operation) -> ir.Value | None:
-        """A concatenation of which no more has to be turned for it than was turned before it."""
+        """A concatenation of which no more has to be transposed for it than was transposed before it."""
         whole = op.results[0].type
         if len(whole.shape) != len(LAST) or not all(value.type.has_static_shape for value in op.operands):
             return None
         if 2 * sum(prod(value.type.shape) for value in op.operands if value in self.last) < prod(whole.shape):
             return None
-        kind = ir.RankedTensorType.get(turned(whole.shape), whole.element_type)
+        kind = ir.RankedTensorType.get(transposed(whole.shape), whole.element_type)
         return tensor.concat(kind, LAST.index(op.attributes["dim"].value), [self.of(value) for value in op.operands])
 
     def turn_slice(self, op: ir.Operation) -> ir.Value | None:
         """A part of known size of a tensor, in as many dimensions."""
-        kind, places = op.results[0].type, static_slice(op)
+        kind, offsets_sizes_strides = op.results[0].type, static_slice(op)
         whole = self.last.get(op.operands[0])
         if whole is None or len(op.operands) > 1 or len(kind.shape) != len(LAST):
             return None
-        part = ir.RankedTensorType.get(turned(kind.shape), kind.element_type)
-        return tensor.extract_slice(part, whole, [], [], [], *map(turned, places))
+        part = ir.RankedTensorType.get(transposed(kind.shape), kind.element_type)
+        return tensor.extract_slice(part, whole, [], [], [], *map(transposed, offsets_sizes_strides))
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
         """An element-wise op, where each operand is read along its loops or always at its first position."""
         *maps, _ = indexing_maps(op)
         *values, _ = op.operands
         shape = [op.results[0].type.shape[d] for d in LAST]
-        layouts = [amap if is_whole(amap) else turned_map(amap, v) for amap, v in zip(maps, values, strict=True)]
+        layouts = [amap if is_whole(amap) else transposed_map(amap, v) for amap, v in zip(maps, values, strict=True)]
         if any(layout is None for layout in layouts):
             return None
         inputs = [self.of(value) if is_whole(amap) else value for value, amap in zip(values, maps, strict=True)]
@@ -179,7 +179,7 @@ class Turned:
         return generic(inputs, into, maps, ["parallel"] * len(shape), copy_of_body(op))
 
 
-def turned(sizes: Sequence[T]) -> list[T]:
+def transposed(sizes: Sequence[T]) -> list[T]:
     """What there is of the dimensions (n, c, h, w), of (n, h, w, c)."""
     return [sizes[d] for d in LAST]
 
@@ -203,8 +203,8 @@ def write_pad(
     shape = [size + a + b for size, a, b in zip(x.type.shape, low, high, strict=True)]
     kind = ir.RankedTensorType.get(shape, x.type.element_type)
     padded = tensor.PadOp(kind, x, [], [], low, high)
-    places = [ir.IndexType.get()] * len(shape)
-    with ir.InsertionPoint(padded.regions[0].blocks.append(*places, arg_locs=[pad.location] * len(shape))):
+    index_types = [ir.IndexType.get()] * len(shape)
+    with ir.InsertionPoint(padded.regions[0].blocks.append(*index_types, arg_locs=[pad.location] * len(shape))):
         tensor.yield_(body[0].operands[0])
     return padded.result
 
@@ -234,14 +234,14 @@ def is_whole(amap: ir.AffineMap, rank: int = len(LAST)) -> bool:
     return bool(amap == ir.AffineMap.get_identity(rank))
 
 
-def turned_map(amap: ir.AffineMap, value: ir.Value) -> ir.AffineMap | None:
+def transposed_map(amap: ir.AffineMap, value: ir.Value) -> ir.AffineMap | None:
     """How an operand of an op over (n, c, h, w) is read by one over (n, h, w, c); `None` where that is not plain."""
     loops = dims(len(LAST))
     if amap.n_dims != len(LAST):
         return None
-    places: list[ir.AffineExpr] = []
+    results: list[ir.AffineExpr] = []
     for d, size in zip(dimensions(amap), getattr(value.type, "shape", ()), strict=True):
         if d is None and size != 1:
             return None
-        places.append(ir.AffineConstantExpr.get(0) if d is None or size == 1 else loops[NEW_PLACE[d]])
-    return ir.AffineMap.get(len(LAST), 0, places)
+        results.append(ir.AffineConstantExpr.get(0) if d is None or size == 1 else loops[NEW_POSITION[d]])
+    return ir.AffineMap.get(len(LAST), 0, results)

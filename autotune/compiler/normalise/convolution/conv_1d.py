@@ -3,7 +3,7 @@
     y[n, f, w] += x[n, c, s w + j] * k[f, c, j]
       ->   X[n, c, 0, w] = x[n, c, w];  Y[n, f, h, w] += X[n, c, h + i, s w + j] * K[f, c, i, j], one h and one i
 
-Pads and element-wise ops between them follow. Importers write some lines as planes of one column: those are turned.
+Pads and element-wise ops between them follow. Importers write some lines as planes of one column: those are transposed.
 """
 
 from collections.abc import Callable, Sequence
@@ -115,10 +115,10 @@ class Rows:
 
     def turn_windows(self, op: ir.Operation) -> ir.Value:
         """A convolution, or a pool."""
-        write, place, kernel_place = LINES[op.name]
+        write, axis, kernel_axis = LINES[op.name]
         x, kernel, start = op.operands
-        as_plane = self.of if place == ROW else partial(with_one, place=place)
-        return write(as_plane(x), kernel_of(kernel, kernel_place), outs=[as_plane(start)], **steps(op))
+        as_plane = self.of if axis == ROW else partial(with_one, axis=axis)
+        return write(as_plane(x), kernel_of(kernel, kernel_axis), outs=[as_plane(start)], **steps(op))
 
     def turn_groups(self, conv: ir.Operation) -> ir.Value | None:
         """A grouped convolution on a column, its channels in one dimension again."""
@@ -146,11 +146,11 @@ class Rows:
                 layouts.append(ir.AffineMap.get_identity(COLUMN))
                 inputs.append(self.of(value))
                 continue
-            places, sizes = dimensions(amap), getattr(value.type, "shape", ())
-            if any(d is None and size != 1 for d, size in zip(places, sizes, strict=True)):
+            operand_dims, sizes = dimensions(amap), getattr(value.type, "shape", ())
+            if any(d is None and size != 1 for d, size in zip(operand_dims, sizes, strict=True)):
                 return None
             first = ir.AffineConstantExpr.get(0)
-            read = [first if d is None else loops[d + (d >= ROW)] for d in places]
+            read = [first if d is None else loops[d + (d >= ROW)] for d in operand_dims]
             layouts.append(ir.AffineMap.get(COLUMN, 0, read))
             inputs.append(value)
         into = tensor.empty(shape, op.results[0].type.element_type)
@@ -171,30 +171,30 @@ def with_row(sizes: Sequence[int], one: int = 1) -> list[int]:
     return [n, c, one, w]
 
 
-def with_one(value: ir.Value, place: int) -> ir.Value:
+def with_one(value: ir.Value, axis: int) -> ir.Value:
     """A tensor with a dimension of one more, at a position."""
     shape = list(value.type.shape)
-    return unflat(value, joined_at(place, len(shape)), [*shape[:place], 1, *shape[place:]])
+    return unflat(value, joined_at(axis, len(shape)), [*shape[:axis], 1, *shape[axis:]])
 
 
-def without_one(value: ir.Value, place: int) -> ir.Value:
+def without_one(value: ir.Value, axis: int) -> ir.Value:
     """A tensor without a dimension of one, at a position."""
-    return flat(value, joined_at(place, len(value.type.shape) - 1))
+    return flat(value, joined_at(axis, len(value.type.shape) - 1))
 
 
-def joined_at(place: int, rank: int) -> list[list[int]]:
+def joined_at(axis: int, rank: int) -> list[list[int]]:
     """For every dimension those that it is split into, where a dimension of one is added at a position."""
-    with_it = min(place, rank - 1)  # the neighbour that it is split off
+    with_it = min(axis, rank - 1)  # the neighbour that it is split off
     return [[d] if d < with_it else [d, d + 1] if d == with_it else [d + 1] for d in range(rank)]
 
 
-def kernel_of(kernel: ir.Value, place: int) -> ir.Value:
+def kernel_of(kernel: ir.Value, axis: int) -> ir.Value:
     """A kernel of lines as one of planes; where it was made of (j, c, f), that is kept in sight."""
     made_by = maker(kernel)
-    if made_by is None or made_by.name != "linalg.transpose" or place != ROW:
-        return with_one(kernel, place)
+    if made_by is None or made_by.name != "linalg.transpose" or axis != ROW:
+        return with_one(kernel, axis)
     if tuple(ir.DenseI64ArrayAttr(made_by.attributes["permutation"])) != LINE_BACK:
-        return with_one(kernel, place)
+        return with_one(kernel, axis)
     kept = with_one(made_by.operands[0], 0)
     into = tensor.empty(with_row(kernel.type.shape), kernel.type.element_type)
     return linalg.transpose(kept, outs=[into], permutation=KERNEL_BACK)

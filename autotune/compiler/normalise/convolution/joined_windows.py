@@ -3,7 +3,7 @@
     a = concat x[:, i : i + h, j : j + w] for each i, j;   y = (a as rows) * k
       ->   y[n, h, w, f] += x[n, h + i, w + j, c] * k[(i j c), f]
 
-So are convolutions of quantised models written: what is joined is as many times as large as windows have places, and
+So are convolutions of quantised models written: what is joined is as many times as large as windows have taps, and
 was written and read once more.
 """
 
@@ -42,9 +42,9 @@ class JoinedWindows:
     Attributes:
         image: The images.
         counts: Numbers of windows along each side.
-        kernel: Places of a window along each side.
+        kernel: Taps of a window along each side.
         strides: Steps between windows.
-        dilations: Steps between places of a window.
+        dilations: Steps between taps of a window.
     """
 
     image: ir.Value
@@ -80,15 +80,15 @@ class JoinedWindows:
         return int(self.image.type.shape[-1])
 
     def multiplied(self, weight: ir.Value) -> ir.Value:
-        """Products of all windows by a weight ((places.., c), f), in 32 bits, at the insertion point."""
+        """Products of all windows by a weight ((taps.., c), f), in 32 bits, at the insertion point."""
         filters, n = weight.type.shape[-1], self.image.type.shape[0]
         sides = len(self.counts)
         kernel = unflat(weight, [[*range(sides + 1)], [sides + 1]], [*self.kernel, self.channels, filters])
         loops = dims(2 * sides + 3)
-        image, *places, lane = loops[: sides + 2]
+        image, *positions, lane = loops[: sides + 2]
         *taps, channel = loops[sides + 2 :]
-        moves = zip(places, self.strides, taps, self.dilations, strict=True)
-        read = [image, *(place * step + tap * far for place, step, tap, far in moves), channel]
+        moves = zip(positions, self.strides, taps, self.dilations, strict=True)
+        read = [image, *(position * step + tap * far for position, step, tap, far in moves), channel]
         maps = [ir.AffineMap.get(len(loops), 0, each) for each in (read, [*taps, channel, lane], loops[: sides + 2])]
         i32 = ir.IntegerType.get_signless(32)
         into = filled([n, *self.counts, filters], i32, arith.constant(i32, 0))

@@ -47,8 +47,8 @@ class IndexLine:
         """Tell whether some steps lead to one position."""
         return len(set(self.table[start : start + length])) == 1
 
-    def place(self, loop: int, start: int, length: int, size: int) -> ir.AffineExpr:
-        """The position of some steps, counted from the first of them; where it is held back, it wraps around `size`."""
+    def index_expr(self, loop: int, start: int, length: int, size: int) -> ir.AffineExpr:
+        """The index of some steps, counted from the first of them; where it is held back, it wraps around `size`."""
         if self.still(start, length):
             return ir.AffineConstantExpr.get(self.table[start])
         moved = ir.AffineDimExpr.get(loop) * self.factor + (self.factor * start + self.offset)
@@ -60,17 +60,17 @@ class IndexLine:
 
 
 def line_of(table: Table) -> IndexLine | None:
-    """The map of positions that a table holds; `None` if there is none."""
-    places = tuple(int(place) for place in table)
-    if len(set(places)) == 1:
-        return IndexLine(places, 0, 1, places[0], 0, len(places) - 1)
+    """The map of indices that a table holds; `None` if there is none."""
+    indices = tuple(int(index) for index in table)
+    if len(set(indices)) == 1:
+        return IndexLine(indices, 0, 1, indices[0], 0, len(indices) - 1)
     best: IndexLine | None = None
-    middle = len(places) // 2
-    for divisor in range(1, min(MOST_REPEATS, len(places) - 1 - middle) + 1):
-        found = stretch(places, middle, divisor)
+    middle = len(indices) // 2
+    for divisor in range(1, min(MOST_REPEATS, len(indices) - 1 - middle) + 1):
+        found = stretch(indices, middle, divisor)
         if found is not None and (best is None or found.last - found.first > best.last - best.first):
             best = found
-    if best is None or len(set(places[: best.first])) > 1 or len(set(places[best.last + 1 :])) > 1:
+    if best is None or len(set(indices[: best.first])) > 1 or len(set(indices[best.last + 1 :])) > 1:
         return None
     return best
 

@@ -3,9 +3,9 @@
     p = pad x by 1, 1;  q = pad x by 0, 1;  c = concat (conv p), (conv q)
       ->   p = pad x by 1, 1;  q = p[.., 1 :];  c = concat (conv p), (conv q)
 
-One by one they would lie as is best for each, and what they read be padded and turned for each. Together what they read
-is turned once, and each is written to every other row and column of a whole with channels last. Where one convolution
-gives all phases, they are spread from there: neither is turned back to be spread.
+One by one they would lie as is best for each, and what they read be padded and transposed for each. Together what they
+read is transposed once, and each is written to every other row and column of a whole with channels last. Where one
+convolution gives all phases, they are spread from there: neither is transposed back to be spread.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def take_together(phases: list[ir.Operation]) -> None:
 
 
 def is_faster_together(phases: list[ir.Operation], x: ir.Value) -> bool:
-    """Estimate whether convolutions take less time with channels last, what all read turned once, than along rows."""
+    """Estimate whether convolutions take less time with channels last, what all read transposed, than along rows."""
     along_rows, of_channels = map(sum, zip(*map(times_of, phases), strict=True))
     return bool(of_channels + MOVED * prod(x.type.shape) < along_rows)
 

@@ -47,7 +47,7 @@ class PlanesOfVolumes:
 
 
 def read_volumes(module: ir.Module) -> None:
-    """Let depthwise convolutions read volumes in place of their planes, in place."""
+    """Let depthwise convolutions read volumes instead of their planes, in place."""
     found = {op: planes for op in every_op(module) if (planes := planes_of(op)) is not None}
     replace_ops(module, found, lambda op: sum_volumes(op, found[op]), passes=CLEAN)
 

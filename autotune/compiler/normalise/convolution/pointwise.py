@@ -17,7 +17,7 @@ from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
 
 PLANES, VOLUMES = "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw"
-LEAST_PLACES = 16  # of fewer, channels make longer vectors
+LEAST_POSITIONS = 16  # of fewer, channels make longer vectors
 
 
 def write_volumes_as_products(module: ir.Module) -> None:
@@ -31,16 +31,16 @@ def product_of(op: ir.Operation) -> ir.Value | None:
         return None
     x, kernel, start = op.operands
     shape = list(op.results[0].type.shape)
-    if prod(shape[2:]) < LEAST_PLACES:
+    if prod(shape[2:]) < LEAST_POSITIONS:
         return None
-    places = [[0], [1], list(range(2, len(shape)))]
+    groups = [[0], [1], list(range(2, len(shape)))]
     bias, kind = bias_of(start), op.results[0].type.element_type
     if bias is None:
-        into = flat(start, places)
+        into = flat(start, groups)
     else:
         into = filled([*shape[:2], prod(shape[2:])], kind, arith.constant(kind, 0.0))
-    result = multiplied(matrix_of(kernel), flat(x, places), into)
-    return unflat(result if bias is None else with_bias(result, bias, 1), places, shape)
+    result = multiplied(matrix_of(kernel), flat(x, groups), into)
+    return unflat(result if bias is None else with_bias(result, bias, 1), groups, shape)
 
 
 def is_pointwise(op: ir.Operation) -> bool:
@@ -59,19 +59,19 @@ def matrix_of(kernel: ir.Value) -> tuple[ir.Value, bool]:
 
 def multiplied(matrix: tuple[ir.Value, bool], x: ir.Value, into: ir.Value) -> ir.Value:
     """Products of one matrix ``(f, c)`` with each of ``(n, c, p)``, added to ``(n, f, p)``."""
-    a, turned = matrix
+    a, transposed = matrix
     if x.type.shape[0] == 1:
         whole = [[0, 1], [2]]
         m, n, k = dims(3)
-        maps = reads(3, [k, m] if turned else [m, k], [k, n], [m, n])
+        maps = reads(3, [k, m] if transposed else [m, k], [k, n], [m, n])
         layouts = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
         product = linalg.matmul(a, flat(x, whole), outs=[flat(into, whole)], indexing_maps=layouts)
         return unflat(product, whole, into.type.shape)
     b, m, n, k = dims(4)
-    maps = reads(4, [k, m] if turned else [m, k], [b, k, n], [b, m, n])
+    maps = reads(4, [k, m] if transposed else [m, k], [b, k, n], [b, m, n])
     return generic([a, x], into, maps, ["parallel"] * 3 + ["reduction"], multiply_add)
 
 
-def reads(loops: int, *places: Sequence[ir.AffineExpr]) -> list[ir.AffineMap]:
-    """Maps of so many loops to the positions of each operand."""
-    return [ir.AffineMap.get(loops, 0, list(each)) for each in places]
+def reads(loops: int, *results: Sequence[ir.AffineExpr]) -> list[ir.AffineMap]:
+    """Maps of so many loops to the indices of each operand."""
+    return [ir.AffineMap.get(loops, 0, list(each)) for each in results]

@@ -20,8 +20,8 @@ from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, read_index
 from autotune.compiler.ir.values import fill_of
 from autotune.compiler.normalise.convolution.channels_first import (
-    MOST_PLACES,
     MOST_SIDE,
+    MOST_TAPS,
     is_neutral,
     maximum,
     read_by,
@@ -87,7 +87,7 @@ def axes_of(op: ir.Operation) -> list[PoolAxis]:
         or len(read.results) != loops
     ):
         return []
-    axes = [axis_of(place, loop, nest.sizes) for loop, place in enumerate(read.results)]
+    axes = [axis_of(expr, loop, nest.sizes) for loop, expr in enumerate(read.results)]
     whole = [axis for axis in axes if axis is not None]
     along = [axis.loop for axis in whole if axis.loop >= 0]
     if len(whole) < loops or whole[-1].loop < 0 or sorted(along) != list(range(loops, len(nest.sizes))):
@@ -95,11 +95,11 @@ def axes_of(op: ir.Operation) -> list[PoolAxis]:
     return whole if max(axis.side for axis in whole) <= MOST_SIDE else []
 
 
-def axis_of(place: ir.AffineExpr, loop: int, sizes: Sequence[int]) -> PoolAxis | None:
-    """Windows along a dimension that is read at some place; `None` where they are none, along the loop of a number."""
-    steps = read_index(place).moving
+def axis_of(expr: ir.AffineExpr, loop: int, sizes: Sequence[int]) -> PoolAxis | None:
+    """Windows along a dimension read at an expression; `None` where they are none, along the loop of a number."""
+    steps = read_index(expr).moving
     total = sum((ir.AffineExpr.get_dim(each) * step for each, step in steps), ir.AffineExpr.get_constant(0))
-    if total != place or [loop] != [each for each, _ in steps[:1]] or len(steps) > 2 or min(steps)[1] < 1:
+    if total != expr or [loop] != [each for each, _ in steps[:1]] or len(steps) > 2 or min(steps)[1] < 1:
         return None
     (_, stride), *inner = steps
     if not inner:
@@ -118,7 +118,7 @@ def parts_of(axes: Sequence[PoolAxis]) -> list[list[int]]:
     parts: list[list[int]] = [[]]
     count = 1
     for number in reversed([number for number, axis in enumerate(axes) if axis.side > 1 or axis.stride > 1]):
-        if parts[0] and count * axes[number].side > MOST_PLACES:
+        if parts[0] and count * axes[number].side > MOST_TAPS:
             parts.insert(0, [])
             count = 1
         parts[0].insert(0, number)
@@ -131,10 +131,10 @@ def write_along(x: ir.Value, axes: Sequence[PoolAxis], along: Sequence[int], *, 
     shape = [axes[d].windows if d in along else size for d, size in enumerate(x.type.shape)]
     loops, maps = dims(len(shape)), []
     for offsets in product(*(range(axes[d].side) for d in along)):
-        place = list(loops)
+        results = list(loops)
         for d, offset in zip(along, offsets, strict=True):
-            place[d] = loops[d] * axes[d].stride + offset * axes[d].dilation
-        maps.append(ir.AffineMap.get(len(shape), 0, place))
+            results[d] = loops[d] * axes[d].stride + offset * axes[d].dilation
+        maps.append(ir.AffineMap.get(len(shape), 0, results))
     inputs = [read_by(x, amap, shape) for amap in maps]
 
     def write(*elements: ir.Value) -> ir.Value:

@@ -103,16 +103,16 @@ def with_channels_last(op: ir.Operation) -> ir.Value:
     """A convolution's result (n, d, h, w, f): its sums, and then its bias."""
     x, kernel, start = op.operands
     pad, bias, fill = pad_of(op), bias_of(start), fill_of(start)
-    last = None if pad is None else write_pad(pad, lambda value: permuted(value, LAST), turned)
+    last = None if pad is None else write_pad(pad, lambda value: permuted(value, LAST), transposed)
     kind = op.results[0].type
     zero = arith.constant(kind.element_type, 0.0) if fill is None else fill.operands[0]
-    into = filled(turned(kind.shape), kind.element_type, zero)
+    into = filled(transposed(kind.shape), kind.element_type, zero)
     steps = {name: op.attributes[name] for name in ("strides", "dilations") if name in op.attributes}
     read = permuted(x, LAST) if last is None else last
     sums = linalg.conv_3d_ndhwc_dhwcf(read, permuted(kernel, KERNEL), outs=[into], **steps)
     return sums if bias is None else with_bias(sums, bias, -1)
 
 
-def turned(sizes: Sequence[int]) -> list[int]:
+def transposed(sizes: Sequence[int]) -> list[int]:
     """What there is of the dimensions (n, c, d, h, w), of (n, d, h, w, c)."""
     return [sizes[d] for d in LAST]

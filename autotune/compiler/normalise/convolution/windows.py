@@ -53,10 +53,10 @@ class WindowAxis:
         return any(len(self.inside(window)) < self.side for window in range(self.windows))
 
     def kinds(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """Neighbouring windows with the same positions inside: the first, how many, and these positions."""
-        for places, found in groupby(range(self.windows), self.inside):
+        """Neighbouring windows with the same taps inside: the first, how many, and these taps."""
+        for taps, found in groupby(range(self.windows), self.inside):
             windows = list(found)
-            yield windows[0], len(windows), places
+            yield windows[0], len(windows), taps
 
     def strips(self, most: int, lanes: int) -> list[tuple[int, int]]:
         """Neighbouring windows as pieces, the first and how many, of which those that leave what is read are short.
@@ -122,7 +122,7 @@ def bias_of(value: ir.Value) -> ir.Value | None:
 
 
 def with_bias(value: ir.Value, bias: ir.Value, axis: int) -> ir.Value:
-    """A tensor, and to each element the number of a vector added that stands at its place along an axis."""
+    """A tensor, and to each element the number of a vector added that stands at its position along an axis."""
     kind = value.type
     loops = dims(kind.rank)
     maps = [ir.AffineMap.get(kind.rank, 0, read) for read in (loops, [loops[axis]], loops)]

@@ -65,7 +65,7 @@ class KnownReads:
         cuts = [{0, size} for size in self.sizes]
         for loop, line in self.lines.values():
             cuts[loop] |= line.breaks if loop < len(self.sizes) - 1 else set()
-        return list(product(*([(a, b - a) for a, b in pairwise(sorted(places))] for places in cuts)))
+        return list(product(*([(a, b - a) for a, b in pairwise(sorted(positions))] for positions in cuts)))
 
     @property
     def is_worth_it(self) -> bool:
@@ -124,17 +124,17 @@ class PartWriter:
             held = arith.constant(kind, ir.DenseElementsAttr.get(table, type=value.type))
             self.add(value, held, [ir.AffineDimExpr.get(loop)])
             return
-        source, *places = made_by.operands
-        lines = [self.place(place, size) for place, size in zip(places, source.type.shape, strict=True)]
+        source, *indices = made_by.operands
+        lines = [self.index_expr(index, size) for index, size in zip(indices, source.type.shape, strict=True)]
         self.add(value, source, lines)
         if (end := self.held_back(value)) is not None:
             for edge in (end.table[0], end.table[-1]):
                 self.add(value, source, [*lines[:-1], ir.AffineConstantExpr.get(edge)])
 
-    def place(self, value: ir.Value, size: int) -> ir.AffineExpr:
-        """Where an index of a dimension of so many lies, in this part."""
+    def index_expr(self, value: ir.Value, size: int) -> ir.AffineExpr:
+        """The affine expression of an index of a dimension of so many, in this part."""
         loop, line = self.reads.lines[value]
-        return line.place(loop, *self.part[loop], size)
+        return line.index_expr(loop, *self.part[loop], size)
 
     def held_back(self, value: ir.Value) -> IndexLine | None:
         """How an element is read whose row is held back at an end; `None` of any other value."""
@@ -142,9 +142,9 @@ class PartWriter:
         loop, line = self.reads.lines[made_by.operands[-1]] if made_by.name == READ else (0, None)
         return line if line is not None and not line.within(*self.part[loop]) else None
 
-    def add(self, value: ir.Value, held: ir.Value, places: Sequence[ir.AffineExpr]) -> None:
+    def add(self, value: ir.Value, held: ir.Value, results: Sequence[ir.AffineExpr]) -> None:
         """Add an input that stands for a value."""
-        amap = ir.AffineMap.get(len(self.part), 0, places)
+        amap = ir.AffineMap.get(len(self.part), 0, results)
         self.numbers.setdefault(value, []).append(len(self.inputs))
         self.inputs.append(read_by(held, amap, [length for _, length in self.part]))
         self.maps.append(amap)
@@ -186,15 +186,15 @@ def reads_of(op: ir.Operation) -> KnownReads | None:
     if maps[0] != ir.AffineMap.get_identity(len(nest.sizes)) or not is_computed(op):
         return None
     lines = {}
-    for place in {place for read in reads for place in list(read.operands)[1:]}:
-        loops = loops_of(place)
+    for index in {index for read in reads for index in list(read.operands)[1:]}:
+        loops = loops_of(index)
         if loops is None or len(loops) > 1:
             return None
         loop = min(loops, default=0)
-        line = line_of(table_of(place, nest.sizes[loop]))
+        line = line_of(table_of(index, nest.sizes[loop]))
         if line is None:
             return None
-        lines[place] = (loop, line)
+        lines[index] = (loop, line)
     found = KnownReads(op, nest.sizes, lines)
     return found if prod(nest.sizes) and found.is_worth_it and is_inside(found) else None
 
@@ -202,9 +202,9 @@ def reads_of(op: ir.Operation) -> KnownReads | None:
 def is_inside(found: KnownReads) -> bool:
     """Tell whether all indices lie in what is read."""
     for read in reads_in(found.op):
-        source, *places = read.operands
-        for place, size in zip(places, source.type.shape, strict=True):
-            table = found.lines[place][1].table
+        source, *indices = read.operands
+        for index, size in zip(indices, source.type.shape, strict=True):
+            table = found.lines[index][1].table
             if min(table) < 0 or max(table) >= size:
                 return False
     return True

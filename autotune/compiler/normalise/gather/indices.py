@@ -32,16 +32,16 @@ BODY = 6  # operations of such an op
 NARROW = 32  # bits that indices are found in: a vector holds twice as many
 
 
-def find_places_apart(module: ir.Module) -> None:
-    """Split ops that give an extremum and its place, in place."""
+def split_argmax(module: ir.Module) -> None:
+    """Split ops that give an extremum and its index, in place."""
     for op in [op for op in every_op(module) if op.name == "linalg.generic"]:  # ops inside go with one that is split
-        loop = place_of(op)
+        loop = argmax_loop(op)
         if loop is not None:
             split(op, loop)
 
 
-def place_of(op: ir.Operation) -> int | None:
-    """The loop along which an op finds the first place of an extremum; `None` of any other op."""
+def argmax_loop(op: ir.Operation) -> int | None:
+    """The loop along which an op finds the first index of an extremum; `None` of any other op."""
     block = op.regions[0].blocks[0]
     body = [inner.operation for inner in block.operations]
     if len(op.operands) != len(block.arguments) or len(op.results) != 2 or len(block.arguments) != 3:
@@ -51,21 +51,21 @@ def place_of(op: ir.Operation) -> int | None:
     extremum, chosen = (maker(value) for value in end.operands)
     if len(body) != BODY or extremum is None or chosen is None or chosen.name != "arith.select":
         return None
-    compared, place = maker(chosen.operands[0]), maker(chosen.operands[1])
-    number = maker(place.operands[0]) if place is not None and place.name == "arith.index_cast" else None
+    compared, index = maker(chosen.operands[0]), maker(chosen.operands[1])
+    number = maker(index.operands[0]) if index is not None and index.name == "arith.index_cast" else None
     if compared is None or compared.name != "arith.cmpf" or number is None or number.name != "linalg.index":
         return None
-    said = COMPARISONS.get(ir.IntegerAttr(compared.attributes["predicate"]).value)
-    plain = EXTREMA.get(extremum.name) == said and list(compared.operands) == [x, there]
+    expected = COMPARISONS.get(ir.IntegerAttr(compared.attributes["predicate"]).value)
+    plain = EXTREMA.get(extremum.name) == expected and list(compared.operands) == [x, there]
     if not plain or set(extremum.operands) != {x, there} or chosen.operands[2] != before:
         return None
     return int(ir.IntegerAttr(number.attributes["dim"]).value)
 
 
 def split(op: ir.Operation, loop: int) -> None:
-    """Write two ops for one that finds places along a loop, where its results start from the worst number and from 0.
+    """Write two ops for one that finds indices along a loop, where its results start from the worst number and from 0.
 
-    Of one long row, places are found by blocks; where nobody reads the places, one op is enough.
+    Of one long row, indices are found by blocks; where nobody reads the indices, one op is enough.
     """
     x, start, first = op.operands
     nest, (read, written, _) = loop_nest(op), indexing_maps(op)
@@ -84,17 +84,17 @@ def split(op: ir.Operation, loop: int) -> None:
         equal = arith.cmpf(arith.CmpFPredicate.OEQ, value, most)
         return arith.ori(equal, arith.cmpf(arith.CmpFPredicate.UNO, value, value))
 
-    def nearer(value: ir.Value, most: ir.Value, place: ir.Value, there: ir.Value) -> ir.Value:
-        return arith.minsi(there, arith.select(is_it(value, most), place, arith.constant(kind, last)))
+    def nearer(value: ir.Value, most: ir.Value, index: ir.Value, there: ir.Value) -> ir.Value:
+        return arith.minsi(there, arith.select(is_it(value, most), index, arith.constant(kind, last)))
 
     def find_in_rows() -> tuple[ir.Value, ir.Value]:
         most = generic([x], start, [read, written], list(nest.iterators), combine)
         far = filled(first.type.shape, kind, arith.constant(kind, last))
         line, along = tensor.empty([last + 1], kind), ir.AffineMap.get(read.n_dims, 0, [dims(read.n_dims)[loop]])
         one = [ir.AffineMap.get_identity(1)]
-        places = generic([], line, one, ["parallel"], lambda _: arith.index_cast(kind, linalg.IndexOp(0).result))
+        indices = generic([], line, one, ["parallel"], lambda _: arith.index_cast(kind, linalg.IndexOp(0).result))
         maps = [read, written, along, written]
-        return most, generic([x, most, places], far, maps, list(nest.iterators), nearer)
+        return most, generic([x, most, indices], far, maps, list(nest.iterators), nearer)
 
     with ir.InsertionPoint(op), op.location:
         if not any(True for _ in op.results[1].uses):
@@ -132,7 +132,7 @@ def is_index(kind: ir.Type) -> bool:
 COPIES = ("linalg.generic", "linalg.broadcast", "linalg.transpose")
 
 
-def read_places_before_repeating(module: ir.Module) -> None:
+def gather_before_broadcast(module: ir.Module) -> None:
     """Let ops that read elements be given their operands as they were before copies repeated them, in place."""
     changed = False
     for op in every_op(module):
@@ -151,7 +151,7 @@ def reads_elements(op: ir.Operation) -> bool:
 
 
 def copied_from(value: ir.Value) -> ir.Operation | None:
-    """The op that copies elements of a tensor to a value, some of them to several places; `None` if that is all."""
+    """The op that copies elements of a tensor to a value, some of them several times; `None` if that is all."""
     op = maker(value)
     if op is None or op.name not in COPIES or not moves_elements(op):
         return None

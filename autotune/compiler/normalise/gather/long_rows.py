@@ -1,6 +1,6 @@
-"""The place of an extremum of one long row, which is found by blocks of it.
+"""The index of an extremum of one long row, which is found by blocks of it.
 
-    m[b] = max of block b;   m = max of those and the rest;   b = the first with m[b] = m;   place of m in block b
+    m[b] = max of block b;   m = max of those and the rest;   b = the first with m[b] = m;   index of m in block b
 
 The row is read once, and one block of it again. Of a row whose extremum is in the rest, or is NaN there, the block is
 the last one that fits.
@@ -27,7 +27,7 @@ class LongRow:
         start: Number that extrema begin with.
         combine: The more extreme of two elements.
         is_it: Whether an element is the extremum, of the element and of that.
-        kind: Type of places.
+        kind: Type of indices.
     """
 
     x: ir.Value
@@ -37,7 +37,7 @@ class LongRow:
     kind: ir.Type
 
     def find(self) -> tuple[ir.Value, ir.Value]:
-        """The extremum and its first place, both without dimensions."""
+        """The extremum and its first index, both without dimensions."""
         count = self.x.type.shape[0]
         blocks, rest = divmod(count, BLOCK)
         rows = self.part(0, blocks * BLOCK)
@@ -48,12 +48,12 @@ class LongRow:
         if rest:
             so_far = self.reduced(self.part(blocks * BLOCK, rest), so_far)
         most = self.reduced(of_blocks, so_far)
-        first = self.start_of(self.first_place(of_blocks, most, blocks), count - BLOCK)
+        first = self.start_of(self.first_index(of_blocks, most, blocks), count - BLOCK)
         index = arith.index_cast(ir.IndexType.get(), tensor.extract(first, []))
         whole = ir.RankedTensorType.get([BLOCK], self.x.type.element_type)
         dynamic = ir.ShapedType.get_dynamic_size()
         block = tensor.extract_slice(whole, self.x, [index], [], [], [dynamic], [BLOCK], [1])
-        inside = self.first_place(block, most, BLOCK - 1)
+        inside = self.first_index(block, most, BLOCK - 1)
         maps, into = [ir.AffineMap.get(0, 0, [])] * 3, tensor.empty([], self.kind)
         return most, generic([inside, first], into, maps, [], lambda a, b, _: arith.addi(a, b))
 
@@ -69,14 +69,14 @@ class LongRow:
         maps = [ir.AffineMap.get(rank, 0, loops), ir.AffineMap.get(rank, 0, loops[:kept])]
         return generic([rows], into, maps, ["parallel"] * kept + ["reduction"], self.combine)
 
-    def first_place(self, row: ir.Value, most: ir.Value, none: int) -> ir.Value:
-        """The first place in a row of what is the extremum; `none` where there is none."""
+    def first_index(self, row: ir.Value, most: ir.Value, none: int) -> ir.Value:
+        """The first index in a row of what is the extremum; `none` where there is none."""
         far = arith.constant(self.kind, none)
         one, all_of_it = ir.AffineMap.get_identity(1), ir.AffineMap.get(1, 0, [])
 
         def nearer(value: ir.Value, extremum: ir.Value, there: ir.Value) -> ir.Value:
-            place = arith.index_cast(self.kind, linalg.IndexOp(0).result)
-            return arith.minsi(there, arith.select(self.is_it(value, extremum), place, arith.constant(self.kind, none)))
+            index = arith.index_cast(self.kind, linalg.IndexOp(0).result)
+            return arith.minsi(there, arith.select(self.is_it(value, extremum), index, arith.constant(self.kind, none)))
 
         return generic([row, most], filled([], self.kind, far), [one, all_of_it, all_of_it], ["reduction"], nearer)
 

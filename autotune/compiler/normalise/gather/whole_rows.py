@@ -1,6 +1,6 @@
 """Gathers of whole rows of several dimensions: rows of one, which are copied in long vectors.
 
-y[i, a, b] = x[place[i], a, b]   ->   Y[i, r] = X[place[i], r], of r = (a, b)
+y[i, a, b] = x[index[i], a, b]   ->   Y[i, r] = X[index[i], r], of r = (a, b)
 """
 
 from mlir import ir
@@ -36,35 +36,35 @@ def only_read(op: ir.Operation) -> ir.Operation | None:
 
 def dimensions_read_whole(op: ir.Operation, extract: ir.Operation) -> int:
     """How many of the last dimensions of what is read are those of what is written, in the same order."""
-    source, *places = extract.operands
+    source, *indices = extract.operands
     written, read = op.results[0].type.shape, source.type.shape
     inputs = {d for amap in indexing_maps(op)[:-1] for d in dimensions(amap)}
     count, rank = 0, len(written)
-    while count < min(len(places), rank):
+    while count < min(len(indices), rank):
         loop = rank - 1 - count
-        if loop_of_index(places[-1 - count]) != loop or written[loop] != read[-1 - count] or loop in inputs:
+        if loop_of_index(indices[-1 - count]) != loop or written[loop] != read[-1 - count] or loop in inputs:
             break
         count += 1
-    used = {loop_of_index(place) for place in places[: len(places) - count]}
+    used = {loop_of_index(index) for index in indices[: len(indices) - count]}
     return count if used.isdisjoint(range(rank - count, rank)) else 0
 
 
 def rewrite(op: ir.Operation, extract: ir.Operation, whole: int) -> None:
     """Write an op again with so many of its last loops in one, in place."""
-    source, *places = extract.operands
+    source, *indices = extract.operands
     shape, lead = list(op.results[0].type.shape), len(op.results[0].type.shape) - whole
     groups = [*([d] for d in range(lead)), list(range(lead, lead + whole))]
-    first = len(places) - whole
+    first = len(indices) - whole
     arguments = list(op.regions[0].blocks[0].arguments)
     *inputs, _ = op.operands
 
     def read(*elements: ir.Value) -> ir.Value:
         known = dict(zip(arguments, elements, strict=True))
-        at = [place_again(place, known) for place in places[:first]]
+        at = [rebuilt_index(index, known) for index in indices[:first]]
         return tensor.extract(rows, [*at, linalg.IndexOp(lead).result])
 
     with ir.InsertionPoint(op), op.location:
-        rows = flat(source, [*([d] for d in range(first)), list(range(first, len(places)))])
+        rows = flat(source, [*([d] for d in range(first)), list(range(first, len(indices)))])
         into = flat(tensor.empty(shape, op.results[0].type.element_type), groups)
         read_by = [ir.AffineMap.get(lead + 1, 0, list(amap.results)) for amap in indexing_maps(op)[:-1]]
         maps = [*read_by, ir.AffineMap.get_identity(lead + 1)]
@@ -73,12 +73,12 @@ def rewrite(op: ir.Operation, extract: ir.Operation, whole: int) -> None:
     op.erase()
 
 
-def place_again(place: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
-    """A place that a body reads at, in another body; `known` has the elements of that one."""
-    if (loop := loop_of_index(place)) is not None:
+def rebuilt_index(index: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
+    """An index that a body reads at, in another body; `known` has the elements of that one."""
+    if (loop := loop_of_index(index)) is not None:
         return linalg.IndexOp(loop).result
-    made_by = maker(place)
+    made_by = maker(index)
     if made_by is not None and made_by.name == "arith.index_cast":
         held = made_by.operands[0]
         return arith.index_cast(ir.IndexType.get(), known.get(held, held))
-    return known.get(place, place)
+    return known.get(index, index)

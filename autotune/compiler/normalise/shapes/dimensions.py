@@ -6,7 +6,7 @@ Results that are reshaped last are written where they are wanted, not copied the
     x = f(..);  materialize (expand_shape x) in out     ->   x = f(..);  materialize x in (collapse_shape out)
     x = f(..);  materialize (collapse_shape x) in out   ->   x = f(..);  materialize x in (expand_shape out)
 
-Upstream writes to where a result is wanted in place of an empty tensor, and sees none behind a reshape: one that is
+Upstream writes to where a result is wanted instead of to an empty tensor, and sees none behind a reshape: one that is
 reshaped is empty in that shape.
 """
 
@@ -34,7 +34,7 @@ def drop_unit_dimensions(module: ir.Module) -> None:
 
     Importers keep a batch of one everywhere. Reshapes between an op with it and one without hide that the two are
     neighbours. A module stays as it is where a batch of one is what attention groups go by: in one with a single head.
-    Windows with steps may leave a rest of what they read, which upstream does not expect of those of one place.
+    Windows with steps may leave a rest of what they read, which upstream does not expect of those of one tap.
     """
     ops = [op for op in every_op(module) if has_unit_dimension(op)]
     batches = [op for op in ops if op.name == "linalg.batch_matmul" and op.results[0].type.shape[0] == 1]

@@ -239,11 +239,11 @@ def loop_of_one(op: ir.Operation) -> int | None:
 
 def without(loop: int | None, read: list[int | None]) -> Groups:
     """Dimensions of an operand that belong together when that of a loop, which is 1, is none of its own any more."""
-    place = next((at for at, each in enumerate(read) if each == loop), None)
-    if place is None:
+    dim = next((at for at, each in enumerate(read) if each == loop), None)
+    if dim is None:
         return [[at] for at in range(len(read))]
-    beside = place - 1 if place else 1
-    pair = sorted((place, beside))
+    beside = dim - 1 if dim else 1
+    pair = sorted((dim, beside))
     return [pair if at == pair[0] else [at] for at in range(len(read)) if at != pair[1]]
 
 

@@ -109,9 +109,9 @@ def keeps_order(op: ir.Operation) -> bool:
     return read == ir.AffineMap.get_identity(read.n_dims) and None not in kept and kept == sorted(filter_known(kept))
 
 
-def filter_known(places: list[int | None]) -> list[int]:
-    """The loops among places."""
-    return [place for place in places if place is not None]
+def filter_known(loops: list[int | None]) -> list[int]:
+    """The loops that are known."""
+    return [loop for loop in loops if loop is not None]
 
 
 def kept_of(chain: Sequence[ir.Operation]) -> list[int]:

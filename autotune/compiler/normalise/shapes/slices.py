@@ -157,18 +157,18 @@ def before_steps(cut: ir.Operation, value: ir.Value, amap: ir.AffineMap) -> tupl
         amap: Map from loops to where it is read.
     """
     offsets, _, steps = static_slice(cut)
-    source, places = cut.operands[0], list(amap.results)
+    source, results = cut.operands[0], list(amap.results)
     shape = list(source.type.shape)
     for d, step in enumerate(steps):
         if step > 1 or offsets[d]:
-            places[d] = places[d] * step + offsets[d]
+            results[d] = results[d] * step + offsets[d]
         else:
             shape[d] = value.type.shape[d]
     if shape != list(source.type.shape):
         with ir.InsertionPoint(cut), cut.location:
             kind = ir.RankedTensorType.get(shape, source.type.element_type)
             source = tensor.extract_slice(kind, source, [], [], [], [0] * len(shape), shape, [1] * len(shape))
-    return source, ir.AffineMap.get(amap.n_dims, 0, places)
+    return source, ir.AffineMap.get(amap.n_dims, 0, results)
 
 
 def is_plain_pad(pad: ir.Operation) -> bool:

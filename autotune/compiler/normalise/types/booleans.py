@@ -88,7 +88,7 @@ def holds_booleans_type(kind: ir.Type) -> bool:
 
 
 def as_bytes(kind: ir.Type) -> ir.Type:
-    """The type with i8 in the place of i1; any other type as it is."""
+    """The type with i8 instead of i1; any other type as it is."""
     if not holds_booleans_type(kind):
         return kind
     byte = ir.IntegerType.get_signless(8)
@@ -97,9 +97,9 @@ def as_bytes(kind: ir.Type) -> ir.Type:
     return ir.RankedTensorType.get(kind.shape, byte)
 
 
-def constant_as_bytes(said: ir.Attribute) -> ir.Attribute:
+def constant_as_bytes(attribute: ir.Attribute) -> ir.Attribute:
     """A constant tensor of i1 as one of i8."""
-    held, byte = ir.DenseIntElementsAttr(said), ir.IntegerType.get_signless(8)
+    held, byte = ir.DenseIntElementsAttr(attribute), ir.IntegerType.get_signless(8)
     kind = ir.RankedTensorType(as_bytes(held.type))
     if held.is_splat:
         one = bool(ir.IntegerAttr(held.get_splat_value()).value)

@@ -4,7 +4,7 @@
 
 A vector holds twice as many numbers of 16 bits, and multiplies them in half the time. The sum of two products fits, as
 128 (127 + 127) < 2^15: weights must be known, and none may be -128. So depthwise convolutions of quantised models are
-computed, whose channels have weights of their own at each place of a window.
+computed, whose channels have weights of their own at each tap of a window.
 """
 
 from collections.abc import Iterator

@@ -130,12 +130,12 @@ def holds_halves(op: ir.Operation) -> bool:
 
 def widen_constant(op: ir.Operation) -> None:
     """Let a constant be one of f32; elements that differ are not read here but widened by an op, which is folded."""
-    said, result = op.attributes["value"], op.results[0]
-    if isinstance(said, ir.FloatAttr) or said.is_splat:
-        op.attributes["value"] = narrow_constant(said)
+    attribute, result = op.attributes["value"], op.results[0]
+    if isinstance(attribute, ir.FloatAttr) or attribute.is_splat:
+        op.attributes["value"] = narrow_constant(attribute)
         return
     wide = result.type
-    result.set_type(said.type)
+    result.set_type(attribute.type)
     with ir.InsertionPoint.after(op), op.location:
         widened = arith.extf(wide, result)
     result.replace_all_uses_except(widened, widened.owner.operation)

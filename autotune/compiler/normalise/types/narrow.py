@@ -61,10 +61,10 @@ def kept_in(loop: ir.Operation) -> list[ir.Operation]:
     """The ops of a loop, and constants of f64 that it reads: copies of its own."""
     inside = every_op(loop)
     for op in inside:
-        for place, value in enumerate(op.operands):
+        for number, value in enumerate(op.operands):
             if str(value.type) == WIDE and is_constant(value) and value.owner.operation not in inside:
                 copy = value.owner.operation.clone(ir.InsertionPoint(op)).operation
-                op.operands[place] = copy.results[0]
+                op.operands[number] = copy.results[0]
                 inside.append(copy)
     return inside
 
@@ -80,7 +80,7 @@ def is_wide(kind: ir.Type) -> bool:
 
 
 def narrowed(kind: ir.Type) -> ir.Type:
-    """The type with f32 in the place of f64."""
+    """The type with f32 instead of f64."""
     single = ir.F32Type.get()
     if isinstance(kind, ir.RankedTensorType):
         return ir.RankedTensorType.get(kind.shape, single)
@@ -89,11 +89,11 @@ def narrowed(kind: ir.Type) -> ir.Type:
     return single
 
 
-def narrow_constant(said: ir.Attribute) -> ir.Attribute:
+def narrow_constant(attribute: ir.Attribute) -> ir.Attribute:
     """A constant of f64 as one of f32."""
-    if isinstance(said, ir.FloatAttr):
-        return ir.FloatAttr.get(ir.F32Type.get(), float(said.value))
-    held = ir.DenseFPElementsAttr(said)
+    if isinstance(attribute, ir.FloatAttr):
+        return ir.FloatAttr.get(ir.F32Type.get(), float(attribute.value))
+    held = ir.DenseFPElementsAttr(attribute)
     kind = ir.RankedTensorType(narrowed(held.type))
     if held.is_splat:
         return ir.DenseElementsAttr.get_splat(kind, narrow_constant(held.get_splat_value()))

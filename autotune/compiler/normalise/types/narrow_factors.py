@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mlir import ir
 from mlir.dialects import linalg
 
-from autotune.compiler.ir.arguments import NARROW_FACTORS, said_of, say
+from autotune.compiler.ir.arguments import NARROW_FACTORS, attributes_of, say
 from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.types.halves import READ, is_half
@@ -31,7 +31,7 @@ def say_narrow_factors(module: ir.Module) -> bool:
         found = {}
         for number, argument in enumerate(function.regions[0].blocks[0].arguments):
             if isinstance(argument.type, ir.MemRefType) and is_half(argument.type):
-                known = NARROW_FACTORS in said_of(function, number)
+                known = NARROW_FACTORS in attributes_of(function, number)
                 others = [other for each in factors(argument) for other in each]
                 if not known and others and all(map(was_half, others)):
                     found[number] = {NARROW_FACTORS: ir.UnitAttr.get()}

@@ -50,10 +50,12 @@ def whole_exponent(op: ir.Operation) -> int | None:
     made_by = maker(op.operands[1])
     if made_by is None or made_by.name != "arith.constant":
         return None
-    said = made_by.attributes["value"]
-    if isinstance(said, ir.DenseElementsAttr):
-        if not said.is_splat:
+    attribute = made_by.attributes["value"]
+    if isinstance(attribute, ir.DenseElementsAttr):
+        if not attribute.is_splat:
             return None
-        said = said.get_splat_value()
-    value = float(ir.IntegerAttr(said).value if isinstance(said, ir.IntegerAttr) else ir.FloatAttr(said).value)
+        attribute = attribute.get_splat_value()
+    value = float(
+        ir.IntegerAttr(attribute).value if isinstance(attribute, ir.IntegerAttr) else ir.FloatAttr(attribute).value
+    )
     return int(value) if value.is_integer() and 1 <= abs(value) <= LARGEST else None

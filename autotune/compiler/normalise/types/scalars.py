@@ -1,4 +1,4 @@
-"""Scalar ops on what is known beforehand: a value that follows from the place of a loop, for all of its places."""
+"""Scalar ops on what is known beforehand: a value that follows from the counter of a loop, for all its iterations."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -56,7 +56,7 @@ def comparison(op: ir.Operation) -> Callable[..., Any] | None:
 
 
 def table_of(value: ir.Value, size: int) -> Table:
-    """A value that follows from one loop, at every place of it; as the op would compute it."""
+    """A value that follows from one loop, in every iteration of it; as the op would compute it."""
     made_by, dtype = value.owner.operation, DTYPES[str(value.type)]
     if made_by.name == "linalg.index":
         return np.arange(size, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Operands that products read the wrong way round, turned as a whole first where reading them so costs more.
+"""Operands that products read transposed, transposed as a whole first where reading them so costs more.
 
     C[b, m, n] += A[b, m, k] * B[b, n, k]   ->   T[b, k, n] = B[b, n, k];  C[b, m, n] += A[b, m, k] * T[b, k, n]
 
@@ -16,12 +16,12 @@ from autotune.compiler.normalise.emit import permuted
 from autotune.compiler.tasks.read_op import read_op
 from autotune.core.ops.op import Contraction
 
-LEAST_ROWS = 16  # that share what is turned
-NARROW, SIDE = 64, 4  # columns of a B without panels; side of a square that is turned in registers
+LEAST_ROWS = 16  # that share what is transposed
+NARROW, SIDE = 64, 4  # columns of a B without panels; side of a square that is transposed in registers
 
 
-def turn_operands(function: ir.OpView, roles: Sequence[str]) -> None:
-    """Turn every fresh B that its product would turn slowly, in place.
+def transpose_operands(function: ir.OpView, roles: Sequence[str]) -> None:
+    """Transpose every fresh B that its product would transpose slowly, in place.
 
     Args:
         function: Entry function of a payload.
@@ -30,7 +30,7 @@ def turn_operands(function: ir.OpView, roles: Sequence[str]) -> None:
     for view, _ in list(structured_ops(function.regions[0].blocks[0])):
         op = view.operation
         read = read_op(op, roles)
-        if read is None or read.contraction is None or not is_turned_slowly(read.contraction):
+        if read is None or read.contraction is None or not is_transposed_slowly(read.contraction):
             continue
         b = op.operands[1]
         if open_dimensions(b) or read.operands[1].held == "weight":
@@ -44,7 +44,7 @@ def turn_operands(function: ir.OpView, roles: Sequence[str]) -> None:
         op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
 
 
-def is_turned_slowly(c: Contraction) -> bool:
-    """Tell whether a product had better read its B turned beforehand."""
+def is_transposed_slowly(c: Contraction) -> bool:
+    """Tell whether a product had better read its B transposed beforehand."""
     is_f32 = c.dtype == "f32" and not c.stored_b
     return is_f32 and c.transposed_b and c.m >= LEAST_ROWS and c.n > 1 and (c.k % SIDE > 0 or c.n < NARROW)
