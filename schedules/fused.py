@@ -164,8 +164,8 @@ class FusedWriter(GroupWriter):
 
     def find_members(self, root: str, root_is_filled: bool) -> tuple[list[str], list[str]]:
         """Handles of the ops, and of the fills of their destinations (empty where there is none)."""
-        place = self.members[0].filled if root_is_filled else None
-        first = moves.producer(self.script, root, place) if place is not None else ""
+        number = self.members[0].filled if root_is_filled else None
+        first = moves.producer(self.script, root, number) if number is not None else ""
         handles, fills = find_members(self.script, self.members, root)
         return handles, [first, *fills[1:]]
 

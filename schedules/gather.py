@@ -1,4 +1,4 @@
-"""Rows by place, such as the embedding of tokens: the place is read once a row, the row itself copied.
+"""Rows by index, such as the embedding of tokens: the index is read once a row, the row itself copied.
 
 A row is copied in vectors, or at once, as a block of memory, where it is long.
 """
@@ -64,8 +64,8 @@ def copies_rows(op: Op) -> bool:
     read = op.body[op.gives[0] - first]
     if read.name != READ or any(step.nested for step in op.body):
         return False
-    _, *places, column = read.operands
-    return is_column(op, column - first) and not any(is_of_column(op, place) for place in places)
+    _, *indices, column = read.operands
+    return is_column(op, column - first) and not any(is_of_column(op, index) for index in indices)
 
 
 def is_column(op: Op, step: int) -> bool:

@@ -25,7 +25,7 @@ from schedules.predicted import contraction_cycles
 from schedules.shares import is_shared, piece_of, share_out
 
 BLOCKS = {"n": marks.BLOCKS_OF_N, "k": marks.BLOCKS_OF_K}
-LEAST_ROWS_TO_TURN = {0: 5, 128: 16, 384: 32}  # of A, that share what is turned of a transposed B, by the least sum
+LEAST_ROWS_TO_TURN = {0: 5, 128: 16, 384: 32}  # of A, that share the transposition of B, by the least sum
 LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
 
 
@@ -248,9 +248,9 @@ class MatmulWriter:
             # of these loops alone: slices of C around them go with those that are written back, and are cut as they are
             moves.simplify(self.script, nest[outside].handle)
             hoists = loops_around_copy([opened.loop for opened in nest])
-            turned, dtype = self.contraction.transposed_b, self.contraction.dtype
+            transposed, dtype = self.contraction.transposed_b, self.contraction.dtype
             op, back = packing.pack_operand(
-                self.script, op, operand=1, operands=3, loops=hoists, dtype=dtype, transpose=turned
+                self.script, op, operand=1, operands=3, loops=hoists, dtype=dtype, transpose=transposed
             )
             self.copy_panel(region)
         whole = all(region[dim] == self.pieces[dim][0] for dim in DIMS)

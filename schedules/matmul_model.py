@@ -170,7 +170,7 @@ def is_tall(c: Contraction, machine: Machine) -> bool:
 def flow(c: Contraction, config: Config, machine: Machine) -> float:
     """Share of the time that FMAs take, of that and what passes through L2: A for a block of n, C for a block of k.
 
-    Low et al., "Analytical modeling is enough for high-performance BLIS" (2016), with A and B in each other's place.
+    Low et al., "Analytical modeling is enough for high-performance BLIS" (2016), with A and B exchanged.
     """
     if c.m < TALL:
         return 1.0

@@ -176,7 +176,7 @@ def fits_unit(c: Contraction, config: Config) -> bool:
 
 
 def may_fetch(c: Contraction, config: Config) -> bool:
-    """Tell whether B has a next block to fetch: there are several, in panels that are not turned on the way."""
+    """Tell whether B has a next block to fetch: there are several, in panels that are not transposed on the way."""
     main = next(regions(cut_all(c, config)))
     in_panels = config["pack_b"] == "beforehand" or (config["pack_b"] == "panels" and not c.transposed_b)
     return in_panels and (main["n"].looped or main["k"].looped)

@@ -23,14 +23,14 @@ class Script:
         config: Value of every knob.
         lines: Lines written so far.
         names: Number of times that each stem of a handle is taken.
-        turned: Handles of the knobs that are written.
+        params: Handles of the knobs that are written.
     """
 
     knobs: Sequence[Knob] = ()
     config: Config = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
-    turned: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
         """A handle name that is not taken, such as ``%tiled_3``."""
@@ -51,12 +51,12 @@ class Script:
         knob = next((knob for knob in self.knobs if knob.name == name), None)
         if knob is None or self.config[name] != size:
             return None
-        if name not in self.turned:
-            self.turned[name] = self.fresh(name)
+        if name not in self.params:
+            self.params[name] = self.fresh(name)
             options = ", ".join(map(str, knob.values))
             tune = f'transform.tune.knob<"{name}"> = {size} from options = [{options}]'
-            self.emit(f"{self.turned[name]} = {tune} -> {PARAM}")
-        return self.turned[name]
+            self.emit(f"{self.params[name]} = {tune} -> {PARAM}")
+        return self.params[name]
 
     @property
     def text(self) -> str:
@@ -80,9 +80,9 @@ def tile_loop(script: Script, op: str, rank: int, dim: int, size: int, *, knob: 
     Returns:
         Handles of the tiled op and of the loop.
     """
-    turned = script.knob(knob, size)
-    sizes = ", ".join((turned or str(size)) if d == dim else "0" for d in range(rank))
-    operands = f"({ANY}, {PARAM})" if turned else f"({ANY})"
+    param = script.knob(knob, size)
+    sizes = ", ".join((param or str(size)) if d == dim else "0" for d in range(rank))
+    operands = f"({ANY}, {PARAM})" if param else f"({ANY})"
     tiled, loop = script.fresh("tiled"), script.fresh("loop")
     script.emit(
         f"{tiled}, {loop} = transform.structured.tile_using_for {op} tile_sizes [{sizes}] "

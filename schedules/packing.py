@@ -9,7 +9,7 @@ from schedules.moves import ANY, Script
 
 PACKED = "autotune.packed"  # marks the pads that are copies
 MOST_ROWS = 8  # of a pad copied a step
-MOST_TURNED = 8  # side of the square that is turned in registers
+MOST_TRANSPOSED = 8  # side of the square that is transposed in registers
 PAD = '!transform.op<"tensor.pad">'
 
 
@@ -87,18 +87,18 @@ def copy_pads(script: Script, function: str, rows: int, columns: int) -> str:
 
 
 def copy_pads_transposed(script: Script, function: str, rows: int, columns: int) -> None:
-    """The same for pads that are stored transposed: copied and turned in one loop, in registers.
+    """The same for pads that are stored transposed: copied and transposed in one loop, in registers.
 
     Args:
         script: Script that ops are appended to.
         function: Handle of the function.
-        rows: Rows of a stored tile, turned a few a step.
+        rows: Rows of a stored tile, transposed a few a step.
         columns: Columns of a stored tile.
     """
-    rows, pads, turned = step_of(rows, MOST_TURNED), match_pads(script, function), script.fresh("turned")
-    script.emit(f"{turned} = transform.get_consumers_of_result {pads}[0] : ({ANY}) -> {ANY}")
-    pieces = cut(columns, 0, MOST_TURNED, powers_of_two=True)
-    parts = list(moves.split_into(script, turned, 1, [piece.size for piece in pieces]))
+    rows, pads, transposed = step_of(rows, MOST_TRANSPOSED), match_pads(script, function), script.fresh("turned")
+    script.emit(f"{transposed} = transform.get_consumers_of_result {pads}[0] : ({ANY}) -> {ANY}")
+    pieces = cut(columns, 0, MOST_TRANSPOSED, powers_of_two=True)
+    parts = list(moves.split_into(script, transposed, 1, [piece.size for piece in pieces]))
     for piece, part in zip(pieces, parts, strict=True):
         tiled, _, inner = tile_pairs(script, part, rows, piece.register)
         pad = moves.fuse_producer(script, pads, inner)

@@ -61,22 +61,22 @@ class Listener:
 SILENT = Listener()
 
 
-_told: ContextVar[Listener] = ContextVar("listener", default=SILENT)
+_listener: ContextVar[Listener] = ContextVar("listener", default=SILENT)
 
 
 @contextmanager
 def telling(listener: Listener) -> Iterator[Listener]:
     """Notify a listener of the stages of what is read, imported or compiled in the ``with`` block."""
-    before = _told.set(listener)
+    before = _listener.set(listener)
     try:
         yield listener
     finally:
-        _told.reset(before)
+        _listener.reset(before)
 
 
 def tell_stage(sentence: str) -> None:
     """Tell the listener of the innermost `telling` block, if there is one, that a stage begins."""
-    _told.get().stage(sentence)
+    _listener.get().stage(sentence)
 
 
 class NoteKeeper(Listener):

@@ -28,10 +28,10 @@ def chance_of_ranks(a: Values, b: Values) -> float:
     >>> round(chance_of_ranks([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]), 3)
     0.1
     """
-    _, places, counts = np.unique(np.concatenate([a, b]), return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(np.concatenate([a, b]), return_inverse=True, return_counts=True)
     m, n = len(a), len(b)
     ranks = np.cumsum(counts) - (counts - 1) / 2
-    u = float(ranks[places[:m]].sum()) - m * (m + 1) / 2
+    u = float(ranks[inverse[:m]].sum()) - m * (m + 1) / 2
     u = max(u, m * n - u)
     if min(m, n) <= MOST_EXACT and len(counts) == m + n:
         ways = ways_to_rank(min(m, n), max(m, n))

@@ -52,23 +52,23 @@ class Condition:
 
     Attributes:
         knob: Name of the knob.
-        places: Conditions under which the knob counts: each is a list of knobs that must have the value beside them.
+        cases: Cases in which the knob counts: each is a list of knobs that must have the value beside them.
         otherwise: Value of the knob where it does not count.
     """
 
     knob: str
-    places: tuple[tuple[tuple[str, Value], ...], ...]
+    cases: tuple[tuple[tuple[str, Value], ...], ...]
     otherwise: Value
 
     def counts(self, config: Config) -> bool:
         """Return whether the knob counts in a config."""
-        return any(all(config[name] == value for name, value in place) for place in self.places)
+        return any(all(config[name] == value for name, value in case) for case in self.cases)
 
     @property
     def sentence(self) -> str:
         """The sentence that is true of every settled config."""
-        places = " or where ".join(" and ".join(f"{name} is {value}" for name, value in p) for p in self.places)
-        where = f"counts only where {places}" if places else "is read nowhere"
+        cases = " or where ".join(" and ".join(f"{name} is {value}" for name, value in p) for p in self.cases)
+        where = f"counts only where {cases}" if cases else "is read nowhere"
         return f"{self.knob} must be {self.otherwise}, as it {where}"
 
 
@@ -165,7 +165,7 @@ def expand(
         yield chosen
         return
     names = {knob.name for knob in others}
-    ready = [k for k in others if names.isdisjoint(name for place in conditions[k.name].places for name, _ in place)]
+    ready = [k for k in others if names.isdisjoint(name for case in conditions[k.name].cases for name, _ in case)]
     knob = (ready or others)[0]
     rest = [each for each in others if each is not knob]
     condition = conditions[knob.name]

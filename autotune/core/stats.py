@@ -175,10 +175,10 @@ def quiet_time(samples: Sequence[float]) -> float:
     times = sorted(samples)
     if not times or not times[0] >= SHORTEST or not sum(times) <= LONGEST:
         as_times(samples)  # says what is wrong
-    place = QUIET * (len(times) - 1)
-    below = int(place)
+    position = QUIET * (len(times) - 1)
+    below = int(position)
     low, high = times[below], times[min(below + 1, len(times) - 1)]
-    share, gap = place - below, high - low
+    share, gap = position - below, high - low
     return float(low + gap * share if share < 0.5 else high - gap * (1 - share))
 
 

@@ -58,13 +58,13 @@ def name_contraction(tag: re.Match[str], ops: Sequence[Op]) -> str:
     fused = (fused_words(ops) or ["fused"]) if tag["hash"] else []
     flags = tag["flags"].split("_")
     head = " + ".join([f"{tag['kind'].replace('_', ' ')} {tag['sizes']}", *fused])
-    said = {
+    properties = {
         "A transposed": "ta" in flags,
         "B transposed": "tb" in flags,
         f"{'stored' if 'w' in flags else 'B'} {tag['stored'] or ''}".strip(): "w" in flags or tag["stored"],
         tag["dtype"]: tag["dtype"] != "f32",
     }
-    return ", ".join([head, *(words for words, is_so in said.items() if is_so)])
+    return ", ".join([head, *(words for words, is_so in properties.items() if is_so)])
 
 
 def name_other(kind: str, sizes: str, ops: Sequence[Op]) -> str:

@@ -70,7 +70,7 @@ def tune(
         bundle: Folder to write the winner to.
         options: Options of the run.
         listener: Notified of stages and trials.
-        elsewhere: Machines that measure in place of this one.
+        elsewhere: Machines that measure instead of this one.
         start: What is known before the first trial.
 
     Returns:

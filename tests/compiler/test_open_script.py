@@ -83,7 +83,7 @@ def test_one_name_with_other_options_is_refused():
 
 
 def test_a_knob_counts_where_it_is_read():
-    conditions = {condition.knob: condition.places for condition in space_of(own_module(THREE_WAYS)).conditions}
+    conditions = {condition.knob: condition.cases for condition in space_of(own_module(THREE_WAYS)).conditions}
     assert conditions == {"tile_k": ((("vectors", 0),),), "unroll": ((("vectors", 1),),)}
 
 
@@ -134,7 +134,7 @@ def test_a_knob_in_an_included_sequence_counts_where_that_is_included():
       transform.yield
     }}"""
     (condition,) = space_of(own_module(body, before=inner)).conditions
-    assert (condition.knob, condition.places) == ("unroll", ((("how", 1),),))
+    assert (condition.knob, condition.cases) == ("unroll", ((("how", 1),),))
 
 
 def test_a_region_chosen_by_a_param_has_the_param_as_its_knob():
@@ -149,7 +149,7 @@ def test_a_region_chosen_by_a_param_has_the_param_as_its_knob():
     }}"""
     found = read(own_module(body))
     assert [each.name for each in found.knobs] == ["how", "size"]
-    assert [condition.places for condition in found.conditions] == [((("how", 1),),)]
+    assert [condition.cases for condition in found.conditions] == [((("how", 1),),)]
 
 
 def test_a_knob_that_nobody_reads_is_said_and_stands_still():

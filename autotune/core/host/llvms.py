@@ -9,7 +9,7 @@ from importlib.util import find_spec
 def load_triton() -> None:
     """Load the library of Triton, where it is installed; nothing of Python is imported.
 
-    Loaded after MLIR's bindings, as `torch.compile` does, it finds symbols of their LLVM in place of its own, and ends
+    Loaded after MLIR's bindings, as `torch.compile` does, it finds symbols of their LLVM instead of its own, and ends
     the process. It takes a twentieth of a second.
     """
     package = find_spec("triton")

@@ -78,16 +78,16 @@ def readable() -> Readable:
 
 
 @lru_cache(maxsize=1)
-def code_of(places: tuple[str, ...], modules: int) -> Readable:
+def code_of(folders: tuple[str, ...], modules: int) -> Readable:
     """What Python may import; of a folder that holds other things, too, its modules alone.
 
     Args:
-        places: Folders in which it looks for modules, ``sys.path``.
+        folders: Folders in which it looks for modules, ``sys.path``.
         modules: Number of those that are loaded; asked again where it changes.
     """
     found, listed = dict.fromkeys(path for path in interpreter_paths() if os.path.exists(path)), []
-    for place in places:
-        path = os.path.abspath(place)
+    for folder in folders:
+        path = os.path.abspath(folder)
         if is_below(path, found) or not os.path.exists(path):
             continue
         if os.path.basename(path) in OF_INSTALLED or os.path.isfile(path):

@@ -114,7 +114,7 @@ class GuardedFamily(Family):
             raise
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
-            said = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
             raise ScheduleError(
-                f"{last.filename}:{last.lineno}: {method} of family {self.name!r} must not fail, it raised {said}"
+                f"{last.filename}:{last.lineno}: {method} of family {self.name!r} must not fail, it raised {message}"
             ) from error

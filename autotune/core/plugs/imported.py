@@ -95,8 +95,8 @@ class ModelArgument:
     def arrange(self, tensor: Array) -> Array:
         """The argument that holds a tensor of the model."""
         parts = tensor.reshape(self.split) if self.split else tensor
-        turned = parts.transpose(self.order) if self.order else parts
-        return turned.reshape(self.shape) if self.shape else turned
+        transposed = parts.transpose(self.order) if self.order else parts
+        return transposed.reshape(self.shape) if self.shape else transposed
 
     def arranged(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
         """Shape of the argument that holds a tensor of a shape; `None` where none can."""
@@ -105,8 +105,8 @@ class ModelArgument:
         shape = self.split or shape
         if self.order and len(self.order) != len(shape):
             return None
-        turned = tuple(shape[d] for d in self.order) or shape
-        return (self.shape if prod(self.shape) == prod(shape) else None) if self.shape else turned
+        transposed = tuple(shape[d] for d in self.order) or shape
+        return (self.shape if prod(self.shape) == prod(shape) else None) if self.shape else transposed
 
     def broken_constraint(self) -> str | None:
         """What no description may say of an argument, as a sentence; `None` if it says nothing of the kind."""

@@ -45,14 +45,14 @@ class Program:
     rewrites: Rewrites = field(default_factory=Rewrites, kw_only=True)
 
     @property
-    def said(self) -> str:
+    def script_key(self) -> str:
         """What tells it from others, besides its rewrites."""
         raise NotImplementedError
 
     @property
     def identity(self) -> ProgramIdentity:
         """What tells it from others."""
-        return ProgramIdentity(self.said, self.rewrites.needed)
+        return ProgramIdentity(self.script_key, self.rewrites.needed)
 
     @property
     def body(self) -> str:
@@ -110,7 +110,7 @@ class WrittenScript(Program):
     included: str = ""
 
     @property
-    def said(self) -> str:
+    def script_key(self) -> str:
         """The ops."""
         return self.ops
 
@@ -140,7 +140,7 @@ class UserScript(Program):
     text: str = ""
 
     @property
-    def said(self) -> str:
+    def script_key(self) -> str:
         """The script's hash, with what is chosen; the number of ops that it is for is the payload's to say."""
         return f"{self.digest} {self.chosen.attributes} {self.chosen.results}"
 
@@ -177,7 +177,7 @@ class ExternalCode(Program):
     code: ExternalKernel | None = None
 
     @property
-    def said(self) -> str:
+    def script_key(self) -> str:
         """What makes it."""
         return self.origin
 

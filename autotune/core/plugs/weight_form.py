@@ -47,7 +47,7 @@ class WeightForm(Protocol):
         ...
 
     def replace(self, op: Any, kernel: Any) -> None:  # noqa: ANN401 - MLIR's operation and value
-        """Replace an op that reads what is stored as its second operand, in place of `kernel`, by one that code knows.
+        """Replace an op that reads what is stored as its second operand, instead of `kernel`, by one that code knows.
 
         Tags go with it (`compiler/passes/narrow.py` has what does that).
         """

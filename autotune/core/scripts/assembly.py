@@ -165,21 +165,21 @@ def assemble(steps: Sequence[Step]) -> str:
         + indent(calls + DESTINATIONS + LOWERING + FINISH, "  ")
         + "}\n"
     )
-    said = f"transform.with_named_sequence{online(steps)}{rounded(steps)}"
-    return f"module attributes {{{said}}} {{\n{indent(sequences + main, '  ')}}}\n"
+    attributes = f"transform.with_named_sequence{online(steps)}{rounded(steps)}"
+    return f"module attributes {{{attributes}}} {{\n{indent(sequences + main, '  ')}}}\n"
 
 
 def online(steps: Sequence[Step]) -> str:
     """The script's attribute that says which tasks become loops over blocks first; empty if none does."""
     blocks = ((step.tag, step.rewrites.blocks) for step in steps)
-    said = [f"{tag} = {{{found.text}}}" for tag, found in blocks if found]
-    return f", {ONLINE} = {{{', '.join(said)}}}" if said else ""
+    entries = [f"{tag} = {{{found.text}}}" for tag, found in blocks if found]
+    return f", {ONLINE} = {{{', '.join(entries)}}}" if entries else ""
 
 
 def rounded(steps: Sequence[Step]) -> str:
     """The script's attribute that says of which tasks operands are rounded, and to what; empty if of none."""
-    said = [f'{step.tag} = "{step.rewrites.precision}"' for step in steps if step.rewrites.precision]
-    return f", {PRECISION} = {{{', '.join(said)}}}" if said else ""
+    entries = [f'{step.tag} = "{step.rewrites.precision}"' for step in steps if step.rewrites.precision]
+    return f", {PRECISION} = {{{', '.join(entries)}}}" if entries else ""
 
 
 def precisions_in(script: str) -> tuple[str, ...]:
@@ -189,8 +189,8 @@ def precisions_in(script: str) -> tuple[str, ...]:
         >>> precisions_in('module attributes {autotune.precision = {a = "bf16", b = "int8", c = "bf16"}} {')
         ('bf16', 'int8')
     """
-    said = re.search(rf"{re.escape(PRECISION)} = {{([^}}]*)}}", script)
-    return tuple(dict.fromkeys(re.findall(r'"(\w+)"', said[1]))) if said else ()
+    attribute = re.search(rf"{re.escape(PRECISION)} = {{([^}}]*)}}", script)
+    return tuple(dict.fromkeys(re.findall(r'"(\w+)"', attribute[1]))) if attribute else ()
 
 
 def multiplies_by_tiles(script: str) -> bool:

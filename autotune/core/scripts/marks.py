@@ -42,5 +42,5 @@ BY_TILES = "autotune.by_tiles"  # on ops that code of ours multiplies by tiles o
 PRECISION = "autotune.precision"  # on a script: tasks whose products are so, and their precision
 LIBM = "autotune.libm"  # on functions that shall call libm, not be polynomials
 MASKED = "autotune.masked_ends"  # on functions: vectors of lengths that are no powers of two are masked
-ROW_COPY = "autotune.row_copy"  # on ops of one row, of which all is copied from one place
+ROW_COPY = "autotune.row_copy"  # on ops of one row, which is copied as a whole from one offset
 STENCIL = "autotune.stencil"  # on tiles of element-wise ops that read neighbours: elements of a vector

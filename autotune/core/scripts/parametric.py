@@ -19,7 +19,7 @@ from autotune.core.space import Condition, Config, Constraint, Knob, Space, Valu
 
 FACT = "autotune."  # what the names of facts about the machine begin with
 FACTS = ("vector_registers", "lanes", "l1_bytes", "l2_bytes", "l3_bytes")
-MOST_TRIED = 200_000  # configs, before it is said that none satisfies the constraints
+MOST_TRIED = 200_000  # configs, before a message says that none satisfies the constraints
 Taken = tuple[tuple[str, Value], ...]  # choices with the value that leads to a position in a script
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 
-NONE = "none"  # in place of a file: no rules at all
+NONE = "none"  # instead of a file: no rules at all
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Rules:
     @property
     def options(self) -> list[str]:
         """What the command line says for the same, without names that are left out."""
-        said = ["--rules", self.source] if self.source else [] if self.ours else ["--rules", NONE]
-        return [*said, *(["--exact"] if self.exact else [])]
+        arguments = ["--rules", self.source] if self.source else [] if self.ours else ["--rules", NONE]
+        return [*arguments, *(["--exact"] if self.exact else [])]
 
 
 NO_RULES = Rules(ours=False)
@@ -121,7 +121,7 @@ class Rewriting:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know, a sentence each: which rules fired, and which of the user's own did not."""
-        said = [f"{name} {count} time{'s' if count > 1 else ''}" for name, count in self.counts.items()]
-        fired = [f"rules fired: {', '.join(said)}"] if said else []
+        counted = [f"{name} {count} time{'s' if count > 1 else ''}" for name, count in self.counts.items()]
+        fired = [f"rules fired: {', '.join(counted)}"] if counted else []
         never = [f"rules that never fired: {', '.join(self.silent)}"] if self.silent else []
         return (*fired, *never)

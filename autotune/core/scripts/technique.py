@@ -28,9 +28,9 @@ class Technique:
 
 def repair(config: dict[str, Value], space: Space, free: Sequence[str]) -> dict[str, Value] | None:
     """The valid config that differs in the fewest of the `free` knobs; values near the present ones come first."""
-    places = {knob.name: {value: index for index, value in enumerate(knob.values)} for knob in space.knobs}
+    positions = {knob.name: {value: index for index, value in enumerate(knob.values)} for knob in space.knobs}
     values = {
-        name: sorted(places[name], key=lambda v, n=name: abs(places[n][v] - places[n][config[n]]))[1:]  # type: ignore[misc]
+        name: sorted(positions[name], key=lambda v, n=name: abs(positions[n][v] - positions[n][config[n]]))[1:]  # type: ignore[misc]
         for name in free
     }
     for count in range(MOST_REPAIRS + 1):

@@ -96,9 +96,9 @@ def class_of(package: str) -> type[BaseSampler]:
     module = fetch(found[1])
     names = [name for name in getattr(module, "__all__", ()) if is_sampler(getattr(module, name, None))]
     if (found[2] is None and len(names) != 1) or (found[2] is not None and found[2] not in names):
-        told = ", ".join(names) or "none"
+        available = ", ".join(names) or "none"
         raise SpaceError(
-            f"package {found[1]} must have the sampler that is meant, as in {HUB}{found[1]}:NAME; it has {told}"
+            f"package {found[1]} must have the sampler that is meant, as in {HUB}{found[1]}:NAME; it has {available}"
         )
     kind: type[BaseSampler] = getattr(module, found[2] or names[0])
     if needs := needed_by(kind):
@@ -123,7 +123,7 @@ def fetch(package: str) -> ModuleType:
             f"package {package} of OptunaHub needs {error.name or error}, which is missing; install it"
         ) from error
     except Exception as error:  # git, the network, and external code
-        said = next((line for line in str(error).splitlines()[::-1] if line.strip()), type(error).__name__)
-        why = one_line(said.strip())[:MOST_SAID]
+        message = next((line for line in str(error).splitlines()[::-1] if line.strip()), type(error).__name__)
+        why = one_line(message.strip())[:MOST_SAID]
         raise MachineError(f"package {package} of OptunaHub must be there to be fetched; {why}") from error
     return module

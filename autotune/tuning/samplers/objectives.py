@@ -73,8 +73,8 @@ def finalists_of(trials: Sequence[Trial], objective: Objective, most: int) -> li
     """The front's trials that an objective likes best; where energy is not known of any, the fastest."""
     front = front_of(trials) or list(trials)
     scores = objective.scores([(trial.seconds or 0.0, trial.joules) for trial in front])
-    order = sorted(range(len(front)), key=lambda place: scores[place])
-    return [front[place] for place in order[:most]]
+    order = sorted(range(len(front)), key=lambda position: scores[position])
+    return [front[position] for position in order[:most]]
 
 
 def describe_front(name: str, trials: Sequence[Trial]) -> str:
@@ -83,5 +83,5 @@ def describe_front(name: str, trials: Sequence[Trial]) -> str:
     if not front:
         return ""
     ends = [f"{1e6 * (t.seconds or 0):.4g} us and {1e3 * (t.joules or 0):.4g} mJ" for t in front]
-    said = ends[0] if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
-    return f"{name}: {len(front)} configs on the front of seconds and joules, {said}"
+    text = ends[0] if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
+    return f"{name}: {len(front)} configs on the front of seconds and joules, {text}"

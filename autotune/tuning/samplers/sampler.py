@@ -165,7 +165,7 @@ class Tpe:
         """Sample a space; see `Uniform`."""
         self.counts, self.seed = tuple(counts), seed
         self.random = random.Random(f"sampler {seed}")
-        self.told: list[FrozenTrial] = []
+        self.recorded: list[FrozenTrial] = []
         self.space: dict[str, BaseDistribution] = {
             str(index): CategoricalDistribution(range(count)) for index, count in enumerate(counts) if count > 1
         }
@@ -196,19 +196,19 @@ class Tpe:
     def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
         """Remember a config, and forget old ones when they are many."""
         params = {name: index[int(name)] for name in self.space}
-        self.told.append(create_trial(params=params, distributions=self.space, value=seconds))
-        self.study.add_trial(self.told[-1])
-        if len(self.told) > MOST_REMEMBERED:
+        self.recorded.append(create_trial(params=params, distributions=self.space, value=seconds))
+        self.study.add_trial(self.recorded[-1])
+        if len(self.recorded) > MOST_REMEMBERED:
             self.forget()
 
     def forget(self) -> None:
         """Start a new study with the best and the latest results, so that proposing stays cheap."""
-        latest, earlier = self.told[-LATEST_KEPT:], self.told[:-LATEST_KEPT]
+        latest, earlier = self.recorded[-LATEST_KEPT:], self.recorded[:-LATEST_KEPT]
         best = sorted(earlier, key=lambda trial: trial.value or 0.0)[:BEST_KEPT]
-        self.told = best + latest
+        self.recorded = best + latest
         self.seed += 1
         self.study = self.new_study()
-        self.study.add_trials(self.told)
+        self.study.add_trials(self.recorded)
 
     def new_study(self) -> optuna.Study:
         """A study that knows nothing."""

@@ -85,10 +85,10 @@ class Scheduler:
 
     def choose(self) -> int | None:
         """Position of the task that gets the next trial: each its first, by turns; `None` if all are exhausted."""
-        open_ones = [place for place, record in enumerate(self.records) if record.is_open]
+        open_ones = [position for position, record in enumerate(self.records) if record.is_open]
         if not open_ones:
             return None
-        fewest = min(open_ones, key=lambda place: (self.records[place].trials, self._turns[place]))
+        fewest = min(open_ones, key=lambda position: (self.records[position].trials, self._turns[position]))
         if self.records[fewest].trials == 0 or self._random.random() < EPSILON:
             return fewest
         return max(open_ones, key=self.promise)
@@ -124,6 +124,6 @@ class Scheduler:
             record.runs += 1
             record.run_seconds += cost
 
-    def close(self, place: int) -> None:
+    def close(self, position: int) -> None:
         """Record that a task has no config left: its trials go to others."""
-        self.records[place].is_open = False
+        self.records[position].is_open = False

@@ -182,11 +182,11 @@ class Search:
         if self._sampler is not None:
             found = self._nearest(self._settle(self._sampler.propose([self._index(config) for config in under_way])))
             self._sampler.settle(found)
-        said = getattr(self._sampler, "reason", None) or Reason(f"the sampler {self.sampler_name}")
+        reason = getattr(self._sampler, "reason", None) or Reason(f"the sampler {self.sampler_name}")
         if found is None:
-            found, said = next(self._rest, None), Reason("one of those that are left")
+            found, reason = next(self._rest, None), Reason("one of those that are left")
         refused = {why: count - before[why] for why, count in self.rejected.items() if count > before[why]}
-        self.reason = replace(said, refused=refused)
+        self.reason = replace(reason, refused=refused)
         self._exhausted = found is None
         return self._give(found) if found is not None else None
 
@@ -232,11 +232,11 @@ class Search:
     def _step(self, index: list[int]) -> None:
         """Move one knob: an ordered one to the next value up or down, another one anywhere."""
         draw = self._random.random  # the fastest of its methods
-        place, count, ordered = self._moves[int(draw() * len(self._moves))]
+        position, count, ordered = self._moves[int(draw() * len(self._moves))]
         if ordered:
-            index[place] = min(max(index[place] + (1 if draw() < 0.5 else -1), 0), count - 1)
+            index[position] = min(max(index[position] + (1 if draw() < 0.5 else -1), 0), count - 1)
         else:
-            index[place] = int(draw() * count)
+            index[position] = int(draw() * count)
 
     def _enumerate(self) -> Iterator[Index]:
         """Every config that is new and valid, in random order; of a huge space, random ones."""

@@ -197,8 +197,8 @@ class WholeModel:
                 middle = (good + bad) // 2
                 found = self.probe([*right, *rest[:middle]])
                 good, bad, ours = (middle, bad, ours) if found.samples is not None else (good, middle, found)
-            tag, said = rest[good].search.task.tag, f"{ours.outcome} ({ours.diagnostic})"
-            notes.append(f"{tag} keeps the plain lowering: with its schedule the whole was {said}")
+            tag, text = rest[good].search.task.tag, f"{ours.outcome} ({ours.diagnostic})"
+            notes.append(f"{tag} keeps the plain lowering: with its schedule the whole was {text}")
             right, rest = [*right, *rest[:good]], rest[bad:]
             ours = self.probe([*right, *rest])
         return [*right, *rest], notes

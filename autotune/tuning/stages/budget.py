@@ -307,7 +307,7 @@ class GreedyRelaxation:
         found, now = list[list[int]](), self.positions
         while True:
             ahead = {
-                task: [each + (place == task) for place, each in enumerate(now)]
+                task: [each + (position == task) for position, each in enumerate(now)]
                 for task, index in enumerate(now)
                 if index + 1 < len(self.tasks[task].choices)
             }

@@ -136,7 +136,7 @@ def choose_all(
         baseline: Baseline that no task may be slower than.
         floor: Relative differences below this are noise.
         benches: Benches to measure on.
-        listener: Told of each task.
+        listener: Notified of each task.
         begins: Called before the finalists of each task.
         care: How many are raced, in how many processes.
     """

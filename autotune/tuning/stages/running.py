@@ -117,25 +117,25 @@ class SearchRun:
                 self.learn_from_others()
                 return
             number, (found,) = self.slots.wait()
-            place, asked = self.under_way.pop(number)
-            self.scheduler.records[place].under_way -= 1
-            for trial in self.searches[place].tell(asked, found):
+            position, asked = self.under_way.pop(number)
+            self.scheduler.records[position].under_way -= 1
+            for trial in self.searches[position].tell(asked, found):
                 self.evaluated += trial.outcome != "duplicate"
-                self.count(place, trial)
+                self.count(position, trial)
 
     def begin_some(self) -> None:
         """Ask for as many configs as there are free slots."""
-        while self.has_room() and (place := self.scheduler.choose()) is not None:
-            search = self.searches[place]
+        while self.has_room() and (position := self.scheduler.choose()) is not None:
+            search = self.searches[position]
             if is_named(search.search.sampler_name):  # external code, which may take a while
                 self.listener.stage(f"asking {search.search.sampler_name} for the next config of {search.task.tag}")
             asked = search.ask()
             if asked is None:
-                self.scheduler.close(place)
+                self.scheduler.close(position)
             elif isinstance(asked, Trial):
-                self.count(place, asked)
+                self.count(position, asked)
             else:
-                self.begin(place, asked)
+                self.begin(position, asked)
 
     def has_room(self) -> bool:
         """Whether the budget and the slots leave room for one more."""
@@ -180,6 +180,6 @@ class SearchRun:
 
     def give_up(self) -> None:
         """Give the claims on what is still under way back."""
-        for place, asked in self.under_way.values():
-            self.searches[place].drop(asked)
+        for position, asked in self.under_way.values():
+            self.searches[position].drop(asked)
         self.under_way.clear()
