@@ -84,17 +84,17 @@ def compare(
         read_bundle(bundle)  # which is refused before anything takes its time
     for each in (payload, *beside):
         check_memory(each)
-    told = NoteKeeper(listener)
+    keeper = NoteKeeper(listener)
     threads, why = threads_or_why(options.threads)
     machine = this_machine(threads)
     for sentence in (*payload.notes, *why):
-        told.note(sentence)
-    told.stage("partitioning the payload")
+        keeper.note(sentence)
+    keeper.stage("partitioning the payload")
     parts = partition(payload)
     flops = payload.flops or sum(task.needed_flops * task.count for task in parts.tasks)
     find = partial(our_contenders, payload, parts, bundles, seed=options.seed, beside=beside)
-    ours = find(bundle, machine=machine, listener=told)
-    theirs = [library_contender(library, payload, options.seed, told, threads) for library in libraries]
+    ours = find(bundle, machine=machine, listener=keeper)
+    theirs = [library_contender(library, payload, options.seed, keeper, threads) for library in libraries]
     if threads > 1:
         alone = find(None, machine=this_machine(), listener=SILENT)  # the bundle that is named is of several threads
         alone += [library_contender(library, payload, options.seed, SILENT) for library in libraries]
@@ -102,22 +102,22 @@ def compare(
     with (
         only_threads(1) as unset,
         Worker(max(whole_seconds(each.tasks) for each in (parts, *map(partition, beside))), threads=threads) as worker,
-        ComparisonRun(machine, worker, told, thorough=options.is_thorough) as entries,
+        ComparisonRun(machine, worker, keeper, thorough=options.is_thorough) as entries,
     ):
         for name, value in unset.items():
-            told.note(f"unset while libraries run: {name}={value}")
-        told.stage("asking the oracle")
+            keeper.note(f"unset while libraries run: {name}={value}")
+        keeper.stage("asking the oracle")
         for each in (payload, *beside):
             check_oracle(each, options.seed, worker)
-        told.stage("measuring roofs and noise of this machine")
+        keeper.stage("measuring roofs and noise of this machine")
         limits = limits_of(machine, worker)
         roofs, floor = limits.roofs, limits.floor
         roof = roof_contenders(payload, parts, flops, roofs, machine=machine, seed=options.seed)
         plain = baseline_contenders(
-            payload, baseline, flops, machine=machine, seed=options.seed, worker=worker, listener=told
+            payload, baseline, flops, machine=machine, seed=options.seed, worker=worker, listener=keeper
         )
         entries.enter([*plain, *ours, *roof, *theirs])
-        told.stage("running all of them in turn")
+        keeper.stage("running all of them in turn")
         times = entries.race_all(ANCHORS, EFFORT)
     quiet = min(chain(*(each.samples.reference_seconds for each in times.values())), default=None)
     rows = tuple(
@@ -134,7 +134,7 @@ def compare(
         rows=rows,
         ratio_to=anchor,
         seed=options.seed,
-        notes=tuple(told.notes),
+        notes=tuple(keeper.notes),
         oracle=payload.oracle,
         unproved=payload.unproved,
         unsteady=unsteady_race(times, anchor, quiet, machine, roofs) if anchor is not None else "",

@@ -101,8 +101,8 @@ def compared_beside(bundle: Path, payload: str, fingerprint: str) -> RecordedCom
     Raises:
         StoreError: The file is not what `compare --json` writes.
     """
-    place = bundle.absolute()
-    path = place.parents[1] / FOLDER / f"{place.name}.json"
+    folder = bundle.absolute()
+    path = folder.parents[1] / FOLDER / f"{folder.name}.json"
     if not path.is_file() or path.stat().st_size > MOST_BYTES:
         return None
     try:

@@ -102,8 +102,8 @@ class ComparisonRun(Closing):
                 failed[variant.name] = found.verification
         right = [variant.name for variant in ways if variant.name not in failed]
         if best is not None:
-            said = f" (fastest of {', '.join(right)})" if len(right) > 1 else ""
-            self._note(contender, replace(best.verification, version=best.verification.version + said), best.process)
+            fastest = f" (fastest of {', '.join(right)})" if len(right) > 1 else ""
+            self._note(contender, replace(best.verification, version=best.verification.version + fastest), best.process)
         elif len({each.diagnostic for each in failed.values()}) == 1:  # it is not for the way it was run
             self._note(contender, failed.popitem()[1])
             return

@@ -24,9 +24,9 @@ class Course:
     places: tuple[int, ...]
     seconds: tuple[float, ...]
 
-    def at(self, places: npt.NDArray[np.int64]) -> Curve:
+    def at(self, positions: npt.NDArray[np.int64]) -> Curve:
         """Seconds a call of the best after the trials at some positions; NaN before the first success."""
-        found = np.searchsorted(np.array(self.places, dtype=np.int64), places, side="right")
+        found = np.searchsorted(np.array(self.places, dtype=np.int64), positions, side="right")
         return np.concatenate(([np.nan], self.seconds))[found]
 
 
@@ -50,8 +50,8 @@ def course_of(rows: pd.DataFrame) -> Course:
     """
     curve = best_so_far(rows)
     known = np.where(np.isnan(curve), np.inf, curve)
-    places = np.flatnonzero(known < np.concatenate(([np.inf], known[:-1])))
-    return Course(len(curve), tuple(places.tolist()), tuple(curve[places].tolist()))
+    improvements = np.flatnonzero(known < np.concatenate(([np.inf], known[:-1])))
+    return Course(len(curve), tuple(improvements.tolist()), tuple(curve[improvements].tolist()))
 
 
 def speed_shares(courses: Sequence[Course], columns: int) -> Curve:

@@ -101,8 +101,8 @@ def of_roof(share: float, roof: str) -> str:
         >>> of_roof(0.5, "the FMA roof"), of_roof(3.01, "the FMA roof")
         ('50.0% of the FMA roof', 'above the FMA roof')
     """
-    said = roof_text(share)
-    return f"{said} {roof}" if share > ROOF_ERROR else f"{said} of {roof}"
+    text = roof_text(share)
+    return f"{text} {roof}" if share > ROOF_ERROR else f"{text} of {roof}"
 
 
 def above_roof(shares: Iterable[float | None]) -> str:
@@ -153,10 +153,10 @@ def error_beside(error: float | None, oracle: str, *, unproved: bool) -> str:
         >>> error_beside(1.2e-07, "plain lowering", unproved=True)
         'max error 1.2e-07 beside its own plain lowering, unproved'
     """
-    said = f"max error {error:.2g}" if error is not None else "max error -"
+    text = f"max error {error:.2g}" if error is not None else "max error -"
     if unproved:
-        return f"{said} beside its own {oracle}, unproved"
-    return said if oracle == REFERENCE else f"{said} beside the {oracle}"
+        return f"{text} beside its own {oracle}, unproved"
+    return text if oracle == REFERENCE else f"{text} beside the {oracle}"
 
 
 def uncovered(parts: Sequence[tuple[str, str, float | None]]) -> str:
@@ -170,9 +170,9 @@ def uncovered(parts: Sequence[tuple[str, str, float | None]]) -> str:
         'no schedule changes pad 8x8, 31.0% of a call (tensor.pad has no schedules)'
     """
     heavy = [part for part in parts if part[2] is None or part[2] >= WORTH_SAYING]
-    said = [f"{name}, {percent(share)} of a call ({why})" for name, why, share in heavy[:MOST_NAMED]]
+    named = [f"{name}, {percent(share)} of a call ({why})" for name, why, share in heavy[:MOST_NAMED]]
     more = [f"{len(heavy) - MOST_NAMED} more"] if len(heavy) > MOST_NAMED else []
-    return f"no schedule changes {'; '.join([*said, *more])}" if said else ""
+    return f"no schedule changes {'; '.join([*named, *more])}" if named else ""
 
 
 def agreement(agrees: float, wanted: float, rows: int) -> str:

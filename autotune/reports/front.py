@@ -98,9 +98,9 @@ def show(
         raise PayloadError(f"the stage of a task must be one of schedule, {', '.join(COMPILED)}; got {stage!r}")
     if candidate is not None:
         raise PayloadError("a candidate is of one task; pass one of at.tasks(payload)")
-    place = source.folder if isinstance(source, Bundle) else source.name if isinstance(source, Payload) else source
+    spec = source.folder if isinstance(source, Bundle) else source.name if isinstance(source, Payload) else source
     own = Path(schedule) if schedule is not None else None
-    return show_stage(str(place), stage, schedule=own, family=family, rules=str(rules or ""), exact=exact).text
+    return show_stage(str(spec), stage, schedule=own, family=family, rules=str(rules or ""), exact=exact).text
 
 
 @with_keywords(COMPARE_OPTIONS)

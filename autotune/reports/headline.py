@@ -43,8 +43,8 @@ def headline(
     """
     if unsteady:
         return f"{payload}: not measurable here and now: {unsteady}"
-    said = f", {of_roof(share, 'the roofs of its units' if rounded else 'the FMA roof')}" if share else ""
-    return f"{payload}: {clocked(seconds, clock, floor)}{said}"
+    share_text = f", {of_roof(share, 'the roofs of its units' if rounded else 'the FMA roof')}" if share else ""
+    return f"{payload}: {clocked(seconds, clock, floor)}{share_text}"
 
 
 def over_naive(speedup: Interval | None, baseline: str, seconds: float | None) -> str:

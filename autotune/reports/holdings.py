@@ -246,9 +246,9 @@ def evaluate(frame: pd.DataFrame, where: str) -> "pd.Series[bool]":
             raise ValueError("it must be true or false of a trial")
         return truth.astype("boolean").fillna(False).astype(bool)
     except Exception as error:  # pandas evaluates what the user wrote: it may raise anything
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise StoreError(
-            f"--where must be a pandas query over {', '.join(plain.columns)}; got {where!r}: {said}"
+            f"--where must be a pandas query over {', '.join(plain.columns)}; got {where!r}: {message}"
         ) from error
 
 

@@ -100,8 +100,8 @@ def report_store(holdings: Holdings, location: str, checks: pd.DataFrame | None 
         search_of(holdings, names),
         again_with_store(location, payloads),
     ]
-    said = f"{len(holdings.frame)} trials in {location}."
-    return write_page(f"Sweeps of {', '.join(payloads) or 'nothing'}", said, sections)
+    summary = f"{len(holdings.frame)} trials in {location}."
+    return write_page(f"Sweeps of {', '.join(payloads) or 'nothing'}", summary, sections)
 
 
 def winner_sentence(winner: Winner, compared: RecordedComparison | None) -> str:
@@ -112,8 +112,8 @@ def winner_sentence(winner: Winner, compared: RecordedComparison | None) -> str:
     found = [of_roof(winner.roof_fraction, "what its multiply-adds allow")] if winner.roof_fraction else []
     if (rival := best_rival(compared)) is not None:
         found.append(f"{times(rival.ratio)} as fast as {rival.name}")
-    said = f"One call takes {time} on one core of {winner.cpu}"
-    return f"{said}: {', '.join(found)}." if found else f"{said}."
+    sentence = f"One call takes {time} on one core of {winner.cpu}"
+    return f"{sentence}: {', '.join(found)}." if found else f"{sentence}."
 
 
 def write_page(title: str, lead: str, sections: Sequence[Section]) -> str:

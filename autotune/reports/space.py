@@ -41,7 +41,7 @@ def space_table(
     rows = [("knob", "default", "values", "counts where", "line")]
     for knob in space.knobs:
         own = opened.get(knob.name)
-        where, line = (places_of(own), lines_of(own)) if own is not None else ("", "")
+        where, line = (conditions_of(own), lines_of(own)) if own is not None else ("", "")
         rows.append((knob.name, str(default[knob.name]), spelled(knob.values), where, line))
     return [f"{title}: {counted(space)}", *table(rows)]
 
@@ -75,7 +75,7 @@ def constraints_of(script: OpenScript, machine: Machine) -> list[str]:
     return lines
 
 
-def places_of(knob: OpenKnob) -> str:
+def conditions_of(knob: OpenKnob) -> str:
     """Where a knob counts."""
     if () in knob.used:
         return "everywhere"

@@ -125,11 +125,11 @@ def lines_of_store(holdings: Holdings, facts: Mapping[tuple[str, str], TaskFacts
     ]
     sweeps = Counter((line.payload, line.tag) for line in lines)
     seen: Counter[tuple[str, str]] = Counter()
-    for place, line in enumerate(lines):
+    for position, line in enumerate(lines):
         key = line.payload, line.tag
         seen[key] += 1
         if sweeps[key] > 1:
-            lines[place] = replace(line, name=f"{line.name}, sweep {seen[key]} of {sweeps[key]}")
+            lines[position] = replace(line, name=f"{line.name}, sweep {seen[key]} of {sweeps[key]}")
     return lines
 
 

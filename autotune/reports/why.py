@@ -127,10 +127,10 @@ def rank_of(pairs: list[tuple[float, float]]) -> float | None:
     if len(pairs) < FEWEST_RANKED:
         return None
     ranks = [np.unique(column, return_inverse=True)[1] for column in zip(*pairs, strict=True)]
-    places = [middle_ranks(each) for each in ranks]
-    if any(np.ptp(each) == 0 for each in places):
+    midranks = [middle_ranks(each) for each in ranks]
+    if any(np.ptp(each) == 0 for each in midranks):
         return None
-    return float(np.asarray(np.corrcoef(places[0], places[1]))[0, 1])
+    return float(np.asarray(np.corrcoef(midranks[0], midranks[1]))[0, 1])
 
 
 def middle_ranks(order: "np.typing.NDArray[np.intp]") -> "np.typing.NDArray[np.float64]":

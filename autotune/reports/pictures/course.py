@@ -25,7 +25,7 @@ from autotune.reports.pictures.style import (
 )
 from autotune.store.frames import PHASES
 
-Places = Callable[[pd.DataFrame], Curve]
+XValues = Callable[[pd.DataFrame], Curve]
 
 COMPILING = ("transform", "lower", "jit")
 END: Any = {"marker": "o", "markevery": [-1], "ms": 4}  # a dot where a line ends: one trial is no line
@@ -44,7 +44,7 @@ def best_over_seconds(rows: pd.DataFrame) -> Figure:
     return draw_curves(rows, "seconds", "seconds of compiling, verifying and measuring", seconds_so_far)
 
 
-def draw_curves(rows: pd.DataFrame, over: str, x: str, places: Places) -> Figure:
+def draw_curves(rows: pd.DataFrame, over: str, x: str, x_values: XValues) -> Figure:
     """A line a task; several tasks are drawn as multiples of the best time that each reached in the end."""
     tasks = list(rows.groupby("task", sort=False))
     figure, ((axes,),) = figure_of()
@@ -55,9 +55,9 @@ def draw_curves(rows: pd.DataFrame, over: str, x: str, places: Places) -> Figure
             continue
         if len(tasks) > 1:
             curve = curve / curve[-1]
-        axes.step(places(task), curve, where="post", color=colour_of(index), ls=style_of(index), **END, label=name)
+        axes.step(x_values(task), curve, where="post", color=colour_of(index), ls=style_of(index), **END, label=name)
         if len(tasks) == 1:
-            draw_trials(axes, task, places(task))
+            draw_trials(axes, task, x_values(task))
     if len(tasks) > 1:
         label(axes, f"Best so far over {over}, task by task", x, "time / best time in the end")
         scale_log(axes.yaxis)
@@ -68,12 +68,18 @@ def draw_curves(rows: pd.DataFrame, over: str, x: str, places: Places) -> Figure
     return figure
 
 
-def draw_trials(axes: Axes, task: pd.DataFrame, places: Curve) -> None:
+def draw_trials(axes: Axes, task: pd.DataFrame, x_values: Curve) -> None:
     """Every trial that was right, as a dot."""
     ordered = task.sort_values("number", kind="stable").reset_index(drop=True)
     right = ordered["outcome"] == "ok"
     axes.plot(
-        places[right], ordered.loc[right, "seconds_normalised"], "o", ms=3, alpha=0.4, color=colour_of(1), label="trial"
+        x_values[right],
+        ordered.loc[right, "seconds_normalised"],
+        "o",
+        ms=3,
+        alpha=0.4,
+        color=colour_of(1),
+        label="trial",
     )
 
 

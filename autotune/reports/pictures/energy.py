@@ -18,8 +18,8 @@ def energy(rows: pd.DataFrame) -> Figure:
         front = joules < np.minimum.accumulate(np.concatenate(([np.inf], joules[:-1])))
         colour = colour_of(index)
         axes.scatter(seconds, joules, 14, colour, marker=marker_of(index), alpha=0.4)
-        said = f"{name}, {front.sum()} on the front"
-        axes.step(seconds[front], joules[front], color=colour, where="post", marker=marker_of(index), ms=4, label=said)
+        text = f"{name}, {front.sum()} on the front"
+        axes.step(seconds[front], joules[front], color=colour, where="post", marker=marker_of(index), ms=4, label=text)
     scale_log(axes.xaxis, "s")
     scale_log(axes.yaxis, "J")
     label(axes, "Energy and time of every config", "seconds a call", "joules a call, of the whole processor")

@@ -20,8 +20,8 @@ def front(payload: str, points: Sequence[FrontPoint], allowed: float) -> Figure:
     axes.plot([p.error for p in points], [p.seconds * 1e3 for p in points], color=GREY, lw=1, zorder=1)
     names = shorten([f"{p.exact} in f32" if p.exact else "as recorded" for p in points])
     for index, (point, name) in enumerate(zip(points, names, strict=True)):
-        place = [point.error], [point.seconds * 1e3]
-        axes.scatter(*place, 30, colour_of(index), marker=marker_of(index), zorder=2, clip_on=False, label=name)
+        coordinates = [point.error], [point.seconds * 1e3]
+        axes.scatter(*coordinates, 30, colour_of(index), marker=marker_of(index), zorder=2, clip_on=False, label=name)
     if allowed:
         axes.axvline(allowed, color=GREY, ls="--", lw=0.8, label=f"allowed, {allowed:g}")
     axes.set_xlim(left=0)

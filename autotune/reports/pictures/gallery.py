@@ -68,22 +68,22 @@ def draw_search(payload: str, rows: pd.DataFrame, roofs: Roofs | None, names: Ma
     shown = rows.assign(task=rows["task"].map(dict(names)).astype("string"))
     with mpl.rc_context(SETTINGS):
         if (rows["outcome"] == "ok").any():
-            said = "The best so far after each trial, task by task."
-            yield Picture(f"{name}-best-over-trials", said, course.best_over_trials(shown))
-            said = "The best so far over the time that workers took."
-            yield Picture(f"{name}-best-over-seconds", said, course.best_over_seconds(shown))
-            said = f"How good configs are: half take {middle_of(rows):.3g} times as long as the best, or longer."
-            yield Picture(f"{name}-distribution", said, course.distribution(shown))
-            said = "What a config costs to compile, and how fast it is."
-            yield Picture(f"{name}-costs", said, course.costs(shown))
+            caption = "The best so far after each trial, task by task."
+            yield Picture(f"{name}-best-over-trials", caption, course.best_over_trials(shown))
+            caption = "The best so far over the time that workers took."
+            yield Picture(f"{name}-best-over-seconds", caption, course.best_over_seconds(shown))
+            caption = f"How good configs are: half take {middle_of(rows):.3g} times as long as the best, or longer."
+            yield Picture(f"{name}-distribution", caption, course.distribution(shown))
+            caption = "What a config costs to compile, and how fast it is."
+            yield Picture(f"{name}-costs", caption, course.costs(shown))
             if rows["joules"].notna().any():
-                said = "Seconds and joules of every config, and those that no other one beats in both."
-                yield Picture(f"{name}-energy", said, energy(shown))
+                caption = "Seconds and joules of every config, and those that no other one beats in both."
+                yield Picture(f"{name}-energy", caption, energy(shown))
             found = roofline(shown, roofs) if roofs is not None else None
             if found is not None:
                 yield Picture(f"{name}-roofline", "How far every trial is from what the machine can do.", found)
-        said = f"Outcomes of trials, in the order of the search: {outcome_counts(rows)}."
-        yield Picture(f"{name}-outcomes", said, course.outcomes(shown))
+        caption = f"Outcomes of trials, in the order of the search: {outcome_counts(rows)}."
+        yield Picture(f"{name}-outcomes", caption, course.outcomes(shown))
         yield Picture(f"{name}-phases", f"Where the time of the search went: {most_spent(rows)}.", course.phases(shown))
 
 
@@ -120,15 +120,15 @@ def draw_knobs(payload: str, task: str, rows: pd.DataFrame, title: str) -> Itera
     with mpl.rc_context(SETTINGS):
         if shares:
             first = next(iter(shares))
-            said = f"Which knobs matter. Most, {shares[first]:.0%}: {first}."
-            yield Picture(f"{end}-importance", said, knobs.importance(title, shares))
+            caption = f"Which knobs matter. Most, {shares[first]:.0%}: {first}."
+            yield Picture(f"{end}-importance", caption, knobs.importance(title, shares))
         found = knobs.slices(title, rows, list(shares))
         if found is not None:
             yield Picture(f"{end}-slices", "Time with each value of a knob, the others as the search left them.", found)
         if len(shares) > 1:
             first, second, *_ = shares
-            said = f"The best time with every two values of {first} and {second}."
-            yield Picture(f"{end}-pair", said, knobs.pair(title, rows, first, second))
+            caption = f"The best time with every two values of {first} and {second}."
+            yield Picture(f"{end}-pair", caption, knobs.pair(title, rows, first, second))
 
 
 def draw_history(checks: pd.DataFrame) -> Iterator[Picture]:
@@ -137,9 +137,9 @@ def draw_history(checks: pd.DataFrame) -> Iterator[Picture]:
     for start in range(0, len(payloads), past.MOST_PANELS):
         some = checks[checks["payload"].isin(payloads[start : start + past.MOST_PANELS])]
         name = "history" if start == 0 else f"history-{start // past.MOST_PANELS + 1}"
-        said = "Speed-ups that autotune regress --update accepted, and its verdicts."
+        caption = "Speed-ups that autotune regress --update accepted, and its verdicts."
         with mpl.rc_context(SETTINGS):
-            yield Picture(name, said, past.history(some))
+            yield Picture(name, caption, past.history(some))
 
 
 def plain_name(text: str) -> str:

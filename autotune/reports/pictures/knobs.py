@@ -73,10 +73,10 @@ def slices(task: str, rows: pd.DataFrame, order: list[str]) -> Figure | None:
 def draw_slice(axes: Axes, right: pd.DataFrame, knob: str) -> None:
     """One knob: its values side by side."""
     values = sorted_values(right[KNOB + knob])
-    place = {value: index for index, value in enumerate(values)}
+    position = {value: index for index, value in enumerate(values)}
     known = right[right[KNOB + knob].notna()]
     rng = np.random.default_rng(0)  # dots of one value are spread, not their times
-    x = np.array([place[v] for v in known[KNOB + knob]]) + rng.uniform(-0.2, 0.2, len(known))
+    x = np.array([position[v] for v in known[KNOB + knob]]) + rng.uniform(-0.2, 0.2, len(known))
     axes.plot(x, known["seconds_normalised"], "o", ms=2.5, alpha=0.35, color=GREY, label="trial")
     best = [known.loc[known[KNOB + knob] == value, "seconds_normalised"].min() for value in values]
     axes.plot(range(len(values)), best, "_", ms=14, mew=2.5, color=colour_of(1), label="best with this value")

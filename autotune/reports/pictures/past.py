@@ -69,9 +69,9 @@ def draw_line(axes: Axes, rows: pd.DataFrame) -> None:
             axes.errorbar(mine["time"], mine["speedup"], yerr=errors, fmt=marker, capsize=3, label=verdict, **style)
         untimed = rows[rows["speedup"].isna() & (rows["verdict"] == verdict)]
         if len(untimed):
-            foot, place = [FOOT] * len(untimed), axes.get_xaxis_transform()
-            said = f"{verdict}{UNTIMED}"
-            axes.plot(untimed["time"], foot, marker, mfc="none", transform=place, label=said, **style)
+            foot, x_transform = [FOOT] * len(untimed), axes.get_xaxis_transform()
+            text = f"{verdict}{UNTIMED}"
+            axes.plot(untimed["time"], foot, marker, mfc="none", transform=x_transform, label=text, **style)
     changed = rows["compiler"].ne(rows["compiler"].shift()).iloc[1:]
     for when in rows["time"].iloc[1:][changed]:
         axes.axvline(when, color=INK, ls=":", lw=1, label=CHANGED)

@@ -32,18 +32,18 @@ def roofline(rows: pd.DataFrame, roofs: Roofs) -> Figure | None:
     x = np.geomspace(min(low, ridge) / 4, max(high, ridge) * 4, 200)
     levels = ((roofs.dram_bytes, "memory", "-"), (roofs.l2_bytes, "L2", "--"))
     for slope, level, style in levels:
-        said = f"{level}, {slope / 1e9:.3g} GB/s"
+        text = f"{level}, {slope / 1e9:.3g} GB/s"
         ink = INK if level == "memory" else GREY
-        axes.plot(x, np.minimum(roofs.flops, x * slope) / 1e9, ls=style, color=ink, label=said)
+        axes.plot(x, np.minimum(roofs.flops, x * slope) / 1e9, ls=style, color=ink, label=text)
     axes.axhline(roofs.flops / 1e9, lw=0.8, color=INK, ls=":", label=f"FMA, {roofs.flops / 1e9:.4g} GFLOP/s")
     drift = right["seconds_median"] / right["seconds_normalised"]
     tasks = list(right["task"].unique())
     for index, (task, name) in enumerate(zip(tasks, shorten(map(str, tasks)), strict=True)):
         mine = right["task"] == task
         rate = right.loc[mine, "gflops"] * drift[mine]
-        said = f"{name}, best {rate.max():.3g}"
+        text = f"{name}, best {rate.max():.3g}"
         axes.scatter(
-            right.loc[mine, "intensity"], rate, 14, colour_of(index), marker=marker_of(index), alpha=0.6, label=said
+            right.loc[mine, "intensity"], rate, 14, colour_of(index), marker=marker_of(index), alpha=0.6, label=text
         )
     scale_log(axes.xaxis)
     scale_log(axes.yaxis)

@@ -78,11 +78,11 @@ def rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -
     """
     ordered = sorted(rows, key=lambda row: row[1].estimate)
     figure, ((axes,),) = figure_of()
-    for index, (name, seconds, said) in enumerate(ordered):
+    for index, (name, seconds, text) in enumerate(ordered):
         errors = [[seconds.estimate - seconds.low], [seconds.high - seconds.estimate]]
         colour = colour_of(1) if name == ours else colour_of(0)
         axes.errorbar([seconds.estimate], [index], xerr=errors, fmt="o", color=colour, capsize=3, ms=6)
-        axes.annotate(said, (seconds.estimate, index), (0, 6), textcoords="offset points", ha="center", size=8)
+        axes.annotate(text, (seconds.estimate, index), (0, 6), textcoords="offset points", ha="center", size=8)
     axes.set_yticks(range(len(ordered)), [name for name, *_ in ordered])
     axes.set_ylim(len(ordered) - 0.5, -0.7)
     axes.margins(x=0.12)
@@ -121,22 +121,22 @@ def draw_sessions(axes: Axes, sessions: Sequence[Sequence[float]]) -> None:
         axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter("{x:+g}")
     for index, times in enumerate(sessions):
-        places = np.arange(start, start + len(times))
+        x = np.arange(start, start + len(times))
         off = [100 * (seconds / middle - 1) for seconds in times]
-        axes.plot(places, off, "o", ms=3, color=colour_of(index), label=f"process {index + 1}")
+        axes.plot(x, off, "o", ms=3, color=colour_of(index), label=f"process {index + 1}")
         start += len(times)
     axes.axhline(0.0, color=GREY, ls="--", lw=0.8)
 
 
 def draw_bars(
-    axes: Axes, names: Sequence[str], widths: Sequence[float], said: Sequence[str], colour: str, *, start: float = 0.0
+    axes: Axes, names: Sequence[str], widths: Sequence[float], texts: Sequence[str], colour: str, *, start: float = 0.0
 ) -> None:
     """Bars one below the other, each with its name on the left and what it says on the right."""
-    places = np.arange(len(names))
-    axes.barh(places, widths, left=start, color=colour)
-    for place, width, text in zip(places, widths, said, strict=True):
-        end = (start + max(width, 0.0), place)
+    positions = np.arange(len(names))
+    axes.barh(positions, widths, left=start, color=colour)
+    for position, width, text in zip(positions, widths, texts, strict=True):
+        end = (start + max(width, 0.0), position)
         axes.annotate(text, end, (4, 0), textcoords="offset points", va="center", size=8)
-    axes.set_yticks(places, list(names), fontsize=8)
+    axes.set_yticks(positions, list(names), fontsize=8)
     axes.grid(visible=False, axis="y")
     axes.invert_yaxis()

@@ -62,9 +62,9 @@ def draw_budget(payload: str, whole: float, tasks: Sequence[tuple[str, int, floa
     """
     if len(tasks) > 1:
         name, count, each = max(tasks, key=lambda task: task[1] * task[2])
-        said = f"Where a call's time goes. Most, {count * each / whole:.0%}: {name}, {count} x."
+        text = f"Where a call's time goes. Most, {count * each / whole:.0%}: {name}, {count} x."
         with mpl.rc_context(SETTINGS):
-            yield Picture(f"{plain_name(payload)}-budget", said, budget(payload, tasks, whole))
+            yield Picture(f"{plain_name(payload)}-budget", text, budget(payload, tasks, whole))
 
 
 def draw_speedups(payload: str, baseline: str, tasks: Sequence[tuple[str, float]]) -> Iterator[Picture]:
@@ -77,9 +77,9 @@ def draw_speedups(payload: str, baseline: str, tasks: Sequence[tuple[str, float]
     """
     if len(tasks) > 1:
         name, factor = max(tasks, key=lambda task: task[1])
-        said = f"Speed-up of every task over the naive lowering ({baseline}), timed alone. Most, {factor:.3g}x: {name}."
+        text = f"Speed-up of every task over the naive lowering ({baseline}), timed alone. Most, {factor:.3g}x: {name}."
         with mpl.rc_context(SETTINGS):
-            yield Picture(f"{plain_name(payload)}-speed-ups", said, speedups(payload, tasks, baseline))
+            yield Picture(f"{plain_name(payload)}-speed-ups", text, speedups(payload, tasks, baseline))
 
 
 def draw_times(
@@ -94,9 +94,9 @@ def draw_times(
     """
     if all(len(best) >= FEWEST_SAMPLES for best, _ in sessions):
         samples = sum(len(best) for best, _ in sessions)
-        said = f"All {samples} times behind the headline, process by process, in the order they were taken."
+        text = f"All {samples} times behind the headline, process by process, in the order they were taken."
         with mpl.rc_context(SETTINGS):
-            yield Picture(f"{plain_name(payload)}-times", said, every_time(payload, sessions, baseline))
+            yield Picture(f"{plain_name(payload)}-times", text, every_time(payload, sessions, baseline))
 
 
 def draw_rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -> Iterator[Picture]:
@@ -108,6 +108,6 @@ def draw_rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: s
         ours: Name of the row that is this project's winner.
     """
     if len(rows) > 1:
-        said = "A call beside other libraries, one thread each, interleaved on one core; whiskers are 95 % intervals."
+        text = "A call beside other libraries, one thread each, interleaved on one core; whiskers are 95 % intervals."
         with mpl.rc_context(SETTINGS):
-            yield Picture(f"{plain_name(payload)}-rivals", said, rivals(payload, rows, ours))
+            yield Picture(f"{plain_name(payload)}-rivals", text, rivals(payload, rows, ours))

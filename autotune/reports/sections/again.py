@@ -36,7 +36,7 @@ def again_with_bundle(bundle: BundleFiles) -> Section:
         "# search again from nothing, as it came about",
         tune_command(data.command, data.payload),
     ]
-    said = f"The bundle is a folder of plain text, {name}; the commands are for the folder it lies in. "
+    text = f"The bundle is a folder of plain text, {name}; the commands are for the folder it lies in. "
     packages = [[TableCell(package), TableCell(version)] for package, version in data.versions.packages.items()]
     installed = DataTable(
         "What was installed.", [TableColumn("package"), TableColumn("version")], list(map(TableRow, packages))
@@ -46,7 +46,7 @@ def again_with_bundle(bundle: BundleFiles) -> Section:
         ANCHOR,
         TITLE,
         [
-            Paragraph(f"{said}A replay checks every hash before it compiles anything."),
+            Paragraph(f"{text}A replay checks every hash before it compiles anything."),
             Commands(lines),
             FoldedSection(f"{len(files.rows)} files and their hashes", [files]),
             FoldedSection(f"{len(packages)} packages", [installed]),

@@ -28,7 +28,7 @@ def rounding_of(winner: Winner) -> list[Section]:
         return []
     first, last = points[0], points[-1]
     factor = last.seconds / first.seconds
-    said = (
+    summary = (
         f"Rounding makes a call {factor:.2f} x as fast as the same schedules with these tasks in f32, and its outputs "
         f"are off by {first.error:.1e} of their largest value. Steps from there, the cheapest first; expected, from "
         "times of tasks alone and independent errors."
@@ -37,7 +37,7 @@ def rounding_of(winner: Winner) -> list[Section]:
     head = TableRow(
         [TableCell("as recorded"), TableCell(""), time_cell(first.seconds), TableCell(""), error_cell(first)]
     )
-    table = DataTable(said, [TableColumn(name, name not in HEADS[:2]) for name in HEADS], [head, *rows])
+    table = DataTable(summary, [TableColumn(name, name not in HEADS[:2]) for name in HEADS], [head, *rows])
     caption = (
         f"Time against error. All of it in f32 takes {duration(last.seconds)}, as recorded {duration(first.seconds)}."
     )

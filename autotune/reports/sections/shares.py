@@ -46,11 +46,11 @@ def call_block(lines: Sequence[TaskLine], payload: str, whole: float | None) -> 
         return Paragraph("How often a call runs each task is not known: the payload cannot be built here.")
     total = whole or together
     timed = [(line.name, line.count or 0, line.seconds.estimate) for line in known if line.seconds]
-    said = f"Tasks timed alone; together they take {duration(together)}"
-    said += f", {together / total:.0%} of a call of the whole." if whole else ", which stands for a call here."
+    caption = f"Tasks timed alone; together they take {duration(together)}"
+    caption += f", {together / total:.0%} of a call of the whole." if whole else ", which stands for a call here."
     heads = ("task", "runs", "each", "together", "of a call")
     rows = [share_row(line, total) for line in sorted(known, key=lambda line: -(line.call_seconds or 0.0))]
-    table = DataTable(said, [TableColumn(head, head != "task") for head in heads], rows)
+    table = DataTable(caption, [TableColumn(head, head != "task") for head in heads], rows)
     return Gallery(list(draw_budget(payload, total, timed)), table)
 
 

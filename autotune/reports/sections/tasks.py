@@ -119,11 +119,11 @@ def config_blocks(line: TaskLine) -> list[Block]:
     if line.default is None:
         return [config_table(line, tuple(line.config), "Value of every knob; its default is not known here.")]
     if not line.changed:
-        said = f"{plural(len(line.config), 'knob')}, all at the default"
-        return [FoldedSection(said, [config_table(line, tuple(line.config), "Value of every knob.")])]
-    said = f"{len(line.changed)} of {plural(len(line.config), 'knob')} not at the default."
+        summary = f"{plural(len(line.config), 'knob')}, all at the default"
+        return [FoldedSection(summary, [config_table(line, tuple(line.config), "Value of every knob.")])]
+    summary = f"{len(line.changed)} of {plural(len(line.config), 'knob')} not at the default."
     whole = config_table(line, tuple(line.config), "Value of every knob; marked where it is not the default's.")
-    return [config_table(line, line.changed, said), FoldedSection(f"All {len(line.config)} knobs", [whole])]
+    return [config_table(line, line.changed, summary), FoldedSection(f"All {len(line.config)} knobs", [whole])]
 
 
 def config_table(line: TaskLine, knobs: Sequence[str], caption: str) -> DataTable:
