@@ -189,7 +189,7 @@ def is_rounded(choice: Choice) -> bool:
 
 
 def seconds_of(choice: Choice) -> float:
-    """What a call of the whole spends on the task of a choice, by the lower quartile, as rivals are compared in a race."""
+    """Seconds of a call of the whole that a task takes with a choice: the lower quartile, as rivals are compared by."""
     return choice.search.task.count * (quiet_time(choice.samples.seconds) if choice.samples is not None else 0.0)
 
 
