@@ -95,6 +95,29 @@ func.func @f({given}) -> {y} {{
 }}"""
 
 
+def shuffled(channels, filters):
+    """Two convolutions, concatenated, their channels taken in turn, as those of groups are."""
+    x, y = f"tensor<2x{channels}x{ROWS + 2}x{COLUMNS + 2}xf32>", f"tensor<2x{filters}x{ROWS}x{COLUMNS}xf32>"
+    kernel, whole = f"tensor<{filters}x{channels}x3x3xf32>", f"tensor<2x{2 * filters}x{ROWS}x{COLUMNS}xf32>"
+    apart, turned = (f"tensor<2x{sizes}x{ROWS}x{COLUMNS}xf32>" for sizes in (f"2x{filters}", f"{filters}x2"))
+    convolutions = "\n  ".join(
+        f"%r{n} = linalg.conv_2d_nchw_fchw ins(%x, %k{n} : {x}, {kernel}) outs(%zeros : {y}) -> {y}" for n in range(2)
+    )
+    return f"""func.func @f(%x: {x}, %k0: {kernel}, %k1: {kernel}) -> {whole} {{
+  %zero = arith.constant 0.0 : f32
+  %none = tensor.empty() : {y}
+  %zeros = linalg.fill ins(%zero : f32) outs(%none : {y}) -> {y}
+  {convolutions}
+  %all = tensor.concat dim(1) %r0, %r1 : ({y}, {y}) -> {whole}
+  %apart = tensor.expand_shape %all [[0], [1, 2], [3], [4]] output_shape [2, 2, {filters}, {ROWS}, {COLUMNS}]
+    : {whole} into {apart}
+  %room = tensor.empty() : {turned}
+  %turned = linalg.transpose ins(%apart : {apart}) outs(%room : {turned}) permutation = [0, 2, 1, 3, 4]
+  %shuffled = tensor.collapse_shape %turned [[0], [1, 2], [3], [4]] : {turned} into {whole}
+  return %shuffled : {whole}
+}}"""
+
+
 def turned(text):
     """A module as it is once its convolutions have channels last."""
     with context():
@@ -105,7 +128,7 @@ def turned(text):
         return str(module)
 
 
-@pytest.mark.parametrize("make", [joined, dense])
+@pytest.mark.parametrize("make", [joined, dense, shuffled])
 @pytest.mark.parametrize(("channels", "filters"), [(24, 16), (17, 19)])
 def test_phases_are_spread_with_channels_last_and_give_what_they_did(make, channels, filters, tmp_path):
     payload = loaded(tmp_path, make(channels, filters))

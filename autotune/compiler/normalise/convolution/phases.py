@@ -102,7 +102,7 @@ def split_before(op: ir.Operation) -> ir.Operation | None:
 def phases_before(split: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
     """Convolutions with channels last, one for each phase, that are concatenated before they are split; else none."""
     whole = maker(last[split.operands[0]]) if split.operands[0] in last else None
-    if whole is None or whole.name != "tensor.concat":
+    if whole is None or whole.name != "tensor.concat" or groups_of(split) != SPLIT:  # groups are split, too
         return []
     n, down, across, channels, rows, columns = split.results[0].type.shape
     parts = list(whole.operands)
