@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tuning_support import MACHINES, agrees, loaded, run_tuned, tensor, tensor_payload
 
+from autotune.compiler.ir.module import context, parse
+from autotune.compiler.passes.stencil import write_stencils
 from autotune.compiler.tasks.partition import partition
 from autotune.core.host.machine import this_machine
 from autotune.core.payload import Argument
@@ -126,6 +128,28 @@ def test_elements_may_be_read_in_steps_and_at_places_that_repeat(name):
         got, parts = run_tuned(payload, inputs, this_machine(), seed)
         assert all(task.root.periods for task in parts.tasks)
         agrees(payload, got, [-inputs["x"][places].astype("f8")])
+
+
+def test_a_number_that_is_computed_outside_of_an_op_is_in_every_lane():
+    """Such as the epsilon of a norm, which loops of other ops have narrowed already when a script comes to this one."""
+    text = """func.func @f(%x: memref<2x9xf32>, %y: memref<2x8xf32>) {
+  %wide = arith.constant 0.1 : f64
+  %tenth = arith.truncf %wide : f64 to f32
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j + 1)>, affine_map<(i, j) -> (i, j)>],
+    iterator_types = ["parallel", "parallel"]} ins(%x : memref<2x9xf32>) outs(%y : memref<2x8xf32>)
+    attrs = {autotune.stencil = 8 : i64} {
+  ^bb0(%a: f32, %o: f32):
+    %b = arith.addf %a, %tenth : f32
+    linalg.yield %b : f32
+  }
+  return
+}"""
+    with context():
+        module = parse(text, "mine")
+        write_stencils(module)
+        assert module.operation.verify()
+        assert "linalg" not in str(module)
+        assert str(module).count("vector.broadcast") == 2
 
 
 COMPARES = {

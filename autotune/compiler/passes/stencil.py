@@ -122,9 +122,11 @@ def constants(numbers: Sequence[int], kind: ir.Type) -> ir.Value:
 
 
 def splat(value: ir.Value, width: int) -> ir.Value:
-    """A constant, in every lane."""
-    made_by = value.owner.operation
+    """A value from outside of a body, in every lane: a constant, or what is computed of constants once."""
     kind = ir.VectorType.get([width], value.type)
+    made_by = maker(value)
+    if made_by is None or not is_constant(value):
+        return vector.broadcast(kind, value)
     return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, made_by.attributes["value"]))
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Collection
 
 from mlir import ir
-from mlir.dialects import arith
+from mlir.dialects import arith, vector
 
+from autotune.compiler.ir.values import is_constant
 from autotune.compiler.passes.rounding import vector_of
 
 
@@ -37,7 +38,9 @@ def in_vectors(
     return [value(each) for each in ending.operands]
 
 
-def spread(constant: ir.Value, lanes: int) -> ir.Value:
-    """A constant in every lane, at the insertion point, which may lie outside of where it is made."""
-    kind = vector_of(lanes, str(constant.type))
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, constant.owner.attributes["value"]))
+def spread(value: ir.Value, lanes: int) -> ir.Value:
+    """A value from outside in every lane; a constant may be made inside, where the insertion point is not."""
+    kind = vector_of(lanes, str(value.type))
+    if not is_constant(value):
+        return vector.broadcast(kind, value)
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, value.owner.attributes["value"]))

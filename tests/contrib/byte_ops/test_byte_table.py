@@ -7,9 +7,11 @@ from precision_support import computed
 from tuning_support import loaded, run
 
 from autotune.compiler.codegen.openmp import find_openmp
+from autotune.compiler.ir.module import context, parse
 from autotune.compiler.passes.pipelines import tail
 from autotune.compiler.tasks.partition import partition
-from autotune.contrib.byte_ops.marks import CHOOSES
+from autotune.contrib.byte_ops.marks import CHOOSES, TABLE
+from autotune.contrib.byte_ops.table_code import write_byte_tables
 from autotune.contrib.byte_ops.table_family import BYTE_TABLE, LEAST
 from autotune.contrib.emit.levels import FEATURES, INTRINSICS
 from autotune.core.host.machine import this_machine
@@ -57,6 +59,27 @@ def test_without_the_instruction_the_table_is_read_one_by_one(monkeypatch, tmp_p
     monkeypatch.setattr("autotune.contrib.byte_ops.table_code.cpu_flags", frozenset)
     (emulated,) = computed(BYTE_TABLE, payload, inputs)
     np.testing.assert_array_equal(emulated, found)
+
+
+def test_a_number_that_is_computed_outside_of_an_op_is_in_every_lane():
+    """As loops of other ops may have it computed when a script comes to this one."""
+    text = f"""func.func @f(%x: memref<64xi8>, %y: memref<64xi8>) {{
+  %wide = arith.constant 3 : i32
+  %three = arith.trunci %wide : i32 to i8
+  linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}}
+    ins(%x : memref<64xi8>) outs(%y : memref<64xi8>) attrs = {{{TABLE} = 1 : i64}} {{
+  ^bb0(%a: i8, %o: i8):
+    %b = arith.addi %a, %three : i8
+    linalg.yield %b : i8
+  }}
+  return
+}}"""
+    with context():
+        module = parse(text, "mine")
+        write_byte_tables(module)
+        assert module.operation.verify()
+        assert "linalg" not in str(module)
+        assert "vector.broadcast %" in str(module)
 
 
 @pytest.mark.skipif(find_openmp() is None, reason="no OpenMP runtime is installed")
