@@ -18,13 +18,13 @@ from autotune.contrib.torch_backend.options import BackendOptions
 from autotune.contrib.torch_backend.programs import key_of, program_of
 from autotune.contrib.torch_backend.regions import (
     GraphRegion,
-    has_known_types,
     is_item,
     partition,
     refused_ops,
     say_once,
     say_replaced,
     supported,
+    unknown_kind,
     why_not,
 )
 from autotune.core.errors import AutotuneError
@@ -306,6 +306,7 @@ def say_uncovered(graph: Graph, uncovered: frozenset[str]) -> None:
     for node in graph.nodes:
         if node.op == "call_function" and not is_item(node):
             why = "the importer does not cover it" if str(node.target) in uncovered else why_not(node)
-            why = why or ("" if has_known_types(node) else "programs have no tensors of its element type or size")
+            if not why and (kind := unknown_kind(node)):
+                why = f"programs have no {kind}"
             if why:
                 say_once(f"backend autotune: {node.target} runs as PyTorch runs it: {why}")

@@ -104,7 +104,7 @@ class Coverage(OperatorSupportBase):  # type: ignore[misc]
             return self.is_node_supported(submodules, node.all_input_nodes[0])
         if str(node.target) in self._uncovered or node.name in self._views or why_not(node):
             return False
-        return has_known_types(node)
+        return not unknown_kind(node)
 
 
 def why_not(node: Node) -> str:
@@ -126,11 +126,19 @@ def is_own_op(function: object) -> bool:
     return isinstance(function, torch._ops.OpOverload) and function.namespace in NAMESPACES
 
 
-def has_known_types(node: Node) -> bool:
-    """Tell whether programs have tensors of the kinds that a node reads and gives; of numbers they have none."""
-    if any(isinstance(each.meta.get("val"), OPEN) for each in (node, *node.all_input_nodes)):
-        return False
-    return all(is_known(value) for each in (node, *node.all_input_nodes) for value in values_of(each))
+def unknown_kind(node: Node) -> str:
+    """What programs have not and a node reads or gives, in words; empty where there is nothing."""
+    for each in (node, *node.all_input_nodes):
+        if isinstance(each.meta.get("val"), OPEN):
+            return "numbers that are computed"
+        for value in values_of(each):
+            if value.dtype not in DTYPES:
+                return f"tensors of {str(value.dtype).removeprefix('torch.')}"
+            if value.device.type != "cpu":
+                return f"tensors on a device {value.device.type}"
+            if not value.numel():
+                return "tensors without elements"
+    return ""
 
 
 def values_of(node: Node) -> list[torch.Tensor]:
@@ -143,11 +151,6 @@ def values_of(node: Node) -> list[torch.Tensor]:
 def is_item(node: Node) -> bool:
     """Tell whether a node is one of the results of another."""
     return node.target is operator.getitem
-
-
-def is_known(value: torch.Tensor) -> bool:
-    """Tell whether programs have tensors of this kind."""
-    return value.dtype in DTYPES and value.device.type == "cpu" and value.numel() > 0
 
 
 def supported(graph: Graph, uncovered: frozenset[str]) -> bool:

@@ -574,6 +574,21 @@ def test_what_draws_and_what_is_empty_is_left_to_pytorch(inference):
     assert compiled(lambda x: x.relu() + 1)(torch.ones(0, 4)).shape == (0, 4)
 
 
+@pytest.mark.parametrize(
+    ("x", "kind"),
+    [
+        (torch.ones(2, dtype=torch.float64), "tensors of float64"),
+        (torch.ones(2, dtype=torch.complex64), "tensors of complex64"),
+        (torch.ones(0, 4), "tensors without elements"),
+    ],
+)
+def test_what_programs_have_no_tensors_of_is_named(x, kind, inference):
+    compiled(lambda x: x + 1)(x)
+    assert sentences(inference) == [
+        f"backend autotune: aten.add.Tensor runs as PyTorch runs it: programs have no {kind}"
+    ]
+
+
 def test_threads_that_call_at_once_and_modules_that_share_a_graph():
     nets = [nn.Sequential(nn.Linear(24, 24), nn.BatchNorm1d(24), nn.ReLU()).eval() for _ in range(2)]
     for net in nets:
