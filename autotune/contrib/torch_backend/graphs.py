@@ -152,11 +152,11 @@ def prepare(whole: Graph, kinds: Sequence[str], tensors: Tensors, options: Backe
     """
     if not all(is_plain(each) for each in tensors if isinstance(each, torch.Tensor)):
         say_once("backend autotune: tensors must be dense ones on the processor, one is not; PyTorch runs the graph")
-        return as_run(GraphModule(torch.nn.Module(), whole))
+        return as_run(by_pytorch(whole))
     parts = split(whole, kinds)
-    compute = parts.held
-    if compute is None:
+    if parts.held is None:
         return prepare_rest(parts.graph, parts.kinds, tensors, options)
+    compute = viewing_what_lies_otherwise(parts.held)
     held, sources = MadeOf(lambda weights: compute(*weights)), parts.sources
     values = (*tensors, *held.of([tensors[number] for number in sources]))
     run = prepare_rest(parts.graph, parts.kinds, values, options)
@@ -171,6 +171,22 @@ def is_plain(tensor: torch.Tensor) -> bool:
 def as_run(module: torch.nn.Module) -> Run:
     """A module as a function of a sequence."""
     return lambda given: module(*given)
+
+
+def by_pytorch(graph: Graph) -> GraphModule:
+    """A copy of a graph as PyTorch runs it."""
+    copied = Graph()
+    copied.output(copied.graph_copy(graph, {}))
+    return viewing_what_lies_otherwise(GraphModule(torch.nn.Module(), copied))
+
+
+def viewing_what_lies_otherwise(module: GraphModule) -> GraphModule:
+    """A module, in place, that copies what it cannot view: some ops, such as norms, give other strides than traced."""
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
+    module.recompile()
+    return module
 
 
 def prepare_rest(graph: Graph, kinds: Sequence[str], tensors: Tensors, options: BackendOptions) -> Run:
@@ -191,7 +207,7 @@ def prepare_rest(graph: Graph, kinds: Sequence[str], tensors: Tensors, options: 
             keep_uncovered(record, uncovered)
         return run
     say_once(f"backend autotune: a graph of {len(graph.nodes)} nodes runs as PyTorch runs it, too many ops are refused")
-    return as_run(GraphModule(torch.nn.Module(), graph))
+    return as_run(by_pytorch(graph))
 
 
 class RefusedError(Exception):
@@ -224,7 +240,7 @@ def build(whole: GraphRegion, tensors: Tensors, uncovered: frozenset[str], optio
         region = as_region(part.graph, [kinds.get(name, "") for name in names])
         run = run_of(region, [values.get(name) for name in names], options)
         module.set_submodule(node.target, RegionModule(run, is_single=is_single))
-    return as_run(module)
+    return as_run(viewing_what_lies_otherwise(module))
 
 
 def as_region(graph: Graph, held: Sequence[str]) -> GraphRegion:
@@ -259,8 +275,7 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
     Raises:
         RefusedError: The importer refuses some of its ops.
     """
-    plainly = GraphModule(torch.nn.Module(), region.graph)
-    plain_run = as_run(plainly)
+    plain_run = as_run(by_pytorch(region.graph))
     try:
         kept = program_of(region, tensors, options)
         known = zip(region.placeholders, tensors, region.held, strict=True)
@@ -295,9 +310,7 @@ def stably(graph: Graph) -> GraphModule:
     """A graph as a module that takes of equal elements the earlier ones, as programs do: PyTorch takes any."""
     from payload.importers.pt2_eager import sorting_stably  # of programs that are new alone
 
-    copied = Graph()
-    copied.output(copied.graph_copy(graph, {}))
-    module: GraphModule = sorting_stably(GraphModule(torch.nn.Module(), copied))
+    module: GraphModule = sorting_stably(by_pytorch(graph))
     return module
 
 

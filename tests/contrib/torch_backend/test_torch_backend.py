@@ -345,6 +345,24 @@ def test_the_largest_of_several_rows_may_be_viewed(inference):
     assert not sentences(inference)
 
 
+class NormOfTurned(nn.Module):
+    """A norm gives a turned tensor's strides, which PyTorch traces in rows: the product behind it views them."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = nn.BatchNorm1d(6), nn.Linear(6, 5)
+
+    def forward(self, x):
+        return torch.relu(self.linear(self.norm(x.transpose(1, 2)).transpose(1, 2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_a_norm_of_a_turned_tensor_gives_may_be_viewed(dtype, inference):
+    """PyTorch computes it, too: in the first call, and where there are no programs."""
+    assert_right(NormOfTurned().eval().to(dtype), torch.randn(2, 4, 6, dtype=dtype))
+    assert dtype is torch.float64 or not sentences(inference)
+
+
 def test_inputs_that_are_changed_and_views_that_are_returned():
     def function(x, y):
         x.add_(1)
