@@ -286,6 +286,13 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
             raise RefusedError(ops) from error
         say_replaced(region.graph, error)
         return plain_run
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # a fault of ours is the end of a program, not of the user's call
+        from autotune.worker.bench.evaluate import our_fault  # of programs that are new alone
+
+        say_replaced(region.graph, our_fault(error))
+        return plain_run
     if not kept.is_checked:
         given = [number for number, held in enumerate(region.held) if not held]
         return FirstCalls(
