@@ -26,12 +26,14 @@ from payload.importers.folder import (
 )
 from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_attention import attention
+from payload.importers.pt2_distances import distances
 from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero, with_tensor
 from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_encoder import encoder_layer
 from payload.importers.pt2_examples import whole_examples
 from payload.importers.pt2_fold import fold
 from payload.importers.pt2_gelu import gelu, power
+from payload.importers.pt2_joined import joined_of_some
 from payload.importers.pt2_linalg import to_linalg
 from payload.importers.pt2_origins import drop_settings
 from payload.importers.pt2_phases import write_phases
@@ -215,6 +217,8 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.adaptive_max_pool2d.default: largest_of_windows,
         torch.ops.aten.adaptive_max_pool3d.default: largest_of_windows,
         torch.ops.aten.as_strided.default: as_strided,
+        torch.ops.aten.cat.default: joined_of_some,
+        torch.ops.aten._cdist_forward.default: distances,
         torch.ops.aten.constant_pad_nd.default: pad_with_one,
         torch.ops.aten.div.Tensor_mode: divide,
         torch.ops.aten.div.Scalar_mode: divide,

@@ -127,6 +127,19 @@ class Bytes(nn.Module):
         return torch.stack([*(part.to(torch.int64) for part in (*parts, *unsigned)), wide | 9, wide ^ 3])
 
 
+class Distances(nn.Module):
+    """Distances by several norms, beside blocks along a diagonal, which PyTorch joins with zeros of no columns."""
+
+    def forward(self, x, y):
+        apart = [torch.cdist(x, y, p) for p in (0.0, 1.0, 2.0, 3.0, float("inf"))]
+        return torch.cat([*apart, torch.block_diag(x[0], y[0])[:3, :4].expand(2, 3, 4)], 1)
+
+
+def test_distances_and_blocks_along_a_diagonal_are_imported(tmp_path):
+    got, expected = compiled(Distances(), (torch.randn(2, 3, 5), torch.randn(2, 4, 5)), tmp_path)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_bytes_by_numbers_are_imported(tmp_path):
     got, expected = compiled(Bytes(), (torch.arange(-128.0, 128.0),), tmp_path)
     np.testing.assert_array_equal(got, expected)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
 
 from payload.importers.pt2_attention import attention
+from payload.importers.pt2_joined import joined_of_some
 
 aten = torch.ops.aten
 Result = Any  # a tensor, or several
@@ -36,21 +36,6 @@ def filled_of(x: torch.Tensor, size: Sequence[int], **kind: Any) -> Result:  # n
 def sorted_stably(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Result:
     """What ``aten.sort`` gives, of equal elements the earlier one first."""
     return torch.sort(x, stable=True, dim=dim, descending=descending)
-
-
-def joined_of_some(tensors: Sequence[torch.Tensor], dim: int = 0) -> Result:
-    """What ``aten.cat`` gives where some tensors have no elements, such as a cache before its first token: of the rest.
-
-    Programs have no tensors without elements.
-    """
-    some = [each for each in tensors if each.numel()]
-    if len(some) in {0, len(tensors)} or len({each.dtype for each in tensors}) > 1:
-        return NotImplemented
-    formats = {suggest_memory_format(each) for each in tensors}
-    layout = formats.pop() if len(formats) == 1 else torch.contiguous_format
-    if len(some) == 1:
-        return some[0].clone(memory_format=layout)
-    return torch.cat(some, dim).contiguous(memory_format=layout)
 
 
 WRITTEN_OUT: Mapping[Any, Callable[..., Any]] = {

@@ -1,0 +1,24 @@
+"""Tensors of PyTorch's programs that are joined with some that have no elements: no program has tensors of none."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Result = Any  # a tensor, or `NotImplemented`: the op is left to the converter
+
+
+def joined_of_some(tensors: "Sequence[Tensor]", dim: int = 0) -> Result:
+    """What ``aten.cat`` gives of the tensors that have elements: a cache has none before its first token."""
+    import torch  # noqa: PLC0415 - comes with an extra
+    from torch._prims_common import suggest_memory_format  # noqa: PLC0415
+
+    some = [each for each in tensors if each.numel()]
+    if len(some) in {0, len(tensors)} or len({each.dtype for each in tensors}) > 1:
+        return NotImplemented
+    formats = {suggest_memory_format(each) for each in tensors}
+    layout = formats.pop() if len(formats) == 1 else torch.contiguous_format
+    if len(some) == 1:
+        return some[0].clone(memory_format=layout)
+    return torch.cat(some, dim).contiguous(memory_format=layout)
