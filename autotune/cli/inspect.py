@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.say import complain
+from autotune.core.host.whole_file import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,9 +129,11 @@ def draw_holdings(holdings: "Holdings") -> "Iterable[Picture]":
 def write_whole(holdings: "Holdings", csv: Path | None, parquet: Path | None) -> None:
     """Write all trials, which are in memory."""
     if csv is not None:
-        holdings.frame.to_csv(csv, index=False)
+        with whole_file(csv) as fresh:
+            holdings.frame.to_csv(fresh, index=False)
     if parquet is not None:
-        holdings.frame.to_parquet(parquet, index=False)
+        with whole_file(parquet) as fresh:
+            holdings.frame.to_parquet(fresh, index=False)
 
 
 def check_parquet() -> None:

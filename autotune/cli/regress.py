@@ -10,6 +10,7 @@ import typer
 
 from autotune.bundles.regress_options import REGRESS_OPTIONS, RegressOptions
 from autotune.cli.options import AsJson, with_options
+from autotune.core.host.whole_file import write_file
 from autotune.core.verb_options import options_given
 from autotune.store.places import home
 
@@ -57,9 +58,9 @@ def regress(
     else:
         show_findings(found)
     if output is not None:
-        output.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        write_file(output, json.dumps(told, indent=1) + "\n")
     if junit_file is not None:
-        junit_file.write_text(junit(found), encoding="utf-8")
+        write_file(junit_file, junit(found))
     if options.update:
         now = datetime.now(UTC).replace(microsecond=0)
         append_history(history or home() / HISTORY_FILE, to_checks(found, now))

@@ -8,6 +8,7 @@ import typer
 
 from autotune.cli.options import StorePath
 from autotune.cli.say import complain
+from autotune.core.host.whole_file import write_file
 
 if TYPE_CHECKING:
     from autotune.reports.sections.blocks import Section
@@ -71,5 +72,5 @@ def write_report(source: str, output: Path, store: str | None, more: "Sequence[C
         checks = read_history(past) if past is not None else None
         name = shown(source) if "://" in source else Path(source).name
         page = report_store(read_holdings(source), name, checks)
-    output.write_text(page, encoding="utf-8")
+    write_file(output, page)
     return output

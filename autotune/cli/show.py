@@ -7,6 +7,7 @@ import typer
 
 from autotune.cli.options import Exact, RuleFile
 from autotune.cli.say import say
+from autotune.core.host.whole_file import write_file
 from autotune.core.printable import fold, one_line
 
 
@@ -69,7 +70,7 @@ def show(
                 source, stage, diff, task=task, config=config, schedule=schedule, rules=rules, exact=exact
             )
     if output is not None:
-        output.write_text(shown.text.rstrip() + "\n", encoding="utf-8")
+        write_file(output, shown.text.rstrip() + "\n")
     else:
         text = shown.text.rstrip()
         print_code(folded(text) if stage == "space" and diff is None else text, is_diff=diff is not None)

@@ -1,10 +1,12 @@
 """A store read sweep by sweep: what is not shown is not kept, so that memory holds the trials of one sweep."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
 import pandas as pd
 
+from autotune.core.host.whole_file import whole_file
 from autotune.reports.holdings import holdings_of, names_in, read_parts, roofs_of, select
 from autotune.reports.overview import Overview, SweepFigures, figures_of, overview_of
 from autotune.store.address import is_postgres
@@ -47,8 +49,9 @@ def read_overview(
     """
     if is_recording(location):
         return overview_of_recording(location, top, payload, where, csv)
-    writer, figures = CsvWriter(csv), list[SweepFigures]()
-    with Store.read(location) as store:
+    figures = list[SweepFigures]()
+    with Store.read(location) as store, nullcontext() if csv is None else whole_file(csv) as fresh:
+        writer = CsvWriter(fresh)
         roofs = roofs_of([one for one in store.summaries() if payload in (None, one.get("payload"))])
         names = names_in(store.abouts())
         for part in read_parts(store, payload, where):
@@ -56,7 +59,7 @@ def read_overview(
             name, doubted = part.about["sweep"], part.about.get("unproved")
             defaults = {name: part.default} if part.default is not None else {}
             figures += figures_of(part.frame, top, roofs, defaults, (name,) if doubted else ())
-    writer.finish()
+        writer.finish()
     return Overview(tuple(figures), top, roofs, names)
 
 
@@ -66,7 +69,8 @@ def overview_of_recording(
     """The same of a recorded space, which is one sweep."""
     holdings = select(holdings_of(read_recording(location)), payload, where)
     if csv is not None:
-        holdings.frame.to_csv(csv, index=False)
+        with whole_file(csv) as fresh:
+            holdings.frame.to_csv(fresh, index=False)
     return overview_of(holdings, top)
 
 

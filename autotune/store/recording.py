@@ -6,7 +6,6 @@ Format history: 1 first version; 2 a task has facts of each op, where it had tho
 
 import lzma
 import math
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationErr
 from autotune.core.errors import StoreError
 from autotune.core.host.files import check_file, read_file
 from autotune.core.host.machine import Machine
+from autotune.core.host.whole_file import write_file
 from autotune.core.space import Config, Constraint, Knob, Space, Value
 from autotune.core.task import Task
 from autotune.core.trial import Trial
@@ -155,9 +155,7 @@ def write_recording(path: Path, recording: Recording) -> None:
     """Write a recording, whole or not at all."""
     kept = replace(recording, trials=tuple(map(slim, recording.trials)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.write_bytes(lzma.compress(RECORDING.dump_json(kept), preset=9 | lzma.PRESET_EXTREME))
-    beside.replace(path)
+    write_file(path, lzma.compress(RECORDING.dump_json(kept), preset=9 | lzma.PRESET_EXTREME))
 
 
 def is_recording(path: str | Path) -> bool:

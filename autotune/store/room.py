@@ -1,15 +1,14 @@
 """Space on the disk: writes that fail for want of space (ENOSPC) are retried, as long as a pause is given."""
 
-import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from autotune.core.errors import AutotuneError
+from autotune.core.host.files import FULL
 
 T = TypeVar("T")
 Pause = Callable[[str], None]  # waits a while, after a message
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def with_room(action: Callable[[], T], path: Path, pause: Pause | None) -> T:

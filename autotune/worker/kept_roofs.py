@@ -13,6 +13,7 @@ from pathlib import Path
 from autotune.core.bench import Bench
 from autotune.core.care import FULL
 from autotune.core.host.machine import Machine, Roofs
+from autotune.core.host.whole_file import write_file
 from autotune.core.winner_time import ROOF_ERROR, STEADY_SHARE
 from autotune.worker.bench.noise import measure_noise
 from autotune.worker.bench.roofs import REFERENCE_CHAINS, fma_rate
@@ -104,4 +105,4 @@ def write_limits(machine: Machine, found: MachineLimits) -> None:
     with suppress(OSError):
         path = limits_file(machine)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(data) + "\n", encoding="utf-8")
+        write_file(path, json.dumps(data) + "\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.tune import ELSEWHERE, check_folder, check_modelled
+from autotune.core.host.whole_file import whole_file, write_file
 from autotune.plugins import Arguments, Listing, VerbOption, option
 from autotune.store.places import OUTPUT, slug
 
@@ -68,10 +69,11 @@ def tune_with_cost(
 def write_choice(found: "CostTuning", path: Path) -> list[str]:
     """Write a choice and its pictures; gives the names of the files."""
     path.mkdir(parents=True, exist_ok=True)
-    (path / CHOSEN).write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+    write_file(path / CHOSEN, json.dumps(found.to_json(), indent=1) + "\n")
     names = [CHOSEN]
     for name, figure in found.program.draw(found.best).items():
-        figure.savefig(path / f"{name}.png", dpi=150)
+        with whole_file(path / f"{name}.png") as fresh:
+            figure.savefig(fresh, dpi=150)
         names.append(f"{name}.png")
     return names
 

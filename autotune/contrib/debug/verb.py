@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import whole
+from autotune.core.host.whole_file import write_file
 from autotune.plugins import Verb
 
 if TYPE_CHECKING:
@@ -82,10 +83,10 @@ def debug(
         )
     if other or len(schedules) == 2:
         if page is not None:
-            write_file(page, write_page(found, second))
+            keep_page(page, write_page(found, second))
         print_lines(compare(found, second))
     elif page is not None:
-        write_file(page, write_page(found))
+        keep_page(page, write_page(found))
     elif number := chosen_step(found, step, until):
         print_lines(details(found, number, diff=diff))
         print_lines(cost_lines(found.nests_after(number)) if cost else ())
@@ -134,14 +135,14 @@ def read_edit(text: str) -> tuple[int, str, str]:
     return int(line), old, new
 
 
-def write_file(path: Path, text: str) -> None:
+def keep_page(path: Path, text: str) -> None:
     """Write a page.
 
     Raises:
         typer.BadParameter: The file cannot be written.
     """
     try:
-        path.write_text(text, encoding="utf-8")
+        write_file(path, text)
     except OSError as error:
         raise typer.BadParameter(
             f"a page must be a file that can be written, {path} is not: {error.strerror}"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from autotune.contrib.emit.c_source import SharedLibrary, header_text, source_text
 from autotune.contrib.emit.linking import find_compiler, link
+from autotune.core.host.whole_file import write_file
 
 CALLS = ("open", "run", "close", "status")
 
@@ -16,7 +17,7 @@ def write_c(library: SharedLibrary, output: Path) -> list[Path]:
         BundleError: No compiler is here, or it refuses.
     """
     header = output / f"{library.name}.h"
-    header.write_text(header_text(library), encoding="utf-8")
+    write_file(header, header_text(library))
     return [write_library(library, output), header]
 
 

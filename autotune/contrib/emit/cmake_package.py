@@ -4,6 +4,7 @@ from pathlib import Path
 
 from autotune.contrib.emit.c_library import write_library
 from autotune.contrib.emit.c_source import SharedLibrary, header_text
+from autotune.core.host.whole_file import write_file
 
 CONFIG = """\
 # {about}
@@ -32,9 +33,9 @@ def write_cmake(library: SharedLibrary, output: Path) -> list[Path]:
     for folder in (include, config):
         folder.mkdir(parents=True, exist_ok=True)
     header = include / f"{name}.h"
-    header.write_text(header_text(library), encoding="utf-8")
+    write_file(header, header_text(library))
     weights = library.weights.path.resolve() if library.weights else ""
     path = config / f"{name}Config.cmake"
     stem = name.removeprefix("autotune_")
-    path.write_text(CONFIG.format(about=library.about, stem=stem, name=name, weights=weights), encoding="utf-8")
+    write_file(path, CONFIG.format(about=library.about, stem=stem, name=name, weights=weights))
     return [write_library(library, lib), header, path]

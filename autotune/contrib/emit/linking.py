@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from autotune.core.errors import BundleError
+from autotune.core.host.whole_file import whole_file
 from autotune.core.printable import first_lines
 
 NAMES = ("cc", "gcc", "clang")
@@ -51,13 +52,14 @@ def link(folder: Path, sources: Mapping[str, str | bytes], library: Path, export
     )
     files = [name for name in sources if name.endswith((".c", ".o"))]
     linker = [f"-Wl,--version-script={EXPORTS}", f"-Wl,-soname,{library.name}", "-Wl,--no-undefined"]
-    command = [*OPTIONS, *linker, *files, "-lm", "-lpthread", "-o", str(library.resolve())]
+    command = [*OPTIONS, *linker, *files, "-lm", "-lpthread", "-o"]
     compiler = find_compiler()
     if compiler is None:
         raise BundleError(
             f"a library is linked by a C compiler, none is here: cc, gcc, clang, $CC; pip install ziglang, or in "
-            f"{folder}: cc {shlex.join(command)}"
+            f"{folder}: cc {shlex.join([*command, str(library.resolve())])}"
         )
-    done = subprocess.run([*compiler, *command], cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise BundleError(f"{shlex.join(compiler)} must link the library, it does not; {first_lines(done.stderr)}")
+    with whole_file(library.resolve()) as fresh:
+        done = subprocess.run([*compiler, *command, fresh], cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BundleError(f"{shlex.join(compiler)} must link the library, it does not; {first_lines(done.stderr)}")

@@ -6,6 +6,7 @@ from autotune.contrib.emit.c_library import write_library
 from autotune.contrib.emit.c_source import SharedLibrary
 from autotune.core.errors import BundleError
 from autotune.core.host.extras import install_command
+from autotune.core.host.whole_file import whole_file
 
 DOMAIN = "autotune"
 # ONNX's TensorProto.DataType
@@ -43,7 +44,8 @@ def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, doc_string=library.about)
     path = output / f"{library.name}.onnx"
     shared = write_library(library, output, (ports_text(library), "onnx.c"), ("RegisterCustomOps",))
-    onnx.save(model, str(path))
+    with whole_file(path) as fresh:
+        onnx.save(model, str(fresh))
     return [shared, path]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.bundles.candidates import lacks_reference
 from autotune.core.errors import BundleError
+from autotune.core.host.whole_file import whole_file
 from autotune.core.payload import DTYPES, Argument, Array
 from autotune.core.plugs.any_size import AnySizePrograms
 from autotune.core.printable import one_line
@@ -119,7 +120,7 @@ def write_weights(path: Path, weights: list[Argument], values: Mapping[str, Arra
         header[weight.name], end = entry, end + weight.bytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % LINE)
-    with path.open("wb") as file:
+    with whole_file(path) as fresh, fresh.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for weight in weights:
             file.write(values[weight.name].astype(DTYPES[weight.dtype], order="C", copy=False).tobytes())

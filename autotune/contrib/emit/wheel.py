@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autotune.contrib.emit.c_library import write_library
 from autotune.contrib.emit.c_source import SharedLibrary
+from autotune.core.host.whole_file import whole_file
 from autotune.core.payload import DTYPES
 
 VERSION, TAG = "1.0", "py3-none-linux_x86_64"
@@ -95,7 +96,7 @@ def numpy_type(dtype: str) -> str:
 def pack(path: Path, files: Mapping[str, Path | str], record: str) -> None:
     """Write files, and a record of their hashes, as a wheel."""
     lines = []
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+    with whole_file(path) as fresh, zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, content in files.items():
             if isinstance(content, str):
                 wheel.writestr(name, content)

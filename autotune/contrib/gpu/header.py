@@ -8,6 +8,7 @@ from autotune.contrib.gpu.files import BINARY, CHOSEN, PROGRAM, PTX
 from autotune.contrib.gpu.folder import KernelFolder, read_json, read_limited
 from autotune.core.c_names import c_name, identifier
 from autotune.core.errors import BundleError
+from autotune.core.host.whole_file import write_file
 from autotune.core.printable import in_comment
 
 
@@ -29,7 +30,7 @@ def emit_folder(found: KernelFolder, output: Path) -> list[Path]:
     output.mkdir(parents=True, exist_ok=True)
     written = []
     for each, data in (files | {f"{name}.h": header.encode()}).items():
-        (output / each).write_bytes(data)
+        write_file(output / each, data)
         written.append(output / each)
     return written
 

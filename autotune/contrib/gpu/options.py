@@ -23,6 +23,7 @@ from autotune.contrib.gpu.files import (
     is_kernel_folder,
     task_folder,
 )
+from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, Listing, MachineFact, VerbOption, option
 from autotune.store.places import slug
 
@@ -168,7 +169,7 @@ def write_program(
         directory = folder / folders.get(name, name)
         if name not in folders:
             directory.mkdir(parents=True, exist_ok=True)
-            (directory / file).write_bytes(written.ptx.encode() if device.chip else written.binary)
+            write_file(directory / file, written.ptx.encode() if device.chip else written.binary)
         kernel = written.kernel
         kernels[name] = {
             "file": str((directory / file).relative_to(folder)),
@@ -177,9 +178,9 @@ def write_program(
             "grid": kernel.grid,
         }
     names = [*(argument.name for argument in payload.arguments), "intermediates"]
-    (folder / PAYLOAD).write_text(payload.text, encoding="utf-8")
+    write_file(folder / PAYLOAD, payload.text)
     recorded = {"payload": record_of(payload), "target": device.name, "buffers": names, "kernels": kernels}
-    (folder / PROGRAM).write_text(json.dumps(recorded | assembled.to_json(), indent=1) + "\n", encoding="utf-8")
+    write_file(folder / PROGRAM, json.dumps(recorded | assembled.to_json(), indent=1) + "\n")
 
 
 def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:
@@ -204,18 +205,18 @@ def write_kernel(tuned: "TaskKernel", device: "Device", folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     recorded = tuned.to_json() | {"target": device.name, "payload": record_of(tuned.payload)}
-    (folder / PAYLOAD).write_text(tuned.payload.text, encoding="utf-8")
+    write_file(folder / PAYLOAD, tuned.payload.text)
     best, chosen = tuned.best, tuned.chosen
     if best is not None and chosen is not None and (kernel := chosen.made.kernel) is not None:
         names = [argument.name for argument in tuned.payload.arguments]
         bindings = [names[number] for number in kernel.arguments]
         recorded |= {"entry": kernel.name, "block": kernel.block, "grid": kernel.grid, "bindings": bindings}
-        (folder / SCHEDULE).write_text(best.script, encoding="utf-8")
+        write_file(folder / SCHEDULE, best.script)
         if device.chip:
-            (folder / PTX).write_text(chosen.made.ptx, encoding="utf-8")
+            write_file(folder / PTX, chosen.made.ptx)
         else:
-            (folder / BINARY).write_bytes(chosen.binary)
-    (folder / CHOSEN).write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
+            write_file(folder / BINARY, chosen.binary)
+    write_file(folder / CHOSEN, json.dumps(recorded, indent=1) + "\n")
 
 
 def show_kernel(tuned: "TaskKernel", device: "Device", folder: Path) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from autotune.cli.say import complain
 from autotune.contrib.gpu.files import holds_kernels, home_of, is_kernel_folder
+from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, VerbOption, option
 from autotune.store.places import slug
 
@@ -46,7 +47,7 @@ def show_kernel_stage(arguments: Arguments) -> None:
         else:
             text = show_difference(source, target, stage, arguments["diff"], arguments["task"])
     if arguments["output"] is not None:
-        arguments["output"].write_text(text.rstrip() + "\n", encoding="utf-8")
+        write_file(arguments["output"], text.rstrip() + "\n")
     else:
         print_code(text.rstrip(), is_diff=arguments["diff"] is not None)
 
@@ -158,7 +159,7 @@ def report_kernels(arguments: Arguments) -> None:
     given = [name for name, value in arguments.items() if value is True and name != "opens"]
     if given:
         raise typer.BadParameter(f"sections of plug-ins go with a bundle of measured schedules; drop --{given[0]}")
-    arguments["output"].write_text(write_kernel_page(arguments["source"], arguments["store"]), encoding="utf-8")
+    write_file(arguments["output"], write_kernel_page(arguments["source"], arguments["store"]))
     complain(str(arguments["output"]))
     if arguments["opens"]:
         show_page(arguments["output"])

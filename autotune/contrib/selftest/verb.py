@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotune.cli.options import AsJson
+from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, Verb, VerbOption, option
 from autotune.store.places import home
 
@@ -49,7 +50,7 @@ def selftest(
         more = check_regress(amounts.checks, line)
         found = replace(found, figures=(*found.figures, *more))
     if not quick:
-        (home() / "selftest.json").write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+        write_file(home() / "selftest.json", json.dumps(found.to_json(), indent=1) + "\n")
     if as_json:
         typer.echo(json.dumps(found.to_json()))
     else:

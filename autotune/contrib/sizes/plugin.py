@@ -10,6 +10,7 @@ from autotune.cli.options import whole
 from autotune.contrib.sizes.bounds import name_of
 from autotune.contrib.sizes.place import BUNDLES, SIZES, is_sized
 from autotune.core.errors import PayloadError
+from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, VerbOption, option
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def report_sizes(arguments: Arguments) -> None:
             f"bundle of one size in {Path(arguments['source']) / BUNDLES}"
         )
     page = arguments["output"]
-    page.write_text(sized_page(Path(arguments["source"])), encoding="utf-8")
+    write_file(page, sized_page(Path(arguments["source"])))
     complain(str(page))
     if arguments["opens"]:
         show_page(page)

@@ -9,6 +9,7 @@ import typer
 
 from autotune.cli.tune import FOR, check_folder, check_modelled
 from autotune.core.errors import MachineError
+from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, Listing, VerbOption, option
 from autotune.store.places import OUTPUT, slug
 
@@ -55,10 +56,10 @@ def tune_by_model(
             except MachineError as error:
                 check, why_not = None, str(error)
         written = write_program(program, "object", directory)
-        (directory / SCHEDULE).write_text(str(found.candidate.script), encoding="utf-8")
-        (directory / MACHINE).write_text(write_target(target), encoding="utf-8")
+        write_file(directory / SCHEDULE, str(found.candidate.script))
+        write_file(directory / MACHINE, write_target(target))
         recorded = found.to_json() | {"check": check.to_json() if check is not None else None, "files": str(directory)}
-        (directory / CHOSEN).write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
+        write_file(directory / CHOSEN, json.dumps(recorded, indent=1) + "\n")
         if as_json:
             typer.echo(json.dumps(recorded))
         else:
@@ -159,7 +160,7 @@ def write_machine(arguments: Arguments) -> None:
     from autotune.compiler.codegen.this_target import this_target
     from autotune.contrib.targets.target_file import write_target
 
-    arguments["write"].write_text(write_target(this_target()), encoding="utf-8")
+    write_file(arguments["write"], write_target(this_target()))
     typer.echo(arguments["write"])
 
 

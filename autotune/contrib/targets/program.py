@@ -21,6 +21,7 @@ from autotune.core.c_names import c_name
 from autotune.core.candidate import Candidate, Claim
 from autotune.core.errors import CompileError
 from autotune.core.evaluator import Evaluation
+from autotune.core.host.whole_file import write_file
 from autotune.core.payload import REFERENCE, Payload
 from autotune.core.target import Target
 from autotune.core.trial import RIGHT, Outcome
@@ -169,6 +170,6 @@ def write_program(program: TargetProgram, kind: str, output: Path) -> list[Path]
     output.mkdir(parents=True, exist_ok=True)
     stem, entry = c_name(program.payload.entry), program.payload.entry
     path, header = output / f"{stem}{KINDS[kind]}", output / f"{stem}.h"
-    path.write_bytes(disassemble(program.data, entry).encode() if kind == "asm" else program.data)
-    header.write_text(program.header, encoding="utf-8")
+    write_file(path, disassemble(program.data, entry).encode() if kind == "asm" else program.data)
+    write_file(header, program.header)
     return [path, header]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from autotune.core.errors import AutotuneError
 
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk that is full
 SCRATCH = "AUTOTUNE_SCRATCH"  # environment variable: a file to overwrite, for a process that may make none
 KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -53,8 +54,13 @@ def replace_file(path: Path, data: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        file.write(data)
-    os.replace(file.name, path)
+        try:
+            file.write(data)
+            file.flush()
+            os.replace(file.name, path)
+        except OSError:
+            os.unlink(file.name)
+            raise
 
 
 def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[AutotuneError]) -> str:

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from autotune.core.host.machine import Roofs
+from autotune.core.host.whole_file import whole_file
 from autotune.reports.holdings import Holdings
 from autotune.reports.importance import knob_importance
 from autotune.reports.overview import phase_seconds
@@ -157,8 +158,8 @@ def save_all(pictures: Iterable[Picture], folder: Path) -> list[Path]:
     paths = []
     for picture in pictures:
         path = folder / f"{picture.name}.png"
-        with mpl.rc_context(SETTINGS):
-            picture.figure.savefig(path, dpi=DPI)
+        with mpl.rc_context(SETTINGS), whole_file(path) as fresh:
+            picture.figure.savefig(fresh, dpi=DPI)
         paths.append(path)
     return paths
 

@@ -15,6 +15,7 @@ from autotune.core.care import FULL
 from autotune.core.errors import MachineError
 from autotune.core.evaluator import Effort, Job
 from autotune.core.host.machine import Machine
+from autotune.core.host.whole_file import write_file
 from autotune.core.payload import Payload
 from autotune.core.stats import noise_floor
 from autotune.worker.bench.kernels import on_threads, read_payload, spin_payload
@@ -90,7 +91,7 @@ def write_floor(folder: Path, machine: Machine, floor: float, pairs: int) -> Pat
     folder.mkdir(parents=True, exist_ok=True)
     path = floor_file(folder, machine)
     data = {"format_version": FORMAT_VERSION, "fingerprint": machine.fingerprint, "floor": floor, "pairs": pairs}
-    path.write_text(json.dumps(data) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(data) + "\n")
     return path
 
 
