@@ -10,6 +10,7 @@ import sys
 from io import TextIOWrapper
 
 from autotune.cli.interrupt import Interrupts
+from autotune.cli.output import guard_outputs
 from autotune.core.errors import MachineError
 from autotune.core.host.address_space import check_address_space
 
@@ -23,6 +24,7 @@ def main() -> None:
     interrupts.install()
     open_what_is_closed()
     print_whatever_it_is()
+    guard_outputs()
     try:
         code = run(interrupts)
     except KeyboardInterrupt:  # one more, while the line about the first was written

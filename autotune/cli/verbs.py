@@ -3,8 +3,7 @@
 What a verb needs is imported when it runs, so that help, `list` and `inspect` start fast and work without MLIR.
 """
 
-import os
-import resource
+import logging
 import select
 import signal
 import sys
@@ -31,14 +30,16 @@ from autotune.cli import (
 )
 from autotune.cli.help import GroupedOptions, GroupedVerbs, front
 from autotune.cli.interrupt import INTERRUPTED, OF_SIGNALS, Interrupts
+from autotune.cli.output import NAME as OUTPUT
+from autotune.cli.output import STDOUT, end_output
 from autotune.cli.plugged import with_options, with_sections
 from autotune.cli.say import complain
+from autotune.cli.system_errors import out_of_memory, sentence_of
 from autotune.core.errors import AutotuneError, MachineError, ProofError
 from autotune.core.host.scratch import sweep
 from autotune.core.plugs.verb import HEADINGS, LAB, Verb
 from autotune.registry import plugged_options, plugged_sections, plugged_verbs
 
-STDOUT = 1  # its number
 NO_READER = OF_SIGNALS + signal.SIGPIPE  # the exit code of what ends since nobody reads what it prints, as of `cat`
 NO_ROOM = ("failed to map segment", "annot allocate memory")  # as the system's loader puts it
 # typer brings its own copy of click, older ones used click itself: these are the classes in use, either way
@@ -169,12 +170,26 @@ def run(interrupts: Interrupts) -> int:
 
 
 def run_verb() -> int:
-    """Run the verb that the command line names; its exit code."""
+    """Run the verb that the command line names, and print the last of its results; its exit code."""
+    code = code_of_verb()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        end_output()
+        if has_no_reader(error):
+            return NO_READER
+        complain(sentence_of(error))
+        return code or 2
+    return code
+
+
+def code_of_verb() -> int:
+    """Run the verb that the command line names; its exit code, with results that may not be printed yet."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # else two lines where no home can be written
     try:
         check_folder()
         sweep(Path(tempfile.gettempdir()))
         code = command()(prog_name="autotune", standalone_mode=False)
-        sys.stdout.flush()
     except typer.Exit as done:
         code = done.exit_code
     except (SystemExit, BrokenPipeError) as ended:  # click makes the one of the other
@@ -202,7 +217,9 @@ def run_verb() -> int:
         complain(out_of_memory())
         code = 2
     except OSError as error:
-        complain(f"{error.filename or 'the file system'}: {error.strerror or error}")
+        complain(sentence_of(error))
+        if error.filename == OUTPUT:
+            end_output()
         code = 2
     return code if isinstance(code, int) else 0
 
@@ -214,20 +231,6 @@ def has_no_reader(error: BaseException) -> bool:
     poll = select.poll()
     poll.register(STDOUT, 0)  # what is broken is told without being asked for
     return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
-
-
-def end_output() -> None:
-    """Let standard output lead nowhere: at its end Python writes what is left for a reader that is gone."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, STDOUT)
-    os.close(nowhere)
-
-
-def out_of_memory() -> str:
-    """What to say where this process itself got no memory."""
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    limit = "" if most == resource.RLIM_INFINITY else f", the limit is {most / 2**30:.2g} GiB of address space"
-    return f"this process must get the memory it asks for, it did not{limit}; raise ulimit -v, or end other programs"
 
 
 def check_folder() -> None:

@@ -190,7 +190,7 @@ def test_full_disk_is_one_line(autotune, monkeypatch):
     monkeypatch.setattr("autotune.tuning.tune.tune", full)
     code, _, said = autotune("tune", TINY, "--store", "s")
     assert code == 2
-    assert "autotune: /somewhere/file: No space left on device" in said.splitlines()
+    assert "autotune: the disk of /somewhere/file must have room, it is full; make room" in said.splitlines()
 
 
 def fill(path):

@@ -1,5 +1,6 @@
 """Where the program may find itself: under limits of memory, in a folder that is gone, without asserts."""
 
+import errno
 import os
 import re
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.cli.system_errors import sentence_of
 from autotune.core.host.address_space import LEAST
 from autotune.core.host.machine import this_machine
 from autotune.worker.worker import Worker
@@ -60,6 +62,47 @@ def test_too_little_memory_for_the_program_itself_is_one_line(limit):
 def test_too_little_memory_for_the_compiler_is_an_error_in_python():
     done = run("import autotune.compiler", limit=450_000)
     assert done.stderr.splitlines()[-1].startswith("autotune.core.errors.MachineError: the address space ")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (
+            errno.EMFILE,
+            r"this process must be able to open files, it has too many for a limit of -?\d+; raise ulimit -n",
+        ),
+        (
+            errno.EAGAIN,
+            r"processes must start, the system starts none(, .* \d+)?; raise ulimit -u, or end other programs",
+        ),
+        (errno.ENOMEM, r"this process must get the memory it asks for, it did not.*; raise ulimit -v, .*"),
+        (errno.ENOSPC, r"the disk must have room, it is full; make room"),
+    ],
+)
+def test_what_the_system_has_no_more_of_is_said_with_the_way_out(number, words):
+    assert re.fullmatch(words, sentence_of(OSError(number, os.strerror(number))))
+
+
+def test_a_limit_of_files_is_one_line():
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 8 && exec "$@"', "sh", sys.executable, "-c", MAIN, "inspect", BUNDLE],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "autotune: this process must be able to open files, it has too many for a limit of 8; raise ulimit -n"
+    ]
+
+
+def test_a_home_that_cannot_be_written_is_no_message_of_a_library(tmp_path):
+    env = os.environ | {"HOME": "/proc/nowhere"}
+    for name in ("MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        env.pop(name, None)
+    done = run(MAIN, "report", BUNDLE, "-o", tmp_path / "page.html", env=env)
+    assert done.returncode == 0
+    assert done.stderr == f"autotune: {tmp_path / 'page.html'}\n"
 
 
 def test_a_current_folder_that_is_gone_is_said(tmp_path):
@@ -152,9 +195,51 @@ def test_results_that_nobody_reads_end_a_command_without_a_word(words):
     assert "pipe" not in done.stderr.lower()
 
 
-def test_progress_that_nobody_reads_ends_no_command(tmp_path):
+@pytest.mark.parametrize("words", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("buffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_results_that_have_no_room_are_one_line_that_names_standard_output(words, buffered):
+    command = [sys.executable, "-c", MAIN, *map(str, words)]
+    env = os.environ | {"PYTHONUNBUFFERED": buffered}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=env)
+    assert done.returncode == 2
+    assert [line for line in done.stderr.splitlines() if "arena" not in line] == [
+        "autotune: standard output must take what is printed, it does not: No space left on device; make room, or "
+        "print elsewhere"
+    ]
+
+
+def test_results_that_have_no_room_are_said_of_a_check_that_failed():
+    code = f"""
+from autotune.cli import verbs
+def fail():
+    print("the table")
+    raise verbs.ProofError("wrong")
+verbs.command = lambda: lambda **_: fail()
+{MAIN}
+"""
+    env = os.environ | {"PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=env
+        )
+    assert done.returncode == 1
+    assert [line.split(" must")[0] for line in done.stderr.splitlines()] == [
+        "autotune: wrong",
+        "autotune: standard output",
+    ]
+
+
+@pytest.mark.parametrize("end", ["pipe", "disk"])
+def test_progress_that_nobody_reads_ends_no_command(tmp_path, end):
     words = ["tune", "matmul,m=8,n=8,k=8", "--trials", "2", "--store", tmp_path / "s.journal"]
-    done = unread([*words, "--bundle", tmp_path / "b"], stderr=True)
+    words += ["--bundle", tmp_path / "b"]
+    if end == "pipe":
+        done = unread(words, stderr=True)
+    else:
+        with open("/dev/full", "w") as full:
+            command = [sys.executable, "-c", MAIN, *map(str, words)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
     assert done.returncode == 0
     assert "bundle: " in done.stdout
 

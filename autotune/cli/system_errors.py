@@ -1,0 +1,34 @@
+"""What the system refuses, as a sentence: what must be, what was found, and the way out."""
+
+import errno
+import resource
+
+from autotune.cli.output import NAME as OUTPUT
+from autotune.core.host.files import FULL
+
+FILES = (errno.EMFILE, errno.ENFILE)
+
+
+def sentence_of(error: OSError) -> str:
+    """What to say of what the system refuses."""
+    if error.filename == OUTPUT:
+        return f"{OUTPUT} must take what is printed, it does not: {error.strerror}; make room, or print elsewhere"
+    if error.errno in FULL:
+        return f"the disk{f' of {error.filename}' if error.filename else ''} must have room, it is full; make room"
+    if error.errno in FILES:
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"this process must be able to open files, it has too many for a limit of {most}; raise ulimit -n"
+    if error.errno == errno.EAGAIN and error.filename is None:
+        most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        limit = "" if most == resource.RLIM_INFINITY else f", the limit of this user is {most}"
+        return f"processes must start, the system starts none{limit}; raise ulimit -u, or end other programs"
+    if error.errno == errno.ENOMEM:
+        return out_of_memory()
+    return f"{error.filename or 'the file system'}: {error.strerror or error}"
+
+
+def out_of_memory() -> str:
+    """What to say where this process itself got no memory."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    limit = "" if most == resource.RLIM_INFINITY else f", the limit is {most / 2**30:.2g} GiB of address space"
+    return f"this process must get the memory it asks for, it did not{limit}; raise ulimit -v, or end other programs"
