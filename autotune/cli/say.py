@@ -4,12 +4,14 @@ import os
 import sys
 from contextlib import suppress
 
-from autotune.core.printable import fold, one_line
+from autotune.core.printable import fold, one_line, without_middle
+
+MOST = 4000  # characters of a sentence: what others wrote, such as a name in it, may be of any length
 
 
 def complain(sentence: str) -> None:
     """Print a sentence behind the program's name: folded on a terminal, one line anywhere else."""
-    say(f"autotune: {one_line(sentence)}", hanging=2)
+    say(f"autotune: {without_middle(one_line(sentence), MOST)}", hanging=2)
 
 
 def say(sentence: str, hanging: int = 0) -> None:

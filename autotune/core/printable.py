@@ -20,6 +20,17 @@ def one_line(text: str) -> str:
     return spelled(" ".join(text.split()))
 
 
+def without_middle(text: str, most: int) -> str:
+    """A text, or its beginning and its end where it is longer than allowed.
+
+    Example:
+        >>> without_middle("name must be short, aaaaaaaaaaaaaaaa is not; cut it", 40)
+        'name must be short ... aaa is not; cut it'
+    """
+    half = (most - 4) // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The nearest of known names as a question; empty where none is near.
 

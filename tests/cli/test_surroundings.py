@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.cli.say import complain
 from autotune.cli.system_errors import sentence_of
 from autotune.core.host.address_space import LEAST
 from autotune.core.host.machine import this_machine
@@ -103,6 +104,14 @@ def test_a_home_that_cannot_be_written_is_no_message_of_a_library(tmp_path):
     done = run(MAIN, "report", BUNDLE, "-o", tmp_path / "page.html", env=env)
     assert done.returncode == 0
     assert done.stderr == f"autotune: {tmp_path / 'page.html'}\n"
+
+
+def test_a_refusal_of_a_name_of_any_length_is_a_line_with_its_way_out(capsys):
+    complain(f"names must be short, {'a' * 10**6!r} is not; rename it")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert len(line) < 5000
+    assert line.startswith("autotune: names must be short, 'aaa")
+    assert line.endswith("is not; rename it")
 
 
 def test_a_current_folder_that_is_gone_is_said(tmp_path):

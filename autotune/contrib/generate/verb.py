@@ -20,6 +20,7 @@ from autotune.store.places import home
 if TYPE_CHECKING:
     from autotune.contrib.generate.pace import Pace
 
+MOST_BYTES = 256 << 20  # of a tokenizer.json
 EXAMPLE = "autotune generate nano --prompt-tokens 1,2,3 --max-new 16"
 
 
@@ -161,6 +162,7 @@ def open_tokenizer(path: Path) -> Any:  # noqa: ANN401 - an extra has its class
     """
     from autotune.core.errors import GenerationError
     from autotune.core.host.extras import install_command
+    from autotune.core.host.files import read_text
 
     try:
         from tokenizers import Tokenizer
@@ -168,8 +170,9 @@ def open_tokenizer(path: Path) -> Any:  # noqa: ANN401 - an extra has its class
         raise GenerationError(
             f"--tokenizer needs the tokenizers library, it is not installed; {install_command('text')}"
         ) from error
+    text = read_text(path, MOST_BYTES, "a tokenizer must be a readable tokenizer.json", GenerationError)
     try:
-        return Tokenizer.from_file(str(path))
+        return Tokenizer.from_str(text)
     except Exception as error:  # the library raises nothing narrower
         raise GenerationError(f"a tokenizer must be a readable tokenizer.json, {path} is not: {error}") from error
 

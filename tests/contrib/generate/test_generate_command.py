@@ -1,6 +1,7 @@
 """The command that generates tokens, and how fast they come."""
 
 import json
+import os
 import sys
 
 import gpt_in_numpy
@@ -33,6 +34,18 @@ def test_command_refuses_what_makes_no_sense(autotune, arguments, message):
     code, out, error = autotune("generate", "nano", *arguments)
     assert (code, out) == (2, "")
     assert message in " ".join(error.split())
+
+
+@pytest.mark.parametrize(("kind", "words"), [("fifo", "it is a FIFO"), ("device", "it is a device")])
+def test_a_tokenizer_that_never_ends_is_refused_at_once(autotune, tmp_path, kind, words):
+    path = tmp_path / "tokenizer.json"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    code, _, error = autotune("generate", "nano", "--prompt", "hi", "--tokenizer", str(path))
+    assert code == 2
+    assert words in error
 
 
 def test_command_prints_tokens_and_their_rate(autotune):
