@@ -12,6 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from autotune.core.errors import PayloadError
+from autotune.core.host import files
 from autotune.core.payload import Argument, Array, random_array
 from payload.config import GPTConfig
 from payload.storage import declare_stored, store_weights
@@ -124,6 +125,7 @@ def check_gpt2(path: str, config: GPTConfig) -> None:
 def opened(path: str) -> Iterator[Any]:
     """The safetensors file at `path`, closed afterwards."""
     try:
+        files.check_file(path)  # the library would wait for the writer of a FIFO, deaf to signals
         with safe_open(path, framework="np") as file:
             yield file
     except (OSError, SafetensorError) as error:

@@ -1,6 +1,7 @@
 """Weights of a GPT: random ones, and files with Hugging Face names that the tests write themselves."""
 
 import json
+import os
 import pickle
 import struct
 
@@ -116,3 +117,11 @@ def test_a_directory_is_not_a_weights_file(tmp_path):
 def test_a_bad_file_is_reported_when_the_payload_is_built(tmp_path):
     with pytest.raises(PayloadError, match="readable safetensors file"):
         gpt.nano({"weights": str(tmp_path / "absent.safetensors")})
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device"])
+def test_a_file_that_never_ends_is_refused_at_once(tmp_path, kind):
+    path = tmp_path / "weights.safetensors"
+    os.mkfifo(path) if kind == "FIFO" else path.symlink_to("/dev/zero")
+    with pytest.raises(PayloadError, match=f"it is a {kind}, not a regular file"):
+        load_gpt2(str(path), TINY)

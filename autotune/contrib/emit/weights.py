@@ -9,6 +9,7 @@ from typing import Any
 
 from autotune.bundles.candidates import lacks_reference
 from autotune.core.errors import BundleError
+from autotune.core.host.files import check_file
 from autotune.core.host.whole_file import whole_file
 from autotune.core.payload import DTYPES, Argument, Array
 from autotune.core.plugs.any_size import AnySizePrograms
@@ -133,6 +134,7 @@ def read_weights(path: Path, weights: list[Argument]) -> WeightsFile:
         BundleError: The file is no such, or a weight is missing, of another shape or of another type.
     """
     try:
+        check_file(path)
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             file.seek(0)
@@ -141,7 +143,7 @@ def read_weights(path: Path, weights: list[Argument]) -> WeightsFile:
         offsets = {weight.name: 8 + length + start_of(weight, header) for weight in weights}
     except OSError as error:
         raise BundleError(f"a weights file must be readable, {path} is not: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BundleError(
             f"{one_line(str(path))} must be a safetensors file with {', '.join(CODES)} of every weight; "
             f"{one_line(str(error))[:200]}"

@@ -438,11 +438,17 @@ def test_weights_files_of_others_are_read_or_refused(tmp_path):
     save_file({"w": values["w"].T.copy(), "v": values["v"]}, tmp_path / "turned")
     (tmp_path / "noise").write_bytes(b"\xff" * 100)
     (tmp_path / "cut").write_bytes((tmp_path / "ours").read_bytes()[:-40])
+    (tmp_path / "deep").write_bytes((10**5).to_bytes(8, "little") + b"[" * 10**5)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "endless").symlink_to("/dev/zero")
     for name, sentence in (
         ("turned", r"w must be f32 \[3, 5\], it is F32 \[5, 3\]"),
         ("noise", "must be a safetensors file"),
         ("cut", "must hold all of w"),
         ("nothing", "must be readable"),
+        ("deep", "must be a safetensors file"),
+        ("fifo", "it is a FIFO"),
+        ("endless", "it is a device"),
     ):
         with pytest.raises(BundleError, match=sentence):
             read_weights(tmp_path / name, weights)
