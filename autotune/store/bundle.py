@@ -14,6 +14,7 @@ from pathlib import Path
 from autotune.compiler.guard import RULES, BundleTexts, check_pipeline
 from autotune.compiler.script.checks import PASSES, passes_of
 from autotune.core.errors import BundleError, PayloadError
+from autotune.core.host.exchange import exchange
 from autotune.core.host.scratch import Scratch
 from autotune.core.payload import MOST_ARGUMENTS, REFERENCE, Payload
 from autotune.core.plugs.external_kernel import ExternalKernel, MadeObject, kernel_files
@@ -115,7 +116,7 @@ def scratch_beside(folder: Path) -> Scratch:
 
 
 def replace_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write files to a temporary folder, then swap it and the target."""
+    """Write files to a temporary folder, then exchange it and the target, if there is one."""
     with scratch_beside(folder) as scratch:
         fresh = scratch.path / "new"
         fresh.mkdir()
@@ -123,6 +124,8 @@ def replace_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
             (fresh / name).parent.mkdir(exist_ok=True)
             (fresh / name).write_bytes(data.encode() if isinstance(data, str) else data)
         if folder.exists():
+            if exchange(fresh, folder):  # what was there goes with the temporary folder
+                return
             folder.replace(scratch.path / "old")
         fresh.replace(folder)
 
