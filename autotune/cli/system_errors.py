@@ -7,6 +7,7 @@ from autotune.cli.output import NAME as OUTPUT
 from autotune.core.host.files import FULL
 
 FILES = (errno.EMFILE, errno.ENFILE)
+FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def sentence_of(error: OSError) -> str:
@@ -24,6 +25,8 @@ def sentence_of(error: OSError) -> str:
         return f"processes must start, the system starts none{limit}; raise ulimit -u, or end other programs"
     if error.errno == errno.ENOMEM:
         return out_of_memory()
+    if error.errno in FORBIDDEN and error.filename is not None:
+        return f"{error.filename} must be open to this user, it is not: {error.strerror}; name another, or allow it"
     return f"{error.filename or 'the file system'}: {error.strerror or error}"
 
 
