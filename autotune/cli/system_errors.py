@@ -23,11 +23,15 @@ def sentence_of(error: OSError) -> str:
         most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
         limit = "" if most == resource.RLIM_INFINITY else f", the limit of this user is {most}"
         return f"processes must start, the system starts none{limit}; raise ulimit -u, or end other programs"
-    if error.errno == errno.ENOMEM:
-        return out_of_memory()
+    return out_of_memory() if error.errno == errno.ENOMEM else of_path(error)
+
+
+def of_path(error: OSError) -> str:
+    """What to say of a path that the system does not open."""
+    why = error.strerror or str(error)
     if error.errno in FORBIDDEN and error.filename is not None:
-        return f"{error.filename} must be open to this user, it is not: {error.strerror}; name another, or allow it"
-    return f"{error.filename or 'the file system'}: {error.strerror or error}"
+        return f"{error.filename} must be open to this user, it is not: {why}; name another, or allow it"
+    return f"{error.filename or 'the file system'}: {why}"
 
 
 def out_of_memory() -> str:

@@ -93,14 +93,14 @@ def test_a_path_that_is_closed_to_the_user_is_named_with_the_way_out(number):
 
 def test_a_limit_of_files_is_one_line():
     done = subprocess.run(
-        ["sh", "-c", 'ulimit -n 8 && exec "$@"', "sh", sys.executable, "-c", MAIN, "inspect", BUNDLE],
+        ["sh", "-c", 'ulimit -n 6 && exec "$@"', "sh", sys.executable, "-c", MAIN, "inspect", BUNDLE],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "autotune: this process must be able to open files, it has too many for a limit of 8; raise ulimit -n"
+        "autotune: this process must be able to open files, it has too many for a limit of 6; raise ulimit -n"
     ]
 
 
