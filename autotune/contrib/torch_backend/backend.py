@@ -91,8 +91,8 @@ def with_numbers(module: GraphModule, inputs: Sequence[Any]) -> GraphModule:
     """
     graph, copies = Graph(), dict[Node, Node]()
     graph.output(graph.graph_copy(module.graph, copies))
-    places = [node for node in module.graph.nodes if node.op == "placeholder"]
-    values = dict(zip(places, inputs, strict=True))
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    values = dict(zip(placeholders, inputs, strict=True))
     for node in [each for each in module.graph.nodes if is_item_of_number(each)]:
         copies[node].replace_all_uses_with(values[node.args[0]].item())
         graph.erase_node(copies[node])
@@ -184,9 +184,9 @@ def kinds_of(graph: GraphModule, static: Sequence[bool]) -> list[str]:
     metadata = context.fw_metadata if context is not None else None
     found, fixed = [], remade(graph.graph)
     for number, node in enumerate(each for each in graph.graph.nodes if each.op == "placeholder"):
-        place = getattr(node.meta.get("desc"), "idx", None)
+        input_number = getattr(node.meta.get("desc"), "idx", None)
         changed = metadata is None or number >= len(metadata.input_info) or metadata.input_info[number].mutates_data
-        if place is None or not static[place] or changed:
+        if input_number is None or not static[input_number] or changed:
             found.append("")
         else:
             is_weight = node.meta["val"].dtype.is_floating_point and node not in fixed

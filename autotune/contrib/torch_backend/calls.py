@@ -288,8 +288,8 @@ def bounds_of(argument: KeptArgument) -> tuple[int, int] | None:
 def arranged(argument: KeptArgument, weight: torch.Tensor) -> Array:
     """A weight's elements as an argument has them."""
     parts = weight.detach().reshape(argument.split) if argument.split else weight.detach()
-    turned = parts.permute(argument.order) if argument.order else parts
-    return to_numpy(turned.contiguous()).reshape(argument.shape)
+    transposed = parts.permute(argument.order) if argument.order else parts
+    return to_numpy(transposed.contiguous()).reshape(argument.shape)
 
 
 def aligned(array: Array, argument: Argument) -> Array:

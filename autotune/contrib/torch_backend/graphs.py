@@ -279,7 +279,7 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
     try:
         kept = program_of(region, tensors, options)
         known = zip(region.placeholders, tensors, region.held, strict=True)
-        bounds = bounds_in(region.graph, {place: tensor for place, tensor, held in known if held == "constant"})
+        bounds = bounds_in(region.graph, {node: tensor for node, tensor, held in known if held == "constant"})
         program = RegionProgram(kept, region.results, options.threads, bounds)
     except AutotuneError as error:
         if ops := refused_ops(error, region.graph):

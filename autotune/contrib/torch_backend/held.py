@@ -77,13 +77,13 @@ def split(whole: Graph, kinds: Sequence[str]) -> HeldApart:
     """
     graph = Graph()
     graph.output(graph.graph_copy(whole, {}))
-    places = [node for node in graph.nodes if node.op == "placeholder"]
-    varying = weights_under(graph, dict(zip(places, kinds, strict=True))) - given_out(graph)
-    last = places[-1] if places else None
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    varying = weights_under(graph, dict(zip(placeholders, kinds, strict=True))) - given_out(graph)
+    last = placeholders[-1] if placeholders else None
     taken = [node for node in graph.nodes if is_taken(node, varying)]
     if not taken:
         return HeldApart(graph, tuple(kinds), None, ())
-    held, sources = extract(graph, taken, places)
+    held, sources = extract(graph, taken, placeholders)
     for number, node in enumerate(taken):
         with graph.inserting_after(last):
             last = graph.placeholder(f"held{number}")
@@ -91,7 +91,7 @@ def split(whole: Graph, kinds: Sequence[str]) -> HeldApart:
         node.replace_all_uses_with(last)
     graph.eliminate_dead_code()
     fixed = remade(graph)
-    computed = [place for place in graph.nodes if place.op == "placeholder"][len(kinds) :]
+    computed = [each for each in graph.nodes if each.op == "placeholder"][len(kinds) :]
     return HeldApart(graph, (*kinds, *("" if each in fixed else "weight" for each in computed)), held, sources)
 
 
@@ -143,7 +143,7 @@ def is_view(node: Node) -> bool:
     return bool(node.op == "placeholder")
 
 
-def extract(graph: Graph, wanted: Sequence[Node], places: Sequence[Node]) -> tuple[GraphModule, tuple[int, ...]]:
+def extract(graph: Graph, wanted: Sequence[Node], placeholders: Sequence[Node]) -> tuple[GraphModule, tuple[int, ...]]:
     """A module that computes some nodes, and the placeholders that it reads."""
     needed, stack = set[Node](), list(wanted)
     while stack:
@@ -156,5 +156,5 @@ def extract(graph: Graph, wanted: Sequence[Node], places: Sequence[Node]) -> tup
         if node in needed:
             copies[node] = part.node_copy(node, copies.__getitem__)
     part.output(tuple(copies[node] for node in wanted))
-    sources = tuple(number for number, place in enumerate(places) if place in needed)
+    sources = tuple(number for number, node in enumerate(placeholders) if node in needed)
     return GraphModule(torch.nn.Module(), part), sources

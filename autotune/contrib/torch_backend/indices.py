@@ -21,9 +21,9 @@ Bounds = tuple[int, int]  # least whole number, and the one above the largest
 LEFT = "autotune_left_to_pytorch"  # why an op is in no region, among what a node knows
 ALONG = ("gather", "index_select", "index_add", "index_copy", "index_fill", "index_reduce")  # and all that scatter
 LISTS = ("index", "_unsafe_index", "index_put", "_unsafe_index_put")
-UNKNOWN = ("masked_scatter", "repeat_interleave")  # read elements at places that no argument says
+UNKNOWN = ("masked_scatter", "repeat_interleave")  # read elements at indices that no argument gives
 NAMES = ("index", "indices", "offsets")  # of arguments that are indices, whatever the op
-PLACES = ("argmax", "argmin", "topk", "sort", "max", "min", "median", "mode", "kthvalue")  # give where elements were
+GIVE_INDICES = ("argmax", "argmin", "topk", "sort", "max", "min", "median", "mode", "kthvalue")  # of elements
 MOVES = frozenset({"clone", "contiguous", "repeat", "flip", "roll", "squeeze", "unfold", "lift_fresh_copy"})
 PARTS = ("split", "split_with_sizes", "unbind", "chunk")
 MASKS = (torch.bool, torch.uint8)
@@ -37,8 +37,8 @@ def leave_doubtful(graph: Graph, kinds: Sequence[str], tensors: Sequence[torch.T
         kinds: ``"weight"``, ``"constant"``, or ``""`` for what calls give, a word each placeholder.
         tensors: A tensor for each placeholder.
     """
-    places = [node for node in graph.nodes if node.op == "placeholder"]
-    constants = {p: t for p, kind, t in zip(places, kinds, tensors, strict=True) if kind == "constant"}
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    constants = {p: t for p, kind, t in zip(placeholders, kinds, tensors, strict=True) if kind == "constant"}
     ranges = ranges_in(graph, constants)
     for node in graph.nodes:
         for index, bounds in indices_of(node):
@@ -162,9 +162,9 @@ def moved_from(index: Node) -> Node:
 
 def computed_range(graph: Graph, node: Node, constants: Mapping[Node, torch.Tensor | None]) -> Bounds | None:
     """Range of what is computed of constants alone; `None` of anything else."""
-    places = [each for each in graph.nodes if each.op == "placeholder"]
-    module, sources = extract(graph, [node], places)
-    values = [constants.get(places[number]) for number in sources]
+    placeholders = [each for each in graph.nodes if each.op == "placeholder"]
+    module, sources = extract(graph, [node], placeholders)
+    values = [constants.get(placeholders[number]) for number in sources]
     if any(value is None for value in values) or any(map(is_random, module.graph.nodes)):
         return None
     with torch.no_grad():
@@ -205,7 +205,7 @@ def range_of(node: Node, ranges: Mapping[Node, Bounds]) -> Bounds | None:
         return ranges.get(source)
     name = name_of(node)
     if node.target is operator.getitem or name in ("argmax", "argmin"):
-        return place_range(node)
+        return index_range(node)
     given = named_arguments(node) if name in RANGES else {}
     if not given or given.get("alpha", 1) != 1:
         return None
@@ -232,11 +232,11 @@ def as_range(value: object, ranges: Mapping[Node, Bounds]) -> Bounds:
     raise UnknownRangeError
 
 
-def place_range(node: Node) -> Bounds | None:
-    """Range of where elements were, as ops give it that choose such."""
+def index_range(node: Node) -> Bounds | None:
+    """Range of the indices that an op gives of elements it chooses; `None` where it gives no such indices."""
     source, number = node.args[:2] if node.target is operator.getitem else (node, 1)
     name = name_of(source) if number == 1 else ""
-    if name in PLACES:
+    if name in GIVE_INDICES:
         given = named_arguments(source)
         return sizes_along(given["self"], given["dim"])
     if name.startswith("max_pool") and name.endswith("_with_indices"):
@@ -246,7 +246,7 @@ def place_range(node: Node) -> Bounds | None:
 
 
 def sizes_along(node: Node, dim: int | None) -> Bounds:
-    """Range of places along a dimension; of all elements where none is named."""
+    """Range of indices along a dimension; of all elements where none is named."""
     shape = shape_of(node)
     return 0, torch.Size(shape).numel() if dim is None or not shape else shape[dim]
 

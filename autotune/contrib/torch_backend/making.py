@@ -58,20 +58,20 @@ def make_program(
     """Make the program of a region, and keep it under its key; arguments and errors are those of `program_of`."""
     program = to_exported(region, tensors)
     with tempfile.TemporaryDirectory(prefix="autotune-") as scratch:
-        place = options.folder / f"{key}-search" if options.trials else Path(scratch)
-        check_store(place)
+        folder = options.folder / f"{key}-search" if options.trials else Path(scratch)
+        check_store(folder)
         try:
-            if not (place / "model").is_dir():
-                source = place / "region.pt2"  # beside the folder, which may refer to the weights in it
-                check_room(place, program)
+            if not (folder / "model").is_dir():
+                source = folder / "region.pt2"  # beside the folder, which may refer to the weights in it
+                check_room(folder, program)
                 with SAVING:
                     torch.export.save(program, source)
-                import_region(source, place / "model")
-                if not read_description(place / "model").original:
+                import_region(source, folder / "model")
+                if not read_description(folder / "model").original:
                     source.unlink()
-            return compile_region(region, place, options, key)
+            return compile_region(region, folder, options, key)
         except OSError as error:
-            raise unwritable(place, error.strerror or str(error)) from error
+            raise unwritable(folder, error.strerror or str(error)) from error
 
 
 def import_region(source: Path, folder: Path) -> None:
@@ -147,17 +147,17 @@ def arguments_of(
     results = iter(range(len(region.results)))
     values = payload.make_inputs(0)
     found, constants = [], dict[str, Array]()
-    for argument, said in zip(payload.arguments, model.arguments, strict=True):
-        shape, kind, named = argument.shape, argument.dtype, WEIGHT.fullmatch(said.name)
+    for argument, imported in zip(payload.arguments, model.arguments, strict=True):
+        shape, kind, named = argument.shape, argument.dtype, WEIGHT.fullmatch(imported.name)
         if argument.role == "output":
             found.append(KeptArgument("output", next(results), shape, kind))
         elif argument.role == "input":
             found.append(KeptArgument("input", next(inputs), shape, kind, accepts=argument.accepts))
         elif named is not None and named[2]:
-            raise RefusedModelError(f"a weight must be read as it is, {said.name} is made of one")
+            raise RefusedModelError(f"a weight must be read as it is, {imported.name} is made of one")
         elif named is not None:
             number = weights[int(named[1])]
-            found.append(KeptArgument("weight", number, shape, kind, order=said.order, split=said.split))
+            found.append(KeptArgument("weight", number, shape, kind, order=imported.order, split=imported.split))
         else:
             constants[argument.name] = values[argument.name]
             found.append(KeptArgument("constant", len(constants) - 1, shape, kind, name=argument.name))
@@ -174,15 +174,15 @@ def check_types(region: GraphRegion, arguments: Sequence[KeptArgument]) -> None:
     Raises:
         RefusedModelError: An argument is such.
     """
-    places: Mapping[str, Sequence[torch.Tensor]] = {
+    tensors: Mapping[str, Sequence[torch.Tensor]] = {
         "output": region.results,
         "input": (given := [node.meta["val"] for node in region.placeholders]),
         "weight": given,
     }
     for each in arguments:
-        if each.source not in places:
+        if each.source not in tensors:
             continue
-        like = places[each.source][each.number]
+        like = tensors[each.source][each.number]
         if each.bytes != like.numel() * like.element_size():
             raise RefusedModelError(
                 f"a tensor of {like.numel()} {like.dtype} must stay one, it is {each.shape} {each.dtype}"
