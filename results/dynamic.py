@@ -50,7 +50,7 @@ def imported(name: str, *, again: bool) -> Path:
     """The folder of a model of any size, imported where it is not there."""
     from autotune.contrib.sizes.bounds import parse_bounds
     from autotune.contrib.sizes.making import import_sized
-    from autotune.contrib.sizes.place import is_sized
+    from autotune.contrib.sizes.paths import is_sized
 
     folder = FILES / name
     if again or not is_sized(folder):

@@ -17,7 +17,7 @@ from autotune.contrib.sizes.bounds import Sizes, name_of
 from autotune.contrib.sizes.folder import SizedModel, read_sized
 from autotune.contrib.sizes.grains import OpenProgram
 from autotune.contrib.sizes.narrow_steps import narrow_candidate, read_narrow
-from autotune.contrib.sizes.place import bundle_folder, size_folder
+from autotune.contrib.sizes.paths import bundle_folder, size_folder
 from autotune.contrib.sizes.plan import PlannedCall, open_dim, plan_request, split_dim, unserved
 from autotune.contrib.sizes.proof import Dim, cut
 from autotune.contrib.sizes.upper_bounds import SETTER

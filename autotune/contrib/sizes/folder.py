@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from autotune.compiler.tasks.payload_folder import first_fault
 from autotune.contrib.sizes.bounds import Sizes, name_of
-from autotune.contrib.sizes.place import DESCRIPTION
+from autotune.contrib.sizes.paths import DESCRIPTION
 from autotune.contrib.sizes.plan import costs_of, open_dim, shorter_sizes
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.errors import PayloadError

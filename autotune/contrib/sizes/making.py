@@ -21,7 +21,7 @@ from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, 
 from autotune.contrib.sizes.grains import OpenProgram, grain_of
 from autotune.contrib.sizes.narrow_steps import Narrow, find_narrow, narrow_candidate, read_narrow, write_narrow
 from autotune.contrib.sizes.open_model import OpenModel, open_model
-from autotune.contrib.sizes.place import SIZES, is_sized, size_folder
+from autotune.contrib.sizes.paths import SIZES, is_sized, size_folder
 from autotune.contrib.sizes.plan import (
     ChosenSizes,
     SizeCosts,

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from autotune.contrib.sizes.bounds import name_of
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized
-from autotune.contrib.sizes.place import bundle_folder
+from autotune.contrib.sizes.paths import bundle_folder
 from autotune.contrib.sizes.plan import describe, spaced
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.console import duration

@@ -8,7 +8,7 @@ import typer
 
 from autotune.cli.options import whole
 from autotune.contrib.sizes.bounds import name_of
-from autotune.contrib.sizes.place import BUNDLES, SIZES, is_sized
+from autotune.contrib.sizes.paths import BUNDLES, SIZES, is_sized
 from autotune.core.errors import PayloadError
 from autotune.core.host.whole_file import write_file
 from autotune.plugins import Arguments, VerbOption, option

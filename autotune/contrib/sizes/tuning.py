@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune.contrib.sizes.folder import SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.making import grains_of
-from autotune.contrib.sizes.place import bundle_folder, size_folder
+from autotune.contrib.sizes.paths import bundle_folder, size_folder
 from autotune.contrib.sizes.plan import some_requests
 from autotune.core.host.machine import this_machine
 from autotune.core.listener import SILENT, Listener

@@ -25,7 +25,7 @@ from autotune.contrib.emit.standalone import CallArgument, Function
 from autotune.contrib.emit.variants import compile_sizes, level_of_sizes
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, write_sized
 from autotune.contrib.sizes.making import import_size, share_weights
-from autotune.contrib.sizes.place import is_sized
+from autotune.contrib.sizes.paths import is_sized
 from autotune.contrib.sizes.plan import plan_request, points_of
 from autotune.contrib.sizes.proof import Dim
 from autotune.core.host.machine import this_machine

@@ -8,7 +8,7 @@ from autotune.contrib.sizes.calls import AnySize, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel
 from autotune.contrib.sizes.making import LoopSteps, choose_sizes, grains_of, possible_steps
 from autotune.contrib.sizes.narrow_steps import ACROSS, FILE, find_narrow, narrowest, read_narrow, write_narrow
-from autotune.contrib.sizes.place import size_folder
+from autotune.contrib.sizes.paths import size_folder
 from autotune.contrib.sizes.plan import SizeCosts
 from autotune.contrib.sizes.proof import Dim
 from autotune.contrib.sizes.tuning import mean_cost

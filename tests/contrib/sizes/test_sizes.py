@@ -18,7 +18,7 @@ from autotune.contrib.sizes.calls import AnySize, prepare
 from autotune.contrib.sizes.folder import CompiledSize, SizedModel, read_sized, write_sized
 from autotune.contrib.sizes.making import import_size, import_sized
 from autotune.contrib.sizes.open_model import OpenInput
-from autotune.contrib.sizes.place import DESCRIPTION
+from autotune.contrib.sizes.paths import DESCRIPTION
 from autotune.contrib.sizes.plan import SizeCosts, choose, costs_of, needed, plan_request, points_of, spaced
 from autotune.contrib.sizes.proof import Dim, Prover
 from autotune.contrib.sizes.tuning import tune_sized

@@ -1,4 +1,4 @@
-"""Where the files of a model of any size lie in its folder; light, since verbs look for them as they start."""
+"""Paths of the files of a model of any size, in its folder; light, since verbs look for them as they start."""
 
 from pathlib import Path
 
@@ -16,12 +16,12 @@ def is_sized(folder: str | Path) -> bool:
 
 
 def size_folder(folder: Path, sizes: Sizes) -> Path:
-    """Where the imported model of a size lies."""
+    """Folder of the imported model of a size."""
     return folder / SIZES / name_of(sizes)
 
 
 def bundle_folder(folder: Path, sizes: Sizes) -> Path:
-    """Where the bundle of a size lies."""
+    """Folder of the bundle of a size."""
     return folder / BUNDLES / name_of(sizes)
 
 
