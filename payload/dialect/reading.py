@@ -45,16 +45,16 @@ def read_program(path: str, function: WrittenFunction, dialect: str, ops: Ops) -
     Raises:
         PayloadError: An op is unknown, breaks a constraint or contradicts inference, or an argument has no sizes.
     """
-    where = f"{path}:{function.place}: "
+    where = f"{path}:{function.line}: "
     values = function.block.arguments
     given = [
         declare(f"{where}argument {i}", i, value.type, attributes)
-        for i, (value, attributes) in enumerate(zip(values, function.said, strict=True))
+        for i, (value, attributes) in enumerate(zip(values, function.ranges, strict=True))
     ]
     writer = OpWriter(given, dialect)
     refs = {value.name: writer.given[argument.name] for value, argument in zip(values, given, strict=True)}
     gives = write_block(path, function.block, writer, refs, ops)
-    check_results(f"{path}:{function.block.place}: ", function.results, gives)
+    check_results(f"{path}:{function.block.line}: ", function.results, gives)
     states = [argument for argument in given if argument.role == "state"]
     outputs = [
         Argument(f"arg{i}", "output", ref.kind.shape, ref.kind.dtype)
@@ -62,9 +62,9 @@ def read_program(path: str, function: WrittenFunction, dialect: str, ops: Ops) -
     ]
     if not states and not outputs:
         raise PayloadError(f"{where}@{function.entry} must give a tensor, it gives none; return what it computes")
-    check_states(f"{path}:{function.block.place}: ", states, gives)
+    check_states(f"{path}:{function.block.line}: ", states, gives)
     ranged = [
-        with_range(where, a, attributes, writer.calls) for a, attributes in zip(given, function.said, strict=True)
+        with_range(where, a, attributes, writer.calls) for a, attributes in zip(given, function.ranges, strict=True)
     ]
     program = OpProgram(function.entry, (*ranged, *outputs), writer.calls, tuple(gives))
     check_index_ranges(program)
@@ -74,7 +74,7 @@ def read_program(path: str, function: WrittenFunction, dialect: str, ops: Ops) -
 def write_block(path: str, block: WrittenBlock, writer: OpWriter, refs: Refs, ops: Ops) -> list[Ref]:
     """Write the ops of a block; give what its terminator gives."""
     for op in block.ops:
-        writer.location = f"{path}:{op.place}: "
+        writer.location = f"{path}:{op.line}: "
         results = write_op(path, op, writer, refs, ops)
         for value, ref in zip(op.results, results, strict=True):
             check_type(f"{writer.location}{op.name}: result", value.type, ref.kind)
@@ -98,7 +98,7 @@ def write_op(path: str, op: WrittenOp, writer: OpWriter, refs: Refs, ops: Ops) -
         return writer.several(made, *operands)
     block = op.body
     if block.terminator != TERMINATOR:
-        raise PayloadError(f"{path}:{block.place}: a body must end in {TERMINATOR}, got {block.terminator}")
+        raise PayloadError(f"{path}:{block.line}: a body must end in {TERMINATOR}, got {block.terminator}")
     if len(block.arguments) != 1 + len(operands):
         raise PayloadError(
             f"{writer.location}{op.name}: the body must take an index and {len(operands)} tensors, "

@@ -51,7 +51,7 @@ class WrittenOp:
 
     Attributes:
         name: Name of the op with that of its dialect, such as ``gpt.linear``.
-        place: Line of the op, from 1 on.
+        line: Line of the op, from 1 on.
         operands: Names of the values it reads.
         results: Values it gives.
         attributes: Attributes by name; what is no number, switch or string is its text.
@@ -59,7 +59,7 @@ class WrittenOp:
     """
 
     name: str
-    place: str
+    line: str
     operands: tuple[str, ...]
     results: tuple[WrittenValue, ...]
     attributes: tuple[tuple[str, Attribute], ...]
@@ -74,14 +74,14 @@ class WrittenBlock:
         arguments: Values that it is entered with.
         ops: Ops in the order of the text, without the terminator.
         terminator: Name of the terminator.
-        place: Line of the terminator.
+        line: Line of the terminator.
         gives: Names of the values that the terminator gives.
     """
 
     arguments: tuple[WrittenValue, ...]
     ops: tuple[WrittenOp, ...]
     terminator: str
-    place: str
+    line: str
     gives: tuple[str, ...]
 
 
@@ -106,15 +106,15 @@ class WrittenFunction:
 
     Attributes:
         entry: Name of the function.
-        place: Line of the function.
-        said: What the file says of every argument.
+        line: Line of the function.
+        ranges: Role and range of every argument, as the file gives them.
         results: Types that the function says it gives.
         block: Body of the function.
     """
 
     entry: str
-    place: str
-    said: tuple[WrittenRange, ...]
+    line: str
+    ranges: tuple[WrittenRange, ...]
     results: tuple[WrittenType, ...]
     block: WrittenBlock
 
