@@ -53,8 +53,8 @@ class ProgramFile:
         finally:
             setattr(_package, READ_TENSORS, theirs)
 
-    def place_of(self, array: Array) -> TensorInFile | None:
-        """Where an array lies in the file; `None` where it lies elsewhere, or is not in one piece."""
+    def entry_of(self, array: Array) -> TensorInFile | None:
+        """Entry of the file for an array; `None` where the array lies elsewhere, or is not in one piece."""
         start = array.ctypes.data - self._bytes.ctypes.data
         if not array.flags.c_contiguous or not array.nbytes or not 0 <= start <= self._bytes.size - array.nbytes:
             return None

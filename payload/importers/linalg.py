@@ -44,28 +44,28 @@ class UnsupportedError(Exception):
 
     Attributes:
         op: The op that is not known, such as ``onnx.Mish``; empty where it is not one op.
-        place: Name of the location of the op, as an importer gave it; empty where there is none.
+        location: Name of the location of the op, as an importer gave it; empty where there is none.
         why: What is wrong with it.
     """
 
-    def __init__(self, message: str, op: str = "", place: str = "", why: str = "") -> None:
+    def __init__(self, message: str, op: str = "", location: str = "", why: str = "") -> None:
         super().__init__(message)
         self.op = op
-        self.place = place
+        self.location = location
         self.why = why
 
 
-def cannot_lower(what: str, why: str, op: str = "", place: str = "") -> UnsupportedError:
+def cannot_lower(what: str, why: str, op: str = "", location: str = "") -> UnsupportedError:
     """An op that has no lowering.
 
     Args:
         what: The op, as the user knows it.
         why: What is wrong with it.
         op: Name of it in torch-mlir.
-        place: Name of the location it has.
+        location: Name of the location it has.
     """
     message = f"{what} cannot be lowered: {why}; replace it in the model by simpler ops, or leave it out"
-    return UnsupportedError(message, op, place, why)
+    return UnsupportedError(message, op, location, why)
 
 
 def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxyType({})) -> str:
@@ -92,8 +92,10 @@ def lower(module: "Module", first: str, held: Mapping[int, Array] = MappingProxy
         write_scans(module)
     foreign = foreign_ops(module)
     if foreign:
-        name, place = next(iter(foreign.items()))
-        raise cannot_lower(name, f"torch-mlir writes it as {', '.join(foreign)}, which MLIR does not hold", place=place)
+        name, location = next(iter(foreign.items()))
+        raise cannot_lower(
+            name, f"torch-mlir writes it as {', '.join(foreign)}, which MLIR does not hold", location=location
+        )
     with module.context:
         propagate_nan(module.operation)
         propagate_nan_indices(module.operation)
@@ -231,7 +233,7 @@ def unsupported(message: str) -> UnsupportedError:
     """What to say of what torch-mlir said, with the op's name and location where it says them."""
     foreign = re.search(r'"(onnx\.\w+)"', message)  # what no dialect of torch-mlir's has
     found = foreign[1] if foreign is not None else next(iter(re.findall(r"torch\.(?:aten|prims)[\w.]*", message)), "")
-    placed = re.search(r'error: "([^"]*)"(?::\d+)*: (.*)', message)
-    place, complaint = (placed[1], placed[2].partition(": %")[0][:MOST_SAID]) if placed is not None else ("", "")
+    located = re.search(r'error: "([^"]*)"(?::\d+)*: (.*)', message)
+    location, complaint = (located[1], located[2].partition(": %")[0][:MOST_SAID]) if located is not None else ("", "")
     why = f"torch-mlir does not lower {found.removeprefix('onnx.')}" if found else f"torch-mlir says: {complaint}"
-    return cannot_lower(found or "an op", why if found or complaint else "torch-mlir fails", found, place)
+    return cannot_lower(found or "an op", why if found or complaint else "torch-mlir fails", found, location)

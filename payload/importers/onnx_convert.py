@@ -75,7 +75,7 @@ READ = (
 )
 MOST_NAMED = 3  # nodes of those that cannot be lowered
 DEPENDS = "the size of what it gives depends on data"
-PLACE = "node "  # what names of locations in torch-mlir begin with
+LOCATION_PREFIX = "node "  # what names of locations in torch-mlir begin with
 
 
 def notes_of_blocks(graph: "GraphProto", held: Mapping[str, HeldWeight]) -> list[str]:
@@ -377,7 +377,7 @@ def lowered(model: "ModelProto", arguments: Collection[str], weights: Mapping[st
 
 def guilty_node(graph: "GraphProto", error: UnsupportedError) -> "NodeProto | None":
     """The node that an error is about, where it says its location."""
-    number = error.place.removeprefix(PLACE)
+    number = error.location.removeprefix(LOCATION_PREFIX)
     return graph.node[int(number)] if number.isdigit() and int(number) < len(graph.node) else None
 
 
@@ -457,7 +457,7 @@ def to_linalg(model: "ModelProto", weights: Mapping[str, Array]) -> str:
     from torch_mlir.ir import Context  # noqa: PLC0415
 
     for number, node in enumerate(model.graph.node):
-        name_locations(node, f"{PLACE}{number}")
+        name_locations(node, f"{LOCATION_PREFIX}{number}")
     context = Context()
     dialect.register_dialect(context)
     info = onnx_importer.ModelInfo(model)

@@ -12,9 +12,9 @@ from payload.importers.linalg import cannot_lower
 from payload.importers.onnx_contrib import by_tanh
 from payload.importers.onnx_einsum import multiply_in_pairs
 from payload.importers.onnx_grids import sample
+from payload.importers.onnx_indices import SORTS_AND_SCATTERS, read_by_axis
 from payload.importers.onnx_nodes import KnownTensors, NodeWriter, Rewrite, dtype_of, facts_of, of
 from payload.importers.onnx_origins import origins_of, take_origin, take_origins
-from payload.importers.onnx_places import PLACES, read_by_axis
 from payload.importers.onnx_pools import write_pool
 from payload.importers.onnx_resize import resize, resize_as_said
 from payload.importers.onnx_strange import (
@@ -443,5 +443,5 @@ REWRITES: dict[str, Rewrite] = {
     "Mod": remainder_towards_zero,
     "MaxPool": write_pool,
     "Where": choose_of_equals,
-    **PLACES,
+    **SORTS_AND_SCATTERS,
 }

@@ -14,7 +14,7 @@ import numpy as np
 from autotune.core.host.tensor_file import digest_of
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
-from payload.importers import pt2_places
+from payload.importers import pt2_indices
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     kernel_argument,
@@ -49,8 +49,8 @@ from payload.importers.pt2_values import (
     arrange_kernel,
     compute,
     fold_constants,
+    index_bounds,
     kernels_of,
-    places_of,
     to_numpy,
 )
 from payload.importers.pt2_views import as_strided, pad_with_one
@@ -84,13 +84,13 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     inputs = [node for node in graph.nodes if node.op == "placeholder" and node.name not in weights]
     for node in inputs:
         check_tensor(node)
-    places = {node.name: BYTES for node in inputs if is_byte(node)}
+    bounds = {node.name: BYTES for node in inputs if is_byte(node)}
     guard_shifts(graph)
     widen_bytes(graph, inputs)
     compare_with_real(graph)
     write_guards(graph)
-    places |= places_of(graph)
-    given = [argument_of(node, places) for node in inputs]
+    bounds |= index_bounds(graph)
+    given = [argument_of(node, bounds) for node in inputs]
     kinds = {node.name: (tuple(node.meta["val"].shape), dtype_of(node.meta["val"])) for node in inputs}
     data = [random_inputs(given, kinds, seed) for seed in SEEDS]
     try:
@@ -104,13 +104,13 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
     say_stage(f"importing {path.name}: converting it to linalg, by torch-mlir")
     write_phases(graph, weights)
     names = [node.name for node in graph.nodes if node.op == "placeholder"]
-    said = {argument.name: argument for argument in given}
-    said |= {name: weight_argument(name, weights[name]) for name in names if name not in said}
+    by_name = {argument.name: argument for argument in given}
+    by_name |= {name: weight_argument(name, weights[name]) for name in names if name not in by_name}
     for node, groups in kernels_of(graph).items():
         if node.name in weights:
-            said[node.name] = kernel_argument(said[node.name], weights[node.name].shape, groups)
-            arrange_kernel(graph, node, said[node.name])
-    arguments = tuple(said[name] for name in names)
+            by_name[node.name] = kernel_argument(by_name[node.name], weights[node.name].shape, groups)
+            arrange_kernel(graph, node, by_name[node.name])
+    arguments = tuple(by_name[name] for name in names)
     described = ImportedModel(
         arguments=arguments,
         source=path.name,
@@ -128,7 +128,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
         inputs=data,
         results=results,
         keep=partial(shutil.copyfile, path),
-        lying={name: place for name, array in weights.items() if (place := file.place_of(array)) is not None},
+        lying={name: entry for name, array in weights.items() if (entry := file.entry_of(array)) is not None},
         source=path,
     )
 
@@ -168,9 +168,9 @@ def computed(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
     try:
         return compute(graph, values)
     except Exception as error:  # every op of PyTorch raises its own
-        said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        message = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise UnsupportedError(
-            f"PyTorch must compute it for random inputs, it says: {said.strip()[:200]}; "
+            f"PyTorch must compute it for random inputs, it says: {message.strip()[:200]}; "
             "export it with whole numbers that divide, or are indices, in its example, or as no inputs"
         ) from error
 
@@ -184,12 +184,12 @@ def load_exported(file: ProgramFile) -> "ExportedProgram":
     try:
         program = file.load()
     except Exception as error:  # zip files, pickles and versions each raise their own
-        said = " ".join(str(error).split())[:200]
-        if REFUSED_PICKLE in said:
+        message = " ".join(str(error).split())[:200]
+        if REFUSED_PICKLE in message:
             raise UnsupportedError(
                 "its weights must be tensors alone, it pickles other objects; save it again"
             ) from error
-        raise UnsupportedError(f"it is no program that torch.export saved: {said}; save it again") from error
+        raise UnsupportedError(f"it is no program that torch.export saved: {message}; save it again") from error
     signature = program.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed:
@@ -230,18 +230,18 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.remainder.Scalar: with_tensor(torch.remainder, torch.int8, torch.uint8),
         torch.ops.aten.bitwise_or.Scalar: with_tensor(torch.bitwise_or, *whole, torch.bool),
         torch.ops.aten.bitwise_xor.Scalar: with_tensor(torch.bitwise_xor, *whole, torch.bool),
-        torch.ops.aten.hypot.default: pt2_places.hypot,
-        torch.ops.aten.topk.default: pt2_places.topk,
-        torch.ops.aten.sort.default: pt2_places.sort,
-        torch.ops.aten.sort.stable: pt2_places.sort_stably,
-        torch.ops.aten.scatter_add.default: pt2_places.scatter_add,
-        torch.ops.aten.scatter.src: pt2_places.scatter,
-        torch.ops.aten.scatter.value: pt2_places.scatter_value,
-        torch.ops.aten.scatter_reduce.two: pt2_places.scatter_reduce,
-        torch.ops.aten.histc.default: pt2_places.histogram,
-        torch.ops.aten.index_add.default: pt2_places.index_add,
-        torch.ops.aten.index_reduce.default: pt2_places.index_reduce,
-        torch.ops.aten.index_put.default: pt2_places.index_put,
+        torch.ops.aten.hypot.default: pt2_indices.hypot,
+        torch.ops.aten.topk.default: pt2_indices.topk,
+        torch.ops.aten.sort.default: pt2_indices.sort,
+        torch.ops.aten.sort.stable: pt2_indices.sort_stably,
+        torch.ops.aten.scatter_add.default: pt2_indices.scatter_add,
+        torch.ops.aten.scatter.src: pt2_indices.scatter,
+        torch.ops.aten.scatter.value: pt2_indices.scatter_value,
+        torch.ops.aten.scatter_reduce.two: pt2_indices.scatter_reduce,
+        torch.ops.aten.histc.default: pt2_indices.histogram,
+        torch.ops.aten.index_add.default: pt2_indices.index_add,
+        torch.ops.aten.index_reduce.default: pt2_indices.index_reduce,
+        torch.ops.aten.index_put.default: pt2_indices.index_put,
     }
     table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)
@@ -250,7 +250,7 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
 def weights_of(program: "ExportedProgram") -> dict[str, Array]:
     """Values of a program's parameters, by name of their placeholders."""
     names = program.graph_signature.inputs_to_parameters
-    return {place: to_numpy(program.state_dict[name].detach()) for place, name in names.items()}
+    return {placeholder: to_numpy(program.state_dict[name].detach()) for placeholder, name in names.items()}
 
 
 def held_by(program: "ExportedProgram") -> dict[str, Any]:
@@ -258,7 +258,7 @@ def held_by(program: "ExportedProgram") -> dict[str, Any]:
     signature = program.graph_signature
     names = {**signature.inputs_to_buffers, **signature.inputs_to_lifted_tensor_constants}
     everything = {**program.constants, **program.state_dict}
-    return {place: everything[name] for place, name in names.items()}
+    return {placeholder: everything[name] for placeholder, name in names.items()}
 
 
 def check_tensor(node: Any) -> None:  # noqa: ANN401 - a node of torch.fx
@@ -297,10 +297,10 @@ def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401
     return to_numpy(torch.empty(0, dtype=tensor.dtype, device="cpu")).dtype
 
 
-def argument_of(node: Any, places: Mapping[str, int]) -> ModelArgument:  # noqa: ANN401
+def argument_of(node: Any, bounds: Mapping[str, int]) -> ModelArgument:  # noqa: ANN401
     """An input: integers are indices where they are used as such, bytes any, else 0 and 1."""
     if dtype_of(node.meta["val"]).kind in "iub":
-        return ModelArgument(node.name, "input", 0, places.get(node.name, 2))
+        return ModelArgument(node.name, "input", 0, bounds.get(node.name, 2))
     return ModelArgument(node.name, "input")
 
 

@@ -1,6 +1,6 @@
-"""Whole numbers of the example that a program was exported with: what divides, or names a place, cannot be random.
+"""Whole numbers of the example that a program was exported with: what divides, or is an index, cannot be random.
 
-A random divisor may be 0, and random places of a cache are written twice, in an order that nobody defines.
+A random divisor may be 0, and elements of a cache at random indices are written twice, in an order that nobody defines.
 """
 
 from collections.abc import Mapping, Sequence

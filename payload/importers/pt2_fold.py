@@ -16,7 +16,7 @@ def fold(  # noqa: PLR0917 - as PyTorch calls it
     padding: "Sequence[int]",
     stride: "Sequence[int]",
 ) -> Any:  # noqa: ANN401 - a tensor
-    """What ``aten.col2im`` gives of windows in columns, (channels x kernel, places), with or without a batch."""
+    """What ``aten.col2im`` gives of windows in columns, (channels x kernel, positions), with or without a batch."""
     batched = x if x.dim() == 3 else x.unsqueeze(0)
     rows, columns = (
         (size[axis] + 2 * padding[axis] - dilation[axis] * (kernel[axis] - 1) - 1) // stride[axis] + 1
@@ -30,7 +30,7 @@ def fold(  # noqa: PLR0917 - as PyTorch calls it
 
 
 def added_along(windows: "Tensor", size: int, dilation: int, padding: int, stride: int) -> "Tensor":
-    """A row of windows, (.., kernel, places), added where they lie.
+    """A row of windows, (.., kernel, positions), added where they lie.
 
     Args:
         windows: The windows.
@@ -39,8 +39,8 @@ def added_along(windows: "Tensor", size: int, dilation: int, padding: int, strid
         padding: Elements before the row that the first window begins.
         stride: Distance from one window to the next.
     """
-    kernel, places = windows.shape[-2:]
-    if kernel == stride and dilation == 1 and padding == 0 and size == kernel * places:  # no window meets another
+    kernel, positions = windows.shape[-2:]
+    if kernel == stride and dilation == 1 and padding == 0 and size == kernel * positions:  # no window meets another
         return windows.transpose(-2, -1).flatten(-2)
     spread = windows if stride == 1 else padded(windows.unsqueeze(-1), 0, stride - 1).flatten(-2)
     row = None

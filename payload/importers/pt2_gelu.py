@@ -1,4 +1,4 @@
-"""Functions of PyTorch's programs, written out: torch-mlir takes others in their place."""
+"""Functions of PyTorch's programs, written out: torch-mlir takes others instead."""
 
 from math import pi, sqrt
 from typing import TYPE_CHECKING, Any

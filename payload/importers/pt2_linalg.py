@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from autotune.core.payload import Array
 from payload.importers.linalg import FX_TO_TORCH, UnsupportedError, cannot_lower, lower
-from payload.importers.pt2_origins import describe, name_places
+from payload.importers.pt2_origins import describe, name_locations
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -24,11 +24,11 @@ def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
     Raises:
         UnsupportedError: torch-mlir does not know an op; the error names the node, where one alone is refused.
     """
-    places = name_places(graph)
+    nodes = name_locations(graph)
     try:
         return text_of(graph, held)
     except UnsupportedError as error:
-        blamed = places.get(error.place)  # what made a constant, perhaps, that another op is refused with
+        blamed = nodes.get(error.location)  # what made a constant, perhaps, that another op is refused with
         for node in graph.nodes if blamed is None else (blamed, *graph.nodes):
             if node.op == "call_function" and node.target is not operator.getitem and (why := refusal_of(node)):
                 raise cannot_lower(describe(node), why) from error

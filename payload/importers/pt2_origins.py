@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
-PLACE = "node "  # what names of locations in torch-mlir begin with
+LOCATION_PREFIX = "node "  # what names of locations in torch-mlir begin with
 
 
 def describe(node: "Node") -> str:
@@ -20,13 +20,13 @@ def describe(node: "Node") -> str:
     return f"node {name} ({op}){f' in {path}' if path else ''}"
 
 
-def name_places(graph: "Graph") -> "dict[str, Node]":
+def name_locations(graph: "Graph") -> "dict[str, Node]":
     """Let torch-mlir's errors tell of which node they are, in place; the nodes by what they tell."""
     found = {}
     for number, node in enumerate(graph.nodes):
-        place = f"{PLACE}{number}"
-        node.meta["stack_trace"] = f'File "{place}", line {number}, in forward'
-        found[place] = node
+        location = f"{LOCATION_PREFIX}{number}"
+        node.meta["stack_trace"] = f'File "{location}", line {number}, in forward'
+        found[location] = node
     return found
 
 

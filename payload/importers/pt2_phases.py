@@ -49,14 +49,14 @@ def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None
     writer, dense = ProgramWriter(graph, node), []
     has_unread = any(axis.read < axis.stride for axis in axes)
     parts = dense_convolutions(held, axes, groups)
-    places = [axis.groups for axis in axes]
+    sizes = [axis.groups for axis in axes]
     for number, part in enumerate(parts):
         added_bias = None if has_unread else bias
         if added_bias is not None and part.phases > 1:
             repeated = np.repeat(weights[bias.name], part.phases)
             added_bias = writer.weight(f"{bias.name}_phases", repeated, weights)
         filters = writer.weight(f"{kernel.name}_phases{number}", part.kernel, weights)
-        dense.append(convolution(writer, x, (filters, added_bias), part.pads, places, groups))
+        dense.append(convolution(writer, x, (filters, added_bias), part.pads, sizes, groups))
     result = spread(writer, dense, axes)
     if has_unread and bias is not None:
         column = writer.weight(f"{bias.name}_column", weights[bias.name].reshape(-1, *[1] * rank), weights)
@@ -66,7 +66,7 @@ def write_dense(graph: "Graph", node: "Node", weights: dict[str, Array]) -> None
 
 
 class ProgramWriter:
-    """Writes nodes before another, in whose place they compute.
+    """Writes nodes before another, which they replace.
 
     Args:
         graph: Graph that nodes are added to.
@@ -100,13 +100,13 @@ def convolution(  # noqa: PLR0917 - each is of another kind
     x: "Node",
     inputs: "tuple[Node, Node | None]",
     pads: Sequence[tuple[int, int]],
-    places: list[int],
+    sizes: list[int],
     groups: int,
 ) -> "Node":
     """A dense convolution with steps of one."""
     import torch  # noqa: PLC0415 - comes with an extra
 
-    aten, rank = torch.ops.aten, len(places)
+    aten, rank = torch.ops.aten, len(sizes)
     n, channels, *given = x.meta["val"].shape
     around = [size for each in reversed(pads) for size in each]
     wide = [size + sum(each) for size, each in zip(given, pads, strict=True)]
@@ -114,7 +114,7 @@ def convolution(  # noqa: PLR0917 - each is of another kind
     ones = [1] * rank
     steps = (ones, [0] * rank, ones, False, [0] * rank, groups)
     filters = inputs[0].meta["val"].shape[0]
-    return writer.add(aten.convolution.default, [n, filters, *places], padded, *inputs, *steps)
+    return writer.add(aten.convolution.default, [n, filters, *sizes], padded, *inputs, *steps)
 
 
 def spread(writer: ProgramWriter, dense: "list[Node]", axes: Sequence[Phases]) -> "Node":
@@ -123,12 +123,12 @@ def spread(writer: ProgramWriter, dense: "list[Node]", axes: Sequence[Phases]) -
 
     aten, rank, phases = torch.ops.aten, len(axes), [axis.read for axis in axes]
     is_joined, result = len(dense) > 1, dense[0]
-    n, channels, *places = result.meta["val"].shape
+    n, channels, *sizes = result.meta["val"].shape
     if prod(axis.stride for axis in axes) > 1:
         made = channels if is_joined else channels // prod(phases)
         if is_joined:
-            result = writer.add(aten.cat.default, [n, channels * len(dense), *places], dense, 1)
-        apart = [n, *((*phases, made) if is_joined else (made, *phases)), *places]
+            result = writer.add(aten.cat.default, [n, channels * len(dense), *sizes], dense, 1)
+        apart = [n, *((*phases, made) if is_joined else (made, *phases)), *sizes]
         order = spread_order(rank, is_joined=is_joined)
         result = writer.add(aten.view.default, apart, result, apart)
         shape = [apart[d] for d in order]
@@ -137,12 +137,12 @@ def spread(writer: ProgramWriter, dense: "list[Node]", axes: Sequence[Phases]) -
             behind = [size for axis in reversed(axes) for size in (0, axis.stride - axis.read, 0, 0)]
             shape = [n, made, *(size for axis in axes for size in (axis.groups, axis.stride))]
             result = writer.add(aten.constant_pad_nd.default, shape, result, behind, 0.0)
-        places = [axis.groups * axis.stride for axis in axes]
+        sizes = [axis.groups * axis.stride for axis in axes]
         channels = made
-        result = writer.add(aten.reshape.default, [n, made, *places], result, [n, made, *places])
+        result = writer.add(aten.reshape.default, [n, made, *sizes], result, [n, made, *sizes])
     for d, axis in enumerate(axes):
-        if places[d] != axis.size:
-            places[d] = axis.size
+        if sizes[d] != axis.size:
+            sizes[d] = axis.size
             bounds = (2 + d, axis.skipped, axis.skipped + axis.size)
-            result = writer.add(aten.slice.Tensor, [n, channels, *places], result, *bounds)
+            result = writer.add(aten.slice.Tensor, [n, channels, *sizes], result, *bounds)
     return result

@@ -69,8 +69,8 @@ def shares(
         return torch.eye(old, dtype=torch.float64)
     step = step_of(old, new, align_corners, factor)
     centers = step * (torch.arange(new, dtype=torch.float64) + 0.5)
-    places = torch.arange(old, dtype=torch.float64) + 0.5
-    found = weight((places - centers.unsqueeze(1)).abs() / max(step, 1.0))
+    old_centers = torch.arange(old, dtype=torch.float64) + 0.5
+    found = weight((old_centers - centers.unsqueeze(1)).abs() / max(step, 1.0))
     return found / found.sum(1, keepdim=True)
 
 

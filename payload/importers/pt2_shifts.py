@@ -43,7 +43,7 @@ def shift(graph: "Graph", value: "Node", count: "Node | int", *, is_left: bool) 
     """A shift by any count.
 
     Args:
-        graph: The graph, at the place to insert at.
+        graph: The graph, at its insertion point.
         value: What is shifted: whole numbers.
         count: Bits that it is shifted by: a number, or a tensor of the same type.
         is_left: Whether it is shifted to the left.

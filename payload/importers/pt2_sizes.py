@@ -97,9 +97,11 @@ def at_sizes(program: "ExportedProgram", sizes: Mapping[str, int]) -> "ExportedP
     try:
         return torch.export.export(program.module(), given, named)
     except Exception as error:  # whatever PyTorch raises where a size breaks what the program asks for
-        said = " ".join(str(error).split())[:200]
+        message = " ".join(str(error).split())[:200]
         at = ", ".join(f"{name}={size}" for name, size in sizes.items())
-        raise UnsupportedError(f"PyTorch must export it at {at}, it says: {said}; export it at these sizes") from error
+        raise UnsupportedError(
+            f"PyTorch must export it at {at}, it says: {message}; export it at these sizes"
+        ) from error
 
 
 def check_sizes(known: tuple[OpenSize, ...], sizes: Mapping[str, int]) -> None:

@@ -25,7 +25,7 @@ def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tupl
         held: Buffers and constants by the names of their placeholders.
 
     Returns:
-        The program's graph, and values of the placeholders that it has in the place of those of `held`.
+        The program's graph, and values of the placeholders that it has instead of those of `held`.
     """
     import torch  # noqa: PLC0415
     from torch.fx import Interpreter  # noqa: PLC0415
@@ -57,8 +57,8 @@ def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[st
 
     value = value.contiguous()
     single = value.numel() > 0 and bool((value == value.reshape(-1)[0]).all())
-    place = next(each for each in graph.nodes if each.op != "placeholder")  # of which there may be none
-    with graph.inserting_before(place):
+    insertion_point = next(each for each in graph.nodes if each.op != "placeholder")  # of which there may be none
+    with graph.inserting_before(insertion_point):
         if single:
             number, kind = value.reshape(-1)[0].item(), {"dtype": value.dtype, "device": torch.device("cpu")}
             fresh = graph.call_function(torch.ops.aten.full.default, (list(value.shape), number), kind)
@@ -110,8 +110,8 @@ def to_torch(array: Array) -> "Tensor":
     return torch.from_numpy(array)
 
 
-def places_of(graph: "Graph") -> dict[str, int]:
-    """For every tensor that an op takes indices from: how many there are. What those are computed from is followed."""
+def index_bounds(graph: "Graph") -> dict[str, int]:
+    """Upper bound (exclusive) of every tensor of indices, by name; what indices are computed from is bounded, too."""
     bounds: dict[str, int] = {}
     for node in reversed(list(graph.nodes)):
         name = getattr(node.target, "__name__", "").partition(".")[0]
@@ -168,16 +168,16 @@ def arrange_kernel(graph: "Graph", node: "Node", argument: ModelArgument) -> Non
     last = [each for each in graph.nodes if each.op == "placeholder"][-1]
     users = list(node.users)
     with graph.inserting_after(last):
-        places = graph.call_function(torch.ops.aten.view.default, (node, [parts[d] for d in argument.order]))
-    with graph.inserting_after(places):
-        kernel = graph.call_function(torch.ops.aten.permute.default, (places, back))
-    places.meta["val"] = value.reshape(parts).permute(argument.order).contiguous()
-    kernel.meta["val"] = places.meta["val"].permute(back)
+        view = graph.call_function(torch.ops.aten.view.default, (node, [parts[d] for d in argument.order]))
+    with graph.inserting_after(view):
+        kernel = graph.call_function(torch.ops.aten.permute.default, (view, back))
+    view.meta["val"] = value.reshape(parts).permute(argument.order).contiguous()
+    kernel.meta["val"] = view.meta["val"].permute(back)
     if argument.split:
         with graph.inserting_after(kernel):
             kernel = graph.call_function(torch.ops.aten.reshape.default, (kernel, list(value.shape)))
         kernel.meta["val"] = value.contiguous()
-    node.meta["val"] = places.meta["val"].reshape(argument.shape)
+    node.meta["val"] = view.meta["val"].reshape(argument.shape)
     node.meta.pop("tensor_meta", None)
     for user in users:
         user.replace_input_with(node, kernel)

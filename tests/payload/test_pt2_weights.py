@@ -60,8 +60,8 @@ def test_tensors_of_an_archive_are_mapped(saved):
         assert torch.equal(tensor, model.state_dict()[name])
         if name in ("conv.weight", "linear.weight", "linear.bias"):
             array = tensor.detach().numpy()
-            np.testing.assert_array_equal(map_entries({name: file.place_of(array)})[name], array)
-    assert file.place_of(np.ones(3)) is None
+            np.testing.assert_array_equal(map_entries({name: file.entry_of(array)})[name], array)
+    assert file.entry_of(np.ones(3)) is None
 
 
 def test_a_compressed_archive_is_copied(saved, tmp_path):
@@ -69,7 +69,7 @@ def test_a_compressed_archive_is_copied(saved, tmp_path):
     file = ProgramFile(compressed(path, tmp_path / "model.pt2"))
     for name, tensor in file.load().state_dict.items():
         assert torch.equal(tensor, model.state_dict()[name])
-        assert tensor.dtype is torch.bfloat16 or file.place_of(tensor.detach().numpy()) is None
+        assert tensor.dtype is torch.bfloat16 or file.entry_of(tensor.detach().numpy()) is None
 
 
 def test_a_large_program_and_its_weights_stay_in_their_file(saved, tmp_path):

@@ -3,7 +3,7 @@
     rank of x[i] = how many x[j] are before it;  y[k] = sum of x[i] where rank i is k
     y[r] = sum of u[m] where index m is r, or of the last such u[m] alone, or x[r] where there is none
 
-As `payload.importers.onnx_places` has it: work for each pair, little for what models sort and scatter; what is much is
+As `payload.importers.onnx_indices` has it: work for each pair, little for what models sort and scatter; what is much is
 left to the converter, which refuses it.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
-from payload.importers.onnx_places import MOST_PAIRS
+from payload.importers.onnx_indices import MOST_PAIRS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,12 +50,12 @@ def first_ranks(x: "Tensor", count: int, dim: int, *, largest: bool) -> Result:
         mine, theirs = is_number.unsqueeze(-1), is_number.unsqueeze(-2)
         before = before | (mine & ~theirs if largest else theirs & ~mine)
         same = same | ~(mine | theirs)
-    places = torch.arange(size, dtype=torch.float32)
-    earlier = places < places.unsqueeze(-1)
+    positions = torch.arange(size, dtype=torch.float32)
+    earlier = positions < positions.unsqueeze(-1)
     rank = (before | (same & earlier)).to(torch.float32).sum(-1)
     hit = rank.unsqueeze(-2) == torch.arange(count, dtype=torch.float32).unsqueeze(-1)
     values = torch.where(hit, other, 0).sum(-1).to(x.dtype)
-    indices = torch.where(hit, places, 0.0).sum(-1).to(torch.int64)
+    indices = torch.where(hit, positions, 0.0).sum(-1).to(torch.int64)
     return values.movedim(-1, dim), indices.movedim(-1, dim)
 
 
@@ -134,9 +134,9 @@ def histogram(x: "Tensor", bins: int = 100, min: float = 0, max: float = 0) -> R
     if not min < max or x.numel() * bins > MOST_PAIRS:
         return NotImplemented
     values, low, high = x.reshape(-1), torch.full((), min, dtype=x.dtype), torch.full((), max, dtype=x.dtype)
-    place = torch.floor((values - low) * bins / (high - low)).clamp(max=bins - 1)
+    bin_number = torch.floor((values - low) * bins / (high - low)).clamp(max=bins - 1)
     inside = (values >= low) & (values <= high)
-    hit = inside & (place == torch.arange(bins, dtype=place.dtype).unsqueeze(-1))
+    hit = inside & (bin_number == torch.arange(bins, dtype=bin_number.dtype).unsqueeze(-1))
     return hit.to(torch.float32).sum(-1).to(x.dtype)
 
 
@@ -164,22 +164,22 @@ def index_put(
     if len(given) == 1 and given[0][1].dtype == torch.bool:
         return lying_as(mask_put(x, *given[0], values, accumulate=accumulate), x)
     first, last = given[0][0], given[-1][0]
-    places = [index for _, index in given]
-    if any(each.dtype.is_floating_point or each.element_size() == 1 for each in places):
+    given_indices = [index for _, index in given]
+    if any(each.dtype.is_floating_point or each.element_size() == 1 for each in given_indices):
         return NotImplemented
     if not x.numel():
         return NotImplemented
     if last - first + 1 != len(given):
         order = sorted(range(x.dim()), key=lambda dim: (dim not in dict(given), dim))
-        found = index_put(x.permute(order), places, values, accumulate)
+        found = index_put(x.permute(order), given_indices, values, accumulate)
         return found if found is NotImplemented else found.permute([order.index(dim) for dim in range(x.dim())])
     before, indexed, behind = x.shape[:first], x.shape[first : last + 1], x.shape[last + 1 :]
-    place = torch.zeros((), dtype=torch.int64)
-    for size, index in zip(indexed, places, strict=True):
-        place = place * size + torch.where(index < 0, index + size, index)
-    whole = values.expand(*before, *place.shape, *behind).reshape(*before, place.numel(), *behind)
+    flat_index = torch.zeros((), dtype=torch.int64)
+    for size, index in zip(indexed, given_indices, strict=True):
+        flat_index = flat_index * size + torch.where(index < 0, index + size, index)
+    whole = values.expand(*before, *flat_index.shape, *behind).reshape(*before, flat_index.numel(), *behind)
     rows = x.reshape(*before, prod(indexed), *behind)
-    found = put(rows, first, along(place, first, whole), whole, "sum" if accumulate else "")
+    found = put(rows, first, along(flat_index, first, whole), whole, "sum" if accumulate else "")
     return found if found is NotImplemented else lying_as(found.reshape(x.shape), x)
 
 
@@ -234,9 +234,9 @@ def put(x: "Tensor", dim: int, index: "Tensor", src: "Tensor", how: str) -> Resu
         if d != dim and index.shape[d] < x.shape[d]:
             rests.append((d, part.narrow(d, index.shape[d], x.shape[d] - index.shape[d])))
             part = part.narrow(d, 0, index.shape[d])
-    rows, places, values = (each.movedim(dim, -1) for each in (part, index, src))
+    rows, indices, values = (each.movedim(dim, -1) for each in (part, index, src))
     wanted = torch.arange(rows.shape[-1], dtype=torch.float32).unsqueeze(-1)
-    hit = places.to(torch.float32).unsqueeze(-2) == wanted
+    hit = indices.to(torch.float32).unsqueeze(-2) == wanted
     found = combined(rows, hit, values.to(x.dtype).unsqueeze(-2), how).movedim(-1, dim)
     for d, rest in reversed(rests):
         found = torch.cat([found, rest], d)

@@ -44,7 +44,7 @@ def rank_all(writer: NodeWriter, node: "NodeProto", facts: KnownTensors) -> bool
     rank = writer.add("ReduceSum", writer.add("Cast", before, to=REAL), writer.numbers(-1), keepdims=0)
     wanted = writer.real([[index] for index in range(first)])
     hit = writer.add("Equal", writer.add("Unsqueeze", rank, writer.numbers(-2)), wanted)
-    nothing = {name: writer.add("Cast", writer.real(0), to=to) for name, to in (("x", kind), ("place", REAL))}
+    nothing = {name: writer.add("Cast", writer.real(0), to=to) for name, to in (("x", kind), ("index", REAL))}
     for output, values, zero in zip(node.output, (other, indices), nothing.values(), strict=False):
         if output:
             chosen = writer.add("Where", hit, values, zero)
@@ -145,4 +145,4 @@ COMBINED: dict[str, tuple[str, str, Callable[["np.dtype[Any]"], Array]]] = {
     "max": ("Max", "ReduceMax", least),
     "min": ("Min", "ReduceMin", largest),
 }
-PLACES: dict[str, Rewrite] = {"TopK": rank_all, "ScatterElements": put_by_axis, "ScatterND": put_parts}
+SORTS_AND_SCATTERS: dict[str, Rewrite] = {"TopK": rank_all, "ScatterElements": put_by_axis, "ScatterND": put_parts}

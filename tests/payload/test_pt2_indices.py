@@ -8,7 +8,7 @@ from autotune.core.errors import PayloadError
 from payload.importers import pt2_linalg
 from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_eager import first_stably
-from payload.importers.pt2_places import (
+from payload.importers.pt2_indices import (
     histogram,
     index_put,
     index_reduce,
@@ -225,7 +225,7 @@ def test_an_op_is_refused_that_is_refused_alone_whatever_is_blamed(op, monkeypat
     def refuse(given, _):
         if any(op in node.name for node in given.nodes):
             number = next(n for n, node in enumerate(graph.nodes) if node.name == "full")
-            raise UnsupportedError("", place=f"node {number}", why="no")
+            raise UnsupportedError("", location=f"node {number}", why="no")
 
     monkeypatch.setattr(pt2_linalg, "text_of", refuse)
     with pytest.raises(UnsupportedError, match=rf"node \S*{op} .* cannot be lowered: no"):
