@@ -40,14 +40,14 @@ class Placed(torch.nn.Module):
 
     def forward(self, x, u):
         # x: (5, 7) with equal elements, u: (5, 9)
-        values, places = torch.topk(x, 3, dim=1)
+        values, indices = torch.topk(x, 3, dim=1)
         least, where = torch.topk(x, 2, dim=0, largest=False)
         ordered, order = torch.sort(x, dim=1, descending=True, stable=True)
         part, columns = u[:3, :4], x.clone()
         columns[:, self.apart[0]] = u[:, :4]
         return (
             values,
-            torch.gather(x, 1, places),  # of equal elements PyTorch takes any
+            torch.gather(x, 1, indices),  # of equal elements PyTorch takes any
             least,
             torch.gather(x, 0, where),
             ordered,
@@ -81,23 +81,23 @@ def test_elements_are_found_and_put_as_pytorch_does(strange, tmp_path):
 
 
 class PutWhere(torch.nn.Module):
-    """Rows put where they are given."""
+    """Rows put at given indices."""
 
-    def forward(self, x, places, rows):
+    def forward(self, x, indices, rows):
         return (
-            torch.index_put(x, (places,), rows),
-            torch.index_put(x, (places,), rows, accumulate=True),
-            torch.index_put(x, (places,), torch.tensor(5.0)),
-            x.scatter(0, (places % 6).unsqueeze(1).expand(4, 3), rows),
-            x.scatter(0, (places % 6).unsqueeze(1).expand(4, 3), 2.5),
+            torch.index_put(x, (indices,), rows),
+            torch.index_put(x, (indices,), rows, accumulate=True),
+            torch.index_put(x, (indices,), torch.tensor(5.0)),
+            x.scatter(0, (indices % 6).unsqueeze(1).expand(4, 3), rows),
+            x.scatter(0, (indices % 6).unsqueeze(1).expand(4, 3), 2.5),
         )
 
 
-def test_places_may_count_from_the_end_and_be_the_same(tmp_path):
-    x, places, rows = torch.randn(6, 3), torch.tensor([0, 2, 3, 5]), torch.randn(4, 3)
-    torch.export.save(torch.export.export(PutWhere(), (x, places, rows)), tmp_path / "model.pt2")
+def test_indices_may_count_from_the_end_and_be_the_same(tmp_path):
+    x, indices, rows = torch.randn(6, 3), torch.tensor([0, 2, 3, 5]), torch.randn(4, 3)
+    torch.export.save(torch.export.export(PutWhere(), (x, indices, rows)), tmp_path / "model.pt2")
     function = at.compile(str(tmp_path / "model.pt2"))
-    for given in (places, torch.tensor([-1, 2, -6, 1]), torch.tensor([4, -2, 4, 0]), torch.tensor([3, 3, 3, 3])):
+    for given in (indices, torch.tensor([-1, 2, -6, 1]), torch.tensor([4, -2, 4, 0]), torch.tensor([3, 3, 3, 3])):
         found = function(x.numpy(), given.numpy(), rows.numpy()).values()
         for number, (got, wanted) in enumerate(zip(found, PutWhere()(x, given, rows), strict=True)):
             np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-6, err_msg=f"{number} {given}")
@@ -129,11 +129,11 @@ def masks_and_lists():
 
 @pytest.mark.parametrize("accumulate", [True, False])
 @pytest.mark.parametrize("number", range(16))
-def test_elements_are_put_at_lists_of_places_and_where_masks_are_true(number, accumulate):
+def test_elements_are_put_at_lists_of_indices_and_where_masks_are_true(number, accumulate):
     torch.manual_seed(0)
-    x, (places, values) = torch.randn(4, 5, 6), masks_and_lists()[number]
+    x, (indices, values) = torch.randn(4, 5, 6), masks_and_lists()[number]
     torch.testing.assert_close(
-        index_put(x, places, values, accumulate), torch.ops.aten.index_put(x, places, values, accumulate)
+        index_put(x, indices, values, accumulate), torch.ops.aten.index_put(x, indices, values, accumulate)
     )
 
 
@@ -147,10 +147,10 @@ def test_values_that_a_mask_counts_are_left():
 @pytest.mark.parametrize("how", ["sum", "prod", "mean", "amax", "amin"])
 def test_elements_are_reduced_with_and_without_what_is_there(how, included, kind):
     torch.manual_seed(0)
-    x, u, places = (torch.randn(4, 5) * 9).to(kind), (torch.randn(3, 4) * 9).to(kind), torch.randint(0, 4, (3, 4))
+    x, u, indices = (torch.randn(4, 5) * 9).to(kind), (torch.randn(3, 4) * 9).to(kind), torch.randint(0, 4, (3, 4))
     for dim in (0, -1):
-        expected = torch.scatter_reduce(x, dim, places, u, how, include_self=included)
-        torch.testing.assert_close(scatter_reduce(x, dim, places, u, how, include_self=included), expected)
+        expected = torch.scatter_reduce(x, dim, indices, u, how, include_self=included)
+        torch.testing.assert_close(scatter_reduce(x, dim, indices, u, how, include_self=included), expected)
 
 
 @pytest.mark.parametrize("included", [True, False])
@@ -172,13 +172,13 @@ def test_histograms_count_what_lies_in_their_bounds(bins, low, high):
 
 @pytest.mark.parametrize("x", [torch.randn(4, 6), torch.randn(6, 4).t(), torch.randn(2, 4, 6)[1]])
 def test_results_lie_in_memory_as_those_of_pytorch(x):
-    aten, places, one = torch.ops.aten, torch.randint(0, 4, (4, 6)), torch.ones(())
+    aten, indices, one = torch.ops.aten, torch.randint(0, 4, (4, 6)), torch.ones(())
     rows, mask, most = torch.tensor([2, 0]), x > 0, torch.randn(4, 6)
-    ours = [*topk(x, 2, 0), *first_stably(x, 2, 0), *sort(x, 0), scatter(x, 0, places, most)]
-    ours += [scatter_add(x, 0, places, most), scatter_reduce(x, 0, places, most, "mean")]
+    ours = [*topk(x, 2, 0), *first_stably(x, 2, 0), *sort(x, 0), scatter(x, 0, indices, most)]
+    ours += [scatter_add(x, 0, indices, most), scatter_reduce(x, 0, indices, most, "mean")]
     ours += [index_put(x, (None, rows), one), index_put(x, (mask,), one)]
-    theirs = [*aten.topk(x, 2, 0), *aten.topk(x, 2, 0), *aten.sort(x, 0), aten.scatter(x, 0, places, most)]
-    theirs += [aten.scatter_add(x, 0, places, most), aten.scatter_reduce(x, 0, places, most, "mean")]
+    theirs = [*aten.topk(x, 2, 0), *aten.topk(x, 2, 0), *aten.sort(x, 0), aten.scatter(x, 0, indices, most)]
+    theirs += [aten.scatter_add(x, 0, indices, most), aten.scatter_reduce(x, 0, indices, most, "mean")]
     theirs += [aten.index_put(x, (None, rows), one), aten.index_put(x, (mask,), one)]
     assert [each.stride() for each in ours] == [each.stride() for each in theirs]
 

@@ -8,7 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 from autotune.contrib.torch_backend.indices import LEFT, bounds_in, leave_doubtful  # noqa: E402
 
-TABLE, PLACES = torch.randn(8, 4), torch.tensor([0, 2, 1])
+TABLE, INDICES = torch.randn(8, 4), torch.tensor([0, 2, 1])
 
 
 def left(function, *given, constants=()):
@@ -41,7 +41,7 @@ def left(function, *given, constants=()):
     ],
 )
 def test_indices_that_are_given_have_bounds(function, bounds):
-    names, found = left(function, TABLE, PLACES)
+    names, found = left(function, TABLE, INDICES)
     if bounds is None:  # numbers of 64 bits in 32 may be others
         assert names == {"aten._to_copy.default"}
     else:
@@ -70,7 +70,7 @@ def test_indices_that_are_given_have_bounds(function, bounds):
     ],
 )
 def test_indices_that_may_be_outside_are_left(function, name):
-    assert left(function, TABLE, PLACES)[0] == {name}
+    assert left(function, TABLE, INDICES)[0] == {name}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_indices_that_may_be_outside_are_left(function, name):
     ],
 )
 def test_indices_that_are_inside_are_not(function):
-    assert left(function, TABLE, PLACES) == (set(), {})
+    assert left(function, TABLE, INDICES) == (set(), {})
 
 
 def test_indices_of_constants_are_as_they_are():
