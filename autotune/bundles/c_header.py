@@ -121,8 +121,8 @@ def needs(name: str, emitted: "Emitted") -> str:
 def parameter(index: int, argument: Argument) -> Parameter:
     """The parameter for a payload's argument: no two of them share a name, as no two arguments do."""
     name = identifier(argument.name)
-    place = "" if name == argument.name else str(index)
-    return Parameter(f"{argument.role}{place}_{name}", argument.dtype, argument.shape, argument.role in WRITTEN)
+    suffix = "" if name == argument.name else str(index)
+    return Parameter(f"{argument.role}{suffix}_{name}", argument.dtype, argument.shape, argument.role in WRITTEN)
 
 
 def descriptor(dtype: str, rank: int) -> str:

@@ -17,7 +17,7 @@ def draw_curve(courses: Sequence[Course], width: int) -> list[str]:
         courses: Searches of the payload.
         width: Characters of a line at most.
     """
-    longest = max((course.trials for course in courses if course.places), default=0)
+    longest = max((course.trials for course in courses if course.improvements), default=0)
     if not longest:
         return ["no trial succeeded"]
     columns = max(1, min(MOST_COLUMNS, width - 8, longest))

@@ -70,7 +70,7 @@ def inspect(
         check_whole("top", top, 1, MOST_COUNT)
     if source is not None and store is not None:
         raise typer.BadParameter(f"give one store, got {shown(source)} and --store {shown(store)}")
-    location = next((place for place in (source, store) if place is not None), home() / "store.journal")
+    location = next((path for path in (source, store) if path is not None), home() / "store.journal")
     if history is not None and plots is None:
         raise typer.BadParameter("--history goes with --plots DIR, which is missing")
     if holds(location, "manifest.json"):

@@ -120,13 +120,13 @@ def drop_columns(table: Table, width: int) -> Table:
     room = width - min(LEAST_NAME, longest([table.head, *(row.name for row in table.rows)]))
     sizes = number_widths(table)
     kept = list(range(len(sizes)))
-    while sum(GAP + sizes[place] for place in kept) > room:
-        optional = [place for place in kept if table.columns[place].optional]
+    while sum(GAP + sizes[column] for column in kept) > room:
+        optional = [column for column in kept if table.columns[column].optional]
         if not optional:
             break
         kept.remove(optional[-1])
-    rows = tuple(replace(row, cells=tuple(row.cells[place] for place in kept)) for row in table.rows)
-    return replace(table, columns=tuple(table.columns[place] for place in kept), rows=rows)
+    rows = tuple(replace(row, cells=tuple(row.cells[column] for column in kept)) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[column] for column in kept), rows=rows)
 
 
 def number_widths(table: Table) -> list[int]:

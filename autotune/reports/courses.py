@@ -16,17 +16,17 @@ class Course:
 
     Attributes:
         trials: Trials of the search.
-        places: Trials, counted from 0, that were faster than all before them; rising.
+        improvements: Trials, counted from 0, that were faster than all before them; rising.
         seconds: Seconds a call of each, drift divided out; falling.
     """
 
     trials: int
-    places: tuple[int, ...]
+    improvements: tuple[int, ...]
     seconds: tuple[float, ...]
 
     def at(self, positions: npt.NDArray[np.int64]) -> Curve:
         """Seconds a call of the best after the trials at some positions; NaN before the first success."""
-        found = np.searchsorted(np.array(self.places, dtype=np.int64), positions, side="right")
+        found = np.searchsorted(np.array(self.improvements, dtype=np.int64), positions, side="right")
         return np.concatenate(([np.nan], self.seconds))[found]
 
 
@@ -46,7 +46,7 @@ def course_of(rows: pd.DataFrame) -> Course:
     Example:
         >>> trials = {"number": [0, 1, 2], "outcome": ["crashed", "ok", "ok"], "seconds_normalised": [None, 2.0, 1.0]}
         >>> course_of(pd.DataFrame(trials))
-        Course(trials=3, places=(1, 2), seconds=(2.0, 1.0))
+        Course(trials=3, improvements=(1, 2), seconds=(2.0, 1.0))
     """
     curve = best_so_far(rows)
     known = np.where(np.isnan(curve), np.inf, curve)
@@ -61,7 +61,7 @@ def speed_shares(courses: Sequence[Course], columns: int) -> Curve:
         courses: Searches; none if nothing succeeded.
         columns: Positions from the first trial of the longest search to its last; a shorter one is stretched.
     """
-    known = [course for course in courses if course.places]
+    known = [course for course in courses if course.improvements]
     if not known:
         return np.array([np.nan])
     longest = max(course.trials for course in known)

@@ -51,7 +51,7 @@ def copy_store(
     Raises:
         StoreError: One of them cannot be opened, they are one and the same, or the target holds something else.
     """
-    if same_place(source, target):
+    if is_same_store(source, target):
         raise StoreError(f"a store must be copied into another one, {shown(str(target))} is the same; name two")
     with Store.read(source) as here:
         names = studies_of(here)
@@ -85,7 +85,7 @@ class Progress:
         self._listener.stage(f"{self._done} of {self._total} trials are copied")
 
 
-def same_place(source: str | Path, target: str | Path) -> bool:
+def is_same_store(source: str | Path, target: str | Path) -> bool:
     """Return whether two locations are one, as far as their texts say."""
     texts = (str(source), str(target))
     if any("://" in text for text in texts):

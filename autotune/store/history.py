@@ -82,9 +82,9 @@ def read_history(path: Path, payload: str | None = None) -> "pd.DataFrame":
             checks.append(asdict(CHECK.validate_json(line)))
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            place = " ".join(map(str, ("line", number, *first["loc"])))
+            location = " ".join(map(str, ("line", number, *first["loc"])))
             raise StoreError(
-                f"lines of a history must be of format {FORMAT_VERSION}; {path} {place}: {first['msg']}; restore it"
+                f"lines of a history must be of format {FORMAT_VERSION}; {path} {location}: {first['msg']}; restore it"
             ) from error
     frame = pd.DataFrame(checks, columns=list(COLUMNS))
     factors = dict.fromkeys(("slowdown", "speedup", "low", "high"), "float64")  # without a number None is no NaN yet

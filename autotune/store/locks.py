@@ -53,20 +53,20 @@ class FileLocks:
     def take(self, key: str) -> bool:
         """Lock a trial; false if another process has it."""
         try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place(key))
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset_of(key))
         except (BlockingIOError, PermissionError):
             return False
         return True
 
     def release(self, key: str) -> None:
         """Give a lock back."""
-        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, place(key))
+        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, offset_of(key))
 
     def close(self) -> None:
         """Give all locks back."""
         os.close(self._descriptor)
 
 
-def place(key: str) -> int:
+def offset_of(key: str) -> int:
     """Which byte stands for a trial."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % PLACES

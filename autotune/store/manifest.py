@@ -150,8 +150,8 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         return MANIFEST.validate_json(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = " ".join(".".join(map(str, first["loc"])).split())[:200]
-        raise BundleError(f"{where} must be as it was recorded, {place} is not: {first['msg']}; restore it") from error
+        key = " ".join(".".join(map(str, first["loc"])).split())[:200]
+        raise BundleError(f"{where} must be as it was recorded, {key} is not: {first['msg']}; restore it") from error
 
 
 def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -189,7 +189,7 @@ def read_recording(path: str | Path) -> Recording:
         raise StoreError(f"a recording must be an xz file, {path} is not: {error}; restore it") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))[:200]
+        location = ".".join(map(str, first["loc"]))[:200]
         raise StoreError(
-            f"{path} must be a recording, {place or 'its text'} is not: {first['msg']}; record it again"
+            f"{path} must be a recording, {location or 'its text'} is not: {first['msg']}; record it again"
         ) from error

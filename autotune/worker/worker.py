@@ -162,7 +162,7 @@ class Worker(Closing):
             moment = self._timeline.moment
             guilty = left if moment is None or moment.phase == "measure" else left[moment.candidate :][:1]
             found.update(dict.fromkeys(guilty or left, answer))
-        return [self._drift.place(found[index]) for index in range(len(job.candidates))]
+        return [self._drift.learn(found[index]) for index in range(len(job.candidates))]
 
     def _try(self, job: Job, limits: Limits, time_limits: TimeLimits) -> list[Evaluation] | Evaluation:
         """Compile, verify and time candidates, until the process ends over one."""

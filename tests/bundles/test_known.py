@@ -14,7 +14,7 @@ from autotune.bundles.replay import replay
 from autotune.core.errors import BundleError, PayloadError
 from autotune.core.host.machine import this_machine
 from autotune.store.bundle import read_bundle
-from autotune.worker.loading.paths import is_named, names, places_of, remember
+from autotune.worker.loading.paths import is_named, names, paths_of, remember
 from autotune.worker.loading.reading import open_payload
 from autotune.worker.loading.resolve import reopen_payload
 
@@ -123,11 +123,11 @@ def test_a_payload_of_other_arguments_is_another(proved, tmp_path):
 def test_names_are_kept_the_last_first_and_damage_loses_them_at_most():
     for spec in ("one.mlir", "two.mlir", "one.mlir", "bad\nname.mlir"):
         remember(spec, "a" * 64)
-    assert [os.path.basename(place) for place in places_of("a" * 64)] == ["one.mlir", "two.mlir"]
+    assert [os.path.basename(place) for place in paths_of("a" * 64)] == ["one.mlir", "two.mlir"]
     assert is_named("two.mlir")
     assert not is_named("/elsewhere/two.mlir")
     names().write_bytes(b"\xff\n\n" + b"x" * 100)
-    assert places_of("a" * 64) == []
+    assert paths_of("a" * 64) == []
     names().unlink()
     names().mkdir()
     remember("one.mlir", "a" * 64)

@@ -18,13 +18,13 @@ from autotune.contrib.postgres.server import Server
 from autotune.contrib.postgres.tables import OPTUNA, append, count_trials, lock_study, read_entries, study_ids
 from autotune.core.errors import StoreError
 from autotune.store.header import HEADER, check_header
-from autotune.store.locks import Locks, place
+from autotune.store.locks import Locks, offset_of
 from autotune.store.log import LogEntry
 from autotune.store.room import Pause
 
 T = TypeVar("T")
 BATCH = 500  # trials of one transaction of a copy
-OPENING = place("autotune opens a store")  # lock for creating tables
+OPENING = offset_of("autotune opens a store")  # lock for creating tables
 
 
 class Database:

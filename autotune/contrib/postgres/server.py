@@ -17,7 +17,7 @@ from autotune.contrib.postgres.outage import is_away, with_server
 from autotune.core.errors import StoreError
 from autotune.core.host.extras import install_command
 from autotune.store.address import shown
-from autotune.store.locks import place
+from autotune.store.locks import offset_of
 from autotune.store.room import Pause
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Server:
 
     def take(self, key: str) -> bool:
         """Lock a trial; false if another connection has it."""
-        number = place(key)
+        number = offset_of(key)
         if number in self._claims:
             return True
         if not self.ask(lambda connection: bool(connection.execute(TAKE, {"number": number}).scalar_one())):
@@ -118,7 +118,7 @@ class Server:
 
     def release(self, key: str) -> None:
         """Give a lock back."""
-        number = place(key)
+        number = offset_of(key)
         self._claims.discard(number)
         self.ask(lambda connection: connection.execute(RELEASE, {"number": number}).scalar_one())
 

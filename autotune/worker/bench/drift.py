@@ -25,7 +25,7 @@ class Drift:
         self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
         self._lock = Lock()
 
-    def place(self, found: Evaluation) -> Evaluation:
+    def learn(self, found: Evaluation) -> Evaluation:
         """Learn the reference kernel's time beside a program, and give its samples the median of the recent ones."""
         samples = found.samples
         if samples is None or not samples.quiet_reference:

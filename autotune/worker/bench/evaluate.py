@@ -200,9 +200,9 @@ def build_and_verify(
 
 def our_fault(error: Exception) -> str:
     """The line that says what broke, and where."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     what = one_line(f"{type(error).__name__}: {error}")[:MOST_SAID]
-    return f"{what}, in {Path(place.filename).name}:{place.lineno}; that is a fault of autotune, please report it"
+    return f"{what}, in {Path(frame.filename).name}:{frame.lineno}; that is a fault of autotune, please report it"
 
 
 def verify_part(payload: Payload, candidate: Candidate, program: CompiledProgram, bench: Testbench) -> Verdict:

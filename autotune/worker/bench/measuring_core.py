@@ -30,7 +30,7 @@ class MeasuringCore:
         """
         self.cores = tuple(cores)
         self._turn = Lock()  # of whom measures
-        self._places = Lock()
+        self._pinning = Lock()
         self._processes: set[int] = set()
         self._measuring: int | None = None
 
@@ -46,14 +46,14 @@ class MeasuringCore:
 
     def enter(self, process: int) -> None:
         """Have a process keep off the core while another one measures, from now on."""
-        with self._places:
+        with self._pinning:
             if process not in self._processes:
                 self._processes.add(process)
-                self._place(process)
+                self._pin(process)
 
     def leave(self, process: int) -> None:
         """Forget a process that ends."""
-        with self._places:
+        with self._pinning:
             self._processes.discard(process)
 
     @contextmanager
@@ -67,12 +67,12 @@ class MeasuringCore:
                 self._give(None)
 
     def _give(self, process: int | None) -> None:
-        with self._places:
+        with self._pinning:
             self._measuring = process
             for each in sorted(self._processes, key=lambda one: one == process):  # the others leave it first
-                self._place(each)
+                self._pin(each)
 
-    def _place(self, process: int) -> None:
+    def _pin(self, process: int) -> None:
         if self._measuring is None:
             keep_to(process, self.cores)
         else:

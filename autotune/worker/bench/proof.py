@@ -236,5 +236,5 @@ def has_rows(argument: Argument) -> bool:
 
 def agreeing(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> tuple[int, int]:
     """Number of rows, and of those whose largest element is where it should be."""
-    places = np.argmax(got.astype(np.float64), axis=-1), np.argmax(expected, axis=-1)
-    return int(places[0].size), int(np.count_nonzero(places[0] == places[1]))
+    largest = np.argmax(got.astype(np.float64), axis=-1), np.argmax(expected, axis=-1)
+    return int(largest[0].size), int(np.count_nonzero(largest[0] == largest[1]))

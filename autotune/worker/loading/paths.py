@@ -3,7 +3,7 @@
 A record, a bundle or a store, says what its payload was read from, and may be anybody's: that path is never opened.
 What is opened is a path that the user named before, on this account.
 
-    open_payload --remember--> file of lines "hash spec" --places_of, is_named--> known
+    open_payload --remember--> file of lines "hash spec" --paths_of, is_named--> known
 """
 
 import os
@@ -22,25 +22,25 @@ def remember(spec: str, sha256: str) -> None:
         spec: File, folder, or model's file with its sizes.
         sha256: Hash of the text.
     """
-    place = os.path.abspath(spec)
-    if not place.isprintable() or place in places_of(sha256)[:1]:
+    named = os.path.abspath(spec)
+    if not named.isprintable() or named in paths_of(sha256)[:1]:
         return
     with suppress(OSError):
         path = names()
         path.parent.mkdir(parents=True, exist_ok=True)
         is_full = path.exists() and path.stat().st_size > MOST_BYTES
         with path.open("w" if is_full else "a", encoding="utf-8") as file:
-            file.write(f"{sha256} {place}\n")
+            file.write(f"{sha256} {named}\n")
 
 
-def places_of(sha256: str) -> list[str]:
+def paths_of(sha256: str) -> list[str]:
     """Paths of payloads that have a text of this hash, the one that was named last first."""
-    return list(dict.fromkeys(place for text, place in reversed(read_names()) if text == sha256))
+    return list(dict.fromkeys(path for text, path in reversed(read_names()) if text == sha256))
 
 
 def is_named(spec: str) -> bool:
     """Return whether the user named this very file or folder."""
-    return os.path.abspath(spec) in (place for _, place in read_names())
+    return os.path.abspath(spec) in (path for _, path in read_names())
 
 
 def read_names() -> list[tuple[str, str]]:
@@ -49,7 +49,7 @@ def read_names() -> list[tuple[str, str]]:
         text = read_file(names(), 2 * MOST_BYTES).decode(errors="replace")
     except OSError:
         return []
-    return [(sha256, place) for sha256, space, place in (line.partition(" ") for line in text.splitlines()) if space]
+    return [(sha256, path) for sha256, space, path in (line.partition(" ") for line in text.splitlines()) if space]
 
 
 def names() -> Path:

@@ -126,7 +126,7 @@ def open_payload(source: str | Path) -> Payload:
     elif is_importable(spec):
         found = open_model(import_once(spec), spec)
     elif is_path(spec) or is_folder(spec):
-        found = open_place(spec)
+        found = open_path(spec)
     else:
         return load_payload(spec)
     remember(spec, found.sha256)
@@ -142,7 +142,7 @@ def open_model(folder: Path, spec: str) -> Payload:
     return replace(open_folder(folder, spec), model=os.path.abspath(spec.partition(",")[0]))
 
 
-def open_place(spec: str) -> Payload:
+def open_path(spec: str) -> Payload:
     """The payload of a file of MLIR, or of an imported folder.
 
     Raises:

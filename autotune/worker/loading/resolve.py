@@ -8,8 +8,8 @@ from autotune.core.payload import Payload
 from autotune.core.printable import one_line
 from autotune.registry import is_importable, is_registered, load_payload, may_open_file
 from autotune.worker.loading.imports import imported_before
-from autotune.worker.loading.paths import is_named, places_of
-from autotune.worker.loading.reading import open_model, open_place
+from autotune.worker.loading.paths import is_named, paths_of
+from autotune.worker.loading.reading import open_model, open_path
 
 
 def reopen_payload(spec: str) -> Payload:
@@ -28,7 +28,7 @@ def reopen_payload(spec: str) -> Payload:
         )
     if installed:
         return load_payload(spec)
-    return open_model(imported_before(spec), spec) if is_importable(spec) else open_place(spec)
+    return open_model(imported_before(spec), spec) if is_importable(spec) else open_path(spec)
 
 
 def known_payload(recorded: Payload) -> Payload:
@@ -38,7 +38,7 @@ def known_payload(recorded: Payload) -> Payload:
     only what the user named, of that text.
     """
     installed = is_registered(recorded.name)
-    for spec in [recorded.name] if installed else places_of(recorded.sha256):
+    for spec in [recorded.name] if installed else paths_of(recorded.sha256):
         with suppress(AutotuneError):
             built = reopen_payload(spec)
             if is_same(built, recorded):
