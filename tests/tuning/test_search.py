@@ -158,7 +158,7 @@ def test_history_that_tpe_keeps_is_bounded(monkeypatch):
     monkeypatch.setattr(sampler, "LATEST_KEPT", 8)
     search = Search(SPACE, DEFAULT)
     keys = [config_key(config) for config in run(search)]
-    assert len(search._sampler.told) <= 20
+    assert len(search._sampler.recorded) <= 20
     assert len(keys) == len(set(keys)) == len(list(SPACE.configs()))
 
 
