@@ -87,8 +87,8 @@ def test_what_the_system_has_no_more_of_is_said_with_the_way_out(number, words):
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
 def test_a_path_that_is_closed_to_the_user_is_named_with_the_way_out(number):
     why = os.strerror(number)
-    said = sentence_of(OSError(number, why, "report.html"))
-    assert said == f"report.html must be open to this user, it is not: {why}; name another, or allow it"
+    sentence = sentence_of(OSError(number, why, "report.html"))
+    assert sentence == f"report.html must be open to this user, it is not: {why}; name another, or allow it"
 
 
 def test_a_limit_of_files_is_one_line():

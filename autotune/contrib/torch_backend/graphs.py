@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -156,7 +156,7 @@ def prepare(whole: Graph, kinds: Sequence[str], tensors: Tensors, options: Backe
     parts = split(whole, kinds)
     if parts.held is None:
         return prepare_rest(parts.graph, parts.kinds, tensors, options)
-    compute = viewing_what_lies_otherwise(parts.held)
+    compute = by_pytorch(parts.held.graph)
     held, sources = MadeOf(lambda weights: compute(*weights)), parts.sources
     values = (*tensors, *held.of([tensors[number] for number in sources]))
     run = prepare_rest(parts.graph, parts.kinds, values, options)
@@ -177,16 +177,15 @@ def by_pytorch(graph: Graph) -> GraphModule:
     """A copy of a graph as PyTorch runs it."""
     copied = Graph()
     copied.output(copied.graph_copy(graph, {}))
-    return viewing_what_lies_otherwise(GraphModule(torch.nn.Module(), copied))
+    copy_what_cannot_be_viewed(copied)
+    return GraphModule(torch.nn.Module(), copied)
 
 
-def viewing_what_lies_otherwise(module: GraphModule) -> GraphModule:
-    """A module, in place, that copies what it cannot view: some ops, such as norms, give other strides than traced."""
-    for node in module.graph.nodes:
+def copy_what_cannot_be_viewed(graph: Graph) -> None:
+    """Let a graph copy where strides allow no view, in place: some ops, such as norms, give others than traced."""
+    for node in graph.nodes:
         if node.target is torch.ops.aten.view.default:
             node.target = torch.ops.aten.reshape.default
-    module.recompile()
-    return module
 
 
 def prepare_rest(graph: Graph, kinds: Sequence[str], tensors: Tensors, options: BackendOptions) -> Run:
@@ -240,7 +239,9 @@ def build(whole: GraphRegion, tensors: Tensors, uncovered: frozenset[str], optio
         region = as_region(part.graph, [kinds.get(name, "") for name in names])
         run = run_of(region, [values.get(name) for name in names], options)
         module.set_submodule(node.target, RegionModule(run, is_single=is_single))
-    return as_run(viewing_what_lies_otherwise(module))
+    copy_what_cannot_be_viewed(module.graph)
+    module.recompile()
+    return as_run(module)
 
 
 def as_region(graph: Graph, held: Sequence[str]) -> GraphRegion:
@@ -275,7 +276,7 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
     Raises:
         RefusedError: The importer refuses some of its ops.
     """
-    plain_run = as_run(by_pytorch(region.graph))
+    plain_run = cache(lambda: as_run(by_pytorch(region.graph)))  # hardly ever needed
     try:
         kept = program_of(region, tensors, options)
         known = zip(region.placeholders, tensors, region.held, strict=True)
@@ -285,14 +286,14 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
         if ops := refused_ops(error, region.graph):
             raise RefusedError(ops) from error
         say_replaced(region.graph, error)
-        return plain_run
+        return plain_run()
     except (MemoryError, OSError):
         raise
     except Exception as error:  # a fault of ours is the end of a program, not of the user's call
         from autotune.worker.bench.evaluate import our_fault  # of programs that are new alone
 
         say_replaced(region.graph, our_fault(error))
-        return plain_run
+        return plain_run()
     if not kept.is_checked:
         given = [number for number, held in enumerate(region.held) if not held]
         return FirstCalls(
@@ -308,7 +309,7 @@ def run_of(region: GraphRegion, tensors: Sequence[torch.Tensor | None], options:
         try:
             return program(given)
         except OutOfBoundsError:
-            return plain_run(given)
+            return plain_run()(given)
 
     return run
 

@@ -362,7 +362,7 @@ def test_the_largest_of_several_rows_may_be_viewed(inference):
 
 
 class NormOfTurned(nn.Module):
-    """A norm gives a turned tensor's strides, which PyTorch traces in rows: the product behind it views them."""
+    """A norm gives a transposed tensor's strides, which PyTorch traces in rows: the product behind it views them."""
 
     def __init__(self):
         super().__init__()
