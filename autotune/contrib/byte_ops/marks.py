@@ -2,7 +2,7 @@
 
 from autotune.core.plugs.rewrites import NeededRewrite
 
-BYTE_OPS = NeededRewrite("byte-ops", 1, why="element-wise ops of bytes by code of ours")
+BYTE_OPS = NeededRewrite("byte-ops", 2, why="element-wise ops of bytes by code of ours")
 TABLE = "autotune.byte_table"  # of an op that is read from a table: how many vectors at a time
 WINDOWS = "autotune.byte_windows"  # of an op that sums products of bytes: elements of a step
 MARKS = (TABLE, WINDOWS)

@@ -3,11 +3,14 @@
     y[w] = f(sum over i, j of k[i, j] x[i, s w + j])   ->   sums[w] += dot(x[i, s w .. s w + 3], k[i, 0 .. 3])
 
 Four neighbours of each of 16 columns are chosen among the bytes of a vector, and meet four weights in one ``vpdpbusd``.
-It takes one operand without a sign: 128 is added to x, and what that adds is what sums begin with.
+It takes one operand without a sign: 128 is added to x, and what that adds is what sums begin with. Rows follow each
+other, so that what the next one has in common with this one stays in registers: of three rows of a window, two.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 
 from mlir import ir
 from mlir.dialects import arith, memref, scf, vector
@@ -24,7 +27,9 @@ from autotune.core.errors import CompileError
 LANES, BYTES, WORD = 16, 64, 4  # words of a vector, its bytes, bytes of a word
 WIDEN, MULTIPLY, ADD = "arith.extsi", "arith.muli", "arith.addi"
 SHIFT = 128  # is added to bytes with a sign
+MOST_CARRIED = 12  # vectors from row to row: sums, weights and what bytes are made of need the other registers
 Product = tuple[int, int]  # arguments of a body: bytes, and their weight
+WindowPart = tuple[int, int, int]  # a sum, a window of it, and the first of 16 columns
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,17 @@ class ByteWindow:
 
     first: Address
     weights: tuple[int | None, ...]
+
+    @property
+    def reach(self) -> int:
+        """How far the last of them is from the first."""
+        return max(number for number, weight in enumerate(self.weights) if weight is not None)
+
+    def is_ahead_of(self, other: "ByteWindow", loop: int) -> bool:
+        """Tell whether the other has the same neighbours at the next step of a loop."""
+        step = other.first.strides[loop]
+        lines = (self.first.line, self.reach) == (other.first.line, other.reach)
+        return lines and step > 0 and self.first.constant == other.first.constant + step
 
 
 def windows_of(products: Sequence[Product], addresses: Sequence[Address]) -> Iterator[ByteWindow]:
@@ -205,12 +221,36 @@ class ByteWindowRows:
         used = [loop + 1 for each in weights for loop, stride in enumerate(self.addresses[each].strides) if stride]
         return max(used, default=0)
 
+    @cached_property
+    def carried(self) -> dict[WindowPart, WindowPart]:
+        """Neighbours that a row has in common with the one before: what they are called here, and were there.
+
+        None where weights change from row to row, and where they would not stay in registers.
+        """
+        rows, starts = len(self.sizes) - 2, range(0, min(self.lanes, self.sizes[-1]), LANES)
+        if rows < self.inner:
+            return {}
+        windows = {(root, number): each for root, of in enumerate(self.windows) for number, each in enumerate(of)}
+        found = {
+            (*here, start): (*before, start)
+            for (here, window), (before, other) in product(windows.items(), repeat=2)
+            for start in starts
+            if other.is_ahead_of(window, rows)
+        }
+        return found if len(found) <= MOST_CARRIED else {}
+
     def write(self, loops: Sequence[ir.Value] = (), held: Sequence[HeldWeights] = ()) -> None:
-        """Loops over all but the columns of a row, inside of those that are there; weights where they are known."""
+        """Loops over all but the columns of a row, inside of those that are there; weights where they are known.
+
+        Where rows have neighbours in common, they are the innermost loop, and columns the one around them.
+        """
         if not held and len(loops) == self.inner:
             held = [self.hold(loops, windows) for windows in self.windows]
+        if self.carried and len(loops) == len(self.sizes) - 2:
+            self.for_columns(lambda column, count: self.write_rows(loops, column, held, count))
+            return
         if len(loops) == len(self.sizes) - 1:
-            self.write_row(loops, held)
+            self.for_columns(lambda column, count: self.write_step([*loops, column], held, count, {}))
             return
         loop = scf.ForOp(index(0), index(self.sizes[len(loops)]), index(1))
         with ir.InsertionPoint(loop.body):
@@ -233,24 +273,50 @@ class ByteWindowRows:
         part = vector_of(1, str(self.body.arguments[argument].type))
         return vector.extract(vector.load(part, self.flat[argument], [self.addresses[argument].at(loops)]), [], [0])
 
-    def write_row(self, loops: Sequence[ir.Value], held: Sequence[HeldWeights]) -> None:
-        """All columns of a row."""
+    def for_columns(self, write: Callable[[ir.Value, int], None]) -> None:
+        """Write steps of columns: from which on, and how many."""
         columns = self.sizes[-1]
         whole = columns // self.lanes * self.lanes
         if whole:
             loop = scf.ForOp(index(0), index(whole), index(self.lanes))
             with ir.InsertionPoint(loop.body):
-                self.write_step([*loops, loop.induction_variable], held, self.lanes)
+                write(loop.induction_variable, self.lanes)
                 scf.yield_([])
         if columns > whole:
-            self.write_step([*loops, index(whole)], held, columns - whole)
+            write(index(whole), columns - whole)
 
-    def write_step(self, loops: Sequence[ir.Value], held: Sequence[HeldWeights], count: int) -> None:
-        """So many columns from one on."""
+    def write_rows(self, loops: Sequence[ir.Value], column: ir.Value, held: Sequence[HeldWeights], count: int) -> None:
+        """So many columns of all rows; each takes from the one before what they have in common."""
+        ways = {here: before for here, before in self.carried.items() if here[-1] < count}
+        first = [*loops, index(0), column]
+        given = [
+            self.neighbours(self.windows[root][number], first, start, min(LANES, count - start))
+            for root, number, start in ways
+        ]
+        loop = scf.ForOp(index(0), index(self.sizes[-2]), index(1), given)
+        with ir.InsertionPoint(loop.body):
+            known = dict(zip(ways, loop.inner_iter_args, strict=True))
+            self.write_step([*loops, loop.induction_variable, column], held, count, known)
+            scf.yield_([known[before] for before in ways.values()])
+
+    def write_step(
+        self,
+        loops: Sequence[ir.Value],
+        held: Sequence[HeldWeights],
+        count: int,
+        neighbours: dict[WindowPart, ir.Value],
+    ) -> None:
+        """So many columns from one on; neighbours that are not there yet are added to those that are."""
         lanes, target = -(-count // LANES) * LANES, len(self.addresses) - 1
+        for root, windows in enumerate(self.windows):
+            for number, start in product(range(len(windows)), range(0, count, LANES)):
+                if (root, number, start) not in neighbours:
+                    neighbours[root, number, start] = self.neighbours(
+                        windows[number], loops, start, min(LANES, count - start)
+                    )
         known = {
-            value: self.sum_windows(loops, windows, each, count, lanes)
-            for (value, _), windows, each in zip(self.sums.roots, self.windows, held, strict=True)
+            value: self.sum_windows(neighbours, root, held[root], count, lanes)
+            for root, (value, _) in enumerate(self.sums.roots)
         }
         for number, argument in enumerate(list(self.body.arguments)[:-1]):
             if number not in self.sums.arguments:
@@ -288,14 +354,14 @@ class ByteWindowRows:
             memref.store(vector.extract(found, [], [lane]), flat, [at])
 
     def sum_windows(
-        self, loops: Sequence[ir.Value], windows: Sequence[ByteWindow], held: HeldWeights, count: int, lanes: int
+        self, neighbours: dict[WindowPart, ir.Value], root: int, held: HeldWeights, count: int, lanes: int
     ) -> ir.Value:
         """A sum of so many columns."""
         found = splat(0, "i32", lanes)
         for start in range(0, count, LANES):
             total = held.start
-            for window, words in zip(windows, held.words, strict=True):
-                total = dot_bytes(total, self.neighbours(window, loops, start, min(LANES, count - start)), words)
+            for number, words in enumerate(held.words):
+                total = dot_bytes(total, neighbours[root, number, start], words)
             found = vector.insert_strided_slice(total, found, [start], [1])
         return found
 
@@ -303,9 +369,8 @@ class ByteWindowRows:
         """Four neighbours of each of so many columns, without a sign."""
         address, stride, kind = window.first, window.first.strides[-1], vector_of(BYTES, "i8")
         flat = next(flat for flat, each in zip(self.flat, self.addresses, strict=True) if each == address)
-        reach = max(number for number, weight in enumerate(window.weights) if weight is not None)
         offsets = [lane * stride + number for lane in range(LANES) for number in range(WORD)]
-        last = (count - 1) * stride + reach
+        last = (count - 1) * stride + window.reach
         if offsets[-1] < BYTES:  # what lies beyond the last is read as zero
             # Where half a vector holds them, it is no more: of a whole one, LLVM 22 moves the `xori` to and fro past
             # the shuffle for ever where shuffles across lanes are cheap (`fast-variable-crosslane-shuffle`: Intel's).
