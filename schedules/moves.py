@@ -236,6 +236,16 @@ def drop_unit_dimensions(script: Script, loop: str, ops: int) -> list[str]:
     return parts
 
 
+def drop_unit_loops(script: Script, loop: str) -> str:
+    """Drop loops of one step from all linalg.generic ops in a loop; gives one handle to all of them.
+
+    Unlike `drop_unit_dimensions` it simplifies nothing else: an op that only moves elements stays one.
+    """
+    fold = "transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices"
+    script.emit(f"transform.apply_patterns to {loop} {{ {fold} }} : {ANY}")
+    return match_inside(script, loop, "linalg.generic", stem="plain")
+
+
 def enclosing_function(script: Script, op: str) -> str:
     """The function an op is in; stays valid whatever happens inside."""
     function = script.fresh("function")

@@ -181,7 +181,7 @@ class SlidingWindowWriter:
         """Vectorize, and unroll loops over positions."""
         for outermost in dict.fromkeys(tile.outermost for tile in self.tiles):
             tiles = [tile for tile in self.tiles if tile.outermost == outermost]
-            moves.vectorize(self.script, drop_unit_loops(self.script, outermost))
+            moves.vectorize(self.script, moves.drop_unit_loops(self.script, outermost))
             for tile in tiles:
                 if inner := tile.sums or tile.positions:
                     write_slices(self.script, inner)
@@ -200,16 +200,6 @@ class SlidingWindowWriter:
         parts = moves.split_into(self.script, op, lane, [piece.size for piece in found])
         for piece, part in zip(found, parts, strict=True):
             tile_and_vectorize(self.script, part, (*sizes[:lane], piece.size), 1, piece.register)
-
-
-def drop_unit_loops(script: Script, loop: str) -> str:
-    """Drop loops of one step from all linalg.generic ops in a loop; gives one handle to all of them.
-
-    Unlike `moves.drop_unit_dimensions` it simplifies nothing else: an op that only moves elements stays one.
-    """
-    fold = "transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices"
-    script.emit(f"transform.apply_patterns to {loop} {{ {fold} }} : {moves.ANY}")
-    return moves.match_inside(script, loop, "linalg.generic", stem="plain")
 
 
 def write_slices(script: Script, loop: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from autotune.core.host.machine import Machine
+from autotune.core.ops.op import Op
 from autotune.core.scripts.marks import SUMS
 from autotune.core.space import Config, Constraint, Knob, largest_up_to
 from autotune.core.task import Task
@@ -22,6 +23,7 @@ ROWS = (1, 2, 4)
 MOST_VECTORS = 32  # machine vectors in one tile
 STRIP = "strip"  # knob: rows of A whose sums are made with those of several columns
 SUMS_AT_ONCE = 8  # vectors of partial results that are added to in turn, so that none waits for itself
+MULTIPLICATIONS = ("arith.mulf", "arith.muli")
 STREAMED = 2  # of a row that comes from beyond L2: one would wait for its own sum
 
 
@@ -116,7 +118,8 @@ class Vectorize(SingleOp):
             write_tiles_of_sums(script, op, sizes, (int(config[STRIP]), int(config["rows"])), found, lanes=lanes)
             return
         rows = int(config["rows"])
-        if len(found) > 1:  # a loop over rows for each piece would go through memory as often
+        drop = has_invariant_factor(task.root)
+        if len(found) > 1 and not drop:  # a loop over rows for each piece would go through memory as often
             op, sizes = in_rows(script, op, sizes, rows, knob="rows")
         parts = moves.split_into(script, op, last, [piece.size for piece in found])
         iterators = task.nest.iterators
@@ -127,7 +130,20 @@ class Vectorize(SingleOp):
             if partial and (piece.register < piece.size or (multiplies and piece.size > 1)):
                 reduce_and_vectorize(script, part, here, piece.register, rows=rows)
             else:
-                tile_and_vectorize(script, part, here, rows, piece.register, knob="rows")
+                tile_and_vectorize(script, part, here, rows, piece.register, knob="rows", drop_unit_loops=drop)
+
+
+def has_invariant_factor(op: Op) -> bool:
+    """Return whether an op sums products over several loops, one of which moves some factor and not another.
+
+    ``lower_contraction`` of LLVM 22 aborts the process on ``vector.contract`` whose unit reduction is missing in an
+    operand: of such an op, tiles must not have loops of one step.
+    """
+    reduced = {loop for loop, iterator in enumerate(op.nest.iterators) if iterator == "reduction"}
+    if len(reduced) < 2 or not any(step.name in MULTIPLICATIONS for step in op.body):
+        return False
+    moved = {frozenset(loop for terms in operand.terms for loop, _ in terms) & reduced for operand in op.inputs}
+    return len(moved) > 1 or any(step.name == "linalg.index" for step in op.body)
 
 
 def widest_row(task: Task, machine: Machine) -> int:
@@ -296,6 +312,7 @@ def tile_and_vectorize(
     mark: str = "",
     knob: str = "",
     gathers: bool = False,
+    drop_unit_loops: bool = False,
 ) -> None:
     """Loops over everything but a tile of `rows` rows and `width` columns.
 
@@ -308,6 +325,7 @@ def tile_and_vectorize(
         mark: Put on the loop over columns.
         knob: Name of the knob that `rows` is.
         gathers: The op reads elements at indices that a tensor holds.
+        drop_unit_loops: Loops of one step are dropped from the tile before it becomes vectors.
     """
     rank = len(sizes)
     tile = [1] * rank
@@ -322,6 +340,8 @@ def tile_and_vectorize(
                 moves.annotate(script, loop, mark)
     if loop:
         moves.annotate(script, loop, SUMS)
+    if loop and drop_unit_loops:
+        op = moves.drop_unit_loops(script, loop)
     moves.vectorize(script, op, gathers=gathers)
 
 

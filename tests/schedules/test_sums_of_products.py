@@ -69,3 +69,52 @@ def test_a_matrix_from_beyond_l2_is_read_a_row_at_a_time_and_by_columns_as_many_
     assert name == "sliding_window"
     _, far = default_of(2048, 512, turned=True)
     assert far["width"] == 256 >= near["width"]
+
+
+def weighted_sums(x, w, y, sizes, *, counted=""):
+    """A payload that sums products of x by w, and by the index of a loop, over all loops that y lacks."""
+    loops = sorted(set(x + w))
+    of_x, of_w, of_y = (f"tensor<{''.join(f'{sizes[loop]}x' for loop in each)}f32>" for each in (x, w, y))
+    maps = ", ".join(f"affine_map<({', '.join(loops)}) -> ({', '.join(each)})>" for each in (x, w, y))
+    iterators = ", ".join('"parallel"' if loop in y else '"reduction"' for loop in loops)
+    by_index = f"""%i = linalg.index {loops.index(counted or x[0])} : index
+        %j = arith.index_cast %i : index to i64
+        %f = arith.sitofp %j : i64 to f32
+        %c = arith.mulf %f, %b : f32"""
+    text = f"""func.func @sums(%x: {of_x}, %w: {of_w}) -> {of_y} {{
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : {of_y}
+      %z = linalg.fill ins(%zero : f32) outs(%e : {of_y}) -> {of_y}
+      %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}}
+        ins(%x, %w : {of_x}, {of_w}) outs(%z : {of_y}) {{
+      ^bb0(%a: f32, %b: f32, %o: f32):
+        {by_index if counted else ""}
+        %p = arith.mulf {"%c" if counted else "%b"}, %a : f32
+        %s = arith.addf %p, %o : f32
+        linalg.yield %s : f32
+      }} -> {of_y}
+      return %r : {of_y}
+    }}"""
+    return read_payload("sums.mlir", text)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "y", "counted"),
+    [
+        ("bmk", "k", "b", ""),
+        ("bmk", "k", "", ""),
+        ("bmk", "mk", "b", "k"),
+        ("bmk", "bm", "b", ""),
+        ("mk", "bk", "b", "m"),
+    ],
+)
+def test_a_factor_that_a_summed_loop_does_not_move_is_multiplied(x, w, y, counted):
+    """LLVM aborted the process on the contraction that tiles of one step make of such a product."""
+    sizes = {"b": 6, "m": 5, "k": 33}
+    payload = weighted_sums(x, w, y, sizes, counted=counted)
+    inputs = payload.make_inputs(0)
+    (found,), _ = run_tuned(payload, inputs, this_machine())
+    factors = [array.astype(np.float64) for array in inputs.values()]
+    equation = f"{x},{w}{',' + counted if counted else ''}->{y}"
+    wanted = np.einsum(equation, *factors, *([np.arange(sizes[counted])] if counted else []))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
