@@ -1,8 +1,7 @@
-"""Compiling for a machine, this or another: LLVM's C interface, in this process, from LLVM IR to an object file.
+"""Compile LLVM IR to an object file for this or another machine, in this process, by LLVM's C API.
 
-The execution engine of MLIR compiles for the host alone, and for its own memory. The library that it is part of knows
-other processors too, and code that any program links; its C interface is called here by ctypes, so that no program is
-started and the sandbox holds.
+MLIR's execution engine compiles only for the host, and only into its own memory. libLLVM also has other targets, and
+can emit relocatable objects; its C API is called here by ctypes, so that no process is started and the sandbox holds.
 
 Source: llvm-c/TargetMachine.h, llvm-c/Transforms/PassBuilder.h.
 """
@@ -18,12 +17,12 @@ from autotune.compiler.codegen.llvm_library import open_llvm, take_error, take_t
 from autotune.core.errors import CompileError, MachineError
 from autotune.core.target import Target
 
-LEVEL, PASSES = 3, b"default<O3>"  # as the execution engine uses; the level is CodeGenLevelAggressive
+LEVEL, PASSES = 3, b"default<O3>"  # as in the execution engine; the level is CodeGenLevelAggressive
 RELOCATION_PIC, CODE_MODEL_DEFAULT, OBJECT_FILE = 2, 0, 1
 FUNCTION = 0xFFFFFFFF  # LLVMAttributeFunctionIndex
 INTERNAL = 8  # LLVMInternalLinkage
 TUNING = ("LoopUnrolling", "LoopInterleaving", "LoopVectorization", "SLPVectorization")  # as in MLIR's OptUtils.cpp
-DECLARED = re.compile(r"declare [^@]*@(llvm\.fmuladd\.\w+)")  # of LLVM IR as text
+DECLARED = re.compile(r"declare [^@]*@(llvm\.fmuladd\.\w+)")  # in textual LLVM IR
 TEXT = POINTER(c_void_p)
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLVMContextCreate": (c_void_p, ()),
@@ -64,10 +63,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 @cache
 def llvm() -> ctypes.CDLL:
-    """LLVM's library, with what is called here declared.
+    """Load libLLVM, and declare the functions that are called here.
 
     Raises:
-        MachineError: The library is not installed, or lacks what is called here.
+        MachineError: The library is not installed, or lacks one of the functions.
     """
     try:
         library = open_llvm()
@@ -82,17 +81,17 @@ def llvm() -> ctypes.CDLL:
 
 
 def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "object", *exported: str) -> bytes:
-    """An object file for a machine, position-independent; or its LLVM IR, not yet optimized.
+    """Compile LLVM IR to a position-independent object file for a machine, or to its unoptimized LLVM IR.
 
     Args:
-        target: The machine.
-        text: LLVM IR that names no machine.
-        kind: What to give.
-        exported: The only functions that others may link with; none: all are as the text has them.
+        target: Target machine.
+        text: LLVM IR without a target.
+        kind: Output format.
+        exported: The only functions to keep external; if empty, linkage is as in the text.
 
     Raises:
-        CompileError: LLVM refuses the text, or cannot compile it for that machine; stage ``jit``.
-        MachineError: There is no LLVM that could.
+        CompileError: LLVM rejects the text, or cannot compile it for that machine; stage ``jit``.
+        MachineError: No suitable LLVM is installed.
     """
     lib = llvm()
     context = lib.LLVMContextCreate()
@@ -114,42 +113,42 @@ def compile_for(target: Target, text: str, kind: Literal["object", "llvm"] = "ob
 
 
 def unfused(text: str) -> str:
-    """LLVM IR whose fused multiply-adds need not be fused: without such an instruction each lane would call `fmaf`."""
+    """Replace `llvm.fma` by `llvm.fmuladd`: on targets without FMA, each lane would otherwise call `fmaf`."""
     declared: set[str] = set()
     lines = []
     for line in text.replace("@llvm.fma.", "@llvm.fmuladd.").splitlines(keepends=True):
-        if found := DECLARED.match(line):
-            if found[1] in declared:
+        if match := DECLARED.match(line):
+            if match[1] in declared:
                 continue
-            declared.add(found[1])
+            declared.add(match[1])
         lines.append(line)
     return "".join(lines)
 
 
 def parse_ir(lib: ctypes.CDLL, context: int, text: str) -> c_void_p:
-    """A module of LLVM IR."""
+    """Parse textual LLVM IR."""
     data = text.encode()
     buffer = lib.LLVMCreateMemoryBufferWithMemoryRangeCopy(data, len(data), b"program")
-    module, wrong = c_void_p(), c_void_p()
-    if lib.LLVMParseIRInContext(context, buffer, byref(module), byref(wrong)):  # takes the buffer
-        raise CompileError("jit", f"LLVM IR must parse; {take_text(lib, wrong.value)}")
+    module, message = c_void_p(), c_void_p()
+    if lib.LLVMParseIRInContext(context, buffer, byref(module), byref(message)):  # takes ownership of the buffer
+        raise CompileError("jit", f"LLVM IR must parse; {take_text(lib, message.value)}")
     return module
 
 
 def open_machine(lib: ctypes.CDLL, target: Target) -> int:
-    """LLVM's description of a machine."""
-    llvm_target, wrong, triple = c_void_p(), c_void_p(), target.triple.encode()
-    if lib.LLVMGetTargetFromTriple(triple, byref(llvm_target), byref(wrong)):
-        raise MachineError(f"LLVM must know {target.triple}; {take_text(lib, wrong.value)}")
-    about = (target.cpu.encode(), target.attributes.encode())
-    found: int = lib.LLVMCreateTargetMachine(llvm_target, triple, *about, LEVEL, RELOCATION_PIC, CODE_MODEL_DEFAULT)
-    return found
+    """Create LLVM's target machine."""
+    llvm_target, message, triple = c_void_p(), c_void_p(), target.triple.encode()
+    if lib.LLVMGetTargetFromTriple(triple, byref(llvm_target), byref(message)):
+        raise MachineError(f"LLVM must know {target.triple}; {take_text(lib, message.value)}")
+    names = (target.cpu.encode(), target.attributes.encode())
+    machine: int = lib.LLVMCreateTargetMachine(llvm_target, triple, *names, LEVEL, RELOCATION_PIC, CODE_MODEL_DEFAULT)
+    return machine
 
 
 def settle_target(lib: ctypes.CDLL, context: int, module: c_void_p, machine: int, target: Target) -> None:
-    """Tell a module which machine it is for; and its functions how long SVE's vectors are, where it has those.
+    """Set the target triple and data layout of a module, and the SVE vector length of its functions if there is SVE.
 
-    LLVM then computes vectors of fixed length in SVE's registers (``vscale_range`` in the language reference).
+    LLVM then uses SVE registers for fixed-length vectors (``vscale_range`` in the language reference).
     """
     lib.LLVMSetTarget(module, target.triple.encode())
     layout = lib.LLVMCreateTargetDataLayout(machine)
@@ -165,16 +164,16 @@ def settle_target(lib: ctypes.CDLL, context: int, module: c_void_p, machine: int
 
 
 def export_only(lib: ctypes.CDLL, module: c_void_p, *names: str) -> None:
-    """Keep every function and global but a few to the object file: a payload's may be called ``main``, or as libc's."""
+    """Give all other functions and globals internal linkage: a payload's may be named ``main``, or as one of libc."""
     for value in (*defined(lib, module, "Function"), *defined(lib, module, "Global")):
         length = c_size_t()
         text = ctypes.string_at(lib.LLVMGetValueName2(value, byref(length)), length.value)
-        if text.decode() not in names and not text.startswith(b"llvm."):  # those are LLVM's own
+        if text.decode() not in names and not text.startswith(b"llvm."):  # LLVM's own symbols
             lib.LLVMSetLinkage(value, INTERNAL)
 
 
 def defined(lib: ctypes.CDLL, module: c_void_p, kind: Literal["Function", "Global"]) -> Iterator[int]:
-    """Every function, or every global, that a module defines."""
+    """Yield every function, or every global, that a module defines."""
     value = getattr(lib, f"LLVMGetFirst{kind}")(module)
     while value:
         if not lib.LLVMIsDeclaration(value):
@@ -183,21 +182,21 @@ def defined(lib: ctypes.CDLL, module: c_void_p, kind: Literal["Function", "Globa
 
 
 def optimize(lib: ctypes.CDLL, module: c_void_p, machine: int) -> None:
-    """Run the passes that the execution engine runs."""
+    """Run the optimization passes that the execution engine runs."""
     options = lib.LLVMCreatePassBuilderOptions()
     for name in TUNING:
         getattr(lib, f"LLVMPassBuilderOptionsSet{name}")(options, 1)
-    wrong = lib.LLVMRunPasses(module, PASSES, machine, options)
+    error = lib.LLVMRunPasses(module, PASSES, machine, options)
     lib.LLVMDisposePassBuilderOptions(options)
-    if wrong:
-        raise CompileError("jit", take_error(lib, wrong))
+    if error:
+        raise CompileError("jit", take_error(lib, error))
 
 
 def emit_object(lib: ctypes.CDLL, module: c_void_p, machine: int) -> bytes:
-    """Machine code of a module."""
-    wrong, buffer = c_void_p(), c_void_p()
-    if lib.LLVMTargetMachineEmitToMemoryBuffer(machine, module, OBJECT_FILE, byref(wrong), byref(buffer)):
-        raise CompileError("jit", take_text(lib, wrong.value))
+    """Compile a module to an object file."""
+    message, buffer = c_void_p(), c_void_p()
+    if lib.LLVMTargetMachineEmitToMemoryBuffer(machine, module, OBJECT_FILE, byref(message), byref(buffer)):
+        raise CompileError("jit", take_text(lib, message.value))
     try:
         return ctypes.string_at(lib.LLVMGetBufferStart(buffer), lib.LLVMGetBufferSize(buffer))
     finally:
@@ -205,6 +204,6 @@ def emit_object(lib: ctypes.CDLL, module: c_void_p, machine: int) -> bytes:
 
 
 def host_processor() -> tuple[str, str]:
-    """This machine's processor and all its features, as LLVM names them."""
+    """Return this machine's processor and its features, as LLVM names them."""
     lib = llvm()
     return take_text(lib, lib.LLVMGetHostCPUName()), take_text(lib, lib.LLVMGetHostCPUFeatures())

@@ -1,4 +1,4 @@
-"""Fingerprints of duplicates: candidates that become the same IR, or the same machine code, as an earlier one."""
+"""Fingerprints to detect duplicates: candidates with the same IR, or the same machine code, as an earlier one."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from autotune.core.plugs.external_kernel import ExternalKernel
 
 @dataclass
 class Fingerprints:
-    """Takes the fingerprints of one candidate as it is compiled.
+    """Recorder of the fingerprints of one candidate during its compilation.
 
     Attributes:
         known: Fingerprints of earlier candidates.
@@ -28,7 +28,7 @@ class Fingerprints:
     compiled: str = ""
 
     def take_schedule(self, module: ir.Module, kernels: Sequence[ExternalKernel] = ()) -> None:
-        """Take the fingerprint of a module that was scheduled, and of code of others that it calls.
+        """Record the fingerprint of a scheduled module and of the external kernels that it calls.
 
         Raises:
             DuplicateError: An earlier candidate has the same fingerprint.
@@ -38,7 +38,7 @@ class Fingerprints:
             raise DuplicateError("becomes the same IR as an earlier trial")
 
     def take_code(self, engine: ExecutionEngine, kernels: Sequence[ExternalKernel] = ()) -> None:
-        """Take the fingerprint of machine code, that of others included.
+        """Record the fingerprint of the machine code, external kernels included.
 
         Raises:
             DuplicateError: An earlier candidate has the same fingerprint.
@@ -49,10 +49,10 @@ class Fingerprints:
 
 
 def code_of(kernels: Sequence[ExternalKernel]) -> bytes:
-    """The code of all kernels."""
+    """Return the concatenated code of all kernels."""
     return b"".join(kernel.made.code for kernel in kernels)
 
 
 def fingerprint(data: bytes) -> str:
-    """64 bits of a sha256."""
+    """Return the first 64 bits of the SHA-256 of `data`, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()[:16]

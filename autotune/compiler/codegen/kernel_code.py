@@ -1,6 +1,6 @@
-"""Object code of others, linked into this process by LLVM's own linker for code in memory; no other linker is needed.
+"""Link object code of external kernels into this process with LLVM's JIT linker (ORC); no other linker is needed.
 
-Source: LLVM's C interface to ORC, llvm-c/Orc.h and llvm-c/LLJIT.h. The library is the one that MLIR runs on.
+Source: LLVM's C API of ORC, llvm-c/Orc.h and llvm-c/LLJIT.h. The library is the one that MLIR uses.
 """
 
 import ctypes
@@ -17,15 +17,15 @@ from autotune.core.printable import first_lines
 PROCESSORS = ("x86_64", "AMD64", "aarch64", "arm64")
 REPORTER = CFUNCTYPE(None, c_void_p, c_void_p)
 SILENT = REPORTER(lambda _, error: None)
-NO_PREFIX = c_char(b"\0")  # of symbols, on Linux
+NO_PREFIX = c_char(b"\0")  # symbol prefix on Linux
 
 
 @cache
 def llvm() -> ctypes.CDLL:
-    """LLVM's C interface, with what gives pointers declared.
+    """Load libLLVM, and declare the functions that return pointers.
 
     Raises:
-        CompileError: The library is not where its wheel has it, or the processor is none it is built for.
+        CompileError: The library is not installed, or not built for this processor.
     """
     library = open_llvm()
     if library is None or platform.machine() not in PROCESSORS:
@@ -33,12 +33,12 @@ def llvm() -> ctypes.CDLL:
     for name in ("OrcLLJITGetMainJITDylib", "OrcLLJITGetExecutionSession", "CreateMemoryBufferWithMemoryRangeCopy"):
         getattr(library, f"LLVM{name}").restype = c_void_p
     for name in ("CreateLLJIT", "CreateDynamicLibrarySearchGeneratorForProcess", "LLJITAddObjectFile", "LLJITLookup"):
-        getattr(library, f"LLVMOrc{name}").restype = c_void_p  # an error, none where it is null
+        getattr(library, f"LLVMOrc{name}").restype = c_void_p  # LLVMErrorRef, null on success
     return library
 
 
 class LinkedKernel:
-    """A kernel in this process; its code stays for as long as this does.
+    """An external kernel linked into this process; its code lives as long as this object.
 
     Attributes:
         value: Address of the function.
@@ -48,7 +48,7 @@ class LinkedKernel:
         """Link a kernel.
 
         Raises:
-            CompileError: Stage ``jit``; the object is none of this host, or calls what is nowhere.
+            CompileError: Stage ``jit``; the object is not for this host, or has unresolved symbols.
         """
         library, self._jit, address = llvm(), c_void_p(), c_uint64()
         check(kernel, library.LLVMOrcCreateLLJIT(byref(self._jit), None))
@@ -68,21 +68,21 @@ class LinkedKernel:
         self.value = address.value
 
     def __del__(self) -> None:
-        """Take the code out of the process."""
+        """Unload the code."""
         if self._jit:
             llvm().LLVMOrcDisposeLLJIT(self._jit)
 
 
 def check(kernel: ExternalKernel, error: int | None, messages: Sequence[str] = ()) -> None:
-    """Raise if LLVM says that something is wrong.
+    """Raise an error that LLVM returned.
 
     Args:
-        kernel: What is linked.
-        error: LLVM's error; none where nothing is wrong.
-        messages: Messages of LLVM before it.
+        kernel: Kernel being linked.
+        error: LLVM error; null on success.
+        messages: Messages that LLVM reported before it.
 
     Raises:
-        CompileError: Stage ``jit``; it says so.
+        CompileError: Stage ``jit``; LLVM returned an error.
     """
     if error:
         text = "; ".join([*messages, take_error(llvm(), error)])

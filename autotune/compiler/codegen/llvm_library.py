@@ -1,4 +1,4 @@
-"""LLVM's library and programs: where the wheel that is installed with MLIR has them; and texts that it gives away."""
+"""Locate libLLVM and LLVM's tools in the wheel that is installed with MLIR; take ownership of returned strings."""
 
 import ctypes
 from functools import cache
@@ -10,7 +10,7 @@ BACK_ENDS = ("X86", "AArch64")
 
 
 def find_file(*parts: str, package: str = "llvm") -> Path | None:
-    """A file of LLVM's package, or of another, such as `bin`, `llc`; `None` where it is not installed."""
+    """Return the path of a file in LLVM's or another package, such as `bin`, `llc`; `None` if it is not installed."""
     spec = find_spec(package)
     folders = spec.submodule_search_locations if spec is not None else None
     return next((path for folder in folders or () if (path := Path(folder, *parts)).exists()), None)
@@ -18,10 +18,10 @@ def find_file(*parts: str, package: str = "llvm") -> Path | None:
 
 @cache
 def open_llvm() -> ctypes.CDLL | None:
-    """LLVM's C interface, its back ends ready; `None` where it is not installed.
+    """Load libLLVM and initialize its back ends; `None` if it is not installed.
 
     Raises:
-        AttributeError: The library lacks one of them.
+        AttributeError: The library lacks a back end.
     """
     path = find_file("lib", "libLLVM.so")
     if path is None:
@@ -37,17 +37,17 @@ def open_llvm() -> ctypes.CDLL | None:
 
 
 def take_text(library: ctypes.CDLL, text: int | None) -> str:
-    """A text that LLVM gave away, freed."""
+    """Copy a string that LLVM returned, and free it."""
     if not text:
         return "no message"
-    found = ctypes.string_at(text).decode(errors="replace")
+    message = ctypes.string_at(text).decode(errors="replace")
     library.LLVMDisposeMessage(text)
-    return found
+    return message
 
 
 def take_error(library: ctypes.CDLL, error: int | ctypes.c_void_p) -> str:
-    """What LLVM says of an error, which is gone then."""
+    """Return the message of an LLVM error, which this consumes."""
     text = library.LLVMGetErrorMessage(error)
-    found = ctypes.string_at(text).decode(errors="replace")
+    message = ctypes.string_at(text).decode(errors="replace")
     library.LLVMDisposeErrorMessage(text)
-    return found
+    return message

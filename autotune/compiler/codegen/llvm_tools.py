@@ -19,12 +19,12 @@ LISTED = re.compile(r"^\s+(\S+)\s+- ", re.M)
 
 @dataclass(frozen=True)
 class Throughput:
-    """What llvm-mca expects of a loop whose data is in the L1 cache.
+    """Throughput of a loop by llvm-mca, with its data in the L1 cache.
 
     Attributes:
-        cycles: An iteration.
-        bound: Cycles an iteration that the busiest unit alone takes.
-        cpu: The processor model it assumed.
+        cycles: Cycles per iteration.
+        bound: Cycles per iteration of the busiest execution unit alone.
+        cpu: Processor model.
     """
 
     cycles: float
@@ -33,7 +33,7 @@ class Throughput:
 
 
 def find_tool(name: str) -> str:
-    """Path of a tool.
+    """Return the path of an LLVM tool.
 
     Raises:
         MachineError: The tool is not installed.
@@ -45,14 +45,14 @@ def find_tool(name: str) -> str:
 
 
 def predict(code: Sequence[str], target: Target | None = None) -> Throughput:
-    """Cycles of a loop body, by llvm-mca's model of a processor.
+    """Predict the throughput of a loop body with llvm-mca.
 
     Args:
-        code: Instructions as an assembler reads them.
-        target: The processor's machine; `None` for this host.
+        code: Instructions in assembly syntax.
+        target: Target machine; `None` for this host.
 
     Raises:
-        MachineError: There is no llvm-mca, or it has no model of the processor or of these instructions.
+        MachineError: Missing llvm-mca, or it has no model of the processor or of these instructions.
     """
     command = [find_tool("llvm-mca"), "-json", f"-iterations={ITERATIONS}"]
     if target is not None:
@@ -60,18 +60,18 @@ def predict(code: Sequence[str], target: Target | None = None) -> Throughput:
     done = subprocess.run(command, input="\n".join(code) + "\n", capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise MachineError(f"llvm-mca must know the loop's instructions; {first_lines(done.stderr)}")
-    found = json.loads(done.stdout)
-    summary = found["CodeRegions"][0]["SummaryView"]
-    cpu = found.get("TargetInfo", {}).get("CPUName", "this host")
+    report = json.loads(done.stdout)
+    summary = report["CodeRegions"][0]["SummaryView"]
+    cpu = report.get("TargetInfo", {}).get("CPUName", "this host")
     return Throughput(summary["TotalCycles"] / summary["Iterations"], summary["BlockRThroughput"], cpu)
 
 
 @cache
 def known_words(triple: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Processors and features of an architecture that LLVM knows by name.
+    """Return the names of processors and features that LLVM knows for a target triple.
 
     Raises:
-        MachineError: There is no llc.
+        MachineError: Missing llc.
     """
     command = [find_tool("llc"), f"-mtriple={triple}", "-mcpu=help"]
     done = subprocess.run(command, input="", capture_output=True, text=True, check=False)
@@ -81,10 +81,10 @@ def known_words(triple: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def check_processor(target: Target) -> None:
-    """Refuse a processor or feature that LLVM does not know; it would compile for the plainest instead.
+    """Check that LLVM knows the processor and features; for unknown ones it would silently use a generic processor.
 
     Raises:
-        MachineError: There is such a one.
+        MachineError: Unknown processor or feature.
     """
     cpus, features = known_words(target.triple)
     if target.cpu not in cpus:

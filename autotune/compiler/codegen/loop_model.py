@@ -1,4 +1,4 @@
-"""The hot loop of machine code, and what llvm-mca expects of it on this host or on another processor."""
+"""The hot loop of machine code, and its throughput by llvm-mca for this host or another processor."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from autotune.core.target import Target
 
 @dataclass(frozen=True)
 class HotLoop:
-    """A loop and what is known of it.
+    """A loop with its instruction mix and predicted throughput.
 
     Attributes:
         loop: Instructions of the loop.
-        mix: Number of those instructions by kind.
-        expected: Throughput by llvm-mca; `None` where it does not know the instructions.
-        why_not: Reason why llvm-mca gave none; empty where it did.
+        mix: Counts of those instructions by kind.
+        expected: Throughput by llvm-mca; `None` if it does not support the instructions.
+        why_not: Reason why llvm-mca failed; empty if it did not.
     """
 
     loop: MachineLoop
@@ -26,12 +26,12 @@ class HotLoop:
 
     @property
     def flops(self) -> int:
-        """Operations of the multiply-adds in one iteration."""
+        """Floating-point operations of the multiply-adds in one iteration."""
         return self.mix.fmas * 2 * self.mix.vector_bits // 32
 
     @property
     def expectation(self) -> str:
-        """What llvm-mca expects of it, for people."""
+        """Human-readable throughput by llvm-mca."""
         if self.expected is None:
             return f"llvm-mca: {self.why_not}"
         rate = f", {self.mix.fmas / self.expected.cycles:.2f} FMAs a cycle" if self.mix.fmas else ""
@@ -42,11 +42,11 @@ class HotLoop:
 
 
 def judge_hot_loop(disassembly: str, target: Target | None = None) -> HotLoop | None:
-    """The hot loop of a disassembly, by `machine_code.hot_loop`; `None` where there is no loop.
+    """Find and analyze the hot loop of a disassembly (`machine_code.hot_loop`); `None` if there is no loop.
 
     Args:
-        disassembly: What llvm-objdump prints.
-        target: Machine that it is for; `None` for this host.
+        disassembly: Output of llvm-objdump.
+        target: Target machine; `None` for this host.
     """
     loop = hot_loop(read_instructions(disassembly, 128 * target.vscale if target is not None else 0))
     if loop is None:

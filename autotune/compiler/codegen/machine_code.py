@@ -1,4 +1,4 @@
-"""Machine code as llvm-objdump prints it: which loop is hot, and what its instructions are. Nothing is run."""
+"""Static analysis of machine code as llvm-objdump prints it: find the hot loop, and count its instructions."""
 
 import re
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ ARITHMETIC = re.compile(
     r"|vpdp\w+|vdpbf16ps|tdp\w+|vpmadd\w+|[su]?dot|[su]mmla"
 )
 WIDTHS = ((re.compile(r"%zmm"), 512), (re.compile(r"%ymm"), 256), (re.compile(r"%xmm|\bv\d+\.|\bq\d+"), 128))
-SCALABLE = re.compile(r"\bz\d+\b")  # of SVE: how long is the machine's to say
+SCALABLE = re.compile(r"\bz\d+\b")  # SVE registers; their length depends on the machine
 STACK = re.compile(r"\(%[re](sp|bp)\b|\[sp\b")
-ADDRESS = re.compile(r"\(|\[(x|sp|z)")  # on Arm a lane stands in brackets, too
+ADDRESS = re.compile(r"\(|\[(x|sp|z)")  # on Arm, lane indices are in brackets, too
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Instruction:
         address: Address of the instruction.
         mnemonic: Name of the instruction.
         operands: Operands as objdump prints them: AT&T syntax on x86, the destination last.
-        scalable_bits: Bits of one of SVE's vectors on its machine; 0 where that has none.
+        scalable_bits: Bits of an SVE vector on the target; 0 without SVE.
     """
 
     address: int
@@ -37,30 +37,30 @@ class Instruction:
 
     @property
     def target(self) -> int | None:
-        """Where it jumps; `None` for what is no jump within reach."""
-        found = TARGET.search(self.operands)
-        return int(found[1], 16) if found and JUMP.fullmatch(self.mnemonic) else None
+        """Target address of a direct jump; `None` for any other instruction."""
+        match = TARGET.search(self.operands)
+        return int(match[1], 16) if match and JUMP.fullmatch(self.mnemonic) else None
 
     @property
     def width(self) -> int:
-        """Bits of the widest vector it names; 0 where there is none."""
+        """Bits of the widest vector register among its operands; 0 if there is none."""
         if self.scalable_bits and SCALABLE.search(self.operands):
             return self.scalable_bits
         return next((bits for pattern, bits in WIDTHS if pattern.search(self.operands)), 0)
 
     @property
     def is_fma(self) -> bool:
-        """Whether it multiplies and adds."""
+        """Whether it is a fused multiply-add."""
         return bool(FMA.fullmatch(self.mnemonic))
 
     @property
     def is_arithmetic(self) -> bool:
-        """Whether it computes with floating-point numbers, or sums products of whole ones."""
+        """Whether it is floating-point arithmetic, or an integer dot product."""
         return self.is_fma or bool(ARITHMETIC.fullmatch(self.mnemonic))
 
     @property
     def touches_memory(self) -> bool:
-        """Whether it loads or stores; computing an address or a hint does not count."""
+        """Whether it loads or stores; address computations and prefetches do not count."""
         return bool(ADDRESS.search(self.operands)) and not self.mnemonic.startswith(("lea", "nop", "prefetch"))
 
     @property
@@ -71,7 +71,7 @@ class Instruction:
 
     @property
     def text(self) -> str:
-        """As an assembler reads it: without the names that objdump adds to addresses."""
+        """Assembly syntax, without the symbols that objdump adds to addresses."""
         return f"{self.mnemonic}\t{re.sub(r'<[^>]*>', '', self.operands).strip()}".rstrip()
 
 
@@ -80,8 +80,8 @@ class MachineLoop:
     """Instructions from the target of a backward jump to that jump.
 
     Attributes:
-        body: Instructions in order.
-        depth: Loops around it.
+        body: Instructions of the loop, in order.
+        depth: Number of enclosing loops.
     """
 
     body: tuple[Instruction, ...]
@@ -100,13 +100,13 @@ class MachineLoop:
 
 @dataclass(frozen=True)
 class InstructionMix:
-    """What a loop's instructions are.
+    """Counts of a loop's instructions by kind.
 
     Attributes:
         instructions: Number of instructions in one iteration.
         fmas: Multiply-adds.
         arithmetic: Floating-point operations, multiply-adds included.
-        vector_bits: Width of the widest of those; 0 where there are none.
+        vector_bits: Width in bits of the widest of those; 0 if there are none.
         loads: Instructions that read memory.
         stores: Instructions that write memory.
         spills: Accesses to the stack.
@@ -122,11 +122,11 @@ class InstructionMix:
 
     @property
     def fma_share(self) -> float:
-        """Multiply-adds among all instructions."""
+        """Share of multiply-adds among all instructions."""
         return self.fmas / self.instructions if self.instructions else 0.0
 
     def __str__(self) -> str:
-        """One line for people.
+        """Format the counts on one line.
 
         Example:
             >>> str(InstructionMix(20, 12, 12, 256, 8, 0, 0))
@@ -141,18 +141,18 @@ class InstructionMix:
 
 
 def read_instructions(disassembly: str, scalable_bits: int = 0) -> tuple[Instruction, ...]:
-    """The instructions of a disassembly, in order.
+    """Parse the instructions of a disassembly.
 
     Args:
-        disassembly: What llvm-objdump prints.
-        scalable_bits: Bits of one of SVE's vectors on the machine that it is for; 0 where that has none.
+        disassembly: Output of llvm-objdump.
+        scalable_bits: Bits of an SVE vector on the target; 0 without SVE.
     """
     lines = (INSTRUCTION.match(line) for line in disassembly.splitlines())
     return tuple(Instruction(int(m[1], 16), m[2], m[3].strip(), scalable_bits) for m in lines if m)
 
 
 def find_loops(code: Sequence[Instruction]) -> list[MachineLoop]:
-    """Every loop, by backward jumps; loops with one head count once, as the longest."""
+    """Find loops by backward jumps; loops that share a header count once, as the longest."""
     ends: dict[int, int] = {}
     for instruction in code:
         target = instruction.target
@@ -169,9 +169,9 @@ def find_loops(code: Sequence[Instruction]) -> list[MachineLoop]:
 
 
 def hot_loop(code: Sequence[Instruction]) -> MachineLoop | None:
-    """The loop to look at: of those without a loop inside, the one with most arithmetic, the deepest first on a tie.
+    """Return the innermost loop with the most arithmetic; ties go to the most FMAs, then to the deepest.
 
-    A guess from the text; how often each runs is not known. `None` where there is no loop.
+    This is a heuristic, as trip counts are not known. `None` if there is no loop.
     """
     loops = find_loops(code)
     heads = {loop.body[0].address for loop in loops}

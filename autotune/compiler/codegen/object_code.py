@@ -1,4 +1,4 @@
-"""Object code: what LLVM made of a program, as the bytes of an object file, and as assembly that people read."""
+"""Object code of a compiled program, as the bytes of an object file and as disassembly."""
 
 import re
 import subprocess
@@ -17,21 +17,21 @@ from autotune.core.host.scratch import scratch_file
 from autotune.core.plugs.external_kernel import ExternalKernel
 
 HEADING = re.compile(r"[0-9a-f]+ <(.+)>:$")
-PARALLEL_LOOP = "..omp_par"  # behind the name of the function that LLVM takes a parallel loop's body out of
+PARALLEL_LOOP = "..omp_par"  # suffix of functions that LLVM outlines from parallel loops
 
 
 def object_code(engine: ExecutionEngine) -> bytes:
-    """The object file of what an engine compiled; LLVM gives it through a file only."""
+    """Return the object file of the code that an engine compiled; LLVM can only write it to a file."""
     with scratch_file() as path:
         engine.dump_to_object_file(str(path))
         return path.read_bytes()
 
 
 def add_kernels(engine: ExecutionEngine, kernels: Sequence[ExternalKernel]) -> None:
-    """Let an engine's module call code of others, which lives as long as the engine.
+    """Register external kernels with an engine, so that its module can call them.
 
     Raises:
-        CompileError: An object is none of this host, or calls what is nowhere.
+        CompileError: An object is not for this host, or has unresolved symbols.
     """
     for kernel in kernels:
         engine.raw_register_runtime(kernel.symbol, LinkedKernel(kernel))
@@ -40,16 +40,16 @@ def add_kernels(engine: ExecutionEngine, kernels: Sequence[ExternalKernel]) -> N
 def compile_object(
     module: ir.Module, entry: str, *, parallel: bool = False, kernels: Sequence[ExternalKernel] = ()
 ) -> bytes:
-    """The object file of a module in the LLVM dialect, for this host.
+    """Compile a module in the LLVM dialect to an object file for this host.
 
     Args:
-        module: The module.
-        entry: A function of it.
-        parallel: Whether it calls an OpenMP runtime.
-        kernels: Code of others that it calls; it is not in the file.
+        module: Module in the LLVM dialect.
+        entry: Any function that it defines.
+        parallel: Whether the module calls an OpenMP runtime.
+        kernels: External kernels that it calls, which are not part of the file.
 
     Raises:
-        CompileError: LLVM refuses the module.
+        CompileError: LLVM rejects the module.
     """
     try:
         engine = ExecutionEngine(module, opt_level=3, shared_libs=runner_libraries(parallel=parallel))
@@ -61,11 +61,11 @@ def compile_object(
 
 
 def disassemble(code: bytes, function: str) -> str:
-    """Machine code of a function in an object file and of its parallel loops, as llvm-objdump prints it.
+    """Disassemble a function in an object file and its parallel loops with llvm-objdump.
 
     Raises:
-        CompileError: The bytes are no object file.
-        MachineError: There is no llvm-objdump.
+        CompileError: Invalid object file.
+        MachineError: Missing llvm-objdump.
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
         Path(folder, "program.o").write_bytes(code)
@@ -78,7 +78,7 @@ def disassemble(code: bytes, function: str) -> str:
 
 
 def of_function(disassembly: str, function: str) -> Iterator[str]:
-    """Lines of a disassembly before any function, of one, and of what its parallel loops became."""
+    """Yield the lines of a disassembly before the first function, of one function, and of its parallel loops."""
     wanted = True
     for line in disassembly.splitlines(keepends=True):
         if heading := HEADING.match(line):

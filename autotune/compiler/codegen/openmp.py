@@ -1,6 +1,6 @@
-"""The OpenMP runtime that parallel loops call: LLVM's libomp, or Intel's build of it, wherever one is installed.
+"""Locate the OpenMP runtime that parallel loops call: LLVM's libomp, or Intel's build of it, libiomp5.
 
-Any of them serves: the calls are those of LLVM's runtime (https://openmp.llvm.org/doxygen), which both export.
+Both export the functions of LLVM's runtime (https://openmp.llvm.org/doxygen) that compiled code calls.
 """
 
 import sys
@@ -17,17 +17,17 @@ SYSTEM = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/lib/llvm-*/lib")
 
 
 def missing_runtime() -> str:
-    """What a machine without an OpenMP runtime lacks, and the command that installs it."""
+    """Return an error for a machine without an OpenMP runtime, with the command that installs one."""
     lacks = "parallel loops need an OpenMP runtime, libomp or libiomp5, none is installed"
     return f"{lacks}; {install_command('threads')}"
 
 
 @cache
 def find_openmp() -> str | None:
-    """Path of the runtime: that of the environment this Python runs in, else the system's; `None` if there is none."""
-    mine = [sys.prefix + "/lib", sysconfig.get_path("data") + "/lib", sys.base_prefix + "/lib"]
-    machine = sysconfig.get_config_var("MULTIARCH")
-    folders = [*mine, *([f"/usr/lib/{machine}"] if machine else []), *SYSTEM]
+    """Return the path of the runtime, in the Python environment or else in the system; `None` if there is none."""
+    environment_folders = [sys.prefix + "/lib", sysconfig.get_path("data") + "/lib", sys.base_prefix + "/lib"]
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    folders = [*environment_folders, *([f"/usr/lib/{multiarch}"] if multiarch else []), *SYSTEM]
     for folder in dict.fromkeys(folders):
         for directory in sorted(Path("/").glob(folder.lstrip("/")), reverse=True):
             for name in NAMES:
@@ -37,29 +37,29 @@ def find_openmp() -> str | None:
 
 
 def openmp_libraries() -> list[str]:
-    """The runtime, as libraries that lowered code is linked with.
+    """Return the runtime as a list of libraries to link with.
 
     Raises:
-        CompileError: There is none; stage ``jit``.
+        CompileError: No runtime is installed; stage ``jit``.
     """
-    found = find_openmp()
-    if found is None:
+    path = find_openmp()
+    if path is None:
         raise CompileError("jit", missing_runtime())
-    return [found]
+    return [path]
 
 
 def usable_threads(wanted: int) -> int:
-    """Threads, of those wanted, that this process can run: of a core each, with a runtime; else one."""
+    """Return how many of the wanted threads this process can run: at most one per core, and one without a runtime."""
     if wanted == 1 or find_openmp() is None:
         return 1
     return min(wanted, len(physical_cores()))
 
 
 def threads_or_why(wanted: int) -> tuple[int, tuple[str, ...]]:
-    """Threads to use, and a sentence on why there is but one where several are wanted; none if they are there.
+    """Return the threads to use, and a warning if several are wanted but there is no runtime.
 
     Raises:
-        OptionError: There are not as many cores.
+        OptionError: More threads than cores.
     """
     check_threads(wanted)
     return (1, (f"one thread: {missing_runtime()}",)) if wanted > 1 and find_openmp() is None else (wanted, ())

@@ -1,4 +1,4 @@
-"""This machine as a target: what a file says of it, for others to compile for it."""
+"""Description of this machine as a target file, so that other machines can compile for it."""
 
 import platform
 
@@ -7,20 +7,20 @@ from autotune.core.errors import MachineError
 from autotune.core.host.machine import this_machine
 from autotune.core.target import EXTENSIONS, Target
 
-EMULATED = "max"  # whatever QEMU can
+EMULATED = "max"  # QEMU's CPU model with all features
 
 
 def this_target() -> Target:
-    """What this machine is: its processor and features as LLVM knows them, its caches as the system lists them.
+    """Return this machine as a target: processor and features as LLVM names them, caches as the system lists them.
 
     Raises:
-        MachineError: Nothing is compiled here for its architecture.
+        MachineError: Unsupported architecture.
     """
     architecture, machine = platform.machine(), this_machine()
     if architecture not in EXTENSIONS or machine.isa not in EXTENSIONS[architecture]:
         raise MachineError(f"a machine must be one of {', '.join(EXTENSIONS)}; this is {architecture}, {machine.isa}")
     cpu, features = host_processor()
-    emulated = "" if machine.isa == "avx512f" else EMULATED  # which QEMU does not know
+    emulated = "" if machine.isa == "avx512f" else EMULATED  # QEMU does not emulate AVX-512
     source = f"measured by autotune doctor --write: {machine.cpu}"
     return Target(
         machine.microarchitecture, f"{architecture}-linux-gnu", cpu, features, machine, source, emulated_as=emulated

@@ -1,1 +1,1 @@
-"""Reading a program's structured ops: what they touch, what they are computed from, why they fuse or do not."""
+"""Analyses of structured ops: the arrays they access, where their operands come from, why they fuse or do not."""

@@ -1,4 +1,4 @@
-"""What is computed together, and why the rest is not: for every value between two structured ops, what decided."""
+"""Fusion report: for every producer-consumer pair of structured ops, whether they fuse, and if not, why."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,29 +14,29 @@ VIEWS = ("tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape",
 
 
 def read_edges(function: ir.OpView, ops: Sequence[ir.Operation]) -> list[Edge]:
-    """Every value between two structured ops of a function whose tasks are tagged.
+    """Return the producer-consumer edges between structured ops of a function whose tasks are tagged.
 
     Args:
         function: The function.
-        ops: Structured ops of it, in the order of their numbers.
+        ops: Structured ops of the function, in the order of their numbers.
     """
     numbers = {op: number for number, op in enumerate(ops)}
     group_of: dict[ir.Operation, Group] = {}
     for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
         group_of.update(dict.fromkeys(group.ops, group))
-    found: dict[tuple[int, int], Edge] = {}
+    edges: dict[tuple[int, int], Edge] = {}
     for reader in ops:
         for index, value in enumerate(reader.operands):
             producer, view = behind(value)
             if producer is not None and producer in numbers:
                 reason = next(why_apart(producer, reader, index, view, group_of), "")
                 key = (numbers[producer], numbers[reader])
-                found.setdefault(key, Edge(*key, reason))
-    return list(found.values())
+                edges.setdefault(key, Edge(*key, reason))
+    return list(edges.values())
 
 
 def behind(value: ir.Value) -> tuple[ir.Operation | None, str]:
-    """The op that computes a value, and the view of its result that the value is; empty where it is the result."""
+    """Return the op behind a chain of views, and the name of the view nearest to it; empty if there is no view."""
     view, made_by = "", maker(value)
     while made_by is not None and made_by.name in VIEWS:
         view, made_by = made_by.name.removeprefix("tensor."), maker(made_by.operands[0])
@@ -46,14 +46,14 @@ def behind(value: ir.Value) -> tuple[ir.Operation | None, str]:
 def why_apart(
     producer: ir.Operation, reader: ir.Operation, index: int, view: str, group_of: Mapping[ir.Operation, Group]
 ) -> Iterator[str]:
-    """Why a producer is not computed with its reader, the first reason first; nothing if it is.
+    """Yield the reasons why a producer is not fused into a consumer, the decisive one first; none if it is fused.
 
     Args:
-        producer: Op that makes a value.
-        reader: Op that reads it.
-        index: Operand number there.
-        view: View that is read of it; empty where it is read as it is.
-        group_of: Group of every op.
+        producer: Producer of the value.
+        reader: Consumer of the value.
+        index: Operand number in the consumer.
+        view: Name of the view between them; empty if there is none.
+        group_of: Fusion group of every op.
     """
     group = group_of[reader]
     if producer in group.ops:

@@ -1,4 +1,4 @@
-"""The structured ops of a function as facts: their loops, what each reads and writes, and what it is computed from."""
+"""Facts about the structured ops of a function: iteration space, operands, and where each operand comes from."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -13,7 +13,7 @@ from autotune.compiler.tasks.read_op import read_op
 from autotune.core.ops.op import Op, Operand, ProgramOp
 from autotune.core.scripts.marks import TAG
 
-SEEN_THROUGH = (  # ops whose result is (a part of) the array that they are given first
+SEEN_THROUGH = (  # ops whose result aliases (a part of) their first operand
     "tensor.extract_slice",
     "tensor.expand_shape",
     "tensor.collapse_shape",
@@ -27,7 +27,7 @@ INPUTS, WEIGHTS, CONSTANTS = "inputs", "weights", "constants"
 
 
 def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operation], list[ProgramOp]]:
-    """Every structured op of a function whose loops are known, where it stands.
+    """Return the structured ops of a function whose iteration space is known, and the facts about each.
 
     Args:
         function: Entry function of a payload whose tasks are tagged.
@@ -41,7 +41,7 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
     trips = {view.operation: count for view, count in found}
 
     def with_origin(operand: Operand, value: ir.Value) -> Operand:
-        """An operand with where its array comes from."""
+        """Add to an operand where its array comes from."""
         if operand.is_scalar:
             return operand
         origin, derived = origin_of(value, roles), origins.get(value) == WEIGHTS
@@ -56,86 +56,86 @@ def read_ops(function: ir.OpView, roles: Sequence[str]) -> tuple[list[ir.Operati
         )
 
     facts: list[ProgramOp] = []
-    for op, each in read.items():
-        operands = tuple(with_origin(operand, value) for operand, value in zip(each.operands, op.operands, strict=True))
+    for op, base in read.items():
+        operands = tuple(with_origin(operand, value) for operand, value in zip(base.operands, op.operands, strict=True))
         sources = (inner.operation.operands[0] for inner in op.regions[0].blocks[0].operations if is_extract(inner))
-        captured = tuple(with_origin(held, next(sources)) if held.gathered else held for held in each.captured)
-        values_of = {name: getattr(each, name) for name in FIELDS} | {"operands": operands, "captured": captured}
+        captured = tuple(with_origin(held, next(sources)) if held.gathered else held for held in base.captured)
+        values_of = {name: getattr(base, name) for name in FIELDS} | {"operands": operands, "captured": captured}
         depends = origins.get(op.results[0], INPUTS)
         facts.append(ProgramOp(**values_of, number=len(facts), task=tags.get(op, ""), trips=trips[op], depends=depends))
     return list(read), facts
 
 
 def is_extract(op: ir.OpView) -> bool:
-    """Tell whether an op of a body reads an element of an array."""
+    """Return whether an op of a body is a tensor.extract."""
     return bool(op.operation.name == "tensor.extract")
 
 
 class Numbers:
-    """Numbers of arrays: views of one array have the number of that array."""
+    """Numbering of arrays, in which all views of an array share its number."""
 
     def __init__(self) -> None:
         self._known: dict[ir.Value, int] = {}
 
     def of(self, value: ir.Value) -> tuple[int, bool]:
-        """The number of the array that a value is a part of, and whether a loop takes another part each time."""
-        fresh = False
+        """Return the number of the array behind a value, and whether the slice of it changes between iterations."""
+        varies = False
         while (made_by := maker(value)) is not None:
             if made_by.name.startswith("linalg.") and made_by.name not in SEEN_THROUGH:
-                before = made_by.operands[-1]
-                if maker(before) is None or not isinstance(before.type, ir.RankedTensorType):
+                init = made_by.operands[-1]
+                if maker(init) is None or not isinstance(init.type, ir.RankedTensorType):
                     break
-                value = before  # what an op gives lies where it was told to write
+                value = init  # destination-passing style: the result is in the buffer of its init
                 continue
             if made_by.name not in SEEN_THROUGH:
                 break
-            fresh |= made_by.name == "tensor.extract_slice" and moves(made_by)
+            varies |= made_by.name == "tensor.extract_slice" and moves(made_by)
             value = made_by.operands[-1 if made_by.name == "linalg.fill" else 0]
-        return self._known.setdefault(value, len(self._known)), fresh
+        return self._known.setdefault(value, len(self._known)), varies
 
 
 def moves(cut: ir.Operation) -> bool:
-    """Tell whether a slice has other offsets each time."""
+    """Return whether the offsets of a slice change between iterations."""
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     offsets, _, _ = static_slice(cut)
     return dynamic in offsets and not all(map(is_constant, list(cut.operands)[1:]))
 
 
 def tags_of(ops: Sequence[ir.Operation]) -> dict[ir.Operation, str]:
-    """The task that computes each op: its own tag, or that of the op that reads it."""
-    found: dict[ir.Operation, str] = {}
+    """Return the task that computes each op: its own tag, or that of its consumer."""
+    tags: dict[ir.Operation, str] = {}
     for op in reversed(ops):
         if TAG in op.attributes:
-            found[op] = ir.StringAttr(op.attributes[TAG]).value
+            tags[op] = ir.StringAttr(op.attributes[TAG]).value
             continue
         for use in op.results[0].uses:
             reader = use.owner.operation
-            if reader in found:
-                found[op] = found[reader]
-    return found
+            if reader in tags:
+                tags[op] = tags[reader]
+    return tags
 
 
 def origins_of(function: ir.OpView, roles: Sequence[str]) -> dict[ir.Value, str]:
-    """What every value follows from: inputs, weights alone, or constants alone."""
+    """Return what every value depends on: inputs, weights only, or constants only."""
     order = (CONSTANTS, WEIGHTS, INPUTS)
-    found: dict[ir.Value, int] = {}
+    levels: dict[ir.Value, int] = {}
     for argument in function.regions[0].blocks[0].arguments:
         role = roles[argument.arg_number]
-        found[argument] = {"weight": 1, "output": 0}.get(role, 2)
+        levels[argument] = {"weight": 1, "output": 0}.get(role, 2)
     for op in every_op(function.operation):
-        level = max((found.get(value, 0) for value in op.operands), default=0)
-        level = max([level, *(found.get(value, 0) for value in read_inside(op))])
+        level = max((levels.get(value, 0) for value in op.operands), default=0)
+        level = max([level, *(levels.get(value, 0) for value in read_inside(op))])
         for region in op.regions:
             for block in region.blocks:
                 for argument in block.arguments:
-                    found.setdefault(argument, level)
+                    levels.setdefault(argument, level)
         for result in op.results:
-            found[result] = level
-    return {value: order[level] for value, level in found.items()}
+            levels[result] = level
+    return {value: order[level] for value, level in levels.items()}
 
 
 def read_inside(op: ir.Operation) -> Iterator[ir.Value]:
-    """Values that the ops inside an op read."""
+    """Yield the operands of all operations nested in an operation."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -144,7 +144,7 @@ def read_inside(op: ir.Operation) -> Iterator[ir.Value]:
 
 
 def tensors_of(function: ir.OpView) -> tuple[int, tuple[str, ...]]:
-    """How many tensors have sizes that are all known, and the types of the others."""
+    """Return the number of tensors of static shape, and the distinct types of the others."""
     results = [result for op in every_op(function.operation) for result in op.results]
     tensors = [result for result in results if isinstance(result.type, ir.RankedTensorType)]
     dynamic = [str(result.type) for result in tensors if open_dimensions(result)]
@@ -158,12 +158,12 @@ LOOP = "scf.for"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an operand comes from.
+    """Origin of an operand.
 
     Attributes:
-        op: The structured op that computes it, also in an earlier iteration; `None` where none does.
-        held: Role of the argument that holds it; empty where an op computes it.
-        viewed: Whether it is a slice or another shape of that.
+        op: Structured op that computes it, possibly in an earlier iteration; `None` if there is none.
+        held: Role of the function argument that holds it; empty if there is none.
+        viewed: Whether it is a slice or a reshape of that array.
     """
 
     op: ir.Operation | None = None
@@ -172,7 +172,7 @@ class Origin:
 
 
 def origin_of(value: ir.Value, roles: Sequence[str]) -> Origin:
-    """Where a value comes from.
+    """Trace a value back through views, copies and loops to its origin.
 
     Args:
         value: Operand of a structured op of the entry function.
@@ -197,7 +197,7 @@ def origin_of(value: ir.Value, roles: Sequence[str]) -> Origin:
         elif made_by.name in SAME:
             value = made_by.operands[0]
         elif made_by.name == "tensor.insert_slice":
-            viewed, value = True, made_by.operands[1]  # a cache with a row more is that cache
+            viewed, value = True, made_by.operands[1]  # a cache with a row inserted counts as that cache
         elif made_by.name == LOOP:
             value = carried(made_by, ir.OpResult(value).result_number, again=False)
         elif made_by.name.startswith("linalg.") and made_by.name != "linalg.fill":
@@ -207,7 +207,7 @@ def origin_of(value: ir.Value, roles: Sequence[str]) -> Origin:
 
 
 def carried(loop: ir.Operation, number: int, *, again: bool) -> ir.Value:
-    """What a loop carries: the value that its body gives; the one it begins with where that leads back to itself."""
+    """Return the yielded value of a loop-carried variable, or, if `again`, its initial value."""
     if again:
         return loop.operands[3 + number]
     body = loop.regions[0].blocks[0]

@@ -1,1 +1,1 @@
-"""What is read off MLIR: modules, arguments, loop nests, values, and what a text may hold."""
+"""Utilities on MLIR: modules, function arguments, loop nests, values, views, and the limits of accepted programs."""

@@ -1,10 +1,10 @@
-"""Buffers handed to functions as addresses alone, where types say all the rest; C hands over descriptors as before.
+"""Bare-pointer calling convention for functions on memrefs of static layout; C still passes descriptors.
 
     @f(%x: memref<8x16xf32>)   ->   llvm.func @f(%x: !llvm.ptr)
                                     llvm.func @_mlir_ciface_f(%descriptor: !llvm.ptr) { call @f(load %descriptor[8]) }
 
-MLIR makes 3 + 2 r arguments of a buffer of rank r. A model has hundreds of buffers, and LLVM's time grows with the
-square of the arguments of a call.
+By default, MLIR lowers a memref of rank r to 3 + 2 r arguments. A model has hundreds of buffers, and LLVM's compile
+time grows with the square of the number of arguments of a call.
 """
 
 from mlir import ir
@@ -12,27 +12,27 @@ from mlir import ir
 from autotune.compiler.ir.module import symbol
 from autotune.compiler.ir.views import DYNAMIC, layout_of
 
-BARE, C_INTERFACE = "llvm.bareptr", "llvm.emit_c_interface"  # as MLIR's conversion of functions reads them
-C_NAME = "_mlir_ciface_"  # begin of the names of functions that C calls
+BARE, C_INTERFACE = "llvm.bareptr", "llvm.emit_c_interface"  # attributes that MLIR's func-to-llvm conversion reads
+C_NAME = "_mlir_ciface_"  # prefix of the names of functions that C calls
 FUNCTION = "llvm.func"
-POINTER, ALIGNED = "!llvm.ptr", 8  # type of an address; byte of a descriptor where that of the first element stands
+POINTER, ALIGNED = "!llvm.ptr", 8  # pointer type; byte offset of the aligned pointer in a memref descriptor
 
 
 def take_addresses(function: ir.OpView) -> bool:
-    """Let a function take addresses for buffers, in place, if all their layouts are static; gives whether it does.
+    """Pass memrefs to a function as bare pointers, in place, if all have a static layout; return whether they do.
 
     Args:
-        function: A function in the func dialect, whose callers are all in its module.
+        function: Function of the func dialect; all its callers must be in the same module.
     """
-    kinds = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    if kinds.results or not all(map(has_static_layout, kinds.inputs)):
+    function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    if function_type.results or not all(map(has_static_layout, function_type.inputs)):
         return False
     function.attributes[BARE] = ir.UnitAttr.get()
     return True
 
 
 def has_static_layout(kind: ir.Type) -> bool:
-    """Tell whether a type is of no buffer, or of one whose sizes, strides and offset it says."""
+    """Return whether a type is not a memref, or a ranked memref of static sizes, strides and offset."""
     if isinstance(kind, ir.UnrankedMemRefType):
         return False
     if not isinstance(kind, ir.MemRefType):
@@ -42,37 +42,37 @@ def has_static_layout(kind: ir.Type) -> bool:
 
 
 def ask_for_c_interface(function: ir.OpView) -> None:
-    """Let C call a function of the func dialect by descriptors of buffers, once `add_c_interface` has been called."""
+    """Request a C interface for a function of the func dialect; `add_c_interface` completes it after lowering."""
     if not take_addresses(function):
         function.attributes[C_INTERFACE] = ir.UnitAttr.get()
 
 
 def add_c_interface(module: ir.Module, name: str) -> None:
-    """Add what C calls of a function in the LLVM dialect that takes addresses; MLIR has done so for others.
+    """Add the C interface wrapper of a function that takes bare pointers; MLIR emits the wrapper of any other.
 
     Args:
-        module: A lowered module, for whose function `ask_for_c_interface` was called.
-        name: The function; it has no results.
+        module: Module in the LLVM dialect, lowered after `ask_for_c_interface` was called for the function.
+        name: Symbol name of the function; it has no results.
     """
     (function,) = [op for op in module.body.operations if symbol(op) == name]
-    if BARE not in function.attributes or function.operation.name != FUNCTION:  # or a pipeline stops before
+    if BARE not in function.attributes or function.operation.name != FUNCTION:  # or a pipeline ends before LLVM
         return
     kinds = [str(argument.type) for argument in function.regions[0].blocks[0].arguments]
-    loads, given = [], []
+    loads, arguments = [], []
     for number, kind in enumerate(kinds):
         if kind == POINTER:
             loads.append(f"%p{number} = llvm.getelementptr %d{number}[{ALIGNED}] : ({POINTER}) -> {POINTER}, i8")
             loads.append(f"%a{number} = llvm.load %p{number} : {POINTER} -> {POINTER}")
-        given.append(f"%{'a' if kind == POINTER else 'd'}{number}")
+        arguments.append(f"%{'a' if kind == POINTER else 'd'}{number}")
     signature = ", ".join(f"%d{number}: {kind}" for number, kind in enumerate(kinds))
     types = ", ".join(kinds)
     lines = "\n".join(loads)
-    called, calling = (ir.FlatSymbolRefAttr.get(each) for each in (name, C_NAME + name))
+    callee, wrapper = (ir.FlatSymbolRefAttr.get(each) for each in (name, C_NAME + name))
     fresh = ir.Module.parse(f"""
-        llvm.func {called}({types})
-        llvm.func {calling}({signature}) {{
+        llvm.func {callee}({types})
+        llvm.func {wrapper}({signature}) {{
           {lines}
-          llvm.call {called}({", ".join(given)}) : ({types}) -> ()
+          llvm.call {callee}({", ".join(arguments)}) : ({types}) -> ()
           llvm.return
         }}""")
     module.body.append(fresh.body.operations[1])

@@ -1,4 +1,4 @@
-"""What ops that moved into a function of their own read from outside of it."""
+"""Captured values of operations that were outlined into a function."""
 
 from collections.abc import Callable, Collection, Sequence
 
@@ -14,25 +14,25 @@ def capture(
     location: ir.Location,
     is_copied: Callable[[ir.Value], bool] = is_constant,
 ) -> list[ir.Value]:
-    """Let ops read what lies outside by arguments of a function's block; gives those values, in their order.
+    """Replace values captured by outlined operations with new block arguments; return the captured values in order.
 
     Args:
-        ops: All ops of the function.
-        inside: Values that they compute, or are given by blocks of their own.
-        block: First block of the function, which gets an argument for each.
-        location: Location of the arguments.
-        is_copied: Whether a value is cloned into the function instead.
+        ops: All operations of the function.
+        inside: Values defined in the function: results of its operations and arguments of their blocks.
+        block: Entry block of the function, which gets one argument for each captured value.
+        location: Location of the new arguments.
+        is_copied: Predicate on captured values whose defining operation is cloned into the function instead.
     """
     outside: list[ir.Value] = []
-    given: dict[ir.Value, ir.Value] = {}
+    replacements: dict[ir.Value, ir.Value] = {}
     for op in ops:
         for number, value in enumerate(list(op.operands)):
             if value in inside:
                 continue
-            if value not in given and is_copied(value):
-                given[value] = value.owner.operation.clone(ir.InsertionPoint.at_block_begin(block)).results[0]
-            elif value not in given:
-                given[value] = block.add_argument(value.type, location)
+            if value not in replacements and is_copied(value):
+                replacements[value] = value.owner.operation.clone(ir.InsertionPoint.at_block_begin(block)).results[0]
+            elif value not in replacements:
+                replacements[value] = block.add_argument(value.type, location)
                 outside.append(value)
-            op.operands[number] = given[value]
+            op.operands[number] = replacements[value]
     return outside

@@ -1,4 +1,4 @@
-"""Sizes known at run time only: a tensor that is the first part of a larger one, such as the filled rows of a cache."""
+"""Bounded dynamic sizes: a tensor that is the leading slice of a static one, such as the filled rows of a cache."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from autotune.compiler.ir.values import maker, static_slice
 
 @dataclass(frozen=True)
 class Extent:
-    """The one dynamic size of a tensor.
+    """The only dynamic size of a tensor.
 
     Attributes:
-        value: The index that holds it.
-        bound: Largest value the index can have.
+        value: SSA value of type index that holds the size.
+        bound: Upper bound of that value, inclusive.
     """
 
     value: ir.Value
@@ -23,7 +23,7 @@ class Extent:
 
 
 def extent_of(value: ir.Value) -> Extent | None:
-    """The dynamic size of a tensor that is a slice of a static one, or is computed into such a slice; else `None`."""
+    """Return the dynamic size of a slice of a static tensor, or of a result computed into such a slice; else `None`."""
     if not isinstance(value.type, ir.RankedTensorType) or value.type.has_static_shape:
         return None
     made_by = maker(value)
@@ -44,28 +44,28 @@ def extent_of(value: ir.Value) -> Extent | None:
 
 
 def static_shape(value: ir.Value) -> list[int]:
-    """Sizes of a tensor, with the bound for one that is known at run time only."""
+    """Return the shape of a tensor, with a dynamic size replaced by its bound where that is known."""
     extent = extent_of(value)
     dynamic = ir.ShapedType.get_dynamic_size()
     return [extent.bound if extent is not None and size == dynamic else size for size in value.type.shape]
 
 
 def open_dimensions(value: ir.Value) -> list[int]:
-    """Which dimensions of a tensor have a size known at run time only."""
+    """Return the dynamic dimensions of a tensor."""
     dynamic = ir.ShapedType.get_dynamic_size()
     return [d for d, size in enumerate(value.type.shape) if size == dynamic]
 
 
 def first_part(kind: ir.RankedTensorType, whole: ir.Value, size: ir.Value) -> ir.Value:
-    """The first part of a tensor, of a type with one dynamic size."""
+    """Extract the leading slice of a tensor, of a type with one dynamic size, at the insertion point."""
     sizes: Sequence[int] = kind.shape
     return tensor.extract_slice(kind, whole, [], [size], [], [0] * len(sizes), sizes, [1] * len(sizes))
 
 
 def bound_empties(function: ir.OpView) -> None:
-    """Make empty tensors of a size known at run time only first parts of static ones, where the size's bound is known.
+    """Replace empty tensors of a bounded dynamic size by leading slices of static allocations, in place.
 
-    The bound is that of slices with the same size. Static buffers can lie in the arena.
+    The bound is that of slices whose size is the same SSA value. Static buffers can be placed in the arena.
     """
     bounds: dict[ir.Value, int] = {}
     empties: list[ir.Operation] = []

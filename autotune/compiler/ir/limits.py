@@ -1,6 +1,6 @@
-"""What a program may hold that is compiled and run, so that whoever gets a bundle of it can check and replay it.
+"""Checks of untrusted programs and scripts before they are compiled and run, such as those of a received bundle.
 
-A fault is the rest of a sentence that begins with where the program is: ``must ..., it ...``.
+A check returns its error as the rest of a sentence whose subject is the program: ``must ..., it ...``.
 """
 
 import re
@@ -15,7 +15,7 @@ from autotune.compiler.ir.module import every_op, symbol
 from autotune.compiler.ir.values import constant, is_constant
 from autotune.compiler.ir.views import DYNAMIC, view_fault
 
-# Dialects whose ops compute, read and write arrays, whatever they are; of others, the ops that do nothing else.
+# Dialects all of whose ops only compute, read and write arrays; of other dialects, the ops that do nothing else.
 COMPUTING = ("linalg", "tensor", "arith", "math", "scf", "affine", "vector", "index", "ub", "bufferization")
 OPS = frozenset(
     (
@@ -28,26 +28,26 @@ OPS = frozenset(
         *("memref.atomic_rmw", "memref.generic_atomic_rmw", "memref.atomic_yield"),
     )
 )
-# They print, or make tensors and memrefs of what is none.
+# Exceptions of those dialects: they print, or create tensors and memrefs from something else.
 NO_OPS = ("vector.print", "bufferization.clone")
 FLOATS = ("f16", "bf16", "f32", "f64", "f80", "f128")
 NUMBERS = (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType, ir.NoneType)
 ARRAYS = (ir.RankedTensorType, ir.UnrankedTensorType, ir.MemRefType, ir.UnrankedMemRefType, ir.VectorType)
-# Attributes that other dialects read: assembler text, sections, linkage, layout of data.
+# Attributes that other dialects interpret: inline assembly, sections, linkage, data layout.
 FOREIGN = ("llvm.", "dlti.", "gpu.", "spirv.", "nvvm.", "rocdl.", "omp.")
 HARMLESS = ("llvm.emit_c_interface", "llvm.noalias")
 NO_ATTRIBUTES = ("passthrough", "personality", "garbageCollector", "section", "linkage", "target_cpu")
-# Of texts that are not parsed yet: what is looked for would take the parser hours, or all memory.
+# Patterns for text that is not parsed yet: what they look for would take the parser hours, or all memory.
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')
 COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*')
 RESOURCE = re.compile(r'([\w$.-]+|"(?:\\.|[^"\\])*"): "0x([0-9A-Fa-f]*)"')
-ALIGNMENT = 4  # bytes before those of a resource, which say how it lies in memory
+ALIGNMENT = 4  # bytes before the data of a resource, which hold its alignment
 ALIAS = re.compile(r"[#!](?:[0-9]+|[A-Za-z$._-][\w$.-]*)")
 DEFINITION = re.compile(rf"({ALIAS.pattern})\s*=(?!=)")
 OP_BEHIND = re.compile(r'(?<![:,=\s(\[{<])(?<!->)[ \t]*\n\s*(?=[A-Za-z_"%])')
 MOST_ALIAS = 1 << 20
-MOST_COPIES, MOST_ELEMENTS = 4096, 1 << 20  # of a loop's body; of a vector, or of the inner tile of a packed array
-FACTORS = {  # of ops of a script: attributes that multiply what they work on
+MOST_COPIES, MOST_ELEMENTS = 4096, 1 << 20  # copies of a loop body; elements of a vector or a pack's inner tile
+FACTORS = {  # transform op -> attributes that multiply the size of its target, and their limits
     "transform.loop.unroll": {"factor": MOST_COPIES},
     "transform.loop.unroll_and_jam": {"factor": MOST_COPIES},
     "transform.loop.pipeline": {"iteration_interval": MOST_COPIES, "read_latency": MOST_COPIES},
@@ -55,11 +55,11 @@ FACTORS = {  # of ops of a script: attributes that multiply what they work on
     "transform.structured.pack": {"static_packed_sizes": MOST_ELEMENTS},
     "transform.structured.pack_greedily": {"static_matmul_packed_sizes": MOST_ELEMENTS},
 }
-MOST_NESTING = 200  # brackets; MLIR's parser descends into each, and its stack is finite
+MOST_NESTING = 200  # brackets; MLIR's parser recurses into each, and its stack is finite
 
 
 def nesting_fault(text: str) -> str | None:
-    """What is wrong with text nested so deep that a parser might not come back; `None` if nothing is."""
+    """Return an error if text is nested so deeply that the parser may overflow its stack; else `None`."""
     depth = deepest = 0
     for bracket in re.findall(r"[][(){}<>]", re.sub(r"->|[<>]=", "", text)):
         depth += 1 if bracket in "[({<" else -1
@@ -70,42 +70,42 @@ def nesting_fault(text: str) -> str | None:
 
 
 def text_fault(text: str) -> str | None:
-    """What is wrong with text that a parser might not come back from; `None` if nothing is."""
+    """Return an error if text may crash or stall the parser; else `None`."""
     return nesting_fault(text) or alias_fault(text)
 
 
 def alias_fault(text: str) -> str | None:
-    """What is wrong with aliases that stand for more than `MOST_ALIAS` characters, as those of aliases do that double.
+    """Return an error if an alias expands to more than `MOST_ALIAS` characters; else `None`.
 
-    ``#b = [#a, #a]`` stands for twice what ``#a`` does, and MLIR goes through all of it: 60 lines would take for ever.
+    ``#b = [#a, #a]`` expands to twice the text of ``#a``, and MLIR walks all of it: 60 such lines would never finish.
     """
     lengths: dict[str, int] = {}
     for name, body in alias_bodies(text):
-        used = (lengths.get(each, 0) for each in ALIAS.findall(STRING.sub("", body)))
-        lengths[name] = len(body) + sum(used)
+        nested_lengths = (lengths.get(each, 0) for each in ALIAS.findall(STRING.sub("", body)))
+        lengths[name] = len(body) + sum(nested_lengths)
         if lengths[name] > MOST_ALIAS:
             return f"must hold aliases that stand for {MOST_ALIAS} characters at most, {name[:80]} stands for more"
     return None
 
 
 def alias_bodies(text: str) -> Iterator[tuple[str, str]]:
-    """Every alias that a text defines and what it stands for, in order.
+    """Yield the name and definition of every alias in a text, in order.
 
-    A definition ends where the next begins, or at the end of a line behind which an op begins.
+    A definition ends where the next one begins, or at the end of a line after which an operation begins.
     """
-    bare = COMMENT.sub(lambda found: found[1] or "", text)
-    starts = list(DEFINITION.finditer(bare))
-    ends = [*(start.start() for start in starts[1:]), len(bare)]
-    for start, end in zip(starts, ends, strict=False):  # no end where nothing starts
-        rest = bare[start.end() : end]
+    uncommented = COMMENT.sub(lambda found: found[1] or "", text)
+    starts = list(DEFINITION.finditer(uncommented))
+    ends = [*(start.start() for start in starts[1:]), len(uncommented)]
+    for start, end in zip(starts, ends, strict=False):  # `ends` has one item more if there are no starts
+        rest = uncommented[start.end() : end]
         stop = OP_BEHIND.search(rest)
         yield start[1], rest[: stop.start()] if stop else rest
 
 
 def growth_fault(script: ir.Module) -> str | None:
-    """What is wrong with a script that asks for more copies or elements than a program can hold; `None` if nothing.
+    """Return an error if a script asks for more copies or elements than a program can hold; else `None`.
 
-    MLIR writes out what it is asked for, however much that is: a loop unrolled 2^25 times costs all of a time limit.
+    MLIR materializes whatever a script asks for: unrolling a loop 2^25 times takes all of a time limit.
     """
     for op in every_op(script):
         for name, most in FACTORS.get(op.name, {}).items():
@@ -115,7 +115,7 @@ def growth_fault(script: ir.Module) -> str | None:
 
 
 def product_of(attribute: ir.Attribute) -> int:
-    """A number, or the product of several; those that are known when the script runs count as one."""
+    """Return an integer attribute, or the product of an array of them; values known only at run time count as one."""
     if isinstance(attribute, ir.IntegerAttr):
         return int(attribute.value) % (1 << 64)
     if isinstance(attribute, ir.DenseI64ArrayAttr):
@@ -126,7 +126,7 @@ def product_of(attribute: ir.Attribute) -> int:
 
 
 def program_fault(module: ir.Module) -> str | None:
-    """What a program does besides computing, such as calling somebody outside; `None` if nothing."""
+    """Return an error if a program does more than to compute, such as calling an external function; else `None`."""
     if (fault := recursion_fault(module)) is not None:
         return fault
     for op in every_op(module):
@@ -137,7 +137,7 @@ def program_fault(module: ir.Module) -> str | None:
 
 
 def resource_fault(module: ir.Module) -> str | None:
-    """What is wrong with numbers that a text has behind its ops: parsers take whatever is there, also nothing."""
+    """Return an error if a dense resource has the wrong number of bytes, which MLIR's parser accepts; else `None`."""
     held = [each for op in every_op(module) for each in map(resource_of, op.attributes.values()) if each is not None]
     sizes = {name: len(digits) // 2 - ALIGNMENT for name, digits in RESOURCE.findall(str(module))} if held else {}
     for attribute in held:
@@ -145,13 +145,13 @@ def resource_fault(module: ir.Module) -> str | None:
         bits = getattr(kind.element_type, "width", 0)
         wanted = prod(kind.shape) * bits // 8
         if bits >= 8 and sizes.get(name) != wanted:
-            there = f"has {sizes[name]}" if name in sizes else "has none"
-            return f"must hold the {wanted} bytes of dense_resource<{name[:80]}>, it {there}"
+            stored = f"has {sizes[name]}" if name in sizes else "has none"
+            return f"must hold the {wanted} bytes of dense_resource<{name[:80]}>, it {stored}"
     return None
 
 
 def resource_of(attribute: ir.Attribute) -> ir.DenseResourceElementsAttr | None:
-    """An attribute whose numbers lie behind all ops; `None` for any other. MLIR's bindings give it no class itself."""
+    """Cast an attribute to `DenseResourceElementsAttr`, which MLIR's bindings do not do; `None` for any other."""
     if type(attribute) is not ir.Attribute:
         return None
     with suppress(ValueError):
@@ -160,27 +160,27 @@ def resource_of(attribute: ir.Attribute) -> ir.DenseResourceElementsAttr | None:
 
 
 def recursion_fault(module: ir.Module) -> str | None:
-    """What is wrong with functions that call themselves: their calls would share buffers. `None` if none does."""
-    called = {
+    """Return an error if a function is recursive, as its calls would share buffers; else `None`."""
+    call_graph = {
         str(symbol(function)): {op.attributes["callee"].value for op in every_op(function) if op.name == "func.call"}
         for function in module.body.operations
         if function.operation.name == "func.func"
     }
     try:
-        tuple(TopologicalSorter(called).static_order())
+        tuple(TopologicalSorter(call_graph).static_order())
     except CycleError as error:
         return f"must hold no function that calls itself, @{error.args[1][0]} does, directly or through others"
     return None
 
 
 def step_fault(op: ir.Operation) -> str | None:
-    """What is wrong with a loop whose constant step leads nowhere: MLIR says not what it does."""
+    """Return an error if a loop has a constant step below 1, which is undefined in MLIR; else `None`."""
     least = min(steps_of(op), default=1)
     return None if least >= 1 else f"must step forward in its loops, an {op.name} steps by {least}"
 
 
 def steps_of(op: ir.Operation) -> Iterator[int]:
-    """Constant steps of a loop; of what is none, nothing."""
+    """Yield the constant steps of a loop; nothing for any other operation."""
     if op.name == "scf.for" and is_constant(op.operands[2]):
         yield constant(op.operands[2])
     elif op.name == "affine.for":
@@ -190,17 +190,17 @@ def steps_of(op: ir.Operation) -> Iterator[int]:
 
 
 def op_fault(op: ir.Operation) -> str | None:
-    """What is wrong with an op that does more than to compute, and to read and write arrays."""
+    """Return an error if an op does more than to compute and to access arrays within bounds; else `None`."""
     return view_fault(op) if computes(op.name) else f"must hold ops that compute alone, it has {op.name}"
 
 
 def computes(name: str) -> bool:
-    """Tell whether an op of a name computes, and reads and writes arrays, alone."""
+    """Return whether ops of a name only compute, read and write arrays."""
     return name in OPS or (name.startswith(tuple(f"{d}." for d in COMPUTING)) and name not in NO_OPS)
 
 
 def symbol_fault(op: ir.Operation) -> str | None:
-    """What is wrong with a symbol that is not defined in the program."""
+    """Return an error if a symbol is declared but not defined in the program; else `None`."""
     if op.name == "func.func" and not list(op.regions[0].blocks):
         return f"must define every function it calls, @{symbol(op)} is outside"
     if op.name == "memref.global" and "initial_value" not in op.attributes:
@@ -209,7 +209,7 @@ def symbol_fault(op: ir.Operation) -> str | None:
 
 
 def attribute_fault(op: ir.Operation) -> str | None:
-    """What is wrong with attributes of a module or function that tell the system what to do with it."""
+    """Return an error if attributes of a module or function control linking or the system; else `None`."""
     if op.name not in ("builtin.module", "func.func", "memref.global"):
         return None
     for name in op.attributes:
@@ -220,7 +220,7 @@ def attribute_fault(op: ir.Operation) -> str | None:
 
 
 def value_fault(op: ir.Operation) -> str | None:
-    """What is wrong with values that are neither numbers nor arrays of numbers: addresses and functions."""
+    """Return an error if a value is neither a number nor an array of numbers, such as a pointer; else `None`."""
     values = [*op.results, *(value for region in op.regions for block in region.blocks for value in block.arguments)]
     for value in values:
         if not is_data(value.type):
@@ -231,17 +231,17 @@ def value_fault(op: ir.Operation) -> str | None:
 
 
 def is_data(kind: ir.Type) -> bool:
-    """Whether a type is a number, or an array of numbers."""
+    """Return whether a type is a number, or an array of numbers."""
     while isinstance(kind, ARRAYS):
         inner = kind.element_type
         if isinstance(inner, ARRAYS) and not isinstance(inner, ir.VectorType):
-            return False  # an array of arrays is one of addresses
+            return False  # an array of arrays holds pointers
         kind = inner
     return isinstance(kind, NUMBERS)
 
 
 def has_lowering(kind: ir.Type) -> bool:
-    """Whether LLVM has a type's numbers: of floats of 8 bits and fewer, MLIR lowers no op."""
+    """Return whether MLIR lowers the element type to LLVM; it does not for floats of 8 bits and fewer."""
     while isinstance(kind, (*ARRAYS, ir.ComplexType)):
         kind = kind.element_type
     return not isinstance(kind, ir.FloatType) or str(kind) in FLOATS

@@ -1,4 +1,4 @@
-"""Loops whose number of steps is known."""
+"""Builders of loops with a constant trip count."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from autotune.compiler.ir.values import index
 
 
 def counted(count: int, write: Callable[[ir.Value], None]) -> None:
-    """A loop of so many steps, at the insertion point; `write` is given what it counts. Nothing where there is none."""
+    """Build a loop of `count` iterations at the insertion point; `write` gets its induction variable."""
     if not count:
         return
     loop = scf.ForOp(index(0), index(count), index(1))
@@ -19,7 +19,7 @@ def counted(count: int, write: Callable[[ir.Value], None]) -> None:
 
 
 def in_pieces(count: int, length: int, write: Callable[[ir.Value, int], None]) -> None:
-    """A loop over pieces of some length, and the rest behind it; `write` is given the first element and how many."""
+    """Build a loop over chunks of `length` elements, and the remainder; `write` gets a chunk's first index and size."""
     whole = count // length * length
     if whole:
         loop = scf.ForOp(index(0), index(whole), index(length))
@@ -31,7 +31,7 @@ def in_pieces(count: int, length: int, write: Callable[[ir.Value, int], None]) -
 
 
 def split(count: int, write: Callable[[ir.Value], None]) -> None:
-    """The same, its steps shared out among threads: each writes what no other reads or writes."""
+    """Build a parallel loop of `count` iterations with disjoint writes; `write` gets its induction variable."""
     loop = scf.ForallOp([0], [count], [1])
     with ir.InsertionPoint(loop.body):
         write(loop.induction_variables[0])

@@ -1,4 +1,4 @@
-"""Parsing, with errors a user can act on, and the compiler's version."""
+"""Modules: contexts, parsing with user-facing errors, pass pipelines, symbols, walks, and the compiler's version."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from autotune.core.errors import CompileError, PayloadError
 from autotune.core.host.extras import version_of
 from autotune.core.printable import first_lines
 
-# Dialects that code of ours writes ops of. Others are loaded where a text has them, or a pass or script that runs asks.
+# Dialects that our rewrites create ops of. Others are loaded when parsed text, a pass or a script needs them.
 WRITTEN = (
     *("affine", "arith", "bufferization", "cf", "func", "linalg", "llvm", "math", "memref", "omp", "pdl", "scf"),
     *("tensor", "ub", "vector"),
 )
-CLEAN = "builtin.module(canonicalize,cse)"  # the pipeline behind what was written otherwise
+CLEAN = "builtin.module(canonicalize,cse)"  # cleanup pipeline after a rewrite
 PROVIDERS = ("xtc-mlir-python-bindings", "mlir-python-bindings", "mlir-core", "mlir")
 
 
@@ -24,8 +24,8 @@ def context(*, writes: bool = True) -> Iterator[ir.Context]:
     """A fresh MLIR context with an unknown location, for one compilation.
 
     Args:
-        writes: Whether dialects are loaded that ops may be written of, which takes 4 ms, as all would take 12; else
-            those alone of ops that are parsed.
+        writes: Whether to load the dialects whose ops may be created, which takes 4 ms (all dialects: 12 ms);
+            otherwise, only those of parsed ops are loaded.
     """
     with ir.Context(load_on_create_dialects=list(WRITTEN) if writes else []) as ctx, ir.Location.unknown():
         yield ctx
@@ -39,7 +39,7 @@ def parse(text: str, what: str) -> ir.Module:
         what: Name that the user knows the module by, such as a file name; begins the error message.
 
     Raises:
-        CompileError: The text does not parse; the error has line and column of the first problem.
+        CompileError: Invalid text; the error has line and column of the first diagnostic.
     """
     try:
         return ir.Module.parse(text)
@@ -48,10 +48,10 @@ def parse(text: str, what: str) -> ir.Module:
 
 
 def check_module(module: ir.Module) -> None:
-    """Raise unless a module that was transformed obeys the constraints of its ops.
+    """Verify a transformed module.
 
     Raises:
-        CompileError: Stage ``verify``, with the op that breaks one.
+        CompileError: Stage ``verify``, with the first diagnostic.
     """
     try:
         module.operation.verify()
@@ -60,7 +60,7 @@ def check_module(module: ir.Module) -> None:
 
 
 def run_passes(module: ir.Module, pipeline: str) -> None:
-    """Run a textual pass pipeline of MLIR's own passes on a module, in place.
+    """Run a textual pass pipeline of upstream passes on a module, in place.
 
     Raises:
         CompileError: Stage ``lower``, with the first diagnostic.
@@ -73,7 +73,7 @@ def run_passes(module: ir.Module, pipeline: str) -> None:
 
 
 def describe(error: ir.MLIRError) -> str:
-    """First diagnostic of an MLIR error as ``:line:column: message``, line and column where they are known."""
+    """Format the first diagnostic of an MLIR error as ``:line:column: message``, with line and column where known."""
     diagnostics = list(error.error_diagnostics)
     if not diagnostics:
         return f": {first_lines(str(error))}"
@@ -83,31 +83,32 @@ def describe(error: ir.MLIRError) -> str:
 
 
 def line_and_column(location: ir.Location) -> tuple[int, int] | None:
-    """Line and column in the text that a location is of; `None` where it is of none."""
+    """Return the source line and column of a location; `None` if it has none."""
     if location.is_a_file():
         return location.start_line, location.start_col
     if location.is_a_name():
         return line_and_column(location.child_loc)
     if location.is_a_callsite():
         return line_and_column(location.callee) or line_and_column(location.caller)
-    parts = location.locations if location.is_a_fused() else ()
-    return next(filter(None, map(line_and_column, parts)), None)
+    fused_locations = location.locations if location.is_a_fused() else ()
+    return next(filter(None, map(line_and_column, fused_locations)), None)
 
 
 def symbol(op: ir.OpView) -> str | None:
-    """The name an op defines, if it defines one."""
+    """Return the symbol name of an operation; `None` if it defines none."""
     return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else None
 
 
 def visibility(op: ir.OpView) -> str:
-    """Who sees the name that an op defines: ``public`` unless it says another."""
+    """Return the symbol visibility of an operation; ``public`` by default."""
     return str(op.attributes["sym_visibility"].value) if "sym_visibility" in op.attributes else "public"
 
 
 def copy_module(module: ir.Module) -> ir.Module:
-    """A module like another, locations included.
+    """Return a copy of a module, locations included.
 
-    Its ops are cloned one by one into a new module: one clone of the whole belongs to nobody, and was freed twice.
+    Operations are cloned one by one into a new module: the Python bindings do not own a clone of a whole module
+    correctly, which led to a double free.
     """
     copy = ir.Module.create()
     for name, value in module.operation.attributes.items():
@@ -119,15 +120,15 @@ def copy_module(module: ir.Module) -> ir.Module:
 
 
 def every_op(root: ir.Module | ir.Operation) -> list[ir.Operation]:
-    """A module or an op, and every op inside of it, in the order of the text."""
-    found: list[ir.Operation] = []
+    """Return an operation and all operations nested in it, in pre-order."""
+    ops: list[ir.Operation] = []
 
     def note(op: ir.Operation) -> ir.WalkResult:
-        found.append(op)
+        ops.append(op)
         return ir.WalkResult.ADVANCE
 
     root.operation.walk(note, ir.WalkOrder.PRE_ORDER)
-    return found
+    return ops
 
 
 def replace_ops(
@@ -137,16 +138,16 @@ def replace_ops(
     *,
     passes: str = "",
 ) -> bool:
-    """Replace the result of an op by what `write` makes before it, in place, but for `None`.
+    """Replace the result of each operation by the value that `write` builds before it, in place; `None` keeps it.
 
     Args:
         module: The module.
-        ops: Ops of one result, none in another.
-        write: Makes what replaces the result of one.
-        passes: A pipeline that runs behind, if any op was replaced.
+        ops: Operations of one result, none nested in another.
+        write: Builder of the replacement, called with the insertion point before the operation.
+        passes: Pass pipeline to run afterwards, if any operation was replaced.
 
     Returns:
-        Whether any was.
+        Whether any operation was replaced.
     """
     changed = False
     for op in ops:
@@ -162,7 +163,7 @@ def replace_ops(
 
 
 def free_name(module: ir.Module, name: str) -> str:
-    """A name, or one that begins so, that nothing in a module has."""
+    """Return a symbol name unused in a module: the given one, with underscores appended as needed."""
     taken = {symbol(op) for op in module.body.operations}
     while name in taken:
         name += "_"
@@ -170,25 +171,25 @@ def free_name(module: ir.Module, name: str) -> str:
 
 
 def ancestor_in(block: ir.Block, op: ir.Operation) -> ir.Operation:
-    """The op of a block that an op is, or is inside of."""
+    """Return the ancestor of an operation (or itself) that is directly in a block."""
     while op.block != block:
         op = op.parent.operation
     return op
 
 
 def every_name(module: ir.Module) -> set[str]:
-    """Names of all ops in a module."""
+    """Return the names of all operations in a module."""
     return {op.name for op in every_op(module)}
 
 
 def compiler_version() -> str:
-    """Name and version of the distribution that provides MLIR."""
-    found = (f"{name} {version}" for name in PROVIDERS if (version := version_of(name)))
-    return next(found, "mlir of unknown version")
+    """Return the name and version of the distribution that provides MLIR."""
+    versions = (f"{name} {version}" for name in PROVIDERS if (version := version_of(name)))
+    return next(versions, "mlir of unknown version")
 
 
 def find_function(module: ir.Module, name: str) -> ir.OpView:
-    """The function called `name`.
+    """Return the function with a body called `name`.
 
     Raises:
         PayloadError: The function is missing, or has no body.

@@ -1,4 +1,4 @@
-"""Loops and layouts of structured ops, in the engine's own terms."""
+"""Iteration spaces and indexing maps of structured ops, as the data classes of `autotune.core.ops`."""
 
 from collections.abc import Iterator
 
@@ -18,12 +18,12 @@ UNTUNABLE = ("linalg.fill", "linalg.copy", "linalg.yield", "linalg.index", "lina
 
 
 def loop_nest(op: ir.Operation) -> LoopNest | None:
-    """Loop sizes and kinds, read off the indexing maps and static shapes; `None` if one cannot be told."""
+    """Derive the iteration space from indexing maps and shapes; `None` if a trip count is unknown."""
     maps = indexing_maps(op)
     if not maps:
         return None
     sizes: dict[int, int] = {}
-    growing: set[int] = set()
+    dynamic: set[int] = set()
     written: set[int] = set()
     outputs = len(op.results)
     for index, (operand, amap) in enumerate(zip(op.operands, maps, strict=False)):
@@ -35,28 +35,28 @@ def loop_nest(op: ir.Operation) -> LoopNest | None:
             return None
         dims = dimensions(amap)
         sizes.update((d, size) for d, size in zip(dims, static_shape(operand), strict=True) if d is not None)
-        growing.update(d for axis in open_dimensions(operand) if (d := dims[axis]) is not None)
+        dynamic.update(d for axis in open_dimensions(operand) if (d := dims[axis]) is not None)
         if index >= len(maps) - outputs:
             written.update(d for d in dims if d is not None)
     total = maps[0].n_dims
     if set(sizes) != set(range(total)):
         return None
     iterators = tuple("parallel" if d in written else "reduction" for d in range(total))
-    return LoopNest(tuple(sizes[d] for d in range(total)), iterators, tuple(sorted(growing)))
+    return LoopNest(tuple(sizes[d] for d in range(total)), iterators, tuple(sorted(dynamic)))
 
 
 def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
-    """Indexing map of every operand; empty for an op without loops of its own, such as ``linalg.softmax``."""
+    """Return the indexing map of every operand; empty for an op without them, such as ``linalg.softmax``."""
     return [attribute.value for attribute in linalg.get_indexing_maps(op) or ()]
 
 
 def dimensions(amap: ir.AffineMap) -> list[int | None]:
-    """The loop that each of an operand's dimensions runs over; `None` where it is not one loop alone."""
+    """Return the loop that indexes each dimension of an operand; `None` where the expression is not a single loop."""
     return [e.position if isinstance(e, ir.AffineDimExpr) else None for e in amap.results]
 
 
 def read_index(expr: ir.AffineExpr) -> Index:
-    """An index as a sum."""
+    """Convert an affine expression to a sum of terms."""
     if isinstance(expr, ir.AffineDimExpr):
         return Index(((expr.position, 1),))
     if isinstance(expr, ir.AffineConstantExpr):
@@ -72,22 +72,22 @@ def read_index(expr: ir.AffineExpr) -> Index:
 
 
 def projected(amap: ir.AffineMap) -> list[int]:
-    """The loop that each dimension runs over, of a map where each runs over one.
+    """Return the loop of each dimension of a projected permutation.
 
     Raises:
-        ValueError: One does not.
+        ValueError: An expression of the map is not a single loop.
     """
     return [ir.AffineDimExpr(e).position for e in amap.results]
 
 
 def element_type(value: ir.Value) -> str:
-    """MLIR element type of a shaped value, or its own type."""
-    kind = value.type
-    return str(kind.element_type) if isinstance(kind, ir.ShapedType) else str(kind)
+    """Return the element type of a shaped value, or the type of any other, as text."""
+    value_type = value.type
+    return str(value_type.element_type) if isinstance(value_type, ir.ShapedType) else str(value_type)
 
 
 def structured_ops(block: ir.Block, trips: int = 1) -> Iterator[tuple[ir.OpView, int]]:
-    """Linalg ops on tensors under a block, each with the number of times one call of the function executes it."""
+    """Yield the linalg ops on tensors nested in a block, with how often one call of the function executes each."""
     for op in block.operations:
         name = op.operation.name
         if name.startswith("linalg.") and name not in UNTUNABLE and len(op.operation.results) > 0:
@@ -100,15 +100,15 @@ def structured_ops(block: ir.Block, trips: int = 1) -> Iterator[tuple[ir.OpView,
 
 
 def trips_of(loop: ir.Operation) -> int:
-    """Iterations of an scf.for with constant bounds; 1 where they are not known."""
+    """Return the trip count of an scf.for with constant bounds; 1 if they are not constant."""
     known = all(map(is_constant, list(loop.operands)[:3]))
     return max(0, trip_count(loop)) if known else 1
 
 
 def moves_elements(op: ir.Operation) -> bool:
-    """Tell whether a structured op gives the elements of its one input as they are, elsewhere or several times."""
+    """Return whether a structured op only moves the elements of its single input: a copy, transpose or broadcast."""
     if len(op.operands) != 2 or len(op.results) != 1:
         return False
     block = op.regions[0].blocks[0]
-    end = block.operations[0].operation
-    return len(block.operations) == 1 and bool(end.operands[0] == block.arguments[0])
+    terminator = block.operations[0].operation
+    return len(block.operations) == 1 and bool(terminator.operands[0] == block.arguments[0])

@@ -1,7 +1,7 @@
-"""Packs: ``linalg.pack`` and ``linalg.unpack`` become pads, reshapes and transposes, which bufferization knows.
+"""Lower ``linalg.pack`` and ``linalg.unpack`` to pads, reshapes and transposes, which bufferization supports.
 
-Upstream lowers them by transform ops alone, so that this is a script; the one lowering serves payloads that nobody
-schedules, partitioned ones, and what a user's own script leaves.
+Upstream offers this lowering as transform ops only, so it is a script. It serves payloads without a schedule,
+partitioned ones, and packs that a user script leaves.
 """
 
 from textwrap import indent
@@ -13,7 +13,7 @@ from autotune.compiler.ir.scripts import run_script
 
 PACKS = {"linalg.pack", "linalg.unpack"}
 
-# On `%module`, a handle to what holds them.
+# `%module` is a handle to an op that contains the packs.
 LOWER_PACKS = """\
 // Packs become pads, reshapes and transposes.
 %packs = transform.structured.match ops{["linalg.pack"]} in %module
@@ -43,10 +43,10 @@ module attributes {{transform.with_named_sequence}} {{
 
 
 def lower_packs(module: ir.Module) -> None:
-    """Lower every pack and unpack of a module, in place; one without any stays as it is.
+    """Lower every pack and unpack of a module, in place.
 
     Raises:
-        CompileError: Stage ``lower``; one cannot be lowered.
+        CompileError: Stage ``lower``; a pack or unpack cannot be lowered.
     """
     if PACKS.isdisjoint(every_name(module)):
         return

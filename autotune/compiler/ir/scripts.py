@@ -1,4 +1,4 @@
-"""Transform scripts of our own, run on a module as passes are."""
+"""Built-in transform scripts, run on a module like passes."""
 
 from mlir import ir
 from mlir.dialects.transform import interpreter

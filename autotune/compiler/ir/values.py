@@ -1,4 +1,4 @@
-"""Where values come from."""
+"""Queries on SSA values: defining operations, constants, slices, trip counts."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,13 +7,13 @@ from mlir.dialects import arith
 
 
 def maker(value: ir.Value) -> ir.Operation | None:
-    """The operation that defines a value; `None` for a block argument."""
+    """Return the defining operation of a value; `None` for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def values_of(op: ir.Operation) -> Iterator[ir.Value]:
-    """What an op makes, and the arguments of its blocks."""
+    """Yield the results of an operation and the arguments of its blocks."""
     yield from op.results
     for region in op.regions:
         for block in region.blocks:
@@ -21,37 +21,37 @@ def values_of(op: ir.Operation) -> Iterator[ir.Value]:
 
 
 def maker_named(value: ir.Value | None, name: str) -> ir.Operation | None:
-    """The operation of a name that defines a value; `None` where another one does, or there is no value."""
+    """Return the defining operation of a value if it has the given name; else `None`."""
     made_by = maker(value) if value is not None else None
     return made_by if made_by is not None and made_by.name == name else None
 
 
 def is_constant(value: ir.Value) -> bool:
-    """Tell whether an arith.constant makes the value."""
+    """Return whether a value is the result of an arith.constant."""
     made_by = maker(value)
     return made_by is not None and made_by.name == "arith.constant"
 
 
 def fill_of(value: ir.Value) -> ir.Operation | None:
-    """The linalg.fill that makes the value; `None` if anything else does."""
+    """Return the linalg.fill that defines a value; `None` if any other operation does."""
     return maker_named(value, "linalg.fill")
 
 
 def depends(value: ir.Value, on: ir.Value) -> bool:
-    """Tell whether a value is computed from another one."""
+    """Return whether a value is, or is computed from, the value `on`."""
     made_by = maker(value)
     return value == on or (made_by is not None and any(depends(operand, on) for operand in made_by.operands))
 
 
 def loop_of_index(value: ir.Value) -> int | None:
-    """The loop of an op that a value in its body counts; `None` if it is something else."""
+    """Return the dimension of the linalg.index that defines a value; `None` for any other value."""
     made_by = maker(value)
     is_index = made_by is not None and made_by.name == "linalg.index"
     return int(ir.IntegerAttr(made_by.attributes["dim"]).value) if made_by is not None and is_index else None
 
 
 def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
-    """Static offsets, sizes and strides of a slice or subview; a value for "dynamic" where one is not known."""
+    """Return the static offsets, sizes and strides of a slice or subview, with MLIR's sentinel for dynamic ones."""
     offsets, sizes, strides = (
         list(ir.DenseI64ArrayAttr(cut.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
     )
@@ -59,33 +59,33 @@ def static_slice(cut: ir.Operation) -> tuple[list[int], list[int], list[int]]:
 
 
 def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[bool]:
-    """Which dimensions of a slice its shape has, where some of size 1 are dropped: the first ones."""
-    left = list(shape)
-    kept = []
+    """Return which dimensions of a rank-reducing slice its shape keeps; of unit dimensions, the first are dropped."""
+    remaining = list(shape)
+    flags = []
     for position, size in enumerate(sizes):
-        keep = bool(left) and left[0] == size and (size != 1 or len(left) == len(sizes) - position)
-        kept.append(keep)
-        left = left[1:] if keep else left
-    return kept
+        keep = bool(remaining) and remaining[0] == size and (size != 1 or len(remaining) == len(sizes) - position)
+        flags.append(keep)
+        remaining = remaining[1:] if keep else remaining
+    return flags
 
 
 def reassociation(reshape: ir.Operation) -> list[list[int]]:
-    """Groups of dimensions that an expand_shape or collapse_shape has as one each, on its shorter side."""
+    """Return the reassociation groups of an expand_shape or collapse_shape."""
     return [[ir.IntegerAttr(d).value for d in group] for group in ir.ArrayAttr(reshape.attributes["reassociation"])]
 
 
 def permutation_of(op: ir.Operation) -> list[int]:
-    """The order that a transpose brings dimensions into; empty of another op."""
+    """Return the permutation of a linalg.transpose; empty for any other operation."""
     return list(ir.DenseI64ArrayAttr(op.attributes["permutation"])) if op.name == "linalg.transpose" else []
 
 
 def index(value: int) -> ir.Value:
-    """A constant of type index, at the insertion point."""
+    """Build a constant of type index at the insertion point."""
     return arith.constant(ir.IndexType.get(), value)
 
 
 def splat_of(kind: ir.Type, number: float) -> ir.Value:
-    """A constant of a type, one number in each of its elements, at the insertion point."""
+    """Build a scalar or splat constant of a type at the insertion point."""
     element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
     is_float = isinstance(element, ir.FloatType)
     attribute = ir.FloatAttr.get(element, number) if is_float else ir.IntegerAttr.get(element, int(number))
@@ -95,10 +95,10 @@ def splat_of(kind: ir.Type, number: float) -> ir.Value:
 
 
 def constant(value: ir.Value) -> int:
-    """The number that a constant of type index holds.
+    """Return the value of a constant of type index.
 
     Raises:
-        TypeError: The value is an argument of a block, which no op made.
+        TypeError: The value is a block argument.
     """
     made_by = maker(value)
     if made_by is None:
@@ -107,13 +107,13 @@ def constant(value: ir.Value) -> int:
 
 
 def trip_count(loop: ir.Operation) -> int:
-    """Iterations of an scf.for with constant bounds; none where its step, folded to a constant, leads nowhere."""
+    """Return the trip count of an scf.for with constant bounds; 0 if its step is not positive."""
     lower, upper, step = (constant(value) for value in list(loop.operands)[:3])
     return -(-(upper - lower) // step) if step > 0 else 0
 
 
 def is_fresh(op: ir.Operation, index: int, first_init: int) -> bool:
-    """Tell whether operand `index` is an init that can be made anew: filled with a constant, or never read."""
+    """Return whether operand `index` is an init that can be recreated: filled with a constant, or never read."""
     if index < first_init:
         return False
     fill = fill_of(op.operands[index])
@@ -124,7 +124,7 @@ def is_fresh(op: ir.Operation, index: int, first_init: int) -> bool:
 
 
 def start_value(op: ir.Operation) -> float:
-    """The constant that the op's last init is filled with; 0 where it is no constant."""
+    """Return the constant that the op's last init is filled with; 0 if it is not filled with a constant."""
     fill = fill_of(op.operands[-1])
     if fill is None or not is_constant(fill.operands[0]):
         return 0.0

@@ -1,6 +1,6 @@
-"""Views of arrays: which ones are known to lie inside of what they are views of, from their types and constants alone.
+"""Bounds checks of memref views: which ones provably lie inside their source, by types and constants.
 
-A view has no copy of its elements, so that a size or an offset that is not true of its array is memory of others.
+A view aliases its source, so that a wrong size or offset accesses memory outside of it.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ RESHAPES = ("memref.expand_shape", "memref.collapse_shape", "memref.reshape")
 
 
 def view_fault(op: ir.Operation) -> str | None:
-    """What is wrong with a view that may reach outside of its array, or with one of no array; `None` if nothing."""
+    """Return an error if a view may reach outside its source, or is a view of nothing (poison); else `None`."""
     if op.name == "ub.poison" and is_array(op.results[0].type):
         return f"must hold views of arrays, {op.name} is of none"
     lies_inside = {
@@ -35,12 +35,12 @@ def view_fault(op: ir.Operation) -> str | None:
 
 
 def is_array(kind: ir.Type) -> bool:
-    """Tell whether a type is of arrays in memory."""
+    """Return whether a type is a memref."""
     return isinstance(kind, ir.MemRefType | ir.UnrankedMemRefType)
 
 
 def reach(offset: int, sizes: Sequence[int], strides: Sequence[int]) -> range | None:
-    """Elements between the first and the last that a view has, counted along memory; `None` if that is not known."""
+    """Return the range of linear element indices that a strided view spans; `None` if it is not static."""
     if DYNAMIC in (offset, *sizes, *strides) or min(sizes, default=0) < 0:
         return None
     if 0 in sizes:
@@ -50,7 +50,7 @@ def reach(offset: int, sizes: Sequence[int], strides: Sequence[int]) -> range | 
 
 
 def layout_of(kind: ir.MemRefType) -> tuple[list[int], int] | None:
-    """Strides and offset of an array, `DYNAMIC` where they are not known; `None` if it has no strides."""
+    """Return strides and offset of a memref type, `DYNAMIC` where unknown; `None` if its layout is not strided."""
     try:
         strides, offset = kind.get_strides_and_offset()
     except ValueError:
@@ -59,7 +59,7 @@ def layout_of(kind: ir.MemRefType) -> tuple[list[int], int] | None:
 
 
 def reach_of(kind: ir.Type) -> range | None:
-    """Elements that an array of a type has; `None` if its type does not say."""
+    """Return the range of linear element indices of a memref type; `None` if it is not static."""
     if not isinstance(kind, ir.MemRefType) or (layout := layout_of(kind)) is None:
         return None
     strides, offset = layout
@@ -67,18 +67,18 @@ def reach_of(kind: ir.Type) -> range | None:
 
 
 def within(part: range | None, whole: range | None) -> bool:
-    """Tell whether a part is known to lie inside of a whole."""
+    """Return whether range `part` is known to lie within `whole`."""
     if part is None or whole is None:
         return False
     return not part or (whole.start <= part.start and part.stop <= whole.stop)
 
 
 def numbers_of(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
-    """Offsets, sizes and strides of a view, `DYNAMIC` where no constant gives them."""
-    given = iter(op.operands[1:])
+    """Return offsets, sizes and strides of a view, `DYNAMIC` where they are not constants."""
+    dynamic_operands = iter(op.operands[1:])
     offsets, sizes, strides = (
         [
-            number_of(next(given)) if number == DYNAMIC else number
+            number_of(next(dynamic_operands)) if number == DYNAMIC else number
             for number in ir.DenseI64ArrayAttr(op.attributes[name])
         ]
         for name in ("static_offsets", "static_sizes", "static_strides")
@@ -87,22 +87,22 @@ def numbers_of(op: ir.Operation) -> tuple[list[int], list[int], list[int]]:
 
 
 def number_of(value: ir.Value) -> int:
-    """What a constant holds; `DYNAMIC` for any other value."""
+    """Return the value of an index constant; `DYNAMIC` for any other value."""
     return constant(value) if is_constant(value) else DYNAMIC
 
 
 def cast_lies_inside(op: ir.Operation) -> bool:
-    """Tell whether elements counted anew from the first of an array's memory are such of the array."""
+    """Return whether a reinterpret_cast stays inside its source; its offset counts from the base of the buffer."""
     (offset,), sizes, strides = numbers_of(op)
     whole, declared = reach_of(op.operands[0].type), reach_of(op.results[0].type)
     return within(reach(offset, sizes, strides), whole) and (declared is None or within(declared, whole))
 
 
 def part_lies_inside(op: ir.Operation) -> bool:
-    """Tell whether a subview takes indices that its source has, of every dimension, in all iterations of its loops."""
-    given = iter(op.operands[1:])
+    """Return whether a subview is in bounds in every dimension, in all iterations of the loops around it."""
+    dynamic_operands = iter(op.operands[1:])
     offsets = ir.DenseI64ArrayAttr(op.attributes["static_offsets"])
-    firsts = [indices_of(next(given)) if first == DYNAMIC else range(first, first + 1) for first in offsets]
+    firsts = [indices_of(next(dynamic_operands)) if first == DYNAMIC else range(first, first + 1) for first in offsets]
     _, sizes, strides = numbers_of(op)
     return all(
         first is not None and all(within(reach(end, [size], [step]), reach(0, [whole], [1])) for end in ends(first))
@@ -111,12 +111,12 @@ def part_lies_inside(op: ir.Operation) -> bool:
 
 
 def ends(indices: range) -> list[int]:
-    """The first and the last index; none where there are none."""
+    """Return the first and the last index of a range; nothing if it is empty."""
     return [indices[0], indices[-1]] if indices else []
 
 
 def indices_of(value: ir.Value) -> range | None:
-    """Numbers that a value of type index may have: a constant's, or those of a loop of constant bounds."""
+    """Return the range of a constant or of an induction variable with constant bounds; `None` for any other value."""
     if is_constant(value):
         return range(constant(value), constant(value) + 1)
     bounds = bounds_of(value) if isinstance(value, ir.BlockArgument) else None
@@ -126,7 +126,7 @@ def indices_of(value: ir.Value) -> range | None:
 
 
 def bounds_of(value: ir.BlockArgument) -> tuple[int, int, int] | None:
-    """Lower bound, upper bound and step of the loop whose index a value is; `None` for any other value."""
+    """Return the bounds and step of the loop whose induction variable a value is; `None` for any other value."""
     loop, number = value.owner.owner.operation, value.arg_number
     if loop.name == "scf.for" and number == 0:
         lower, upper, step = (number_of(bound) for bound in list(loop.operands)[:3])
@@ -143,32 +143,32 @@ def bounds_of(value: ir.BlockArgument) -> tuple[int, int, int] | None:
 
 
 def bytes_lie_inside(op: ir.Operation) -> bool:
-    """Tell whether elements that are made of bytes are made of those of the source."""
-    kind, given = op.results[0].type, iter(op.operands[2:])
-    first = number_of(op.operands[1])
-    sizes = [number_of(next(given)) if size == DYNAMIC else size for size in kind.shape]
-    size, whole = bytes_of(kind.element_type), reach_of(op.operands[0].type)
-    if size is None or whole is None or first == DYNAMIC or reach(0, sizes, [1] * len(sizes)) is None:
+    """Return whether a memref.view stays inside the byte buffer that it is a view of."""
+    view_type, dynamic_sizes = op.results[0].type, iter(op.operands[2:])
+    first_byte = number_of(op.operands[1])
+    sizes = [number_of(next(dynamic_sizes)) if size == DYNAMIC else size for size in view_type.shape]
+    size, whole = bytes_of(view_type.element_type), reach_of(op.operands[0].type)
+    if size is None or whole is None or first_byte == DYNAMIC or reach(0, sizes, [1] * len(sizes)) is None:
         return False
-    return within(range(first, first + prod(sizes) * size), whole)
+    return within(range(first_byte, first_byte + prod(sizes) * size), whole)
 
 
 def bytes_of(kind: ir.Type) -> int | None:
-    """Bytes that a number takes in an array; `None` for what is none."""
+    """Return the size in bytes of an element type in memory; `None` if it is not a number."""
     if isinstance(kind, ir.IndexType):
         return 8
     if isinstance(kind, ir.IntegerType | ir.FloatType):
-        return int(1 << (-(-kind.width // 8) - 1).bit_length())  # such as 16 for 10 bytes of f80
+        return int(1 << (-(-kind.width // 8) - 1).bit_length())  # a power of two: 16 for the 10 bytes of f80
     return None
 
 
 def shape_lies_inside(op: ir.Operation) -> bool:
-    """Tell whether an array of another shape has the elements of the source."""
+    """Return whether a reshaped memref spans only elements of its source."""
     return within(reach_of(op.results[0].type), reach_of(op.operands[0].type))
 
 
 def cast_forgets(op: ir.Operation) -> bool:
-    """Tell whether the result of a cast claims nothing that its source does not: sizes, strides, offset."""
+    """Return whether a cast only forgets static sizes, strides and offsets, and asserts none anew."""
     source, result = op.operands[0].type, op.results[0].type
     if not isinstance(result, ir.MemRefType):
         return True

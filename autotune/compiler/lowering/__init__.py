@@ -1,1 +1,1 @@
-"""From a payload and a script to the LLVM dialect: rewrites around the script, pipelines, stages."""
+"""Lower a payload and a script to the LLVM dialect: rewrites around the script, pass pipelines, stages."""

@@ -1,7 +1,7 @@
-"""The arena as an argument: whoever calls a program brings the memory for its intermediates, so that calls may overlap.
+"""Pass the arena as an argument: the caller provides the memory for intermediates, so that calls may overlap.
 
-A compiled program keeps its arena in a global of its own, which is fastest to reach and enough for one caller. A
-library is called by several threads at once: its functions take the arena's address behind their other arguments.
+A compiled program keeps its arena in a global variable, which is the fastest to access and suffices for one caller. A
+library is called by several threads at once: its functions take the arena's address as their last argument.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ ADDRESS, CALL = "llvm.mlir.addressof", "llvm.call"
 
 
 def pass_arena(module: ir.Module, entry: str) -> None:
-    """Let a function, and what it calls, take the arena as a last argument, in place; also where there is none.
+    """Add the arena as last argument of a function and of all callees that use it, in place.
 
     Args:
-        module: A module in the LLVM dialect.
-        entry: The function that others call.
+        module: Module in the LLVM dialect.
+        entry: Function that callers of the library call; it gets the argument even if the program has no arena.
     """
     functions = {str(symbol(op)): op.operation for op in module.body.operations if op.operation.name == FUNCTION}
     bodies = {name: inner_ops(op) for name, op in functions.items()}
@@ -44,31 +44,31 @@ def pass_arena(module: ir.Module, entry: str) -> None:
 
 
 def inner_ops(op: ir.Operation) -> list[ir.Operation]:
-    """Every operation inside of one, outermost first."""
-    found = []
+    """Return all operations nested in an operation, in pre-order."""
+    nested = []
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
-                found += [inner.operation, *inner_ops(inner.operation)]
-    return found
+                nested += [inner.operation, *inner_ops(inner.operation)]
+    return nested
 
 
 def is_arena(op: ir.Operation) -> bool:
-    """Whether an op takes the arena's address."""
+    """Return whether an op takes the address of the arena global."""
     return op.name == ADDRESS and str(op.attributes["global_name"]).startswith(f"@{NAME}")
 
 
 def callee(op: ir.Operation) -> str | None:
-    """The function that an op calls by name."""
+    """Return the symbol of the function that an op calls directly; `None` for any other op."""
     if op.name != CALL or "callee" not in op.attributes:
         return None
     return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
 
 
 def add_argument(function: ir.Operation) -> None:
-    """Give a function one more argument, a pointer."""
-    kind = str(ir.TypeAttr(function.attributes["function_type"]).value)
-    start, _, end = kind.rpartition(")")
+    """Append a pointer argument to a function."""
+    function_type = str(ir.TypeAttr(function.attributes["function_type"]).value)
+    start, _, end = function_type.rpartition(")")
     comma = "" if start.endswith("(") else ", "
     function.attributes["function_type"] = ir.TypeAttr.get(ir.Type.parse(f"{start}{comma}ptr){end}"))
     if "arg_attrs" in function.attributes:
@@ -78,7 +78,7 @@ def add_argument(function: ir.Operation) -> None:
 
 
 def call_with(op: ir.Operation, last: ir.Value) -> None:
-    """Call the same function with one more argument."""
+    """Append an operand to a call."""
     attributes = {name: op.attributes[name] for name in op.attributes}
     operands: Sequence[ir.Value] = [*op.operands, last]
     attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(operands), 0])

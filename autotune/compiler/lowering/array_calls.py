@@ -1,6 +1,6 @@
-"""Calls of compiled code on arrays of NumPy: compiled code looks at all arrays, points to them, and calls the program.
+"""Fast calls of a program on NumPy arrays: compiled code checks the arrays, passes their addresses, and calls it.
 
-Python takes half a microsecond for each array to do so, that code (`array_code.py`) some nanoseconds.
+Python would take half a microsecond per array; that code (`array_code.py`) takes some nanoseconds.
 """
 
 import ctypes
@@ -13,26 +13,26 @@ from autotune.compiler.lowering.program import BoundProgram
 from autotune.core.arrays import Accepted
 from autotune.core.payload import Array
 
-FEW = 1024  # whole numbers that this code, which is compiled in a hurry, looks at sooner than NumPy
-NEVER = -1  # a rank that no array has: Python looks at each
+FEW = 1024  # integers up to which this code, which is compiled unoptimized, checks bounds faster than NumPy
+NEVER = -1  # a rank that no array has, so that Python checks the array
 NEW = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
 
 
 class ArrayCall:
-    """Calls of a program on arrays that lie anywhere; one call at a time.
+    """Calls of a program on arrays at any address; not reentrant.
 
     Args:
-        bound: The program; whatever it is not given here it finds in slots that are filled already.
-        slots: Addresses of the arrays' elements, as the program reads them.
-        wanted: What the array of each slot must be.
+        bound: Bound program; slots of other arguments must be filled already.
+        slots: Slots of the data pointers that the program reads, one for each array of a call.
+        wanted: Shape, dtype and bounds required of the array of each slot.
 
     Attributes:
-        count: How many arrays a call takes.
-        plan: Address of what compiled code knows of it.
-        direct: The same as `run` but that it gives the number of the first array that cannot be read as it lies, and
-            computes nothing then; `count` where there is none.
+        count: Number of arrays that a call takes.
+        plan: Address of the table that compiled code reads, see `array_code`.
+        direct: Function like `run` that returns the position of the first array that cannot be used without a copy,
+            and then computes nothing; it returns `count` if there is none.
     """
 
     def __init__(self, bound: BoundProgram, slots: Sequence[ctypes.c_void_p], wanted: Sequence[Accepted]) -> None:
@@ -46,10 +46,10 @@ class ArrayCall:
         self.direct = NEW(ctypes.addressof(self._code.run), self._numbers, None)
 
     def run(self, *arrays: object) -> None:
-        """Compute once, on an array for each slot.
+        """Run the program once, on one array for each slot.
 
         Raises:
-            AutotuneError: An array is of another shape or kind, or out of range; nothing is run.
+            AutotuneError: An array has another shape or dtype, or is out of range; nothing is run.
             NotExactlyError: An array is for another program.
         """
         wrong = self.direct(*arrays)
@@ -57,25 +57,25 @@ class ArrayCall:
             self.run_from(wrong, arrays)
 
     def run_from(self, wrong: int, arrays: tuple[object, ...]) -> None:
-        """Compute once, where `direct` gave the number of an array that cannot be read as it lies."""
+        """Run the program once, after `direct` returned the position of an array that needs a copy."""
         copies = self._convert(arrays, wrong)
         self._bound.run()
-        del copies  # which the program has read by now
+        del copies  # alive until here, as the program reads them
 
     def point(self, arrays: tuple[object, ...]) -> list[Array]:
-        """Point to arrays as `run` does, and compute nothing.
+        """Fill the slots as `run` does, without running the program.
 
         Returns:
-            Copies of arrays that cannot be read as they lie; they must live as long as the program may read them.
+            Copies of arrays that cannot be used directly; they must live as long as the program may read them.
 
         Raises:
-            AutotuneError: An array is of another shape or kind, or out of range.
+            AutotuneError: An array has another shape or dtype, or is out of range.
             NotExactlyError: An array is for another program.
         """
         return self._convert(arrays, self._code.point(arrays, self.plan, 0))
 
     def _convert(self, arrays: tuple[object, ...], wrong: int) -> list[Array]:
-        """Point to a copy of an array that cannot be read as it lies, and to the arrays behind it."""
+        """Copy every array, from position `wrong` on, that cannot be used directly, and fill the remaining slots."""
         copies: list[Array] = []
         while wrong != self.count:
             copies.append(self._wanted[wrong].convert(arrays[wrong]))
@@ -85,7 +85,7 @@ class ArrayCall:
 
 
 def row(slot: ctypes.c_void_p, wanted: Accepted, sizes: Array) -> tuple[int, ...]:
-    """What compiled code knows of an array; without bounds its numbers have no bits."""
+    """Return the table row of an array for compiled code; `BITS` is 0 if its values have no bounds."""
     low, high = wanted.bounds or (0, 0)
     bits = 8 * wanted.dtype.itemsize if wanted.bounds else 0
     elements = int(sizes.prod())

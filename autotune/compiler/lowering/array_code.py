@@ -1,7 +1,7 @@
-"""Compiled code that looks at arrays of NumPy as Python passes them, in the LLVM dialect; compiled once a process.
+"""Code in the LLVM dialect that checks NumPy arrays and calls a program on them; compiled once per process.
 
-Where CPython and NumPy keep what this code reads of a tuple of arrays is fixed by both ABIs: extensions read it through
-macros that are compiled into them. Python calls it as it calls functions of extensions, without ctypes between.
+The memory layout of tuples and arrays that it relies on is fixed by the ABIs of CPython and NumPy: extensions access it
+through macros. Python calls this code like a function of an extension module, without ctypes.
 """
 
 import ctypes
@@ -15,18 +15,18 @@ from mlir.execution_engine import ExecutionEngine
 from autotune.compiler.ir.module import context, parse
 from autotune.compiler.lowering.program import link
 
-# A plan is whole numbers of 8 bytes: where the program is, what it is called with, how many arrays, and a row for each.
+# A plan is a table of 8-byte integers: address of the program, its argument, number of arrays, and a row for each.
 CODE, GIVEN, COUNT, ROWS = range(4)
 SLOT, OF, RANKS, LENGTHS, BITS, ELEMENTS, LOW, SPAN, ROW = range(9)
-# Those of a whole call, see `quick_calls.py`.
+# Fields of the plan of a whole call, see `quick_calls.py`.
 PLAN, FREE, CONTEXT, READY, WAITING, MAKE, RESULT, SLOW, WAKE = range(9)
-WIDTHS = (8, 32, 64)  # bits of whole numbers that have bounds
-FASTCALL, KEYWORDS = 0x80, 0x2  # METH_FASTCALL: arguments lie in an array, their number comes with it; then names
+WIDTHS = (8, 32, 64)  # bits of integers that may have bounds
+FASTCALL, KEYWORDS = 0x80, 0x2  # METH_FASTCALL: arguments as a C array and their number; METH_KEYWORDS: keyword names
 POINT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
 
 class Method(ctypes.Structure):
-    """A function of an extension, `PyMethodDef`."""
+    """Definition of an extension function, `PyMethodDef`."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -38,13 +38,13 @@ class Method(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Entries:
-    """The code; `point` and `run` give the number of the first array that cannot be read, or how many there are.
+    """Entry points of the code; `point` and `run` return the position of the first unusable array, or the array count.
 
     Attributes:
-        engine: Owns the code.
-        point: Takes a tuple, the address of a plan, and the number of the array to begin with; points to arrays.
-        run: Takes arrays, and has a plan as what it is bound to; points to them, then calls the program.
-        serve: Takes inputs, and has the plan of a whole call as what it is bound to; gives the result.
+        engine: Owner of the machine code.
+        point: Function of a tuple, the address of a plan, and the position of the first array; fills the slots.
+        run: Method of arrays, whose `self` is a plan; fills the slots, then calls the program.
+        serve: Method of inputs, whose `self` is the plan of a whole call; returns the result.
     """
 
     engine: ExecutionEngine
@@ -55,19 +55,19 @@ class Entries:
 
 @lru_cache(1)
 def entries() -> Entries:
-    """The code, compiled."""
+    """Compile the code and return its entry points."""
     with context(writes=False):
-        engine, find = link(parse(module(), "calls on arrays"), entry="find", level=0)  # the others take thrice as long
-    found = (ctypes.c_void_p * 3)()
-    into = ctypes.c_void_p(ctypes.addressof(found))
+        engine, find = link(parse(module(), "calls on arrays"), entry="find", level=0)  # level 3 takes thrice as long
+    addresses = (ctypes.c_void_p * 3)()
+    into = ctypes.c_void_p(ctypes.addressof(addresses))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(find)((ctypes.c_void_p * 1)(ctypes.addressof(into)))
-    point, run, serve = found
+    point, run, serve = addresses
     methods = Method(b"run", run, FASTCALL, None), Method(b"call", serve, FASTCALL | KEYWORDS, None)
     return Entries(engine, POINT(point or 0), *methods)
 
 
 def module() -> str:
-    """The code, in the LLVM dialect."""
+    """Return the code as a module of the LLVM dialect."""
     cases = ", ".join(f"{bits}: ^of_{bits}" for bits in WIDTHS)
     return f"""
 llvm.func @look(%items: !llvm.ptr, %held: i64, %plan: !llvm.ptr, %first: i64) -> i64 {{
@@ -252,7 +252,7 @@ llvm.func @find(%into: !llvm.ptr) {{
 
 
 def program_called() -> str:
-    """A call of the program of `%plan`, without the interpreter's lock."""
+    """Return IR that calls the program of `%plan` with the GIL released."""
     return f"""\
 {load("code", "plan", CODE, "!llvm.ptr")}
   {load("given", "plan", GIVEN, "!llvm.ptr")}
@@ -264,25 +264,25 @@ def program_called() -> str:
 
 
 def of_python(name: str, function: str) -> str:
-    """The address of a function of Python's C interface."""
+    """Return IR that defines `%name` as the address of a function of Python's C API."""
     address = ctypes.cast(getattr(ctypes.pythonapi, function), ctypes.c_void_p).value
     whole = f"%{name}_address = llvm.mlir.constant({address} : i64) : i64"
     return f"{whole}\n  %{name} = llvm.inttoptr %{name}_address : i64 to !llvm.ptr"
 
 
 def load(name: str, base: str, number: int, kind: str = "i64") -> str:
-    """Read a number of a plan or of a row."""
+    """Return IR that loads field `number` of a plan or of a row."""
     return field(name, base, 8 * number, kind)
 
 
 def field(name: str, base: str, offset: int, kind: str = "i64") -> str:
-    """Read what lies so many bytes behind an address."""
+    """Return IR that loads a value from `offset` bytes after an address."""
     at = f"%{name}_at_{offset} = llvm.getelementptr %{base}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8"
     return f"{at}\n  %{name} = llvm.load %{name}_at_{offset} : !llvm.ptr -> {kind}"
 
 
 def bounds(bits: int) -> str:
-    """Blocks that look at whole numbers of a width: `span` of them, from `low` on, are within bounds."""
+    """Return IR that checks that all integers of a width are at least `low` and less than `low + span`."""
     whole = "" if bits == 64 else f"%wide{bits} = llvm.sext %held{bits} : i{bits} to i64\n  "
     wide = f"%held{bits}" if bits == 64 else f"%wide{bits}"
     return f"""
@@ -301,26 +301,26 @@ def bounds(bits: int) -> str:
   llvm.cond_br %any{bits}, ^end, ^write"""
 
 
-HEAD = object.__basicsize__  # of every object; its last field is the address of its type
+HEAD = object.__basicsize__  # size of an object header; its last field is the address of the type
 TYPE = HEAD - 8
-ITEMS = tuple.__basicsize__  # addresses of a tuple's items
-DATA, RANK, SIZES, ELEMENT, FLAGS = (HEAD + offset for offset in (0, 8, 16, 40, 48))  # of an array of NumPy
-PLAIN = 0x1 | 0x100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED, in the field of flags
+ITEMS = tuple.__basicsize__  # offset of the items of a tuple
+DATA, RANK, SIZES, ELEMENT, FLAGS = (HEAD + offset for offset in (0, 8, 16, 40, 48))  # offsets in PyArrayObject
+PLAIN = 0x1 | 0x100  # flags NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
 
 
 def holds(array: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> bool:
-    """Tell whether an array with two sizes, plain in memory, and a tuple with it lie as this module has them."""
-    held, long, short = (array,), ctypes.c_int64.from_address, ctypes.c_int32.from_address
-    where = id(array)
+    """Return whether a contiguous 2-D array, and a tuple that holds it, have the memory layout assumed here."""
+    tuple_of_array, int64_at, int32_at = (array,), ctypes.c_int64.from_address, ctypes.c_int32.from_address
+    object_address = id(array)
     return (
         ctypes.sizeof(ctypes.c_void_p) == 8
-        and long(id(held) + ITEMS).value == where
-        and long(where + TYPE).value == id(np.ndarray)
-        and long(where + DATA).value == array.ctypes.data
-        and short(where + RANK).value == 2
-        and [long(long(where + SIZES).value + 8 * axis).value for axis in (0, 1)] == list(array.shape)
-        and long(where + ELEMENT).value == id(array.dtype)
-        and short(where + FLAGS).value & PLAIN == PLAIN
+        and int64_at(id(tuple_of_array) + ITEMS).value == object_address
+        and int64_at(object_address + TYPE).value == id(np.ndarray)
+        and int64_at(object_address + DATA).value == array.ctypes.data
+        and int32_at(object_address + RANK).value == 2
+        and [int64_at(int64_at(object_address + SIZES).value + 8 * axis).value for axis in (0, 1)] == list(array.shape)
+        and int64_at(object_address + ELEMENT).value == id(array.dtype)
+        and int32_at(object_address + FLAGS).value & PLAIN == PLAIN
     )
 
 

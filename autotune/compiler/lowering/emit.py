@@ -1,4 +1,4 @@
-"""Emission: a program as an object file or LLVM IR that a C compiler can link."""
+"""Emit a program as an object file or LLVM IR that a C compiler can link."""
 
 import re
 from collections.abc import Iterable
@@ -24,24 +24,23 @@ from autotune.core.host.matrix_unit import ARCH_PRCTL, REQUEST, TILE_DATA
 from autotune.core.target import Target
 
 ASK = "__autotune_ask_for_tiles"
-VARIABLE = re.compile(r"^(@\S+ = (?:private |internal )?)global ", re.MULTILINE)  # of LLVM IR
+VARIABLE = re.compile(r"^(@\S+ = (?:private |internal )?)global ", re.MULTILINE)  # in LLVM IR
 TILE_PRODUCTS = "llvm.x86.tdp"
-INTRINSIC = re.compile(r"@llvm\.((?:x86|aarch64)\.[\w.]+)")  # of LLVM IR, which the bindings give as text alone
+INTRINSIC = re.compile(r"@llvm\.((?:x86|aarch64)\.[\w.]+)")  # in LLVM IR, which the bindings return only as text
 
 
 @dataclass(frozen=True)
 class Emission:
-    """A program, and what to make of it.
+    """Request to emit a program.
 
     Attributes:
-        claim: The program.
+        claim: Program to emit.
         kind: ``object``, or ``llvm`` for LLVM IR.
-        target: Machine that it is for; by default this one.
-        symbol: What it exports, as a function that takes an arena behind its memref descriptors; empty: `c_symbol`'s,
-            whose arena is its own.
-        needed: Pairs of what names of LLVM's intrinsics begin with, and the feature of the processor that a program
-            which calls one is compiled with.
-        setter: Another function that is exported, by its name in the module; see `setter_symbol`.
+        target: Target machine; by default this one.
+        symbol: Exported symbol of a function that takes an arena after its memref descriptors; if empty, `c_symbol`'s,
+            which owns its arena.
+        needed: Pairs of a prefix of LLVM intrinsics, and the processor feature that programs calling one need.
+        setter: Name in the module of another function to export; see `setter_symbol`.
     """
 
     claim: Claim
@@ -54,17 +53,17 @@ class Emission:
 
 @dataclass(frozen=True)
 class Emitted:
-    """What was made of a program.
+    """An emitted program.
 
     Attributes:
-        data: Bytes of the file.
-        weights: The arguments that the program takes after those of the payload.
-        arena_bytes: Size of the arena that it works in.
-        allocations: Ops in it that allocate memory in every call.
-        threads: Threads that its parallel loops run on; 1 where it has none.
-        intrinsics: LLVM's intrinsics of a processor that it calls, such as ``x86.avx512.vpdpbusd.512``.
-        cpu: Processor that it is compiled for, as LLVM names it.
-        features: Features of it that the code may use, as LLVM names them, sorted.
+        data: Contents of the file.
+        weights: Arguments after those of the payload.
+        arena_bytes: Size of the arena.
+        allocations: Number of ops that allocate memory in every call.
+        threads: Threads that run its parallel loops; 1 if it has none.
+        intrinsics: Target-specific LLVM intrinsics that it calls, such as ``x86.avx512.vpdpbusd.512``.
+        cpu: Target processor, as LLVM names it.
+        features: Processor features that the code may use, as LLVM names them, sorted.
     """
 
     data: bytes
@@ -78,7 +77,7 @@ class Emitted:
 
 
 def emit_program(wanted: Emission) -> Emitted:
-    """Compile a program, position-independent; all that it exports is `c_symbol`'s function, on memref descriptors.
+    """Compile a program to position-independent code, which exports one function on memref descriptors and its setter.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
@@ -107,8 +106,8 @@ def emit_program(wanted: Emission) -> Emitted:
         text = VARIABLE.sub(r"\1thread_local(initialexec) global ", text)
     plan = unit.buffers or BufferPlan()
     intrinsics = tuple(sorted(set(INTRINSIC.findall(text))))
-    more = [f"+{feature}" for feature in features_needed(intrinsics, wanted.needed)]
-    target = replace(target, features=",".join(filter(None, [target.features, *more])))
+    extra_features = [f"+{feature}" for feature in features_needed(intrinsics, wanted.needed)]
+    target = replace(target, features=",".join(filter(None, [target.features, *extra_features])))
     return Emitted(
         compile_for(target, text, wanted.kind, exported, *setters),
         unit.weights,
@@ -122,26 +121,26 @@ def emit_program(wanted: Emission) -> Emitted:
 
 
 def features_needed(intrinsics: Iterable[str], needed: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Features of the processor that intrinsics need, sorted; pairs as `Emission.needed` has them."""
+    """Return the processor features that intrinsics need, sorted; `needed` is as in `Emission`."""
     pairs = tuple(needed)
     return tuple(sorted({feature for name in intrinsics for prefix, feature in pairs if name.startswith(prefix)}))
 
 
 def setter_symbol(exported: str) -> str:
-    """The symbol of a program's setter."""
+    """Return the symbol of a program's setter."""
     return f"{exported}_set"
 
 
 def multiplies_tiles(module: ir.Module) -> bool:
-    """Whether a lowered module calls the instructions of a matrix unit."""
+    """Return whether a lowered module uses instructions of a matrix unit."""
     calls = (op for op in every_op(module) if op.name == "llvm.call_intrinsic")
     return any(ir.StringAttr(op.attributes["intrin"]).value.startswith(TILE_PRODUCTS) for op in calls)
 
 
 def ask_when_loaded(module: ir.Module) -> None:
-    """Let an object ask Linux for the registers of AMX when it is loaded: whoever calls it must not know of them."""
+    """Add a constructor that requests the AMX registers from Linux when the object is loaded, so callers need not."""
     clobbered = "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}"
-    asking = ir.Module.parse(f"""
+    constructor = ir.Module.parse(f"""
         llvm.func internal @{ASK}() {{
           %call = llvm.mlir.constant({ARCH_PRCTL} : i64) : i64
           %wish = llvm.mlir.constant({REQUEST} : i64) : i64
@@ -160,14 +159,14 @@ def ask_when_loaded(module: ir.Module) -> None:
           %used = llvm.insertvalue %entry, %none[0] : !llvm.array<1 x ptr>
           llvm.return %used : !llvm.array<1 x ptr>
         }}""")
-    for op in list(asking.body.operations):
+    for op in list(constructor.body.operations):
         module.body.append(op)
 
 
 def name_for_c(module: ir.Module, entry: str, name: str) -> None:
-    """Give the function that C calls a name that C can spell: MLIR's own may hold dots and dashes.
+    """Rename the C interface wrapper to a valid C identifier: MLIR symbols may contain dots and dashes.
 
-    The payload's own function stays apart from it, so that a disassembly shows it by its name.
+    The entry function itself is not inlined into it, so that a disassembly shows it by its name.
     """
     for op in module.body.operations:
         if symbol(op) == entry:

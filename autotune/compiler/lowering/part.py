@@ -1,11 +1,11 @@
-"""A part of a program: one in so many iterations of its long loops, the outermost of every nest.
+"""Truncate a program to a part: one in `part` iterations of its long loops, the outermost of every nest.
 
-It takes that share of the time, whatever the program is lowered by, so that what one call of a slow program takes can
-be known without making the call. Of its results those are right that follow from what was run.
+The part takes that share of the run time, with any pass pipeline, so that the time of one call of a slow program can be
+estimated without making the call. Those of its results that depend only on iterations that ran are correct.
 
-What was not computed is NaN: outputs before a call, and intermediates, which `poison` fills when they are allocated.
-What follows from that is NaN too, and all else must be right. That does not hold where a program hides NaN, and where a
-loop that is cut short adds to what it wrote before.
+To tell them apart, what was not computed is NaN: outputs before a call, and intermediates, which `poison` fills when
+they are allocated. NaN propagates to what depends on it, and all other elements must be correct. This fails if a
+program hides NaN, or if a truncated loop accumulates into what it wrote before.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,11 +25,11 @@ BRACKETS = {"(": 1, "{": 1, "<": 1, ")": -1, "}": -1, ">": -1}
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of a part of a program.
+    """Properties of a truncated program.
 
     Attributes:
-        scale: Ops that the whole executes over those that the part does: what its time is multiplied by.
-        unverifiable: Why what it writes cannot be verified; empty if it can.
+        scale: Operations executed by the whole program divided by those of the part: factor for its run time.
+        unverifiable: Reason why its results cannot be verified; empty if they can.
     """
 
     scale: float = 1.0
@@ -37,21 +37,21 @@ class Part:
 
 
 def run_part(module: ir.Module, pipeline: str, part: int, *, whole: str, poisoned: bool = False) -> Part:
-    """Run a pass pipeline, and shorten loops as soon as loops are all that is left of linalg.
+    """Run a pass pipeline, and truncate loops as soon as all linalg ops are lowered to loops.
 
     Args:
         module: Module to run it on, in place.
         pipeline: Textual pass pipeline, ``builtin.module(...)``.
-        part: One in so many iterations is kept.
-        whole: Function that stays as it is.
-        poisoned: Fill what the part allocates with NaN, so that what was not computed shows.
+        part: Divisor of the trip counts.
+        whole: Name of a function to leave unchanged.
+        poisoned: Whether to fill allocations with NaN, so that missing results show.
 
     Raises:
         CompileError: Stage ``lower``: a pass fails, or no pass leaves loops that are long enough.
     """
     passes = split_pipeline(pipeline)
-    for done, each in enumerate(passes, 1):
-        run_passes(module, f"{MODULE}{each})")
+    for done, name in enumerate(passes, 1):
+        run_passes(module, f"{MODULE}{name})")
         if is_lowered(module):
             functions = [op for op in module.body.operations if symbol(op) != whole]
             loops = [loop for function in functions for loop in long_loops(function, part)]
@@ -69,7 +69,7 @@ def run_part(module: ir.Module, pipeline: str, part: int, *, whole: str, poisone
 
 
 def split_pipeline(pipeline: str) -> list[str]:
-    """The passes of a pipeline on modules, in order; those on functions with what is around them.
+    """Split a pipeline into its module-level passes, in order; nested pipelines stay whole.
 
     >>> split_pipeline("builtin.module(func.func(a,b),c{x=1 y=2,3},d)")
     ['func.func(a,b)', 'c{x=1 y=2,3}', 'd']
@@ -85,14 +85,14 @@ def split_pipeline(pipeline: str) -> list[str]:
 
 
 def is_lowered(module: ir.Module) -> bool:
-    """Tell whether a module has no linalg op, but memory."""
+    """Return whether a module is bufferized and has no linalg ops."""
     names = every_name(module)
     tensors = any(name.startswith(("tensor.", "bufferization.")) for name in names)
     return not tensors and not any(name.startswith("linalg.") for name in names)
 
 
 def long_loops(op: ir.OpView | ir.Operation, part: int) -> Iterator[ir.Operation]:
-    """The outermost loops inside an op that are long enough."""
+    """Yield the outermost loops in an op that `is_long` accepts."""
     for inner in inside(op):
         if inner.operation.name == FOR and is_long(inner.operation, part):
             yield inner.operation
@@ -101,19 +101,19 @@ def long_loops(op: ir.OpView | ir.Operation, part: int) -> Iterator[ir.Operation
 
 
 def is_long(loop: ir.Operation, part: int) -> bool:
-    """Tell whether a loop has constant bounds, and steps enough to keep one in `part`."""
+    """Return whether a loop has constant bounds and at least `part` iterations."""
     return all(is_constant(value) for value in list(loop.operands)[:3]) and trip_count(loop) >= part
 
 
 def keep(loop: ir.Operation, steps: int) -> None:
-    """End a loop after so many steps."""
+    """Truncate a loop to `steps` iterations."""
     lower, _, step = (constant(value) for value in list(loop.operands)[:3])
     with ir.InsertionPoint(loop), loop.location:
         loop.operands[1] = index(lower + steps * step)
 
 
 FOR, ALLOCATE = "scf.for", ("memref.alloc", "memref.alloca")
-WRITE = (  # ops whose operands behind the first are where they write to
+WRITE = (  # ops that write to memory; operands after the first determine where
     "memref.store",
     "memref.copy",
     "memref.atomic_rmw",
@@ -122,7 +122,7 @@ WRITE = (  # ops whose operands behind the first are where they write to
     "vector.maskedstore",
     "vector.scatter",
 )
-HIDE = (  # ops that give a number for NaN
+HIDE = (  # ops that may turn NaN into a number
     "arith.bitcast",
     "arith.cmpf",
     "arith.fptosi",
@@ -137,59 +137,59 @@ FILL_LOOPS = "builtin.module(func.func(convert-linalg-to-loops))"
 
 
 def work(op: ir.OpView | ir.Operation) -> int:
-    """Number of ops that one execution of an op executes; loops of unknown length count once."""
+    """Return the number of operations that one execution of an op executes; loops of unknown trip count count once."""
     trips = trips_of(op.operation) if op.operation.name == FOR else 1
     return 1 + trips * sum(work(inner) for inner in inside(op))
 
 
 def inside(op: ir.OpView | ir.Operation) -> Iterable[ir.OpView]:
-    """Ops directly below an op."""
+    """Return the operations directly nested in an op."""
     return (inner for region in op.regions for block in region.blocks for inner in block.operations)
 
 
 def why_unverifiable(functions: Sequence[ir.OpView], cut: Sequence[ir.Operation]) -> str:
-    """Why what a part writes cannot be verified; empty if it can.
+    """Return why the results of a part cannot be verified; empty if they can.
 
     Args:
         functions: Functions of the part.
-        cut: Loops that end early.
+        cut: Truncated loops.
     """
-    names, whole_numbers = set(), False
+    names, has_integers = set(), False
     for op in everything(functions):
         names.add(op.name)
-        whole_numbers |= op.name in ALLOCATE and not isinstance(op.results[0].type.element_type, ir.FloatType)
+        has_integers |= op.name in ALLOCATE and not isinstance(op.results[0].type.element_type, ir.FloatType)
     if hiding := sorted(names.intersection(HIDE)):
         return f"{hiding[0]} gives a number for what was not computed"
-    if whole_numbers:
+    if has_integers:
         return "some of its intermediates are whole numbers"
     return "" if all(map(is_apart, cut)) else "a loop of it adds to what it wrote before"
 
 
 def everything(ops: Iterable[ir.OpView | ir.Operation]) -> Iterable[ir.Operation]:
-    """Ops and all below them."""
+    """Yield operations and all operations nested in them."""
     for op in ops:
         yield op.operation
         yield from everything(inside(op))
 
 
 def is_apart(loop: ir.Operation) -> bool:
-    """Tell whether every iteration of a loop writes elements of its own: indices that follow from its number."""
+    """Return whether iterations of a loop write disjoint elements: every store depends on the induction variable."""
     if len(loop.results):
         return False
-    own: set[ir.Value] = {loop.regions[0].blocks[0].arguments[0]}
+    dependent: set[ir.Value] = {loop.regions[0].blocks[0].arguments[0]}
     for op in everything(inside(loop)):
-        if op.name == "func.call" or (op.name in WRITE and own.isdisjoint(list(op.operands)[1:])):
+        if op.name == "func.call" or (op.name in WRITE and dependent.isdisjoint(list(op.operands)[1:])):
             return False
-        if op.name in ALLOCATE or not own.isdisjoint(op.operands):
-            own.update(op.results)
+        if op.name in ALLOCATE or not dependent.isdisjoint(op.operands):
+            dependent.update(op.results)
     return True
 
 
 def poison(module: ir.Module, functions: Sequence[ir.OpView]) -> None:
-    """Fill everything that functions allocate with NaN, in place, by loops."""
+    """Fill all allocations of functions with NaN, in place, by loops."""
     for op in list(everything(functions)):
         if op.name in ALLOCATE:
             with ir.InsertionPoint.after(op), op.location:
-                kind = op.results[0].type.element_type
-                linalg.fill(arith.constant(kind, ir.FloatAttr.get(kind, float("nan"))), outs=[op.results[0]])
+                element = op.results[0].type.element_type
+                linalg.fill(arith.constant(element, ir.FloatAttr.get(element, float("nan"))), outs=[op.results[0]])
     run_passes(module, FILL_LOOPS)

@@ -1,4 +1,4 @@
-"""Pass pipelines run, from what a script leaves to the LLVM dialect, and the rewrites of ours that stand in them."""
+"""Run pass pipelines from the output of a script to the LLVM dialect, with the rewrites that are part of them."""
 
 from autotune.compiler.ir.module import run_passes
 from autotune.compiler.ir.packs import lower_packs
@@ -10,18 +10,18 @@ from autotune.core.arena_plan import BufferPlan
 
 
 def compilation(threads: int) -> str:
-    """Whatever decides, besides its script, which program a candidate becomes: part of every trial's identity."""
+    """Return the pipeline and rewrites applied to all candidates: the part of a trial's identity besides its script."""
     return "\n".join((tail(threads), *rewrites_on(threads)))
 
 
 def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
-    """Run a textual pass pipeline on a unit, in place; packs are lowered first where no script has bufferized it.
+    """Run a textual pass pipeline on a unit, in place; packs are lowered first if there is no script.
 
-    Where it begins with `ARENA_PASS` and then nothing is left to free, its passes that free are skipped: for a buffer
-    that a loop carries they would write flags that the conversion to LLVM aborts on.
+    If the pipeline begins with `ARENA_PASS` and no allocation is left after it, its deallocation passes are skipped:
+    for a loop-carried buffer they would emit ownership flags that the conversion to LLVM aborts on.
 
     Returns:
-        Plan of the arena that buffers lie in; `None` where the pipeline does not begin with `ARENA_PASS`.
+        Arena plan; `None` if the pipeline does not begin with `ARENA_PASS`.
 
     Raises:
         CompileError: Stage ``lower``.
@@ -44,6 +44,6 @@ def run_pipeline(unit: Unit, pipeline: str) -> BufferPlan | None:
 
 
 def begin_pipeline(unit: Unit, pipeline: str) -> None:
-    """Take the step of the arena, as far as a pipeline asks for it, in place."""
+    """Apply the arena step, if a pipeline requests it, in place."""
     unit.threads, unit.plans_arena = threads_of(pipeline), plans_arena(pipeline)
     take_step(unit, ARENA)

@@ -29,22 +29,22 @@ from autotune.core.printable import first_lines
 
 LOOP = "__autotune_calls"
 LOWERED = ("llvm.", "omp.", "builtin.module")
-PACKED_ENTRY = f"_mlir_{C_NAME}{LOOP}"  # in object code: takes the addresses of its arguments, in an array
+PACKED_ENTRY = f"_mlir_{C_NAME}{LOOP}"  # symbol in object code; takes an array of pointers to its arguments
 
 
 class CompiledProgram:
-    """A payload's entry function, compiled; `run` calls it any number of times inside compiled code.
+    """Compiled entry function of a payload.
 
-    Its intermediates lie in one arena: two threads must not call the same program at once, but each one of its own, as
-    `autotune.bundles.contexts` has them.
+    Its intermediates are in one arena: two threads must not call the same program at once. Each needs its own program,
+    as in `autotune.bundles.contexts`.
 
     Attributes:
-        weights: Arguments it takes after those of the payload.
-        buffers: Plan of the arena that intermediates lie in; `None` where the pipeline plans no arena.
+        weights: Arguments after those of the payload.
+        buffers: Arena plan of the intermediate buffers; `None` if the pipeline plans no arena.
         phases: Seconds spent on ``transform``, ``lower`` and ``jit``.
-        threads: Threads that its parallel loops run on; 1 where it has none.
-        part: What is known of it where it is a part of a program.
-        address: Address of the loop over calls.
+        threads: Threads that run its parallel loops; 1 if it has none.
+        part: Properties of a truncated program.
+        address: Address of the compiled loop over calls.
     """
 
     def __init__(
@@ -68,31 +68,31 @@ class CompiledProgram:
         self.part = part
 
     def bind(self, arrays: Sequence[Array]) -> "BoundProgram":
-        """Fix the arrays that calls read and write: in argument order, then those of `weights`."""
+        """Bind the arrays that calls read and write: in argument order, then those of `weights`."""
         return BoundProgram(self, self._function, arrays)
 
     def function(self, name: str) -> "ctypes._FuncPointer":
-        """Another of its functions with a C interface; it takes the addresses of its arguments, in an array.
+        """Return another function with a C interface; it takes an array of pointers to its arguments.
 
         Raises:
-            CompileError: There is none of that name.
+            CompileError: No function has that name.
         """
         if not (address := self._engine.raw_lookup(f"{C_NAME}{name}")):
             raise CompileError("jit", f"a program must have the function that is called, it has no {name}")
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
 
     def object_code(self) -> bytes:
-        """Its object file, whose entry is `PACKED_ENTRY`; code of other compilers is not in it."""
+        """Return the object file, whose entry is `PACKED_ENTRY`; external kernels are not included."""
         return object_of(self._engine)
 
 
 class BoundProgram:
-    """A program with its arguments: the packed C interface wants pointers to pointers to memref descriptors.
+    """A program with its arguments, as the packed C interface takes them: pointers to pointers to memref descriptors.
 
     Attributes:
-        slots: Addresses of the arguments' elements, in order; whoever changes one keeps what it points to.
+        slots: Data pointers of the arguments, in order; who sets one must keep the memory that it points to alive.
         code: Address of the code that `run` calls.
-        given: Address of what it is called with.
+        given: Address of its argument, the array of pointers.
     """
 
     def __init__(self, program: CompiledProgram, function: "ctypes._FuncPointer", arrays: Sequence[Array]) -> None:
@@ -126,17 +126,17 @@ def compile_program(
 
     Args:
         payload: Payload to compile.
-        candidate: How it is compiled; of a pure pass pipeline alone, a part of its iterations.
-        fingerprints: Takes fingerprints on the way.
-        watch: Takes the times; give one to have them also of a compilation that fails.
-        poisoned: Fill intermediates of a part with NaN.
-        level: Level of LLVM's optimisation, from 0 to 3.
+        candidate: Script and pipeline; a part of the program only without a script.
+        fingerprints: Recorder of fingerprints.
+        watch: Stopwatch for the phases; pass one to have the times of a failed compilation too.
+        poisoned: Whether to fill intermediates of a part with NaN.
+        level: LLVM's optimization level, from 0 to 3.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
-        DuplicateError: The program has a fingerprint that is known already.
+        DuplicateError: The program has a known fingerprint.
     """
-    watch, known, kernels = watch or Stopwatch(), Part(), candidate.kernels
+    watch, part_info, kernels = watch or Stopwatch(), Part(), candidate.kernels
     with context():
         unit = Unit.open(payload, candidate)
         for lacking in filter(None, (form_named(name).lacking for name in unit.forms.values())):
@@ -150,7 +150,7 @@ def compile_program(
         add_call_loop(unit.module, payload, unit.weights)
         with watch.phase("lower"):
             if candidate.part > 1:
-                known = run_part(unit.module, candidate.pipeline, candidate.part, whole=LOOP, poisoned=poisoned)
+                part_info = run_part(unit.module, candidate.pipeline, candidate.part, whole=LOOP, poisoned=poisoned)
             else:
                 run_pipeline(unit, candidate.pipeline)
             add_c_interface(unit.module, LOOP)
@@ -159,7 +159,7 @@ def compile_program(
             if fingerprints is not None:
                 fingerprints.take_code(engine, kernels)
     threads = unit.threads if unit.parallel else 1
-    return CompiledProgram(engine, address, unit.weights, unit.buffers, watch.phases, threads=threads, part=known)
+    return CompiledProgram(engine, address, unit.weights, unit.buffers, watch.phases, threads=threads, part=part_info)
 
 
 def link(
@@ -170,17 +170,17 @@ def link(
     parallel: bool = False,
     kernels: Sequence[ExternalKernel] = (),
 ) -> tuple[ExecutionEngine, int]:
-    """The machine code of a module in the LLVM dialect, and where one of its functions begins.
+    """Compile a module in the LLVM dialect; return its engine, and the address of one of its functions.
 
     Args:
-        module: The module.
-        entry: The function, by default the loop over calls; it takes the addresses of its arguments, in an array.
-        level: Level of LLVM's optimisation, from 0 to 3.
-        parallel: Whether it calls an OpenMP runtime.
-        kernels: Code of others that it calls.
+        module: Module in the LLVM dialect.
+        entry: Function, by default the loop over calls; it takes an array of pointers to its arguments.
+        level: LLVM's optimization level, from 0 to 3.
+        parallel: Whether the module calls an OpenMP runtime.
+        kernels: External kernels that it calls.
 
     Raises:
-        CompileError: LLVM refuses it, or something that it calls is nowhere.
+        CompileError: LLVM rejects the module, or a symbol is unresolved.
     """
     try:
         engine = ExecutionEngine(module, opt_level=level, shared_libs=runner_libraries(parallel=parallel))
@@ -189,9 +189,9 @@ def link(
         address = engine.raw_lookup(entry)
     except (RuntimeError, ValueError, ir.MLIRError) as error:
         text = describe(error) if isinstance(error, ir.MLIRError) else str(error)
-        left = sorted({op.name for op in every_op(module) if not op.name.startswith(LOWERED)})
+        rest = sorted({op.name for op in every_op(module) if not op.name.startswith(LOWERED)})
         fault = (
-            f"every op must be lowered to LLVM, {', '.join(left)} must yet; use other ops or types" if left else text
+            f"every op must be lowered to LLVM, {', '.join(rest)} must yet; use other ops or types" if rest else text
         )
         raise CompileError("jit", first_lines(fault.lstrip(": "))) from error
     if not address:
@@ -202,7 +202,7 @@ def link(
 def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWeight] = ()) -> None:
     """Add a function that calls the entry n times, and keep the entry from being inlined into its loop.
 
-    Nobody calls it by its own name: LLVM makes it part of its C interface, and code and wrappers of its own of none.
+    It has internal linkage, so that LLVM inlines it into its C interface wrapper and emits no other code for it.
     """
     arguments = [*payload.arguments, *(w.argument(payload.arguments[w.source]) for w in weights)]
     types = ", ".join(argument.type for argument in arguments)
@@ -223,5 +223,5 @@ def add_call_loop(module: ir.Module, payload: Payload, weights: Sequence[PanelWe
         if symbol(op) == payload.entry:
             op.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
             take_addresses(op)
-    module.body.append(added := loop.body.operations[1])
-    ask_for_c_interface(added)
+    module.body.append(call_loop := loop.body.operations[1])
+    ask_for_c_interface(call_loop)

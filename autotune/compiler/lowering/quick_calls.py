@@ -1,10 +1,10 @@
-"""Whole calls of a program by compiled code: an unused context is taken, a result is made, the program is called.
+"""Whole calls of a program by compiled code: acquire the context, allocate the result, run the program.
 
-    take the context, if it is free -> look at the arrays -> make a result -> compute -> give the context back
+    take the context, if it is free -> check the arrays -> allocate the result -> compute -> give the context back
 
-Whatever is out of the ordinary is Python's: names, another number of arrays, an array that cannot be read as it lies, a
-context that another thread has. The interpreter's lock is held but while the program runs, so that nothing else takes
-from the list of contexts meanwhile.
+Python handles all other cases: keyword arguments, another number of arrays, an array that cannot be used without a
+copy, a context that another thread uses. The GIL is released only while the program runs, which protects the list of
+free contexts.
 """
 
 import ctypes
@@ -22,14 +22,14 @@ from autotune.core.payload import Array
 
 @dataclass(frozen=True, eq=False)
 class QuickCall:
-    """What a whole call of a program is made of.
+    """Components of a whole call of a program.
 
     Attributes:
-        call: Calls of the program on its inputs alone.
-        context: Object that stands for the program while nobody uses it.
-        ready: 1 while the program has whatever else it reads, as `call` knows it.
-        slot: Address of the result's elements, as the program reads it.
-        make: Makes an array of the result.
+        call: Calls of the program on its inputs only.
+        context: Object in the list of free contexts that represents the program.
+        ready: Flag that is 1 while all other arguments of the program are set.
+        slot: Slot of the data pointer of the result.
+        make: Allocator of the result.
     """
 
     call: ArrayCall
@@ -39,11 +39,11 @@ class QuickCall:
     make: Callable[[], Array]
 
     def function(self, contexts: FreeContexts, otherwise: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of CPython that computes once: inputs in, the result out.
+        """Return a builtin function that runs the program once: it takes the inputs and returns the result.
 
         Args:
-            contexts: Contexts that nobody uses.
-            otherwise: Computes what such a call leaves.
+            contexts: List of free contexts.
+            otherwise: Fallback in Python for all other cases.
         """
         numbers = {
             PLAN: self.call.plan,
@@ -57,5 +57,5 @@ class QuickCall:
             WAKE: id(contexts.wake),
         }
         plan = np.array([numbers[position] for position in sorted(numbers)], np.uint64)
-        lives_as_long = plan, self, contexts, otherwise
-        return NEW(ctypes.addressof(entries().serve), lives_as_long, None)  # type: ignore[no-any-return]
+        owner = plan, self, contexts, otherwise
+        return NEW(ctypes.addressof(entries().serve), owner, None)  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
-"""What becomes of a module besides its script: our own rewrites, in order, each a value with a name and a version.
+"""Built-in rewrites around the script, in order, each a value with a name and a version.
 
-A script alone does not say which program comes out: these do too. So their names and versions are part of every trial's
-identity and of every bundle, and `autotune show --stage NAME` prints a module after each of them. A rewrite that lives
-in ``passes/zeros.py`` is called ``zeros``; whoever changes what it writes raises its version.
+The compiled program depends on them as well as on the script. So their names and versions are part of every trial's
+identity and of every bundle, and `autotune show --stage NAME` prints a module after each of them. The rewrite in
+``passes/zeros.py`` is called ``zeros``; a change of its output raises its version.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,28 +57,28 @@ SCRIPT = "script"  # the step between the rewrites before a script and those aft
 
 @dataclass
 class Unit:
-    """A module on its way from a payload to the LLVM dialect; it changes in place.
+    """A module during its compilation from a payload to the LLVM dialect, which changes it in place.
 
     Attributes:
         module: The module.
         entry: Name of the entry function; empty where only passes run.
         roles: Role of each argument of the entry function.
-        text: The script as text, a user's own as it was written; `None` for none.
-        source: Name that messages know the script by.
-        script: The script, parsed.
-        panels: Columns of the panels that B is stored in, for every tag whose op reads it so.
-        flags: Fast-math flags of all maxima and minima of a kind, as the payload has them.
-        weights: Arguments that the entry function has besides the payload's.
-        buffers: Plan of the arena that intermediates lie in; `None` before they have an offset in it.
-        threads: Threads that parallel loops run on; with one they become plain loops.
-        parallel: Whether parallel loops are left once buffers have an offset in the arena.
-        kernels: Code of others that computes some tasks.
+        text: Source text of the script; `None` if there is no script.
+        source: Name of the script in error messages.
+        script: Parsed script.
+        panels: Columns of the panels that B is stored in, by tag of the op that reads it so.
+        flags: Fast-math flags of all maxima and minima, by operation name, from the payload.
+        weights: Arguments of the entry function besides the payload's.
+        buffers: Arena plan of the intermediate buffers; `None` before they have offsets.
+        threads: Threads that run parallel loops; with one thread these become sequential loops.
+        parallel: Whether parallel loops are left after the arena is planned.
+        kernels: External kernels that compute some tasks.
         plans_arena: Whether the pass pipeline begins with the arena.
-        matrix_unit: Whether products by tiles are instructions of the processor's matrix unit; else they are emulated.
-        repeated: Whether several ops of one task follow each other, or there are many: nests can then be functions.
-        pads: Whether parts of tensors are filled, as pads are.
-        rounds: Whether numbers are rounded to even, as quantising does.
-        apart: Groups that stand in functions of their own while schedules are applied.
+        matrix_unit: Whether tile products use instructions of the matrix unit; otherwise, they are emulated.
+        repeated: Whether tasks have several ops in a row, or many, so that equal loop nests can share a function.
+        pads: Whether slices of tensors are filled, as pads are.
+        rounds: Whether values are rounded to even, as in quantization.
+        apart: Fusion groups that are outlined into functions while schedules are applied.
     """
 
     module: ir.Module
@@ -103,14 +103,14 @@ class Unit:
 
     @classmethod
     def open(cls, payload: Payload, candidate: Candidate) -> "Unit":
-        """Parse a payload, and the script of a candidate for it, in the current context.
+        """Parse a payload and the script of a candidate in the current context.
 
         Raises:
-            CompileError: Stage ``parse``, with line and column; or ``transform``, where a choice is none its op takes.
+            CompileError: Stage ``parse``, with line and column; or ``transform`` for a choice that its op rejects.
         """
         module, script = parse(candidate.text or payload.text, payload.name), candidate.script
         if script is not None:
-            run_passes(module, "builtin.module(strip-debuginfo)")  # locations in messages are those of the script
+            run_passes(module, "builtin.module(strip-debuginfo)")  # diagnostics then locate in the script
         roles = tuple(argument.role for argument in payload.arguments)
         threads = threads_of(candidate.pipeline)
         unit = cls(module, payload.entry, roles, kernels=candidate.kernels, threads=threads)
@@ -121,7 +121,7 @@ class Unit:
             unit.text, unit.script = script, parse(script, "schedule")
         if script is not None:
             unit.panels, unit.flags = dict(candidate.panels), flags_of_extrema(module)
-            alone = plans_arena(candidate.pipeline) and threads == 1  # threads share regions
+            alone = plans_arena(candidate.pipeline) and threads == 1  # several threads need outlined regions
             unit.repeated = alone and repeats_tasks(unit.function)
             unit.rounds = rounds(module)
             unit.pads = pads_sums(unit.function)
@@ -134,7 +134,7 @@ class Unit:
 
     @property
     def blocks(self) -> dict[str, Blocks]:
-        """Blocks that the script wants its tasks computed in, by tag; for those with an online softmax."""
+        """Block sizes of the tasks with an online softmax, by tag."""
         attributes = self.script.operation.attributes if self.script is not None else {}
         if ONLINE not in attributes:
             return {}
@@ -142,7 +142,7 @@ class Unit:
 
     @property
     def forms(self) -> dict[str, str]:
-        """What the script wants weights of its tasks stored as, by tag: a precision, or another form."""
+        """Storage forms of weights that the script requests, by tag: a precision, or another form."""
         attributes = self.script.operation.attributes if self.script is not None else {}
         if PRECISION not in attributes:
             return {}
@@ -150,24 +150,24 @@ class Unit:
 
     @property
     def precisions(self) -> dict[str, Precision]:
-        """What the script wants operands of its tasks rounded to, by tag."""
+        """Precisions that the script requests for operands of its tasks, by tag."""
         return {tag: PRECISIONS[name] for tag, name in self.forms.items() if name in PRECISIONS}
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A rewrite of ours.
+    """A built-in rewrite.
 
     Attributes:
         name: Name of the rewrite's file in ``passes/``, with dashes.
-        version: Raised whenever it makes other programs of the same module; 0 of the script, which a trial holds.
-        apply: Changes a unit in place.
-        before: Step that it is the first part of. A rewrite that is part of a step and belongs to no number of threads
-            does nothing but what a script or a candidate asks for, whose family names it and its version: other trials
-            keep their identity.
-        behind: Step that it is the last part of, likewise.
-        needed: Whether a unit asks for it.
-        least_threads: Threads from which on it decides, unasked, which program a candidate becomes.
+        version: Number raised whenever its output for the same module changes; 0 for the script, which a trial holds.
+        apply: Function that changes a unit in place.
+        before: Step that it runs at the beginning of. A rewrite that is part of a step, and is not tied to a number of
+            threads, only acts where a script or a candidate requests it. The family of that candidate names it and its
+            version, so that other trials keep their identity.
+        behind: Step that it runs at the end of, likewise.
+        needed: Predicate that tells whether a unit requests it.
+        least_threads: Number of threads from which on it applies without a request.
     """
 
     name: str
@@ -183,35 +183,35 @@ class Rewrite:
 
     @property
     def is_step(self) -> bool:
-        """Whether it is a step of its own, no part of one."""
+        """Whether it is a step by itself rather than part of one."""
         return not (self.before or self.behind)
 
 
 def online_softmax(unit: Unit) -> None:
-    """Groups that the script wants online become loops over blocks of columns."""
+    """Rewrite groups for which the script requests an online softmax to loops over blocks of columns."""
     go_online(unit.function, unit.blocks)
 
 
 def panels(unit: Unit) -> None:
-    """Contractions read weights from arguments of their own, to be stored in panels; of others B is packed in words."""
+    """Let contractions read prepacked weights from new arguments; pack B at run time for other reduced precisions."""
     narrow_in_call(unit.function, {tag: found for tag, found in unit.precisions.items() if tag not in unit.panels})
     forms = {tag: form_named(name) for tag, name in unit.forms.items()}
     unit.weights = insert_panels(unit.function, unit.roles, unit.panels, forms)
 
 
 def empty_handles(unit: Unit) -> None:
-    """Handles that the script uses must hold something."""
+    """Make the script fail where a handle that it uses is empty."""
     if unit.script is not None:
         insist(unit.script)
 
 
 def apart(unit: Unit) -> None:
-    """Groups stand in functions of their own, until the script's schedules are applied."""
+    """Outline fusion groups into functions until the script's schedules are applied."""
     unit.apart = set_apart(unit.module, unit.function)
 
 
 def apply_script(unit: Unit) -> None:
-    """The script is applied; where groups stand apart, its schedules to those, and its lowering to all together."""
+    """Apply the script; if groups are outlined, its schedules apply to those, and its lowering to the whole module."""
     text = unit.text or ""
     if unit.script is None or not unit.apart:
         run_script(unit.module, unit.script, text, unit.source)
@@ -224,13 +224,13 @@ def apply_script(unit: Unit) -> None:
 
 
 def share_loops(unit: Unit) -> None:
-    """Threads share the outermost parallel loops."""
+    """Keep only the outermost parallel loops parallel."""
     serialise_nested(unit.module)
     unit.parallel = has_parallel_loops(unit.module)
 
 
 def arena(unit: Unit) -> None:
-    """Intermediate buffers become views of one arena; what a parallel loop's body allocates, a part for each thread."""
+    """Place intermediate buffers in one arena, with a part per thread for allocations in bodies of parallel loops."""
     if unit.threads == 1:
         serialise_foralls(unit.module)
     unit.buffers = plan_arena(unit.module, unit.threads)
@@ -238,12 +238,12 @@ def arena(unit: Unit) -> None:
 
 
 def has_several_threads(unit: Unit) -> bool:
-    """Tell whether parallel loops run on several threads."""
+    """Return whether parallel loops run on several threads."""
     return unit.threads > 1
 
 
-# In the order in which trials name them. Steps are applied in this order: those up to the script, the script, those on
-# tensors and vectors behind it; the last two where a pass pipeline has them (`pipeline.py`).
+# In the order in which trials name them. Steps are applied in this order: those before the script, the script, those on
+# tensors and vectors after it; `arena` and `regions` at their position in the pass pipeline (`pipeline.py`).
 REWRITES = (
     Rewrite("online-softmax", 1, online_softmax, needed=lambda unit: bool(unit.blocks)),
     Rewrite("panels", 1, panels, needed=lambda unit: bool(unit.panels or unit.precisions)),

@@ -1,8 +1,8 @@
-"""Row order: loops of reductions go around the loop that runs along the rows of what is written.
+"""Interchange loops of reductions, so that the innermost loop runs along the last dimension of the output.
 
-As an op is defined, a sum is the innermost loop: one addition waits for the other, and a matmul reads B down its
-columns. With the last dimension of the output innermost all is read and written along rows, and LLVM vectorizes. Every
-element is the sum of the same terms in the same order, so that results are the same to the bit.
+By default a reduction is the innermost loop: additions form a dependence chain, and a matmul reads B with a stride.
+With the last dimension of the output innermost, all accesses are contiguous, and LLVM vectorizes. The terms of every
+sum and their order stay the same, so results are bitwise identical.
 
     for i: for j: for k: C[i, j] += A[i, k] * B[k, j]   ->   for i: for k: for j: C[i, j] += A[i, k] * B[k, j]
 """
@@ -16,11 +16,11 @@ from autotune.compiler.ir.module import context, every_op, parse, run_passes
 from autotune.compiler.ir.nests import dimensions, indexing_maps, loop_nest, structured_ops
 
 GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
-QUICK = 1 << 24  # iterations of an op, which take 15 ms as they are written; LLVM takes longer to optimise them
+QUICK = 1 << 24  # iterations of an op, which take 15 ms unoptimized; LLVM takes longer to optimize them
 
 
 def in_row_order(text: str) -> str:
-    """A module of linalg ops, those with reductions in row order.
+    """Return a module of linalg ops with its reductions in row order.
 
     Raises:
         CompileError: The text does not parse.
@@ -34,7 +34,7 @@ def in_row_order(text: str) -> str:
 
 
 def is_quick(text: str) -> bool:
-    """Tell whether a module runs sooner as it is written than LLVM optimises it: every op has few iterations.
+    """Return whether a module runs faster unoptimized than LLVM optimizes it: every op has few iterations.
 
     Raises:
         CompileError: The text does not parse.
@@ -51,12 +51,15 @@ def is_quick(text: str) -> bool:
 
 
 def generic_ops(module: ir.Module) -> list[ir.Operation]:
-    """Every linalg.generic of a module, at any depth."""
+    """Return every linalg.generic of a module, at any depth."""
     return [op for op in every_op(module) if op.name == "linalg.generic"]
 
 
 def reorder(op: ir.Operation) -> None:
-    """Put one op in row order, where it sums, writes one array along a loop of its own, and asks for no index."""
+    """Put an op in row order, in place, if it is a reduction with one result and without linalg.index.
+
+    The last dimension of the result must be a parallel loop.
+    """
     iterators = list(op.attributes["iterator_types"])
     sums = ["reduction" in str(iterator) for iterator in iterators]
     maps = indexing_maps(op)
@@ -74,19 +77,19 @@ def reorder(op: ir.Operation) -> None:
 
 
 def along(op: ir.Operation, position: int, amap: ir.AffineMap, last: int) -> ir.AffineMap:
-    """Make an operand lie along a loop: where that is another of its dimensions, it is transposed; its map then."""
-    kind, loops = op.operands[position].type, dimensions(amap)
-    is_static = isinstance(kind, ir.RankedTensorType) and kind.has_static_shape
+    """Transpose an operand, if needed, so that its last dimension runs along a loop; return its new indexing map."""
+    operand_type, loops = op.operands[position].type, dimensions(amap)
+    is_static = isinstance(operand_type, ir.RankedTensorType) and operand_type.has_static_shape
     if not is_static or last not in loops[:-1]:
         return amap
-    where = loops.index(last)
-    order = [*(number for number in range(len(loops)) if number != where), where]
+    source_axis = loops.index(last)
+    order = [*(number for number in range(len(loops)) if number != source_axis), source_axis]
     with ir.InsertionPoint(op), op.location:
-        empty = tensor.empty([kind.shape[number] for number in order], kind.element_type)
+        empty = tensor.empty([operand_type.shape[number] for number in order], operand_type.element_type)
         op.operands[position] = linalg.transpose(op.operands[position], outs=[empty], permutation=order).result[0]
     return ir.AffineMap.get(amap.n_dims, 0, [amap.results[number] for number in order])
 
 
 def asks_for_index(op: ir.Operation) -> bool:
-    """Tell whether the body of an op uses the number of an iteration."""
+    """Return whether the body of an op contains a linalg.index."""
     return any(inner.operation.name == "linalg.index" for inner in op.regions[0].blocks[0].operations)

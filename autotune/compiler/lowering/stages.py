@@ -1,4 +1,4 @@
-"""The text of a program after each stage of its compilation."""
+"""IR or code of a program after each stage of its compilation."""
 
 from dataclasses import dataclass, replace
 
@@ -20,11 +20,11 @@ COMPILED = ("scheduled", *SCHEDULING, "bufferized", ARENA, "lowered", "llvm", "c
 
 @dataclass(frozen=True)
 class Stage:
-    """A program after a stage.
+    """Output of a compilation stage.
 
     Attributes:
-        text: MLIR or LLVM IR; nothing where it is code.
-        buffers: Plan of the arena that intermediates lie in; `None` where the pipeline plans no arena.
+        text: MLIR or LLVM IR; empty for stage ``code``.
+        buffers: Arena plan of the intermediate buffers; `None` if there is none.
         code: Object file, of stage ``code``.
     """
 
@@ -34,19 +34,19 @@ class Stage:
 
 
 def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
-    """Compile a candidate as far as a stage.
+    """Compile a candidate up to a stage.
 
     Args:
-        stage: ``scheduled``, tensors and vectors as the schedules leave them, without the lowering that all scripts
-            share; one of `SCHEDULING`, what the script or one of our own rewrites leaves; ``bufferized``, what all of
-            those leave, before buffers get offsets; ``arena``, after; ``lowered``, the LLVM dialect; ``llvm``, LLVM IR
-            before LLVM's own passes; ``code``, what this host executes.
+        stage: ``scheduled``: tensors and vectors after the schedules, before the lowering that all scripts share; one
+            of `SCHEDULING`: after the script or one of the rewrites; ``bufferized``: after all of those, before
+            buffers get offsets; ``arena``: after that; ``lowered``: LLVM dialect; ``llvm``: LLVM IR before LLVM's
+            passes; ``code``: object code for this host.
         payload: Payload that the candidate computes.
         candidate: Script and pipeline to compile the payload with.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
-        ScheduleError: The script lowers otherwise than this release, so that its schedules do not stand alone.
+        ScheduleError: The lowering in the script differs from this release's, so its schedules cannot be separated.
     """
     with context():
         if stage == "scheduled":
@@ -71,9 +71,9 @@ def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
 
 
 def alone(script: Script | None) -> Script:
-    """A script without the lowering that all scripts share.
+    """Return a script without the lowering that all scripts share.
 
     Raises:
-        ScheduleError: The script lowers otherwise than this release.
+        ScheduleError: The lowering in the script differs from this release's.
     """
     return replace(script, lowers=False) if isinstance(script, ChosenScript) else before_lowering(script or "")

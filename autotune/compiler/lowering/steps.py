@@ -1,4 +1,4 @@
-"""Schedules applied: every rewrite and the script, a step at a time."""
+"""Apply a schedule: the rewrites and the script, one step at a time."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,10 +6,10 @@ from autotune.compiler.lowering.rewrites import REWRITES, SCRIPT, Rewrite, Unit
 from autotune.registry import REWRITES as GROUP
 from autotune.registry import complain, loaded_points
 
-# Those of features are parts of steps. They are loaded with this module, once for all processes that are forked.
+# Rewrites of plugins are parts of steps. They are loaded with this module, once for all forked processes.
 KNOWN = (*REWRITES, *(rewrite for _, rewrite in loaded_points(GROUP, Rewrite, complain)))
 STEPS = {each.name: each for each in REWRITES if each.is_step}
-ARENA, REGIONS = "arena", "regions"  # the steps that stand in pass pipelines
+ARENA, REGIONS = "arena", "regions"  # steps within pass pipelines
 SCHEDULING = tuple(name for name in STEPS if name not in (ARENA, REGIONS))  # in order
 BEFORE_SCRIPT = SCHEDULING[: SCHEDULING.index(SCRIPT)]
 UNASKED = tuple(each for each in REWRITES if each.version and (each.is_step or each.least_threads > 1))
@@ -17,7 +17,7 @@ ASKED = tuple(each for each in KNOWN if each.version and each not in UNASKED)
 
 
 def take_step(unit: Unit, name: str) -> None:
-    """Apply a step with its parts, as far as a unit asks for them."""
+    """Apply a step with its parts, as far as a unit requests them."""
     step = STEPS[name]
     first = (each for each in KNOWN if each.before == name)
     last = (each for each in KNOWN if each.behind == name)
@@ -27,13 +27,13 @@ def take_step(unit: Unit, name: str) -> None:
 
 
 def rewrite(unit: Unit) -> Iterator[str]:
-    """Apply the rewrites before the script, the script, and those after it, one a step, each with its parts.
+    """Apply the rewrites before the script, the script, and those after it, step by step.
 
     Yields:
-        The name of what was applied.
+        The name of the step that was applied.
 
     Raises:
-        CompileError: Stage ``transform``; an op is not what its schedule takes it for, or the interpreter refuses.
+        CompileError: Stage ``transform``; an op does not match its schedule, or the interpreter fails.
     """
     for name in SCHEDULING:
         take_step(unit, name)
@@ -41,28 +41,28 @@ def rewrite(unit: Unit) -> Iterator[str]:
 
 
 def rewrites_on(threads: int) -> tuple[str, ...]:
-    """The rewrites that decide, besides its script, which program of so many threads a candidate becomes."""
+    """Return the rewrites that apply to all candidates for a number of threads, as ``name@version``."""
     return tuple(str(each) for each in UNASKED if threads >= each.least_threads)
 
 
 def asked_for(unit: Unit) -> tuple[str, ...]:
-    """Names and versions of the rewrites that a unit asks for, besides those that all go through."""
+    """Return the rewrites, as ``name@version``, that a unit requests besides those applied to all candidates."""
     return tuple(dict.fromkeys(str(each) for each in ASKED if each.needed(unit)))
 
 
 def rewrites_now(threads: int, recorded: Iterable[str]) -> tuple[str, ...]:
-    """What `rewrites_on` gives, and of those that only some units ask for, such as a record names.
+    """Return the current versions of `rewrites_on`, and of the recorded rewrites that only some units request.
 
     Args:
-        threads: Threads that parallel loops run on.
-        recorded: Rewrites as ``name@version``.
+        threads: Threads that run parallel loops.
+        recorded: Rewrites of a record as ``name@version``.
     """
     names = {each.partition("@")[0] for each in recorded}
     return (*rewrites_on(threads), *dict.fromkeys(str(each) for each in ASKED if each.name in names))
 
 
 def apply_schedule(unit: Unit) -> None:
-    """Take all steps of `rewrite`; a unit without a script stays as it is."""
+    """Apply all steps of `rewrite`, in place; a unit without a script is left unchanged."""
     if unit.script is not None:
         for _ in rewrite(unit):
             pass

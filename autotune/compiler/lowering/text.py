@@ -1,4 +1,4 @@
-"""Lowered programs: a payload as far as the LLVM dialect, as text that can be kept; what is left is LLVM's part."""
+"""Lowered programs: payloads in the LLVM dialect, as text that can be cached before LLVM compiles it."""
 
 from dataclasses import dataclass
 
@@ -21,9 +21,9 @@ class LoweredProgram:
 
     Attributes:
         text: Text of the module.
-        weights: Arguments it takes after those of the payload.
-        threads: Threads that its parallel loops run on; 1 where it has none.
-        kernels: Code of others that it calls.
+        weights: Arguments after those of the payload.
+        threads: Threads that run its parallel loops; 1 if it has none.
+        kernels: External kernels that it calls.
     """
 
     text: str
@@ -33,7 +33,7 @@ class LoweredProgram:
 
 
 def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
-    """Compile a payload as a candidate says, down to the LLVM dialect.
+    """Compile a payload with a candidate down to the LLVM dialect.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.
@@ -49,10 +49,10 @@ def lower_program(payload: Payload, candidate: Candidate) -> LoweredProgram:
 
 
 def load_program(lowered: LoweredProgram) -> CompiledProgram:
-    """The machine code of a lowered program, in this process.
+    """Compile a lowered program to machine code in this process.
 
     Raises:
-        CompileError: LLVM refuses it.
+        CompileError: LLVM rejects the module.
     """
     with context(writes=False):
         module = parse(lowered.text, "a lowered program")

@@ -1,4 +1,4 @@
-"""Addresses of the elements that an op on buffers reads and writes, as sums of what its loops count."""
+"""Linear addresses of the elements that an op on memrefs accesses, as affine functions of its loops."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +16,13 @@ DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 @dataclass(frozen=True)
 class Address:
-    """An element of an array, counted from its first one.
+    """Affine address of an element, in elements from the start of its array.
 
     Attributes:
-        array: The array, which is no view of another.
-        constant: What is always added.
-        moved: Values that are added, by how much each; from loops around the op.
-        strides: Elements that a step of each loop of the op goes on.
+        array: Base array, not a view.
+        constant: Constant offset.
+        moved: Dynamic offsets: values from loops around the op, and the stride of each.
+        strides: Stride of each loop of the op, in elements.
     """
 
     array: ir.Value
@@ -32,19 +32,19 @@ class Address:
 
     @property
     def line(self) -> tuple[object, ...]:
-        """What two addresses have in common that are always as far apart."""
+        """Key shared by two addresses whose distance is the same for all iterations."""
         return (self.array, self.moved, self.strides)
 
     def at(self, loops: Sequence[ir.Value], more: int = 0) -> ir.Value:
-        """The element's index for what loops count, at the insertion point."""
-        found = index(self.constant + more)
+        """Build the linear index for given induction variables, plus `more` elements, at the insertion point."""
+        total = index(self.constant + more)
         for value, stride in (*self.moved, *zip(loops, self.strides, strict=False)):
             if stride:
-                found = arith.addi(found, arith.muli(value, index(stride)))
-        return found
+                total = arith.addi(total, arith.muli(value, index(stride)))
+        return total
 
     def flat(self) -> ir.Value:
-        """All of the array in one dimension, at the insertion point."""
+        """Build a one-dimensional view of the array at the insertion point."""
         kind = ir.MemRefType(self.array.type)
         if kind.rank <= 1:
             return self.array if kind.rank else memref.expand_shape(flat_kind(kind), self.array, [], [], [1])
@@ -52,7 +52,7 @@ class Address:
 
 
 def flat_kind(kind: ir.MemRefType) -> ir.MemRefType:
-    """The type of an array in one dimension."""
+    """Return the one-dimensional memref type with the same elements."""
     count = 1
     for size in kind.shape:
         count *= size
@@ -60,10 +60,10 @@ def flat_kind(kind: ir.MemRefType) -> ir.MemRefType:
 
 
 def address_of(value: ir.Value, amap: ir.AffineMap) -> Address:
-    """The address of an operand's element, for what the loops of its op count.
+    """Return the address of an operand's element as a function of the loops of its op.
 
     Raises:
-        CompileError: Stage ``transform``; sizes or strides are known at run time only, or an index is no sum of loops.
+        CompileError: Stage ``transform``; sizes or strides are dynamic, or an index is not linear in the loops.
     """
     first, strides = first_of(value), strides_of(value)
     of_loops = [0] * amap.n_dims
@@ -78,7 +78,7 @@ def address_of(value: ir.Value, amap: ir.AffineMap) -> Address:
 
 
 def first_of(value: ir.Value) -> Address:
-    """The address of a buffer's first element."""
+    """Return the address of a memref's first element."""
     made_by = maker(value)
     if made_by is not None and made_by.name in SAME_ELEMENTS:
         return first_of(made_by.operands[0])
@@ -90,24 +90,24 @@ def first_of(value: ir.Value) -> Address:
 
 
 def first_of_part(part: ir.Operation) -> Address:
-    """The address of a subview's first element."""
-    source, *given = list(part.operands)
-    found, moving = first_of(source), iter(given)
+    """Return the address of a subview's first element."""
+    source, *operands = list(part.operands)
+    address, dynamic_offsets = first_of(source), iter(operands)
     for offset, stride in zip(ir.DenseI64ArrayAttr(part.attributes["static_offsets"]), strides_of(source), strict=True):
         if offset == DYNAMIC:
-            found = replace(found, moved=(*found.moved, (next(moving), stride)))
+            address = replace(address, moved=(*address.moved, (next(dynamic_offsets), stride)))
         else:
-            found = replace(found, constant=found.constant + offset * stride)
-    return found
+            address = replace(address, constant=address.constant + offset * stride)
+    return address
 
 
 def is_plain(kind: ir.MemRefType) -> bool:
-    """Whether an array's elements follow each other, and their number is known."""
+    """Return whether a memref type has a static shape and the identity layout."""
     return bool(kind.has_static_shape) and kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
 
 
 def strides_of(value: ir.Value) -> list[int]:
-    """Elements between neighbours along each dimension of a buffer."""
+    """Return the static strides of a memref, in elements."""
     strides, _ = ir.MemRefType(value.type).get_strides_and_offset()
     if DYNAMIC in strides:
         raise CompileError("transform", f"an op of bytes must have buffers of known strides, got {value.type}")

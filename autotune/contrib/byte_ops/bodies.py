@@ -1,4 +1,4 @@
-"""The body of an element-wise op, computed of vectors."""
+"""Vectorize the body of an element-wise op."""
 
 from collections.abc import Collection
 
@@ -12,13 +12,13 @@ from autotune.compiler.passes.rounding import vector_of
 def in_vectors(
     body: ir.Block, known: dict[ir.Value, ir.Value], lanes: int, skipped: Collection[ir.Operation] = ()
 ) -> list[ir.Value]:
-    """What a body gives, at the insertion point, one vector a result.
+    """Clone a body on vectors at the insertion point; return one vector per result.
 
     Args:
-        body: The body.
-        known: Vectors of its arguments and of what skipped steps give; constants are spread where they are needed.
+        body: Body of a linalg op.
+        known: Vectors of its arguments and of the results of skipped ops; extended in place.
         lanes: Elements of a vector.
-        skipped: Steps that are computed otherwise.
+        skipped: Operations not to clone.
     """
     *steps, ending = (each.operation for each in body.operations)
 
@@ -33,14 +33,14 @@ def in_vectors(
         results = [vector_of(lanes, str(each.type)) for each in step.results]
         attributes = {name: step.attributes[name] for name in step.attributes}
         operands = [value(each) for each in step.operands]
-        made = ir.Operation.create(step.name, results=results, operands=operands, attributes=attributes)
-        known |= dict(zip(step.results, made.results, strict=True))
+        clone = ir.Operation.create(step.name, results=results, operands=operands, attributes=attributes)
+        known |= dict(zip(step.results, clone.results, strict=True))
     return [value(each) for each in ending.operands]
 
 
 def spread(value: ir.Value, lanes: int) -> ir.Value:
-    """A value from outside in every lane; a constant may be made inside, where the insertion point is not."""
-    kind = vector_of(lanes, str(value.type))
+    """Broadcast a value from outside; a constant is rebuilt, as it may be defined inside the body."""
+    vector_type = vector_of(lanes, str(value.type))
     if not is_constant(value):
-        return vector.broadcast(kind, value)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, value.owner.attributes["value"]))
+        return vector.broadcast(vector_type, value)
+    return arith.constant(vector_type, ir.DenseElementsAttr.get_splat(vector_type, value.owner.attributes["value"]))

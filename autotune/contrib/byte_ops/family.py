@@ -1,4 +1,4 @@
-"""What families of element-wise ops of bytes have in common: code of ours for a marked op, on some processors."""
+"""Base of the schedule families of element-wise ops on i8: generated code for a marked op, on some processors."""
 
 from dataclasses import dataclass
 
@@ -15,36 +15,36 @@ ELEMENTWISE = ("arith.", "math.")
 
 @dataclass(frozen=True)
 class ByteOps(SingleOp):
-    """A family of element-wise ops of bytes that stand alone.
+    """A family of unfused element-wise ops on i8.
 
     Attributes:
-        flags: Extensions that a CPU must have, as Linux lists them.
+        flags: CPU flags required, as Linux lists them.
     """
 
     flags: frozenset[str] = frozenset()
 
     @property
     def specific(self) -> int:
-        """Before those for any element-wise op."""
+        """Rank before the families for any element-wise op."""
         return 1
 
     @property
     def lacking(self) -> str:
-        """What this CPU lacks; empty if nothing."""
+        """Message on the CPU flags that this CPU lacks; empty if none."""
         wanted = " and ".join(sorted(self.flags - cpu_flags()))
         return f"{self.name} needs a CPU with {wanted}, which this one lacks" if wanted else ""
 
     def runs_on(self, machine: Machine) -> bool:
-        """Vectors are of 512 bits."""
+        """Return whether the machine has vectors of 512 bits."""
         return machine.isa == "avx512f"
 
     def takes(self, task: Task) -> bool:
-        """Whether a task is an op alone, of one result and plain arithmetic, that this CPU has the instructions for."""
+        """Return whether a task is one parallel op with one result and only arithmetic, and this CPU has the flags."""
         op, nest = task.root, task.nest
         alone = not (task.is_group or task.grows or op.captured or op.gathers or self.lacking) and op.results == 1
         parallel = bool(nest.sizes) and set(nest.iterators) == {"parallel"}
         return alone and parallel and all(step.name.startswith(ELEMENTWISE) for step in op.body)
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Code of ours for the marked op."""
+        """Return the rewrite that replaces the marked op."""
         return Rewrites(needed=(BYTE_OPS,))

@@ -1,4 +1,4 @@
-"""The feature as the compiler knows it: a rewrite that scripts ask for by a mark."""
+"""Plugin of the compiler: a rewrite that scripts request by an attribute."""
 
 from autotune.compiler.lowering.rewrites import Rewrite, Unit
 from autotune.contrib.byte_ops.marks import BYTE_OPS, MARKS
@@ -7,7 +7,7 @@ from autotune.contrib.byte_ops.windows_code import write_byte_windows
 
 
 def write_byte_ops(unit: Unit) -> None:
-    """Marked ops become code of ours."""
+    """Replace marked ops by generated code."""
     write_byte_tables(unit.module)
     write_byte_windows(unit.module)
 

@@ -1,4 +1,4 @@
-"""Code of ours for marked functions of one byte, on buffers: a table of all results, and how they are read from it."""
+"""Lower marked element-wise functions of one i8, on memrefs, to a table of all 256 results and lookups in it."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,15 +13,15 @@ from autotune.contrib.byte_ops.marks import CHOOSES, TABLE
 from autotune.core.errors import CompileError
 from autotune.core.host.matrix_unit import cpu_flags
 
-LANES, BYTES = 64, 256  # bytes of a vector; all that there are
+LANES, BYTES = 64, 256  # bytes of a vector; number of byte values
 CHOOSE = "llvm.x86.avx512.vpermi2var.qi.512"
 
 
 def write_byte_tables(module: ir.Module) -> None:
-    """Write the code of every marked op.
+    """Replace every marked op by its code.
 
     Raises:
-        CompileError: Stage ``transform``; a marked op is no function of one byte.
+        CompileError: Stage ``transform``; a marked op is not a function of one i8.
     """
     for op in marked(module.operation, TABLE):
         (vectors,) = marked_numbers(op, TABLE)
@@ -32,41 +32,41 @@ def write_byte_tables(module: ir.Module) -> None:
 
 
 def buffers_of(op: ir.Operation) -> tuple[ir.Value, ir.Value]:
-    """What an op reads and what it writes.
+    """Return the input and the output memref of an op.
 
     Raises:
-        CompileError: Stage ``transform``; it is no function of one byte.
+        CompileError: Stage ``transform``; the op is not a function of one i8.
     """
-    kinds = [ir.MemRefType(each.type) for each in op.operands if isinstance(each.type, ir.MemRefType)]
-    static = len(kinds) == len(op.operands) == 2 and all(kind.has_static_shape for kind in kinds)
-    if not static or any(str(kind.element_type) != "i8" for kind in kinds):
+    types = [ir.MemRefType(each.type) for each in op.operands if isinstance(each.type, ir.MemRefType)]
+    static = len(types) == len(op.operands) == 2 and all(kind.has_static_shape for kind in types)
+    if not static or any(str(kind.element_type) != "i8" for kind in types):
         raise CompileError("transform", f"a function of a byte must have one buffer of bytes and give one, got {op}")
     source, target = op.operands
     return source, target
 
 
 def table_of(op: ir.Operation) -> ir.Value:
-    """A buffer of what an op gives of every byte, in the order of their bits."""
-    kind = vector_of(LANES, "i8")
-    table = memref.alloc(ir.MemRefType.get([BYTES], kind.element_type), [], [])
+    """Build a buffer of an op's results for every byte value, indexed by the unsigned value."""
+    byte_vector = vector_of(LANES, "i8")
+    table = memref.alloc(ir.MemRefType.get([BYTES], byte_vector.element_type), [], [])
     for start in range(0, BYTES, LANES):
-        numbers = [(start + lane + 128) % 256 - 128 for lane in range(LANES)]  # those bits, with a sign
-        attributes = [ir.IntegerAttr.get(kind.element_type, number) for number in numbers]
-        inputs = arith.constant(kind, ir.DenseElementsAttr.get(attributes, kind))
+        numbers = [(start + lane + 128) % 256 - 128 for lane in range(LANES)]  # the same bits as i8
+        attributes = [ir.IntegerAttr.get(byte_vector.element_type, number) for number in numbers]
+        inputs = arith.constant(byte_vector, ir.DenseElementsAttr.get(attributes, byte_vector))
         body = op.regions[0].blocks[0]
-        (found,) = in_vectors(body, {body.arguments[0]: inputs}, LANES)
-        vector.store(found, table, [index(start)])
+        (results,) = in_vectors(body, {body.arguments[0]: inputs}, LANES)
+        vector.store(results, table, [index(start)])
     return table
 
 
 def write_lookups(table: ir.Value, source: ir.Value, target: ir.Value, vectors: int) -> None:
-    """Read what a buffer's bytes stand for, row by row.
+    """Build the loops that look up every element of a memref, row by row.
 
     Args:
         table: Table of all results.
-        source: Bytes.
-        target: Buffer of results, of the same shape.
-        vectors: Vectors of a step.
+        source: Input memref of i8.
+        target: Output memref of the same shape.
+        vectors: Vectors per iteration.
     """
     *rows, columns = ir.MemRefType(source.type).shape
     parts = [vector.load(vector_of(LANES, "i8"), table, [index(start)]) for start in range(0, BYTES, LANES)]
@@ -81,20 +81,20 @@ def write_lookups(table: ir.Value, source: ir.Value, target: ir.Value, vectors: 
             with ir.InsertionPoint(loop.body):
                 for number in range(count):
                     first = arith.addi(loop.induction_variable, index(number * LANES))
-                    found = vector.load(vector_of(LANES, "i8"), source, [*indices, first])
-                    vector.store(looked_up(table, parts, found), target, [*indices, first])
+                    inputs = vector.load(vector_of(LANES, "i8"), source, [*indices, first])
+                    vector.store(looked_up(table, parts, inputs), target, [*indices, first])
                 scf.yield_([])
             start = stop
         if start < columns:
             first, mask = [*indices, index(start)], vector.constant_mask(vector_of(LANES, "i1"), [columns - start])
-            found = vector.maskedload(vector_of(LANES, "i8"), source, first, mask, splat(0, "i8", LANES))
-            vector.maskedstore(target, first, mask, looked_up(table, parts, found))
+            inputs = vector.maskedload(vector_of(LANES, "i8"), source, first, mask, splat(0, "i8", LANES))
+            vector.maskedstore(target, first, mask, looked_up(table, parts, inputs))
 
     write_rows(rows, [], write_row)
 
 
 def write_rows(rows: Sequence[int], indices: Sequence[ir.Value], write: Callable[[Sequence[ir.Value]], None]) -> None:
-    """Loops over all dimensions but the last, around what is written of a row."""
+    """Build loops over all dimensions but the last, around the code of a row."""
     if not rows:
         write(indices)
         return
@@ -105,11 +105,11 @@ def write_rows(rows: Sequence[int], indices: Sequence[ir.Value], write: Callable
 
 
 def looked_up(table: ir.Value, parts: Sequence[ir.Value], found: ir.Value) -> ir.Value:
-    """What bytes stand for: chosen among 128 twice; without the instruction, read from the table one by one."""
+    """Look up a vector of bytes: by two permutes of 128 bytes each; without the instruction, by a gather."""
     if CHOOSES not in cpu_flags():
-        words = arith.extui(vector_of(LANES, "i32"), found)
-        everyone = splat(1, "i1", LANES)
-        return vector.gather(found.type, table, [index(0)], words, everyone, found)
+        indices = arith.extui(vector_of(LANES, "i32"), found)
+        all_lanes = splat(1, "i1", LANES)
+        return vector.gather(found.type, table, [index(0)], indices, all_lanes, found)
     low, high = (call_intrinsic(CHOOSE, [found.type], parts[at], found, parts[at + 1])[0] for at in (0, 2))
     is_high = arith.cmpi(arith.CmpIPredicate.slt, found, splat(0, "i8", LANES))
     return arith.select(is_high, high, low)

@@ -1,10 +1,11 @@
-"""Code of ours for marked sums of products of bytes, on buffers: neighbours of a row by one instruction.
+"""Lower marked sums of products of i8, on memrefs, to byte dot products of neighbours in a row.
 
     y[w] = f(sum over i, j of k[i, j] x[i, s w + j])   ->   sums[w] += dot(x[i, s w .. s w + 3], k[i, 0 .. 3])
 
-Four neighbours of each of 16 columns are chosen among the bytes of a vector, and meet four weights in one ``vpdpbusd``.
-It takes one operand without a sign: 128 is added to x, and what that adds is what sums begin with. Rows follow each
-other, so that what the next one has in common with this one stays in registers: of three rows of a window, two.
+A permute gathers four neighbours of each of 16 columns out of the bytes of a vector; one ``vpdpbusd`` multiplies them
+by four weights. Its first operand is unsigned, so 128 is added to x; the accumulators start at the compensation of
+that. Rows are computed one after the other, so that the input rows that two of them share stay in registers: with a
+window of three rows, two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,21 +25,21 @@ from autotune.contrib.byte_ops.bodies import in_vectors
 from autotune.contrib.byte_ops.marks import WINDOWS
 from autotune.core.errors import CompileError
 
-LANES, BYTES, WORD = 16, 64, 4  # words of a vector, its bytes, bytes of a word
+LANES, BYTES, WORD = 16, 64, 4  # 32-bit words of a vector, its bytes, bytes of a word
 WIDEN, MULTIPLY, ADD = "arith.extsi", "arith.muli", "arith.addi"
-SHIFT = 128  # is added to bytes with a sign
-MOST_CARRIED = 12  # vectors from row to row: sums, weights and what bytes are made of need the other registers
-Product = tuple[int, int]  # arguments of a body: bytes, and their weight
-WindowPart = tuple[int, int, int]  # a sum, a window of it, and the first of 16 columns
+SHIFT = 128  # added to i8 to make it unsigned
+MOST_CARRIED = 12  # loop-carried vectors: accumulators, weights and permute masks need the other registers
+Product = tuple[int, int]  # block argument numbers: input, weight
+WindowPart = tuple[int, int, int]  # numbers of a sum and of a window in it, and the first of 16 columns
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What a body sums of products of bytes.
+    """Sums of products of i8 in a body.
 
     Attributes:
-        roots: Sums, and the products that each is of.
-        steps: Steps that are needed for them alone.
+        roots: Values of the sums, and the products of each.
+        steps: Operations that only compute these sums.
     """
 
     roots: tuple[tuple[ir.Value, tuple[Product, ...]], ...]
@@ -46,15 +47,15 @@ class Sums:
 
     @classmethod
     def of(cls, body: ir.Block, addresses: Sequence[Address]) -> "Sums":
-        """Find the sums of a body in 32 bits, whose weights stay along the last loop; others are left as they are."""
+        """Find the i32 sums of a body with weights constant along the last loop; none if a sum has another type."""
         found: dict[ir.Value, tuple[Product, ...]] = {}
         steps = [each.operation for each in body.operations]
         for step in steps:
-            given = [found.get(each) for each in step.operands]
+            operand_products = [found.get(each) for each in step.operands]
             if step.name == MULTIPLY and (product := product_of(step, addresses)) is not None:
                 found[step.results[0]] = (product,)
-            elif step.name in (ADD, WIDEN) and all(each is not None for each in given) and keeps_all(step):
-                found[step.results[0]] = tuple(pair for each in given for pair in each or ())
+            elif step.name in (ADD, WIDEN) and all(each is not None for each in operand_products) and keeps_all(step):
+                found[step.results[0]] = tuple(pair for each in operand_products for pair in each or ())
         inner = {step for step in steps for result in step.results if result in found}
         roots = [
             (value, products)
@@ -72,18 +73,18 @@ class Sums:
 
     @property
     def arguments(self) -> set[int]:
-        """Arguments that products are of."""
+        """Numbers of the block arguments that are factors."""
         return {argument for _, products in self.roots for pair in products for argument in pair}
 
 
 def keeps_all(step: ir.Operation) -> bool:
-    """Tell whether a sum is one of 32 bits, or says that it fits what it is of."""
+    """Return whether a step cannot overflow before i32: its result is i32, or it has the `nsw` flag."""
     flags = str(step.attributes["overflowFlags"]) if "overflowFlags" in step.attributes else ""
     return str(step.results[0].type) == "i32" or "nsw" in flags
 
 
 def product_of(step: ir.Operation, addresses: Sequence[Address]) -> Product | None:
-    """Arguments of a product of bytes by a weight that stays along the last loop; `None` if it is another."""
+    """Match a product of i8 and a weight constant along the last loop; return its block arguments, or `None`."""
     arguments = []
     for operand in step.operands:
         widening = maker(operand)
@@ -91,19 +92,19 @@ def product_of(step: ir.Operation, addresses: Sequence[Address]) -> Product | No
         if not isinstance(source, ir.BlockArgument) or str(source.type) != "i8":
             return None
         arguments.append(ir.BlockArgument(source).arg_number)
-    stays = [not addresses[argument].strides[-1] for argument in arguments]
-    if stays == [True, False]:
+    is_constant = [not addresses[argument].strides[-1] for argument in arguments]
+    if is_constant == [True, False]:
         arguments.reverse()
-    return (arguments[0], arguments[1]) if sorted(stays) == [False, True] else None
+    return (arguments[0], arguments[1]) if sorted(is_constant) == [False, True] else None
 
 
 @dataclass(frozen=True)
 class ByteWindow:
-    """Neighbours in memory that one instruction multiplies.
+    """Up to four neighbours in memory that one instruction multiplies.
 
     Attributes:
-        first: Address of the first of them.
-        weights: Argument that is the weight of each; `None` for none.
+        first: Address of the first neighbour.
+        weights: Block argument of each neighbour's weight; `None` for none.
     """
 
     first: Address
@@ -111,24 +112,24 @@ class ByteWindow:
 
     @property
     def reach(self) -> int:
-        """How far the last of them is from the first."""
+        """Distance of the last neighbour from the first."""
         return max(number for number, weight in enumerate(self.weights) if weight is not None)
 
     def is_ahead_of(self, other: "ByteWindow", loop: int) -> bool:
-        """Tell whether the other has the same neighbours at the next step of a loop."""
+        """Return whether `other` reads, in the next iteration of a loop, the neighbours that this window reads now."""
         step = other.first.strides[loop]
-        lines = (self.first.line, self.reach) == (other.first.line, other.reach)
-        return lines and step > 0 and self.first.constant == other.first.constant + step
+        same_line = (self.first.line, self.reach) == (other.first.line, other.reach)
+        return same_line and step > 0 and self.first.constant == other.first.constant + step
 
 
 def windows_of(products: Sequence[Product], addresses: Sequence[Address]) -> Iterator[ByteWindow]:
-    """Products in windows of four neighbours at most."""
-    left = sorted(products, key=lambda pair: addresses[pair[0]].constant)
-    while left:
-        first = addresses[left[0][0]]
+    """Partition products into windows of at most four neighbours."""
+    remaining = sorted(products, key=lambda pair: addresses[pair[0]].constant)
+    while remaining:
+        first = addresses[remaining[0][0]]
         weights: list[int | None] = [None] * WORD
         rest = []
-        for pair in left:
+        for pair in remaining:
             address = addresses[pair[0]]
             ahead = address.constant - first.constant
             if address.line == first.line and ahead < WORD and weights[ahead] is None:
@@ -136,16 +137,16 @@ def windows_of(products: Sequence[Product], addresses: Sequence[Address]) -> Ite
             else:
                 rest.append(pair)
         yield ByteWindow(first, tuple(weights))
-        left = rest
+        remaining = rest
 
 
 @dataclass(frozen=True)
 class HeldWeights:
-    """What stays along a row.
+    """Loop-invariant values of a sum along a row.
 
     Attributes:
-        words: Weights of each window, in every lane.
-        start: What the sum begins with.
+        words: Packed weights of each window, broadcast to all lanes.
+        start: Initial value of the accumulator.
     """
 
     words: tuple[ir.Value, ...]
@@ -153,10 +154,10 @@ class HeldWeights:
 
 
 def write_byte_windows(module: ir.Module) -> None:
-    """Write the code of every marked op.
+    """Replace every marked op by its code.
 
     Raises:
-        CompileError: Stage ``transform``; a marked op is no sum of products of bytes.
+        CompileError: Stage ``transform``; the result of a marked op is not indexed by a permutation of its loops.
     """
     for op in marked(module.operation, WINDOWS):
         (lanes,) = marked_numbers(op, WINDOWS)
@@ -167,16 +168,16 @@ def write_byte_windows(module: ir.Module) -> None:
 
 @dataclass(frozen=True)
 class ByteWindowRows:
-    """An op that sums windows, row by row.
+    """Code generator of an op that sums windows, row by row.
 
     Attributes:
-        body: Arithmetic of an element.
+        body: Body of the op.
         sizes: Trip counts of its loops.
-        addresses: Addresses of each operand's elements.
-        flat: Arrays of those, in one dimension.
-        sums: Sums of its body.
-        windows: Those of each sum.
-        lanes: Elements of a step.
+        addresses: Address of each operand.
+        flat: One-dimensional view of each operand's array.
+        sums: Sums of the body.
+        windows: Windows of each sum.
+        lanes: Elements per iteration.
     """
 
     body: ir.Block
@@ -189,17 +190,17 @@ class ByteWindowRows:
 
     @classmethod
     def of(cls, op: ir.Operation, lanes: int) -> "ByteWindowRows":
-        """Read an op; at the insertion point, its arrays are brought into form.
+        """Analyze an op, and build one-dimensional views of its arrays at the insertion point.
 
         Raises:
-            CompileError: Stage ``transform``; it is no sum of products of bytes.
+            CompileError: Stage ``transform``; its result is not indexed by a permutation of its loops.
         """
         body, maps = op.regions[0].blocks[0], indexing_maps(op)
         if not maps[-1].is_permutation:
             raise CompileError("transform", f"a sum of products of bytes must be written in order, got {maps[-1]}")
         addresses = [address_of(value, amap) for value, amap in zip(op.operands, maps, strict=True)]
-        shape = ir.MemRefType(op.operands[len(maps) - 1].type).shape
-        sizes = dict(zip(dimensions(maps[-1]), shape, strict=True))
+        result_shape = ir.MemRefType(op.operands[len(maps) - 1].type).shape
+        sizes = dict(zip(dimensions(maps[-1]), result_shape, strict=True))
         sums = Sums.of(body, addresses)
         windows = [list(windows_of(products, addresses)) for _, products in sums.roots]
         return cls(
@@ -214,18 +215,18 @@ class ByteWindowRows:
 
     @property
     def inner(self) -> int:
-        """Loops that weights depend on, from the outermost to the last of those."""
+        """Number of outer loops down to the innermost one that weights depend on."""
         weights = {
             each for windows in self.windows for window in windows for each in window.weights if each is not None
         }
-        used = [loop + 1 for each in weights for loop, stride in enumerate(self.addresses[each].strides) if stride]
-        return max(used, default=0)
+        depths = [loop + 1 for each in weights for loop, stride in enumerate(self.addresses[each].strides) if stride]
+        return max(depths, default=0)
 
     @cached_property
     def carried(self) -> dict[WindowPart, WindowPart]:
-        """Neighbours that a row has in common with the one before: what they are called here, and were there.
+        """Map from windows of a row to windows of the previous row that read the same neighbours.
 
-        None where weights change from row to row, and where they would not stay in registers.
+        Empty if weights change from row to row, or if the vectors would not fit in registers.
         """
         rows, starts = len(self.sizes) - 2, range(0, min(self.lanes, self.sizes[-1]), LANES)
         if rows < self.inner:
@@ -240,9 +241,9 @@ class ByteWindowRows:
         return found if len(found) <= MOST_CARRIED else {}
 
     def write(self, loops: Sequence[ir.Value] = (), held: Sequence[HeldWeights] = ()) -> None:
-        """Loops over all but the columns of a row, inside of those that are there; weights where they are known.
+        """Build the remaining loops inside `loops`; weights are packed outside of the loops they do not depend on.
 
-        Where rows have neighbours in common, they are the innermost loop, and columns the one around them.
+        If rows share neighbours, the loop over rows is the innermost, inside the loop over columns.
         """
         if not held and len(loops) == self.inner:
             held = [self.hold(loops, windows) for windows in self.windows]
@@ -258,23 +259,23 @@ class ByteWindowRows:
             scf.yield_([])
 
     def hold(self, loops: Sequence[ir.Value], windows: Sequence[ByteWindow]) -> HeldWeights:
-        """Words of weights, and what their sum begins with."""
+        """Pack the weights of windows, and compute the initial accumulator, -128 times the sum of weights."""
         words, sums, ones = [], splat(0, "i32"), splat(0x01010101, "i32")
-        none = arith.constant(ir.IntegerType.get_signless(8), 0)
+        no_weight = arith.constant(ir.IntegerType.get_signless(8), 0)
         for window in windows:
-            found = [none if each is None else self.load_one(each, loops) for each in window.weights]
-            word = vector.bitcast(vector_of(1, "i32"), vector.from_elements(vector_of(WORD, "i8"), found))
+            weights = [no_weight if each is None else self.load_one(each, loops) for each in window.weights]
+            word = vector.bitcast(vector_of(1, "i32"), vector.from_elements(vector_of(WORD, "i8"), weights))
             words.append(vector.broadcast(vector_of(LANES, "i32"), vector.extract(word, [], [0])))
             sums = dot_bytes(sums, ones, words[-1])
         return HeldWeights(tuple(words), arith.muli(sums, splat(-SHIFT, "i32")))
 
     def load_one(self, argument: int, loops: Sequence[ir.Value]) -> ir.Value:
-        """The element of an operand that does not move along a row."""
-        part = vector_of(1, str(self.body.arguments[argument].type))
-        return vector.extract(vector.load(part, self.flat[argument], [self.addresses[argument].at(loops)]), [], [0])
+        """Load the element of an operand that is constant along a row."""
+        unit = vector_of(1, str(self.body.arguments[argument].type))
+        return vector.extract(vector.load(unit, self.flat[argument], [self.addresses[argument].at(loops)]), [], [0])
 
     def for_columns(self, write: Callable[[ir.Value, int], None]) -> None:
-        """Write steps of columns: from which on, and how many."""
+        """Build a loop over chunks of columns, and the remainder; `write` gets the first column and the count."""
         columns = self.sizes[-1]
         whole = columns // self.lanes * self.lanes
         if whole:
@@ -286,18 +287,18 @@ class ByteWindowRows:
             write(index(whole), columns - whole)
 
     def write_rows(self, loops: Sequence[ir.Value], column: ir.Value, held: Sequence[HeldWeights], count: int) -> None:
-        """So many columns of all rows; each takes from the one before what they have in common."""
-        ways = {here: before for here, before in self.carried.items() if here[-1] < count}
+        """Write `count` columns of all rows; neighbours shared with the previous row are carried by the loop."""
+        carried = {here: before for here, before in self.carried.items() if here[-1] < count}
         first = [*loops, index(0), column]
-        given = [
+        initial = [
             self.neighbours(self.windows[root][number], first, start, min(LANES, count - start))
-            for root, number, start in ways
+            for root, number, start in carried
         ]
-        loop = scf.ForOp(index(0), index(self.sizes[-2]), index(1), given)
+        loop = scf.ForOp(index(0), index(self.sizes[-2]), index(1), initial)
         with ir.InsertionPoint(loop.body):
-            known = dict(zip(ways, loop.inner_iter_args, strict=True))
+            known = dict(zip(carried, loop.inner_iter_args, strict=True))
             self.write_step([*loops, loop.induction_variable, column], held, count, known)
-            scf.yield_([known[before] for before in ways.values()])
+            scf.yield_([known[before] for before in carried.values()])
 
     def write_step(
         self,
@@ -306,7 +307,7 @@ class ByteWindowRows:
         count: int,
         neighbours: dict[WindowPart, ir.Value],
     ) -> None:
-        """So many columns from one on; neighbours that are not there yet are added to those that are."""
+        """Write one step: `count` columns from the current one; missing neighbours are loaded, and added to the map."""
         lanes, target = -(-count // LANES) * LANES, len(self.addresses) - 1
         for root, windows in enumerate(self.windows):
             for number, start in product(range(len(windows)), range(0, count, LANES)):
@@ -321,30 +322,30 @@ class ByteWindowRows:
         for number, argument in enumerate(list(self.body.arguments)[:-1]):
             if number not in self.sums.arguments:
                 known[argument] = self.load(number, loops, count, lanes)
-        (found,) = in_vectors(self.body, known, lanes, self.sums.steps)
-        self.store(found, self.addresses[target], self.flat[target], loops, count)
+        (result,) = in_vectors(self.body, known, lanes, self.sums.steps)
+        self.store(result, self.addresses[target], self.flat[target], loops, count)
 
     def load(self, argument: int, loops: Sequence[ir.Value], count: int, lanes: int) -> ir.Value:
-        """So many elements of an operand, or the one of all, in vectors of so many lanes."""
-        address, kind = self.addresses[argument], vector_of(lanes, str(self.body.arguments[argument].type))
+        """Load `count` elements of an operand into a vector; an operand constant along the row is broadcast."""
+        address, vector_type = self.addresses[argument], vector_of(lanes, str(self.body.arguments[argument].type))
         if not address.strides[-1]:
-            return vector.broadcast(kind, self.load_one(argument, loops))
+            return vector.broadcast(vector_type, self.load_one(argument, loops))
         if address.strides[-1] == 1:
-            return self.load_side_by_side(self.flat[argument], address.at(loops), count, kind)
-        each = [min(lane, count - 1) * address.strides[-1] for lane in range(lanes)]
-        return self.load_apart(self.flat[argument], [address.at(loops, more) for more in each], kind)
+            return self.load_side_by_side(self.flat[argument], address.at(loops), count, vector_type)
+        offsets = [min(lane, count - 1) * address.strides[-1] for lane in range(lanes)]
+        return self.load_apart(self.flat[argument], [address.at(loops, more) for more in offsets], vector_type)
 
     def load_side_by_side(self, flat: ir.Value, at: ir.Value, count: int, kind: ir.VectorType) -> ir.Value:
-        """So many elements from one on, and zeros behind them."""
+        """Load `count` contiguous elements, padded with zeros."""
         mask = vector.constant_mask(vector_of(kind.shape[0], "i1"), [count])
         return vector.maskedload(kind, flat, [at], mask, splat(0, str(kind.element_type), kind.shape[0]))
 
     def load_apart(self, flat: ir.Value, addresses: Sequence[ir.Value], kind: ir.VectorType) -> ir.Value:
-        """Elements, each at an address of its own."""
+        """Gather elements by scalar loads."""
         return vector.from_elements(kind, [memref.load(flat, [address]) for address in addresses])
 
     def store(self, found: ir.Value, address: Address, flat: ir.Value, loops: Sequence[ir.Value], count: int) -> None:
-        """Write so many elements."""
+        """Store the first `count` elements of a vector."""
         if address.strides[-1] == 1:
             mask = vector.constant_mask(vector_of(ir.VectorType(found.type).shape[0], "i1"), [count])
             vector.maskedstore(flat, [address.at(loops)], mask, found)
@@ -356,28 +357,28 @@ class ByteWindowRows:
     def sum_windows(
         self, neighbours: dict[WindowPart, ir.Value], root: int, held: HeldWeights, count: int, lanes: int
     ) -> ir.Value:
-        """A sum of so many columns."""
-        found = splat(0, "i32", lanes)
+        """Compute a sum of all its windows for `count` columns."""
+        sums = splat(0, "i32", lanes)
         for start in range(0, count, LANES):
             total = held.start
             for number, words in enumerate(held.words):
                 total = dot_bytes(total, neighbours[root, number, start], words)
-            found = vector.insert_strided_slice(total, found, [start], [1])
-        return found
+            sums = vector.insert_strided_slice(total, sums, [start], [1])
+        return sums
 
     def neighbours(self, window: ByteWindow, loops: Sequence[ir.Value], start: int, count: int) -> ir.Value:
-        """Four neighbours of each of so many columns, without a sign."""
-        address, stride, kind = window.first, window.first.strides[-1], vector_of(BYTES, "i8")
+        """Load four neighbours of each of `count` columns, packed in words, as unsigned bytes."""
+        address, stride, vector_type = window.first, window.first.strides[-1], vector_of(BYTES, "i8")
         flat = next(flat for flat, each in zip(self.flat, self.addresses, strict=True) if each == address)
         offsets = [lane * stride + number for lane in range(LANES) for number in range(WORD)]
         last = (count - 1) * stride + window.reach
-        if offsets[-1] < BYTES:  # what lies beyond the last is read as zero
-            # Where half a vector holds them, it is no more: of a whole one, LLVM 22 moves the `xori` to and fro past
-            # the shuffle for ever where shuffles across lanes are cheap (`fast-variable-crosslane-shuffle`: Intel's).
+        if offsets[-1] < BYTES:  # elements beyond the last are read as zero
+            # Load half a vector if that suffices: with a whole one, LLVM 22 loops forever, moving the `xori` before and
+            # after the shuffle, on targets with cheap cross-lane shuffles (`fast-variable-crosslane-shuffle`: Intel).
             source = vector_of(BYTES if offsets[-1] >= BYTES // 2 else BYTES // 2, "i8")
-            found = self.load_side_by_side(flat, address.at(loops, start * stride), last + 1, source)
-            found = vector.shuffle(found, found, offsets)
+            elements = self.load_side_by_side(flat, address.at(loops, start * stride), last + 1, source)
+            elements = vector.shuffle(elements, elements, offsets)
         else:
             addresses = [address.at(loops, start * stride + min(offset, last)) for offset in offsets]
-            found = self.load_apart(flat, addresses, kind)
-        return vector.bitcast(vector_of(LANES, "i32"), arith.xori(found, splat(SHIFT, "i8", BYTES)))
+            elements = self.load_apart(flat, addresses, vector_type)
+        return vector.bitcast(vector_of(LANES, "i32"), arith.xori(elements, splat(SHIFT, "i8", BYTES)))
