@@ -1,18 +1,18 @@
-"""Numbers that are rounded to bytes: no division, and neither a rounding of its own nor a conversion.
+"""Lower quantization to i8 (divide, round to even, clamp, convert) to multiply-adds, without division or conversion.
 
     byte(clip(round(x / c) + z, low, high))   ->   q = the quotient of clip(x, ..);   byte(q + 1.5 * 2^23) + z
 
-What is held between whole numbers before it is rounded is what it would be behind; a sum that large has no room for a
-fraction, rounds it to even, and has the whole number in its lowest bits.
+Clamping to integers commutes with rounding, so x is clamped first. The sum with 1.5 * 2^23 is so large that f32 has no
+fraction bits left: the addition rounds to even, and leaves the integer in the low bits.
 
     round(x / c)   ->   q = x * (1 / c);   q = fma(fma(-q, c, x), 1 / c, q);   round(q)
 
-A division of 16 lanes keeps its unit for 16 cycles. A quotient that is within a unit of the last place of x / c
-becomes, by such a step, what a division rounds to (Markstein, Computation of elementary functions on the IBM RISC
-System/6000 processor, 1990); the first product is, where the reciprocal is off by no more than 2^-25, and else what the
-reciprocal lacks is multiplied, too: q = fma(x, 1 / c, x * what it lacks). Where x is so small that a step loses bits,
-both round to zero. Where nothing holds x in bounds, and it is so large that a step could overflow, or no number, the
-product is taken as it is: rounded, it is as large, or none.
+A division of 16 lanes occupies its unit for 16 cycles. One such correction step turns a quotient within one ulp of
+x / c into the correctly rounded quotient (Markstein, Computation of elementary functions on the IBM RISC System/6000
+processor, 1990). The first product is within one ulp if the reciprocal's relative error is at most 2^-25; otherwise, it
+is corrected: q = fma(x, 1 / c, x * error). If x is so small that a step loses bits, both round to zero. If x is not
+clamped, and so large that a step could overflow, or NaN or infinite, the plain product is used, which rounds to the
+same.
 """
 
 from collections.abc import Iterator
@@ -28,23 +28,23 @@ from autotune.compiler.ir.module import every_op
 from autotune.compiler.ir.values import maker_named, splat_of
 from autotune.compiler.passes.vector_math import splat
 
-SMALLEST, LARGEST = 2.0**-60, 2.0**60  # of divisors
-WHOLE = 2.0**30  # quotients from here on are whole numbers, and no byte
+SMALLEST, LARGEST = 2.0**-60, 2.0**60  # limits of divisors
+WHOLE = 2.0**30  # quotients from here on are integers, and outside i8
 CLOSE = Fraction(1, 1 << 25)
 ROUNDER = 12582912.0  # 2**23 + 2**22
 ROUND, DIVIDE, ADD, SELECT, COMPARE = "math.roundeven", "arith.divf", "arith.addf", "arith.select", "arith.cmpf"
 LESS, GREATER = (int(each) for each in (arith.CmpFPredicate.OLT, arith.CmpFPredicate.OGT))
 BYTE = range(-128, 128)
-BYTES, LANES, LOWEST = 64, 16, 0xFF  # bytes and words of a vector; the lowest bits of a word
+BYTES, LANES, LOWEST = 64, 16, 0xFF  # bytes and words of a vector; mask of the lowest byte
 
 
 def rounds(module: ir.Module) -> bool:
-    """Tell whether a module rounds to even."""
+    """Return whether a module contains math.roundeven."""
     return any(op.name == ROUND for op in every_op(module))
 
 
 def round_bytes(module: ir.Module) -> None:
-    """Write what is rounded to bytes, and rounded quotients by a constant, as sums and products of f32, in place."""
+    """Rewrite quantizations to i8, and rounded quotients by a constant, to f32 multiply-adds, in place."""
     for cast in [op.operation for op in every_op(module) if op.name == "arith.fptosi"]:
         ending = ending_of(cast)
         if ending is not None:
@@ -59,15 +59,15 @@ def round_bytes(module: ir.Module) -> None:
 
 @dataclass(frozen=True)
 class ByteEnding:
-    """What makes a byte of a number.
+    """A matched quantization to i8: ``clamp(round(rounded / divisor) + zero, low, high)``.
 
     Attributes:
-        rounded: What is rounded; a quotient, where `divisor` is not 0 the number that is divided.
-        divisor: Constant that it is divided by; 0 for none.
-        zero: Whole number that is added to what is rounded.
-        low: Least byte.
-        high: Greatest one.
-        steps: The ops that it is made of, the last first.
+        rounded: Dividend, or the rounded value if there is no division.
+        divisor: Constant divisor; 0 if there is no division.
+        zero: Zero point.
+        low: Lower bound of the clamp.
+        high: Upper bound of the clamp.
+        steps: Matched operations, the last first.
     """
 
     rounded: ir.Value
@@ -78,82 +78,83 @@ class ByteEnding:
     steps: tuple[ir.Operation, ...]
 
     def write(self, kind: ir.Type) -> ir.Value:
-        """The bytes, of a type."""
+        """Build the quantization with the given result type."""
         x, bounds = self.rounded, [float(self.low - self.zero), float(self.high - self.zero)]
         if self.divisor:
-            bounds = [last_of(bound, self.divisor, way) for bound, way in zip(bounds, (-np.inf, np.inf), strict=True)]
+            bounds = [last_of(bound, self.divisor, side) for bound, side in zip(bounds, (-np.inf, np.inf), strict=True)]
         for predicate, bound in zip((LESS, GREATER), bounds, strict=True):
             limit = splat(x, bound)
             x = arith.select(arith.cmpf(predicate, x, limit), limit, x)
         q = corrected(x, self.divisor)[1] if self.divisor else x
-        whole = ir.VectorType.get(ir.VectorType(x.type).shape, ir.IntegerType.get_signless(32))
-        found = lowest_bytes(arith.bitcast(whole, arith.addf(q, splat(x, ROUNDER))), ir.VectorType(kind))
+        word_type = ir.VectorType.get(ir.VectorType(x.type).shape, ir.IntegerType.get_signless(32))
+        quantized = lowest_bytes(arith.bitcast(word_type, arith.addf(q, splat(x, ROUNDER))), ir.VectorType(kind))
         if not self.zero:
-            return found
-        return arith.addi(found, splat_of(kind, self.zero))
+            return quantized
+        return arith.addi(quantized, splat_of(kind, self.zero))
 
 
 def lowest_bytes(words: ir.Value, kind: ir.VectorType) -> ir.Value:
-    """The lowest bytes of words: of 4 vectors at once by shifts, a choice of bits each, and one move of bytes.
+    """Truncate words to bytes: combine 4 vectors at once by shifts and masks, then permute bytes once.
 
-    A truncation of each vector moves bytes twice, and then their results are put together.
+    Truncating each vector would permute bytes twice, and then concatenate the results.
     """
     count = prod(kind.shape)
     if count % BYTES:
         return arith.trunci(kind, words)
     flat = ir.VectorType.get([count], ir.VectorType(words.type).element_type)
     part, packed = ir.VectorType.get([LANES], flat.element_type), ir.VectorType.get([BYTES], kind.element_type)
-    words, found = vector.shape_cast(flat, words), []
+    words, vectors = vector.shape_cast(flat, words), []
     for start in range(0, count, BYTES):
-        held = None
+        combined = None
         for number in range(BYTES // LANES):
             piece = vector.extract_strided_slice(part, words, [start + LANES * number], [LANES], [1])
-            if held is None:
-                held = arith.andi(piece, constant_of_words(part, LOWEST))
+            if combined is None:
+                combined = arith.andi(piece, constant_of_words(part, LOWEST))
                 continue
             shifted = arith.shli(piece, constant_of_words(part, 8 * number))
             is_last = number + 1 == BYTES // LANES
-            held = arith.ori(
-                held, shifted if is_last else arith.andi(shifted, constant_of_words(part, LOWEST << 8 * number))
+            combined = arith.ori(
+                combined, shifted if is_last else arith.andi(shifted, constant_of_words(part, LOWEST << 8 * number))
             )
-        loose = vector.bitcast(packed, held)
+        bytes_of_words = vector.bitcast(packed, combined)
+        # Byte `number` of word `lane` belongs to element LANES * number + lane.
         order = [4 * (at % LANES) + at // LANES for at in range(BYTES)]
-        found.append(vector.shuffle(loose, loose, order))
-    whole = found[0]
-    for more in found[1:]:
-        whole = joined(whole, more)
+        vectors.append(vector.shuffle(bytes_of_words, bytes_of_words, order))
+    whole = vectors[0]
+    for rest in vectors[1:]:
+        whole = joined(whole, rest)
     return vector.shape_cast(kind, whole)
 
 
 def joined(first: ir.Value, second: ir.Value) -> ir.Value:
-    """Two vectors, one behind the other."""
+    """Concatenate two vectors."""
     sizes = [ir.VectorType(each.type).shape[0] for each in (first, second)]
-    whole = ir.VectorType.get([sum(sizes)], ir.VectorType(first.type).element_type)
-    nothing = splat_of(whole, 0)
+    result_type = ir.VectorType.get([sum(sizes)], ir.VectorType(first.type).element_type)
+    result = splat_of(result_type, 0)
     for each, at in ((first, 0), (second, sizes[0])):
-        nothing = vector.insert_strided_slice(each, nothing, [at], [1])
-    return nothing
+        result = vector.insert_strided_slice(each, result, [at], [1])
+    return result
 
 
 def constant_of_words(kind: ir.VectorType, number: int) -> ir.Value:
-    """A whole number in every lane."""
+    """Build a splat constant from an unsigned 32-bit number."""
     return splat_of(kind, number - (1 << 32) if number >= 1 << 31 else number)
 
 
 def ending_of(cast: ir.Operation) -> ByteEnding | None:
-    """The ending that a cast of f32 vectors to bytes is the last of; `None` if it is another."""
-    kind = cast.results[0].type
+    """Match the quantization whose last operation is the given cast; return `None` if the operands do not match."""
+    result_type = cast.results[0].type
     if (
-        not isinstance(kind, ir.VectorType)
-        or str(kind.element_type) != "i8"
+        not isinstance(result_type, ir.VectorType)
+        or str(result_type.element_type) != "i8"
         or not is_f32_vector(cast.operands[0].type)
     ):
         return None
-    held, high, above = limited(cast.operands[0], GREATER)
-    held, low, below = limited(held, LESS)
-    added = maker_named(held, ADD)
+    unclamped, high, above = limited(cast.operands[0], GREATER)
+    unclamped, low, below = limited(unclamped, LESS)
+    added = maker_named(unclamped, ADD)
     zero = constant_of(added.operands[1]) if added is not None else 0.0
-    rounding = maker_named(added.operands[0] if added is not None else held, ROUND)
+    rounding = maker_named(added.operands[0] if added is not None else unclamped, ROUND)
     if rounding is None or zero is None or any(each != int(each) for each in (zero, low, high)):
         return None
     if not (int(zero) in BYTE and int(low) in BYTE and int(high) in BYTE and low <= high):
@@ -169,7 +170,7 @@ def ending_of(cast: ir.Operation) -> ByteEnding | None:
 
 
 def limited(value: ir.Value | None, way: int) -> tuple[ir.Value | None, float, tuple[ir.Operation, ...]]:
-    """What a constant limits on one side, the constant, and the ops that do; `None` if a value is no such limit."""
+    """Match a clamp by a constant on one side; return its input (`None` if there is none), the bound and the ops."""
     chosen = maker_named(value, SELECT)
     compared = maker_named(chosen.operands[0], COMPARE) if chosen is not None else None
     if chosen is None or compared is None or ir.IntegerAttr(compared.attributes["predicate"]).value != way:
@@ -181,17 +182,17 @@ def limited(value: ir.Value | None, way: int) -> tuple[ir.Value | None, float, t
 
 
 def erase_unread(ending: list[ir.Operation]) -> None:
-    """Erase ops whose results nothing reads, of ops each before those that it reads."""
+    """Erase unused ops; users precede their operands in the list."""
     for op in ending:
         if not list(op.results[0].uses):
             op.erase()
 
 
 def last_of(bound: float, divisor: float, way: float) -> float:
-    """The last number in a direction whose quotient is rounded to a whole number."""
+    """Return the last f32 in a direction whose quotient by `divisor` rounds to the integer `bound`."""
     step, goal = np.float32(divisor), np.float32(bound)
     inside, outside = goal * step, (goal + np.float32(np.sign(way))) * step
-    while np.nextafter(inside, outside) != outside:  # halve what is between them
+    while np.nextafter(inside, outside) != outside:  # bisect
         middle = (inside + outside) / np.float32(2)
         if middle in (inside, outside):
             middle = np.nextafter(inside, outside)
@@ -203,7 +204,7 @@ def last_of(bound: float, divisor: float, way: float) -> float:
 
 
 def rounded_quotients(module: ir.Module) -> Iterator[tuple[ir.Operation, float]]:
-    """Divisions of f32 vectors by a constant that nothing but a rounding reads, and the constant."""
+    """Yield divisions of f32 vectors by a constant that only roundings use, and the constant."""
     for op in every_op(module):
         if op.name != DIVIDE or not is_f32_vector(op.results[0].type):
             continue
@@ -214,37 +215,37 @@ def rounded_quotients(module: ir.Module) -> Iterator[tuple[ir.Operation, float]]
 
 
 def is_f32_vector(kind: ir.Type) -> bool:
-    """Whether a type is that of f32 vectors."""
+    """Return whether a type is a vector of f32."""
     return isinstance(kind, ir.VectorType) and isinstance(kind.element_type, ir.F32Type)
 
 
 def constant_of(value: ir.Value) -> float | None:
-    """The number that all lanes are, if it is known."""
+    """Return the float of a scalar or splat constant, possibly broadcast; else `None`."""
     op = value.owner
     if not isinstance(op, ir.Block) and op.operation.name == "vector.broadcast":
         op = op.operation.operands[0].owner
     if isinstance(op, ir.Block) or op.operation.name != "arith.constant":
         return None
-    held = op.operation.attributes["value"]
-    if isinstance(held, ir.DenseFPElementsAttr):
-        return float(ir.FloatAttr(held.get_splat_value()).value) if held.is_splat else None
-    return float(held.value) if isinstance(held, ir.FloatAttr) else None
+    attribute = op.operation.attributes["value"]
+    if isinstance(attribute, ir.DenseFPElementsAttr):
+        return float(ir.FloatAttr(attribute.get_splat_value()).value) if attribute.is_splat else None
+    return float(attribute.value) if isinstance(attribute, ir.FloatAttr) else None
 
 
 def corrected(x: ir.Value, divisor: float) -> tuple[ir.Value, ir.Value]:
-    """Give x times the reciprocal, and what x / divisor is rounded to."""
+    """Build the product of x and the reciprocal, and the correctly rounded quotient x / divisor."""
     reciprocal = float(np.float32(1) / np.float32(divisor))
-    off = 1 - Fraction(reciprocal) * Fraction(divisor)
+    error = 1 - Fraction(reciprocal) * Fraction(divisor)
     inverse, minus = splat(x, reciprocal), splat(x, -divisor)
-    product = near = arith.mulf(x, inverse)
-    if abs(off) > CLOSE:
-        lacking = float(np.float32(float(off / Fraction(divisor))))
-        near = math.fma(x, inverse, arith.mulf(x, splat(x, lacking)))
-    return product, math.fma(math.fma(near, minus, x), inverse, near)
+    product = quotient = arith.mulf(x, inverse)
+    if abs(error) > CLOSE:
+        correction = float(np.float32(float(error / Fraction(divisor))))
+        quotient = math.fma(x, inverse, arith.mulf(x, splat(x, correction)))
+    return product, math.fma(math.fma(quotient, minus, x), inverse, quotient)
 
 
 def guarded(x: ir.Value, divisor: float) -> ir.Value:
-    """What x / divisor is rounded to, or a number that is rounded to the same whole one."""
+    """Build the quotient x / divisor, or, if it is large or not finite, the plain product, which rounds to the same."""
     product, quotient = corrected(x, divisor)
     inside = arith.cmpf(arith.CmpFPredicate.OLT, math.absf(product), splat(x, WHOLE))
     return arith.select(inside, quotient, product)

@@ -1,8 +1,8 @@
-"""Code for products of words, on buffers: the rounding of A's rows, the packing of B, register tiles of dot products.
+"""Lower products of packed words, on buffers: quantization of A, packing of B, register tiles of dot products.
 
     for k:  C[i, j : j + 16] += dot(A[i, k], B[k, j : j + 16])      a word of A times 16 of B, summed within each word
 
-The instructions are AVX-512's: ``vpdpbusd`` for four int8, A's without a sign, ``vpdpwssd`` for two int16, and
+It uses AVX-512 instructions: ``vpdpbusd`` for four int8, of which A's are unsigned, ``vpdpwssd`` for two int16, and
 ``vdpbf16ps`` for two bf16.
 """
 
@@ -29,8 +29,8 @@ from autotune.compiler.passes.words_of_b import WordsOfB, lay_in_panels
 from autotune.core.precision import Precision, precision_named
 from autotune.core.scripts.marks import HIDDEN, NARROW, WORDS_OF_B
 
-Part = tuple[int, int, int]  # of a tile: its row, its first column, and its columns, a vector at most
-INTRINSICS = {  # by the type of a value
+Part = tuple[int, int, int]  # vector of a tile: row, first column, and number of columns, at most a vector
+INTRINSICS = {  # by element type
     "i8": "llvm.x86.avx512.vpdpbusd.512",
     "i16": "llvm.x86.avx512.vpdpwssd.512",
     "bf16": "llvm.x86.avx512bf16.dpbf16ps.512",
@@ -38,15 +38,15 @@ INTRINSICS = {  # by the type of a value
 
 
 def write_dots(module: ir.Module, *, unit: bool = False, threads: int = 1) -> None:
-    """Write the code of every op that `narrow.py` left.
+    """Replace every placeholder op of `narrow.py` by its code.
 
     Args:
         module: Bufferized module.
-        unit: Whether products by tiles are instructions of the matrix unit; else they are emulated.
-        threads: Threads that the program runs on.
+        unit: Whether tile products use the matrix unit; otherwise, they are emulated.
+        threads: Threads of the program.
 
     Raises:
-        CompileError: Stage ``transform``; a schedule left an op that is no register tile.
+        CompileError: Stage ``transform``; an op is not a register tile of static shape.
     """
     packed: list[ir.Value] = []
     for op in marked(module.operation, NARROW):
@@ -74,14 +74,14 @@ def write_dots(module: ir.Module, *, unit: bool = False, threads: int = 1) -> No
 
 @dataclass(frozen=True)
 class Dots:
-    """One register tile: all its sums stay in registers.
+    """Code generator of one register tile, whose accumulators are all in vector registers.
 
     Attributes:
         precision: Precision of the words.
         a: Words of A's rows (m, words).
         b: Words of B's columns (words, n).
         c: Buffer of the tile's results (m, n), f32.
-        hidden: Whether a causal mask hides the last of A's columns, which may be left out.
+        hidden: Whether a causal mask hides the last of A's columns, so that they may be skipped.
     """
 
     precision: Precision
@@ -91,7 +91,7 @@ class Dots:
     hidden: bool
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Build the code of the tile at the insertion point."""
         (rows, columns), (words, _) = shape_of(self.c), shape_of(self.b)
         tile = [(row, start, min(LANES, columns - start)) for row in range(rows) for start in range(0, columns, LANES)]
         values, chunk = words - self.precision.extra, self.precision.chunk
@@ -110,28 +110,28 @@ class Dots:
         self.store(tile, self.scaled(tile, self.load(tile), values))
 
     def sums(self, first: ir.Value, last: ir.Value, tile: list[Part], values: int) -> list[ir.Value]:
-        """The sums over words from the first one on, up to the last."""
-        parts = tile[: sum(row == 0 for row, _, _ in tile)]
+        """Build the accumulators over words from `first` up to, excluding, `last`."""
+        columns = tile[: sum(row == 0 for row, _, _ in tile)]
         zero = splat(0, self.precision.sums)
         first_sums = index(values + self.precision.is_scaled)
-        starts = [self.load_b(first_sums, part) if self.precision.shift else zero for part in parts]
-        loop = scf.ForOp(first, last, index(1), starts * (len(tile) // len(parts)))
+        starts = [self.load_b(first_sums, part) if self.precision.shift else zero for part in columns]
+        loop = scf.ForOp(first, last, index(1), starts * (len(tile) // len(columns)))
         mark_hidden(loop, self.precision.values, is_hidden=self.hidden)
         with ir.InsertionPoint(loop.body):
-            found = list(loop.inner_iter_args)
+            sums = list(loop.inner_iter_args)
             for of_a, of_b in self.precision.products:
                 k = loop.induction_variable
-                found = list(self.step(self.of_part(k, of_a), self.of_part(k, of_b), tile, parts, found))
-            scf.yield_(found)
+                sums = list(self.step(self.of_part(k, of_a), self.of_part(k, of_b), tile, columns, sums))
+            scf.yield_(sums)
         return list(loop.results)
 
     def of_part(self, k: ir.Value, part: int) -> ir.Value:
-        """Where a part's word lies that begins with another part's."""
+        """Offset a word's index to a part of the precision."""
         words = (shape_of(self.b)[0] - self.precision.extra) // self.precision.parts
         return arith.addi(k, index(part * words)) if part else k
 
     def scaled(self, tile: list[Part], totals: list[ir.Value], values: int) -> Iterator[ir.Value]:
-        """Sums as results: times the scales of their row and columns."""
+        """Dequantize accumulators: multiply by the scales of their row and columns."""
         if not self.precision.is_scaled:
             yield from totals
             return
@@ -141,26 +141,26 @@ class Dots:
             yield arith.mulf(self.as_floats(total), scale)
 
     def as_floats(self, total: ir.Value) -> ir.Value:
-        """Sums in f32."""
-        kind = vector_of(LANES, "f32")
-        return total if total.type == kind else arith.sitofp(kind, total)
+        """Convert accumulators to f32."""
+        float_type = vector_of(LANES, "f32")
+        return total if total.type == float_type else arith.sitofp(float_type, total)
 
     def load(self, tile: list[Part]) -> list[ir.Value]:
-        """What is in the buffer of results."""
+        """Load the tile from the buffer of results."""
         return [
             widened(vector.load(vector_of(count, "f32"), self.c, [index(row), index(start)]))
             for row, start, count in tile
         ]
 
     def store(self, tile: list[Part], results: Iterable[ir.Value]) -> None:
-        """Write results."""
+        """Store the tile to the buffer of results."""
         for (row, start, count), result in zip(tile, results, strict=True):
             vector.store(first_of(result, count), self.c, [index(row), index(start)])
 
     def step(
         self, k_of_a: ir.Value, k_of_b: ir.Value, tile: list[Part], parts: list[Part], sums: list[ir.Value]
     ) -> Iterator[ir.Value]:
-        """The sums with the product of a word of A and one of B more."""
+        """Accumulate the product of one word of A and one of B for every vector of the tile."""
         of_b = [self.as_values(self.load_b(k_of_b, part)) for part in parts]
         for position, (row, _, _) in enumerate(tile):
             if position % len(parts) == 0:
@@ -168,22 +168,22 @@ class Dots:
             yield self.dot(sums[position], of_a, of_b[position % len(parts)])
 
     def load_b(self, k: ir.Value, part: Part) -> ir.Value:
-        """Words of neighbouring columns."""
+        """Load words of neighbouring columns of B."""
         _, first, count = part
         return widened(vector.load(vector_of(count, "i32"), self.b, [k, index(first)]))
 
     def splat_a(self, row: int, k: ir.Value) -> ir.Value:
-        """One word of A in all lanes."""
+        """Load one word of A, broadcast to all lanes."""
         return vector.broadcast(vector_of(LANES, "i32"), memref.load(self.a, [index(row), k]))
 
     def as_numbers(self, words: ir.Value) -> ir.Value:
-        """Words that hold numbers of f32."""
+        """Bitcast words to f32."""
         return arith.bitcast(vector_of(LANES, "f32"), words)
 
     def as_values(self, words: ir.Value) -> ir.Value:
-        """Words as the values they hold."""
+        """Bitcast words to packed values."""
         return vector.bitcast(vector_of(LANES * self.precision.values, self.precision.element), words)
 
     def dot(self, sums: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """The instruction."""
+        """Build the dot-product intrinsic."""
         return call_intrinsic(INTRINSICS[self.precision.element], [sums.type], sums, a, b)[0]

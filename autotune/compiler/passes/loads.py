@@ -1,8 +1,8 @@
-"""Where loads read a buffer: through views of it, at sums of the counters of loops.
+"""Analyze which elements of a buffer loads read: through views, at affine functions of induction variables.
 
     %part = subview %buffer[1, 1, 0] ..;  load %part[%h + %i, .., ..]
 
-reads, along dimension 0 of the buffer and as a function of the loop over `%i`, 1 x `%i` + 1 x `%h` + 1.
+reads, along dimension 0 of the buffer and as a function of the loop over `%i`, index 1 x `%i` + 1 x `%h` + 1.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ VIEW, RESHAPES = "memref.subview", ("memref.collapse_shape", "memref.expand_shap
 
 @dataclass(frozen=True)
 class ViewOfBuffer:
-    """What a view shows of a buffer.
+    """Mapping of a view's dimensions to those of its buffer.
 
     Attributes:
-        dims: Dimension of the buffer that each of its own is; `None` where it is several, or none.
-        begins: First element that it shows, along each dimension of the buffer.
+        dims: Buffer dimension of each view dimension; `None` if it is several, or none.
+        begins: Offset of the view along each dimension of the buffer.
     """
 
     dims: tuple[int | None, ...]
@@ -33,11 +33,11 @@ class ViewOfBuffer:
 
     @classmethod
     def whole(cls, rank: int) -> "ViewOfBuffer":
-        """All of a buffer."""
+        """Return the identity view of a buffer."""
         return cls(tuple(range(rank)), (0,) * rank)
 
     def taken_by(self, op: ir.Operation) -> "ViewOfBuffer | None":
-        """What an op makes of it; `None` where that is not known."""
+        """Apply a view op to this view; `None` if the op is not supported."""
         if op.name == VIEW:
             return self.part(op)
         if op.name not in RESHAPES:
@@ -45,18 +45,18 @@ class ViewOfBuffer:
         shorter = op.results[0] if op.name == RESHAPES[0] else op.operands[0]
         longer = op.operands[0] if op.name == RESHAPES[0] else op.results[0]
         groups, sizes = reassociation(op), longer.type.shape
-        long = [[d for d in group if sizes[d] > 1] for group in groups]
-        one = [wide[0] if len(wide) == 1 else None for wide in long]
+        wide_groups = [[d for d in group if sizes[d] > 1] for group in groups]
+        single_dims = [wide[0] if len(wide) == 1 else None for wide in wide_groups]
         if op.name == RESHAPES[0]:
-            return replace(self, dims=tuple(None if d is None else self.dims[d] for d in one))
+            return replace(self, dims=tuple(None if d is None else self.dims[d] for d in single_dims))
         dims: list[int | None] = [None] * len(sizes)
         for number in range(len(shorter.type.shape)):
-            if (dim := one[number]) is not None:
+            if (dim := single_dims[number]) is not None:
                 dims[dim] = self.dims[number]
         return replace(self, dims=tuple(dims))
 
     def part(self, cut: ir.Operation) -> "ViewOfBuffer | None":
-        """A part at known offsets; dimensions of one element may be dropped."""
+        """Apply a subview with static offsets and unit strides, possibly rank-reducing; `None` for any other."""
         offsets, sizes, strides = static_slice(cut)
         if len(cut.operands) > 1 or set(strides) != {1}:
             return None
@@ -69,14 +69,14 @@ class ViewOfBuffer:
         return ViewOfBuffer(tuple(dims), tuple(begins))
 
     def read(self, load: ir.Operation, dim: int, count: ir.Value) -> "LoopIndex | None":
-        """Where a load of one element, or of a vector across it, is along a dimension of the buffer, in a loop."""
+        """Return the index of a load along a buffer dimension; `None` for a vector's own dimension, or if unknown."""
         if dim not in self.dims or (load.name != "memref.load" and dim == self.dims[-1]):
             return None
         return LoopIndex.of(load.operands[1 + self.dims.index(dim)], count, self.begins[dim])
 
 
 def is_read(view: ir.Operation) -> bool:
-    """Tell whether an op is a view, and only read."""
+    """Return whether an op is a view that is only read."""
     if view.name not in (VIEW, *RESHAPES):
         return False
     users = [use.owner.operation for use in view.results[0].uses]
@@ -84,19 +84,19 @@ def is_read(view: ir.Operation) -> bool:
 
 
 def views_of(op: ir.Operation, source: ViewOfBuffer) -> dict[ir.Value, ViewOfBuffer]:
-    """What an op that is only read makes of a view, and what others make of that, as far as it is known."""
+    """Return the views that a read-only view op and its users create from a view, as far as supported."""
     view = source.taken_by(op)
     if view is None:
         return {}
-    found = {op.results[0]: view}
+    views = {op.results[0]: view}
     for use in op.results[0].uses:
         if use.owner.operation.name not in LOADS:
-            found |= views_of(use.owner.operation, view)
-    return found
+            views |= views_of(use.owner.operation, view)
+    return views
 
 
 def loads_of(value: ir.Value) -> Iterator[ir.Operation]:
-    """All loads of a buffer, through views of any kind."""
+    """Yield all loads of a buffer, also through views."""
     for use in value.uses:
         op = use.owner.operation
         if op.name in LOADS:
@@ -107,12 +107,12 @@ def loads_of(value: ir.Value) -> Iterator[ir.Operation]:
 
 @dataclass(frozen=True)
 class LoopIndex:
-    """An index as a function of a loop: `step` x its counter + the sum of `others` + `offset`.
+    """An index as an affine function of a loop: `step` x its induction variable + the sum of `others` + `offset`.
 
     Attributes:
-        step: What a step of the loop adds.
-        offset: What is added besides.
-        others: Values from outside the loop, and how often each is added.
+        step: Coefficient of the induction variable.
+        offset: Constant term.
+        others: Values from outside the loop, and their coefficients.
     """
 
     step: int
@@ -121,7 +121,7 @@ class LoopIndex:
 
     @classmethod
     def of(cls, value: ir.Value, count: ir.Value, begin: int) -> "LoopIndex | None":
-        """Read an index, counted from `begin`, in a loop that counts with `count`; `None` where it is no such sum."""
+        """Analyze an index plus `begin` in the loop with induction variable `count`; `None` if it is not affine."""
         terms, offset = linear(value)
         step = terms.pop(count, 0)
         loop = count.owner.owner.operation
@@ -130,7 +130,7 @@ class LoopIndex:
 
 
 def around(value: ir.Value) -> Iterator[ir.Operation]:
-    """The ops around what gives a value, innermost first."""
+    """Yield the ancestors of the definition of a value, innermost first."""
     owner = value.owner
     if isinstance(owner, ir.Block):
         yield owner.owner.operation
@@ -140,7 +140,7 @@ def around(value: ir.Value) -> Iterator[ir.Operation]:
 
 
 def counted_by(value: ir.Value) -> ir.Operation | None:
-    """The loop with constant bounds whose counter a value is; `None` of any other value."""
+    """Return the loop with constant bounds whose induction variable a value is; `None` for any other value."""
     loop = value.owner.owner.operation if isinstance(value.owner, ir.Block) else None
     if loop is None or loop.name != "scf.for" or value != counter(loop):
         return None
@@ -148,7 +148,7 @@ def counted_by(value: ir.Value) -> ir.Operation | None:
 
 
 def linear(value: ir.Value) -> tuple[dict[ir.Value, int], int]:
-    """An index as a sum: of values, each so many times, and of a number."""
+    """Return an index as a linear combination: coefficients by value, and a constant."""
     made_by = maker(value)
     if is_constant(value):
         return {}, constant(value)
@@ -161,17 +161,17 @@ def linear(value: ir.Value) -> tuple[dict[ir.Value, int], int]:
 
 
 def sum_of(amap: ir.AffineMap, values: Sequence[ir.Value]) -> tuple[dict[ir.Value, int], int] | None:
-    """The one result of a map at some values, as a sum; `None` where it divides."""
+    """Return the only result of an affine map as a linear combination of values; `None` if it divides."""
     symbols = [ir.AffineExpr.get_symbol(number) for number in range(amap.n_symbols)]
     for position, symbol in enumerate(symbols, amap.n_dims):
         amap = amap.replace(symbol, ir.AffineExpr.get_dim(position), len(values), len(symbols))
-    found = read_index(amap.results[0])
-    if found.parts:
+    index = read_index(amap.results[0])
+    if index.parts:
         return None
-    terms, offset = dict[ir.Value, int](), found.constant
-    for position, factor in found.terms:
-        inner, more = linear(values[position])
-        offset += factor * more
+    terms, offset = dict[ir.Value, int](), index.constant
+    for position, factor in index.terms:
+        inner, constant_term = linear(values[position])
+        offset += factor * constant_term
         for value, times in inner.items():
             terms[value] = terms.get(value, 0) + factor * times
     return terms, offset

@@ -1,13 +1,13 @@
-"""Products of operands rounded to words of several values: before a script, ops that stand for them.
+"""Rewrite contractions to reduced precision, with values packed in words, before a script: placeholder ops.
 
     %c = linalg.matmul ins(%a, %b)   ->   %w = linalg.generic {autotune.narrow = "int8"} ins(%a)      the rows of A
                                           %c = linalg.generic {autotune.narrow = "int8"} ins(%w, %words of B)
 
-The second has the loops of a matmul, with a word a step of k, and is tiled and fused as one. What the bodies compute
-says nothing: when everything is on buffers, `dots.py` writes the code of both.
+The second op has the loops of a matmul, with one word per iteration of k, and is tiled and fused like one. The bodies
+are placeholders: after bufferization, `dots.py` generates the code of both.
 
-A B that is known in the call only is packed there, by a third op. Products of a batch, and groups with such, go into a
-loop first (`matrices.py`):
+If B is not a weight, a third op packs it at run time. Batched products, and groups that contain them, are first
+rewritten to loops (`matrices.py`):
 
     %c = linalg.batch_matmul ins(%a, %b)   ->   for i:  %w = .. ins(%a[i]);  %v = .. {autotune.words_of_b} ins(%b[i])
                                                         %c[i] = .. ins(%w, %v)
@@ -38,10 +38,10 @@ LINE = 16  # words of a cache line
 
 @dataclass(frozen=True)
 class Words(WeightForm):
-    """Weights rounded by columns, in words of a precision.
+    """Storage form of weights quantized per column and packed in words.
 
     Attributes:
-        precision: The precision.
+        precision: Precision of the words.
     """
 
     precision: Precision
@@ -49,92 +49,92 @@ class Words(WeightForm):
 
     @property
     def name(self) -> str:
-        """That of the precision."""
+        """Name of the precision."""
         return self.precision.name
 
     @property
     def lacking(self) -> str:
-        """The instruction, where there is none."""
+        """Message on a missing CPU instruction; empty if there is none."""
         return self.precision.lacking
 
     def takes(self, op: ir.Operation) -> bool:
-        """Whatever is multiplied is rounded."""
+        """Return true: any contraction is supported."""
         return True
 
     def shape(self, weight: Shape) -> Shape:
-        """The shape of the words, ``(..., words, n)``."""
+        """Return the shape of the words, ``(..., words, n)``."""
         *lead, k, n = weight
         return (*lead, self.precision.words(k), n)
 
     def pack(self, weight: Array, stored: Shape, *, transposed: bool) -> Array:
-        """The words of a weight."""
+        """Quantize and pack a weight."""
         return pack_words(self.precision, weight, stored, transposed=transposed)
 
     def replace(self, op: ir.Operation, kernel: ir.Value) -> None:
-        """Replace a product of A (m, k), whose C is only filled, by the rounding of A's rows and a product of words."""
+        """Replace a matmul into a filled C by the quantization of A's rows and a product of words."""
         if any(len(static_shape(operand)) != 2 for operand in op.operands):
             raise CompileError("transform", f"{self.name} must be of products of matrices, got another op, {op.name}")
         with ir.InsertionPoint(op), op.location:
-            made = product(op.operands[0], op.operands[1], destination(op), self.precision)
-        replace(op, made)
+            result = product(op.operands[0], op.operands[1], destination(op), self.precision)
+        replace(op, result)
 
 
 def narrow_in_call(function: ir.OpView, precisions: Mapping[str, Precision]) -> None:
-    """Replace products by the rounding of A's rows, the packing of B and the product of words.
+    """Replace contractions by the quantization of A's rows, the packing of B and the product of words.
 
     Args:
-        function: The entry function, on tensors and tagged.
-        precisions: Precision of every tag concerned.
+        function: Entry function on tensors, with tags.
+        precisions: Precision by tag.
     """
     if not precisions:
         return
     groups = find_groups(list(structured_ops(function.regions[0].blocks[0])))
-    found = [(group, tag) for group in groups if (tag := tag_of(group.ops[0])) in precisions]
-    products = [[op for op in group.in_order if is_product(group.read[op])] for group, _ in found]
-    # all are known before any is replaced: ops are found by what they read, which may be what another group gives
-    for (group, tag), mine in zip(found, products, strict=True):
-        for op in by_matrices(group.in_order, mine) if lead_of(mine[0]) else mine:
+    tagged_groups = [(group, tag) for group in groups if (tag := tag_of(group.ops[0])) in precisions]
+    products = [[op for op in group.in_order if is_product(group.read[op])] for group, _ in tagged_groups]
+    # collect all before replacing any: a group may read the result of another one
+    for (group, tag), group_products in zip(tagged_groups, products, strict=True):
+        for op in by_matrices(group.in_order, group_products) if lead_of(group_products[0]) else group_products:
             narrow_matrices(op, precisions[tag])
 
 
 def tag_of(op: ir.Operation) -> str:
-    """The tag of an op; empty if it has none."""
+    """Return the tag of an op; empty if it has none."""
     return ir.StringAttr(op.attributes[TAG]).value if TAG in op.attributes else ""
 
 
 def is_product(read: Op | None) -> bool:
-    """Tell whether an op is a contraction."""
+    """Return whether an op is a contraction."""
     return read is not None and read.contraction is not None
 
 
 def lead_of(product: ir.Operation) -> int:
-    """Leading dimensions of a product."""
+    """Return the number of batch dimensions of a product."""
     return len(static_shape(product.results[0])) - 2
 
 
 def by_matrices(ops: list[ir.Operation], products: list[ir.Operation]) -> list[ir.Operation]:
-    """The products of a group, which goes into loops over its leading dimensions."""
+    """Rewrite a group to loops over its batch dimensions; return its products in them."""
     root = ops[-1]
     with ir.InsertionPoint(root), root.location:
-        made = loop_over_matrices(ops, lead_of(products[0]))
-    made[root].attributes[TAG] = root.attributes[TAG]
-    found = [made[op] for op in products]
+        copy_of = loop_over_matrices(ops, lead_of(products[0]))
+    copy_of[root].attributes[TAG] = root.attributes[TAG]
+    copies = [copy_of[op] for op in products]
     for op in reversed(ops):
         op.erase()
-    return found
+    return copies
 
 
 def narrow_matrices(op: ir.Operation, precision: Precision) -> None:
-    """Replace one product of matrices."""
+    """Replace one matmul, whose B is packed at run time."""
     _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
     with ir.InsertionPoint(op), op.location:
         words = words_of(op.operands[1], precision, transposed=of_b[-1] != of_c[-1])
-        made = product(op.operands[0], words, destination(op), precision)
-    replace(op, made)
+        result = product(op.operands[0], words, destination(op), precision)
+    replace(op, result)
 
 
 def product(a: ir.Value, words: ir.Value, into: ir.Value, precision: Precision) -> ir.Value:
-    """The product of A's rows and words of B, at the insertion point."""
+    """Build the quantization of A and its product with words of B, at the insertion point."""
     (rows, _), (count, _) = static_shape(a), static_shape(words)
     m, n, k = dims(3)
     room = empty_rows(rows, count, ir.IntegerType.get_signless(32), precision)
@@ -143,18 +143,18 @@ def product(a: ir.Value, words: ir.Value, into: ir.Value, precision: Precision) 
 
 
 def words_of(b: ir.Value, precision: Precision, *, transposed: bool) -> ir.Value:
-    """The words of B (k, n), or of one that is stored (n, k)."""
+    """Build the op that packs B (k, n), or (n, k) if `transposed`, in words."""
     columns, k = static_shape(b) if transposed else static_shape(b)[::-1]
     word, column, value = dims(3)
     into = tensor.empty([precision.words(k), columns], ir.IntegerType.get_signless(32))
     layout = [column, value] if transposed else [value, column]
-    made = stand_in([b], into, [layout, [word, column]], precision)
-    made.owner.attributes[WORDS_OF_B] = ir.StringAttr.get("nk" if transposed else "kn")
-    return made
+    words = stand_in([b], into, [layout, [word, column]], precision)
+    words.owner.attributes[WORDS_OF_B] = ir.StringAttr.get("nk" if transposed else "kn")
+    return words
 
 
 def replace(op: ir.Operation, made: ir.Value) -> None:
-    """Let the readers of an op read what was made instead, which takes its tags."""
+    """Replace an op by a value, whose defining op takes its tags."""
     for name in (TAG, WEIGHT_OF):
         if name in op.attributes:
             made.owner.attributes[name] = op.attributes[name]
@@ -163,34 +163,34 @@ def replace(op: ir.Operation, made: ir.Value) -> None:
 
 
 def destination(op: ir.Operation) -> ir.Value:
-    """Where the result of a product goes, whose C was only filled."""
+    """Return the destination of a product: the tensor that its C was filled into, or a new one."""
     with ir.InsertionPoint(op), op.location:
         shape = static_shape(op.results[0])
         return filled(op.operands[2]) or tensor.empty(shape, op.results[0].type.element_type)
 
 
 def empty_rows(rows: int, words: int, word: ir.Type, precision: Precision) -> ir.Value:
-    """Where the words of A go. Rows of a tile lie an odd number of cache lines apart, or they would share few sets."""
-    lines, left = divmod(words, LINE)
-    return empty_with_room([rows, words], [0, 0 if not precision.by_tiles or left or lines % 2 else LINE], word)
+    """Build the destination of A's words; for tiles, rows are an odd number of cache lines apart, to use more sets."""
+    lines, remainder = divmod(words, LINE)
+    return empty_with_room([rows, words], [0, 0 if not precision.by_tiles or remainder or lines % 2 else LINE], word)
 
 
 def empty_with_room(shape: list[int], room: list[int], element: ir.Type) -> ir.Value:
-    """An empty tensor; where room is wanted behind it along some dimensions, a slice of a buffer that is larger.
+    """Build an empty tensor; with padding along some dimensions, it is a slice of a larger allocation.
 
-    That is allocated: a slice of an empty tensor would become a smaller empty tensor wherever a script shrinks those of
-    its ops.
+    An allocation is needed, as scripts that shrink empty tensors would fold a slice of an empty tensor to a smaller
+    one.
     """
     if not any(room):
         return tensor.empty(shape, element)
-    whole = ir.RankedTensorType.get([size + more for size, more in zip(shape, room, strict=True)], element)
-    padded = bufferization.AllocTensorOp(whole, []).result
-    kind = ir.RankedTensorType.get(shape, element)
-    return tensor.ExtractSliceOp(kind, padded, [], [], [], [0] * len(shape), shape, [1] * len(shape)).result
+    padded_type = ir.RankedTensorType.get([size + more for size, more in zip(shape, room, strict=True)], element)
+    padded = bufferization.AllocTensorOp(padded_type, []).result
+    slice_type = ir.RankedTensorType.get(shape, element)
+    return tensor.ExtractSliceOp(slice_type, padded, [], [], [], [0] * len(shape), shape, [1] * len(shape)).result
 
 
 def filled(value: ir.Value) -> ir.Value | None:
-    """Where a value that is filled lies: the results of a script's payload know already where they are wanted."""
+    """Return the destination of the fill that defines a value; `None` if it is not filled."""
     made_by = fill_of(value)
     return made_by.operands[1] if made_by is not None else None
 
@@ -198,8 +198,8 @@ def filled(value: ir.Value) -> ir.Value | None:
 def stand_in(
     inputs: list[ir.Value], into: ir.Value, layouts: list[list[ir.AffineExpr]], precision: Precision
 ) -> ir.Value:
-    """An op over loops m, n and k that reads its inputs and writes every element."""
+    """Build a placeholder op over loops m, n and k that reads its inputs and writes every element."""
     maps = [ir.AffineMap.get(3, 0, layout) for layout in layouts]
-    made = generic(inputs, into, maps, ["parallel", "parallel", "reduction"], read_all)
-    made.owner.attributes[NARROW] = ir.StringAttr.get(precision.name)
-    return made
+    result = generic(inputs, into, maps, ["parallel", "parallel", "reduction"], read_all)
+    result.owner.attributes[NARROW] = ir.StringAttr.get(precision.name)
+    return result

@@ -1,4 +1,4 @@
-"""Loads from panels, of weights or of what a call packs: logical indices become those of panels, on buffers."""
+"""Redirect loads of weights, and of B packed at run time, to panels: rewrite logical to panel indices, on buffers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ LOADS = ("vector.load", "vector.transfer_read", "memref.load")
 
 
 def store_in_panels(function: ir.OpView, weights: Sequence[PanelWeight]) -> None:
-    """Let the loads of a bufferized function find its weights in panels.
+    """Change the layout of a bufferized function's prepacked weights to panels, and rewrite their loads.
 
     Raises:
-        CompileError: Stage ``transform``; something reads a weight otherwise than by rows of a panel.
+        CompileError: Stage ``transform``; a weight is read other than by rows of a panel.
     """
     block = function.regions[0].blocks[0]
     for weight in weights:
@@ -35,26 +35,26 @@ def store_in_panels(function: ir.OpView, weights: Sequence[PanelWeight]) -> None
 
 @dataclass(frozen=True)
 class Loads:
-    """All loads from one weight, or from a buffer of panels that the call writes.
+    """Rewriter of the accesses to one weight, or to a buffer packed at run time.
 
     Attributes:
         columns: Columns of a panel.
-        argument: The panels, (..., panels, k, columns).
+        argument: Memref of panels, (..., panels, k, columns).
     """
 
     columns: int
     argument: ir.Value
 
     def redirect(self, view: ir.Value, rank: int, logical: Callable[[Indices], Indices]) -> None:
-        """Rewrite the loads from a view, and stores of vectors to it, and drop what the view is read by.
+        """Rewrite all uses of a view to panels, and erase the old ops.
 
         Args:
-            view: A memref.
+            view: Memref of logical shape, or a view of it.
             rank: Number of dimensions of the view.
-            logical: Gives logical indices of the whole for indices of the view.
+            logical: Function from indices of the view to logical indices of the whole.
 
         Raises:
-            CompileError: Stage ``transform``; something is no load along a row.
+            CompileError: Stage ``transform``; a use is not an access along a row.
         """
         for use in list(view.uses):
             op = use.owner.operation
@@ -81,23 +81,23 @@ class Loads:
             op.erase()
 
     def tile(self, view: ir.Operation, indices: Indices) -> ir.Value:
-        """The same view of the panels: its rows follow each other in one of them."""
+        """Build the subview of a matrix-unit tile in a panel, where its rows are contiguous."""
         offsets, sizes = self.in_panels(indices), list(ir.MemRefType(view.results[0].type).shape)
         dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
         layout = ir.StridedLayoutAttr.get(dynamic, [self.columns, 1])
-        kind = ir.MemRefType.get(sizes, ir.MemRefType(self.argument.type).element_type, layout)
+        tile_type = ir.MemRefType.get(sizes, ir.MemRefType(self.argument.type).element_type, layout)
         rank = len(offsets)
         whole = [*[1] * (rank - len(sizes)), *sizes]
-        return memref.SubViewOp(kind, self.argument, offsets, [], [], [dynamic] * rank, whole, [1] * rank).result
+        return memref.SubViewOp(tile_type, self.argument, offsets, [], [], [dynamic] * rank, whole, [1] * rank).result
 
     def in_panels(self, indices: Indices) -> Indices:
-        """Indices of an element in the panels."""
+        """Build panel indices from logical indices."""
         *lead, k, n = indices
         columns = index(self.columns)
         return [*lead, arith.divui(n, columns), k, arith.remui(n, columns)]
 
     def load(self, op: ir.Operation, indices: Indices) -> ir.Value:
-        """The same load from the panels."""
+        """Build the load from the panels."""
         stored = self.in_panels(indices)
         if op.name == "memref.load":
             return memref.load(self.argument, stored)
@@ -105,27 +105,27 @@ class Loads:
 
 
 def reads_row(read: ir.Operation) -> bool:
-    """Tell whether a transfer reads neighbours along the last dimension, all of them in bounds, without a mask."""
-    kind, amap = ir.VectorType(read.results[0].type), ir.AffineMapAttr(read.attributes["permutation_map"]).value
-    along = amap.results[0] == ir.AffineDimExpr.get(amap.n_dims - 1)
-    inside = all(ir.BoolAttr(flag).value for flag in ir.ArrayAttr(read.attributes["in_bounds"]))
-    return kind.rank == 1 and along and inside and len(read.operands) == 2 + amap.n_dims
+    """Return whether a transfer_read is in bounds, unmasked, and reads along the last dimension."""
+    vector_type, amap = ir.VectorType(read.results[0].type), ir.AffineMapAttr(read.attributes["permutation_map"]).value
+    is_along_row = amap.results[0] == ir.AffineDimExpr.get(amap.n_dims - 1)
+    in_bounds = all(ir.BoolAttr(flag).value for flag in ir.ArrayAttr(read.attributes["in_bounds"]))
+    return vector_type.rank == 1 and is_along_row and in_bounds and len(read.operands) == 2 + amap.n_dims
 
 
 def through(view: ir.Operation, logical: Callable[[Indices], Indices]) -> Callable[[Indices], Indices]:
-    """Indices of what a subview is taken from, for indices of the subview."""
+    """Compose `logical` with the map from indices of a subview to those of its source."""
     offsets, sizes, strides = static_slice(view)
     if any(stride != 1 for stride in strides):
         raise CompileError("transform", "a weight stored in panels must be read in steps of 1")
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    kept = kept_dimensions(sizes, ir.MemRefType(view.results[0].type).shape)
+    kept_flags = kept_dimensions(sizes, ir.MemRefType(view.results[0].type).shape)
 
     def outer(indices: Indices) -> Indices:
-        given, of_view = iter(list(view.operands)[1:]), iter(indices)
-        found = []
-        for offset, is_kept in zip(offsets, kept, strict=True):
-            start = next(given) if offset == dynamic else index(offset)
-            found.append(arith.addi(start, next(of_view)) if is_kept else start)
-        return logical(found)
+        dynamic_offsets, of_view = iter(list(view.operands)[1:]), iter(indices)
+        source_indices = []
+        for offset, is_kept in zip(offsets, kept_flags, strict=True):
+            start = next(dynamic_offsets) if offset == dynamic else index(offset)
+            source_indices.append(arith.addi(start, next(of_view)) if is_kept else start)
+        return logical(source_indices)
 
     return outer

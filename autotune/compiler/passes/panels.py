@@ -1,7 +1,7 @@
-"""Weights stored in panels: the B of a matmul, stored in the order it is read in, once for all calls.
+"""Prepack weights in panels: store the B of a matmul in the order in which it is read, once for all calls.
 
-A weight ``B (..., k, n)`` becomes ``(..., n / c, k, c)`` for panels of `c` columns, the last one filled up with zeros.
-Ops and schedules see the weight in its logical shape; only the loads of the finished program know where it lies.
+A weight ``B (..., k, n)`` becomes ``(..., n / c, k, c)`` for panels of `c` columns, the last one padded with zeros.
+Ops and schedules see the weight in its logical shape; only the loads of the bufferized program use the panel layout.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,21 +27,21 @@ def insert_panels(
     columns: Mapping[str, int],
     forms: Mapping[str, WeightForm] | None = None,
 ) -> tuple[PanelWeight, ...]:
-    """Give tagged contractions a B of their own, in the orientation (k, n), as a new argument of the function.
+    """Let tagged contractions read B from a new argument of the function, in the orientation (k, n).
 
-    The payload's argument stays, for other readers. The new one keeps its logical shape until `store_in_panels`.
+    The payload's argument is kept for other users. The new one has its logical shape until `store_in_panels`.
 
     Args:
-        function: The entry function, on tensors.
+        function: Entry function on tensors.
         roles: Role of each of its arguments.
-        columns: Columns of a panel for every tag concerned.
-        forms: How the weight is stored otherwise, for every tag whose weight is.
+        columns: Columns of a panel, by tag.
+        forms: Storage form of the weight if it is not plain, by tag.
 
     Raises:
-        CompileError: Stage ``transform``; B of such an op is no weight.
+        CompileError: Stage ``transform``; B of such an op is not a weight.
     """
     block = function.regions[0].blocks[0]
-    found: dict[tuple[int, int, bool, tuple[int, ...], str], PanelWeight] = {}
+    weights: dict[tuple[int, int, bool, tuple[int, ...], str], PanelWeight] = {}
     tensors: dict[int, ir.Value] = {}
     for op in list(tagged(block, columns)):
         tag = ir.StringAttr(op.attributes[WEIGHT_OF]).value
@@ -52,28 +52,28 @@ def insert_panels(
         form = form if form is not None and form.takes(op) else None
         name = form.name if form is not None else ""
         key = (weight.argument.arg_number, columns[tag], transposed, weight.shape, name)
-        if key not in found:
+        if key not in weights:
             *lead, rows, cols = weight.shape
             shape = (*lead, cols, rows) if transposed else weight.shape
             element = ir.MemRefType(weight.argument.type).element_type
             if form is not None:
                 shape, element = form.shape(shape), ir.Type.parse(form.element)
-            kind = ir.MemRefType.get(shape, element)
-            added = block.add_argument(kind, function.location)
-            found[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], transposed, name)
+            argument_type = ir.MemRefType.get(shape, element)
+            added = block.add_argument(argument_type, function.location)
+            weights[key] = PanelWeight(key[0], added.arg_number, shape, columns[tag], transposed, name)
             with ir.InsertionPoint.at_block_begin(block), function.location:
-                ranked = ir.RankedTensorType.get(shape, kind.element_type)
+                ranked = ir.RankedTensorType.get(shape, argument_type.element_type)
                 tensors[added.arg_number] = bufferization.to_tensor(ranked, added, restrict=True)
         kernel = op.operands[1]
-        read(op, weight, tensors[found[key].position], transposed)
+        read(op, weight, tensors[weights[key].position], transposed)
         if form is not None:
             form.replace(op, kernel)
     update_type(function)
-    return tuple(found.values())
+    return tuple(weights.values())
 
 
 def tagged(block: ir.Block, tags: Mapping[str, int]) -> Iterator[ir.Operation]:
-    """Ops under a block whose weight belongs to one of the tasks `tags`."""
+    """Yield the ops nested in a block whose weight belongs to one of the tasks `tags`."""
     for op in block.operations:
         attributes = op.operation.attributes
         if WEIGHT_OF in attributes and ir.StringAttr(attributes[WEIGHT_OF]).value in tags:
@@ -84,22 +84,22 @@ def tagged(block: ir.Block, tags: Mapping[str, int]) -> Iterator[ir.Operation]:
 
 
 def is_transposed(op: ir.Operation) -> bool:
-    """Tell whether a contraction stores B as (n, k): the last loop over B is not the last one over C."""
+    """Return whether a contraction stores B as (n, k): the last loop of B is not the last one of C."""
     _, of_b, of_c = (dimensions(amap) for amap in indexing_maps(op))
     return of_b[-1] != of_c[-1]
 
 
 def read(op: ir.Operation, weight: Weight, whole: ir.Value, transposed: bool) -> None:
-    """Make an op read its B from the new argument."""
+    """Let an op read its B from the new argument."""
     operand = whole
     if weight.slice is not None:
-        cut = weight.slice
-        offsets, sizes, strides = static_slice(cut)
+        slice_op = weight.slice
+        offsets, sizes, strides = static_slice(slice_op)
         sizes[-2:] = list(ir.RankedTensorType(whole.type).shape)[-2:]
-        kind = ir.RankedTensorType.get(sizes[-2:], ir.RankedTensorType(whole.type).element_type)
-        with ir.InsertionPoint(cut), cut.location:
-            dynamic = list(cut.operands)[1:]
-            operand = tensor.extract_slice(kind, whole, dynamic, [], [], offsets, sizes, strides)
+        slice_type = ir.RankedTensorType.get(sizes[-2:], ir.RankedTensorType(whole.type).element_type)
+        with ir.InsertionPoint(slice_op), slice_op.location:
+            dynamic = list(slice_op.operands)[1:]
+            operand = tensor.extract_slice(slice_type, whole, dynamic, [], [], offsets, sizes, strides)
     op.operands[1] = operand
     if transposed:
         maps = indexing_maps(op)
@@ -109,16 +109,16 @@ def read(op: ir.Operation, weight: Weight, whole: ir.Value, transposed: bool) ->
 
 
 def update_type(function: ir.OpView) -> None:
-    """Make the function's type that of its block; an argument that is new has no attributes."""
-    kinds = [argument.type for argument in function.regions[0].blocks[0].arguments]
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+    """Update a function's type to its block arguments; new arguments get empty attributes."""
+    argument_types = [argument.type for argument in function.regions[0].blocks[0].arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(argument_types, []))
     pad(function)
 
 
 def form_named(name: str) -> WeightForm:
-    """How a weight is stored: in words of a precision, or as a plug-in does.
+    """Return the storage form of a weight: words of a precision, or a plug-in's form.
 
     Raises:
-        CompileError: Stage ``transform``; nothing has that name.
+        CompileError: Stage ``transform``; unknown name.
     """
     return Words(PRECISIONS[name]) if name in PRECISIONS else plugged_form(name)

@@ -1,4 +1,4 @@
-"""The rows of A as words of rounded values, on buffers; and vectors of words, as all code for them has."""
+"""Quantize the rows of A to packed words, on buffers; and helpers for vectors of words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,85 +15,85 @@ from autotune.core.errors import CompileError
 from autotune.core.host.matrix_unit import cpu_flags
 from autotune.core.precision import Precision
 
-LANES = 16  # words of a vector
+LANES = 16  # 32-bit words of a vector
 BYTES_OF_WORD = 4
 DOTS_FLAG, DOTS = "avx512_vnni", "llvm.x86.avx512.vpdpbusd.512"
-LEAST_SPLIT = 1 << 15  # elements: of fewer, threads take longer to wake up
-ROUND = 1.5 * 2.0**23  # added to a small number, the last bits of the sum are the nearest integer
+LEAST_SPLIT = 1 << 15  # elements, below which waking up threads takes longer than the work
+ROUND = 1.5 * 2.0**23  # after adding it to a small number, the low bits of the sum are the nearest integer
 
 
 def shape_of(value: ir.Value) -> list[int]:
-    """Sizes of a buffer.
+    """Return the static shape of a memref.
 
     Raises:
-        CompileError: One is known at run time only.
+        CompileError: Dynamic shape.
     """
-    kind = ir.MemRefType(value.type)
-    if not kind.has_static_shape:
-        raise CompileError("transform", f"a product of words must have tiles of static sizes, got {kind}")
-    return list(kind.shape)
+    memref_type = ir.MemRefType(value.type)
+    if not memref_type.has_static_shape:
+        raise CompileError("transform", f"a product of words must have tiles of static sizes, got {memref_type}")
+    return list(memref_type.shape)
 
 
 def vector_of(count: int, element: str) -> ir.VectorType:
-    """A vector type."""
+    """Return a one-dimensional vector type."""
     return ir.VectorType.get([count], ir.Type.parse(element))
 
 
 def splat(number: float, element: str, count: int = LANES) -> ir.Value:
-    """A vector that holds one number, of bytes its bits."""
+    """Build a splat constant; for i8, numbers above 127 are given as unsigned."""
     is_upper = element == "i8" and number > 127
     return splat_of(vector_of(count, element), number - 256 if is_upper else number)
 
 
 def widened(part: ir.Value, count: int = LANES) -> ir.Value:
-    """A vector filled up with zeros to a length, that of most others."""
-    kind = ir.VectorType(part.type)
-    if kind.shape[0] == count:
+    """Pad a vector with zeros to `count` elements."""
+    vector_type = ir.VectorType(part.type)
+    if vector_type.shape[0] == count:
         return part
-    zeros = splat(0, str(kind.element_type), count)
+    zeros = splat(0, str(vector_type.element_type), count)
     return vector.insert_strided_slice(part, zeros, [0], [1])
 
 
 def first_of(whole: ir.Value, count: int) -> ir.Value:
-    """The first elements of a vector."""
-    kind = ir.VectorType(whole.type)
-    if kind.shape[0] == count:
+    """Extract the first `count` elements of a vector."""
+    vector_type = ir.VectorType(whole.type)
+    if vector_type.shape[0] == count:
         return whole
-    return vector.extract_strided_slice(vector_of(count, str(kind.element_type)), whole, [0], [count], [1])
+    return vector.extract_strided_slice(vector_of(count, str(vector_type.element_type)), whole, [0], [count], [1])
 
 
 def split_values(rest: ir.Value, parts: int) -> list[ir.Value]:
-    """The parts of a vector of f32, of bf16; each what those before leave of it."""
-    found: list[ir.Value] = []
+    """Split a vector of f32 into a sum of bf16 vectors; each part rounds the remainder of those before."""
+    halves: list[ir.Value] = []
     for _ in range(parts):
-        if found:
-            rest = arith.subf(rest, arith.extf(vector_of(LANES, "f32"), found[-1]))
-        found.append(arith.truncf(vector_of(LANES, "bf16"), rest))
-    return found
+        if halves:
+            rest = arith.subf(rest, arith.extf(vector_of(LANES, "f32"), halves[-1]))
+        halves.append(arith.truncf(vector_of(LANES, "bf16"), rest))
+    return halves
 
 
 def call_intrinsic(name: str, results: list[ir.Type], *operands: ir.Value) -> list[ir.Value]:
-    """The results of one of LLVM's intrinsics."""
+    """Build a call of an LLVM intrinsic; return its results."""
     attributes = {
         "intrin": ir.StringAttr.get(name),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
         "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
     }
-    made = ir.Operation.create("llvm.call_intrinsic", results=results, operands=list(operands), attributes=attributes)
-    return list(made.results)
+    call = ir.Operation.create("llvm.call_intrinsic", results=results, operands=list(operands), attributes=attributes)
+    return list(call.results)
 
 
 def dot_bytes(sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
-    """Sums with products of bytes more, four in a lane; operands are words.
+    """Add a dot product of four u8 x i8 pairs to each i32 lane of `sums`; the operands are packed in words.
 
-    Without the instruction, it is what four multiplications say.
+    Without AVX-512 VNNI, it is emulated by multiplications and additions.
     """
     count = BYTES_OF_WORD * LANES
     pair = [vector.bitcast(vector_of(count, "i8"), each) for each in (unsigned, signed)]
     if DOTS_FLAG in cpu_flags():
         return call_intrinsic(DOTS, [sums.type], sums, *pair)[0]
-    wide = vector_of(count, "i32")
-    products = arith.muli(arith.extui(wide, pair[0]), arith.extsi(wide, pair[1]))
+    product_type = vector_of(count, "i32")
+    products = arith.muli(arith.extui(product_type, pair[0]), arith.extsi(product_type, pair[1]))
     for part in range(BYTES_OF_WORD):
         lanes = [lane * BYTES_OF_WORD + part for lane in range(LANES)]
         sums = arith.addi(sums, vector.shuffle(products, products, lanes))
@@ -102,14 +102,14 @@ def dot_bytes(sums: ir.Value, unsigned: ir.Value, signed: ir.Value) -> ir.Value:
 
 @dataclass(frozen=True)
 class Rounding:
-    """Rows of f32 as words: of A, or along the last dimension of any array.
+    """Code generator that quantizes rows of f32, along the last dimension of an array, to packed words.
 
     Attributes:
         precision: Precision of the words.
-        source: A (..., k).
-        words: The words (..., words).
-        threads: Threads that share the rows of what is large.
-        hidden: Whether a causal mask hides the last columns, which may be left out.
+        source: Source memref (..., k) of f32.
+        words: Target memref (..., words) of i32.
+        threads: Threads that share the rows of a large source.
+        hidden: Whether a causal mask hides the last columns, so that they may be skipped.
     """
 
     precision: Precision
@@ -119,7 +119,7 @@ class Rounding:
     hidden: bool = False
 
     def write(self) -> None:
-        """The rows of a matrix, each with a scale of its own, at the insertion point."""
+        """Build the loop over the rows of a matrix, each with its own scale, at the insertion point."""
         rows, _ = shape_of(self.source)
 
         def write(number: ir.Value) -> None:
@@ -134,34 +134,34 @@ class Rounding:
         loop(rows, write)
 
     def is_split(self, count: int) -> bool:
-        """Whether threads share a loop of so many steps over all rows."""
+        """Return whether threads share a loop of `count` iterations over all rows."""
         return count >= self.threads > 1 and prod(shape_of(self.source)) >= LEAST_SPLIT
 
     @property
     def length(self) -> int:
-        """Elements of a row."""
+        """Number of elements of a row."""
         return shape_of(self.source)[-1]
 
     def scale(self, largest: ir.Value) -> ir.Value:
-        """What a step of rounded values is worth, for the largest magnitude of them."""
+        """Build the quantization scale for the largest magnitude of a row."""
         return arith.mulf(largest, self.number(1 / self.precision.most))
 
     def store_scale(self, scale: ir.Value, row: Sequence[ir.Value]) -> None:
-        """Write a scale behind the words of a row."""
+        """Store a scale after the words of a row."""
         values = shape_of(self.words)[-1] - self.precision.extra
         memref.store(self.bits(scale), self.words, [*row, index(values)])
 
     def steps(self, largest: ir.Value) -> ir.Value:
-        """What values are multiplied by to be rounded, in all lanes."""
+        """Build the reciprocal of the scale, by which values are multiplied before rounding, in all lanes."""
         return vector.broadcast(vector_of(LANES, "f32"), arith.divf(self.number(self.precision.most), largest))
 
     @property
     def least(self) -> int:
-        """The bits of what the largest magnitude counts as at least."""
+        """Bits of the lower bound of the largest magnitude."""
         return int(np.float32(self.precision.least).view(np.int32))
 
     def copy_bytes(self, row: Sequence[ir.Value]) -> None:
-        """A row of bytes as words; without a sign where a number is added to them."""
+        """Copy a row of i8 into words, plus the shift of the precision, which makes them unsigned."""
         k, count = self.length, LANES * self.precision.values
         shift = splat(self.precision.shift, "i8", count)
 
@@ -174,15 +174,15 @@ class Rounding:
         in_pieces(k, count, copied)
 
     def number(self, value: float) -> ir.Value:
-        """A constant of f32."""
+        """Build an f32 constant."""
         return arith.constant(ir.F32Type.get(), float(value))
 
     def bits(self, value: ir.Value) -> ir.Value:
-        """A number of f32 as a word."""
+        """Bitcast an f32 to i32."""
         return arith.bitcast(ir.IntegerType.get_signless(32), value)
 
     def raised(self, found: ir.Value, row: Sequence[ir.Value]) -> ir.Value:
-        """The bits of the largest magnitudes so far, a vector, with those of a row."""
+        """Update a vector with the bits of the largest magnitudes so far by those of a row."""
         k = self.length
         whole = k // LANES * LANES
         positive = splat(2**31 - 1, "i32")
@@ -201,19 +201,19 @@ class Rounding:
         return found
 
     def largest(self, found: ir.Value) -> ir.Value:
-        """The largest magnitude of all; NaN if there is one, whose bits are above those of all numbers."""
+        """Reduce it to the largest magnitude; NaN if there is one, as its bits compare greater than any number's."""
         return arith.bitcast(ir.F32Type.get(), self.largest_bits(found))
 
     def largest_bits(self, found: ir.Value) -> ir.Value:
-        """The bits of it."""
+        """Reduce a vector of bits to their maximum."""
         return vector.reduction(ir.IntegerType.get_signless(32), vector.CombiningKind.MAXSI, found)
 
     def load(self, row: Sequence[ir.Value], column: ir.Value, count: int) -> ir.Value:
-        """Elements of a row, filled up with zeros."""
+        """Load `count` elements of a row, padded with zeros."""
         return widened(vector.load(vector_of(count, "f32"), self.source, [*row, column]))
 
     def round_row(self, row: Sequence[ir.Value], steps: ir.Value | None) -> None:
-        """A vector of elements after the other; what a part's words hold beyond the row is zero."""
+        """Quantize a row vector by vector; words of a part beyond the row are zero."""
         if self.precision.exact:
             self.copy_bytes(row)
             return
@@ -223,27 +223,27 @@ class Rounding:
             loop = scf.ForOp(index(0), index(whole), index(LANES))
             mark_hidden(loop, 1, is_hidden=self.hidden)
             with ir.InsertionPoint(loop.body):
-                found = self.rounded(self.load(row, loop.induction_variable, LANES), steps)
+                parts = self.rounded(self.load(row, loop.induction_variable, LANES), steps)
                 word = arith.divui(loop.induction_variable, index(self.precision.values))
-                self.store(found, row, word, words, packed)
+                self.store(parts, row, word, words, packed)
                 scf.yield_([])
         first = whole // self.precision.values
         if whole < k:
-            found = self.rounded(self.load(row, index(whole), k - whole), steps)
-            self.store(found, row, index(first), words, min(packed, words - first))
+            parts = self.rounded(self.load(row, index(whole), k - whole), steps)
+            self.store(parts, row, index(first), words, min(packed, words - first))
             first += packed
         for word in range(first, words, packed):
             zero = first_of(splat(0, "i32"), packed)
             self.store([zero] * self.precision.parts, row, index(word), words, packed)
 
     def store(self, parts: list[ir.Value], row: Sequence[ir.Value], word: ir.Value, words: int, count: int) -> None:
-        """Write the first words of a vector of each part, from a word of the row on."""
+        """Store the first `count` words of the vector of each part, from word `word` of the row on."""
         for number, part in enumerate(parts):
-            where = arith.addi(word, index(number * words)) if number else word
-            vector.store(first_of(part, count), self.words, [*row, where])
+            first_word = arith.addi(word, index(number * words)) if number else word
+            vector.store(first_of(part, count), self.words, [*row, first_word])
 
     def rounded(self, values: ir.Value, steps: ir.Value | None) -> list[ir.Value]:
-        """A vector of f32 in words, a vector a part."""
+        """Round a vector of f32 and pack it in words, one vector per part."""
         words = vector_of(LANES // self.precision.values, "i32")
         if steps is None:
             return [vector.bitcast(words, part) for part in split_values(values, self.precision.parts)]

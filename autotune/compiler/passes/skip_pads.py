@@ -1,15 +1,15 @@
-"""Products with the zeros of a pad, skipped: a window sums what lies inside of the tensor that was padded.
+"""Skip products with the zeros of a pad: restrict reductions over a window to the tensor that was padded.
 
     for i in 0 to 3: y += p[h + i] * k[i]   ->   for i in max(0, 1 - h) to min(3, 15 - h): y += p[h + i] * k[i]
 
-where `p` has 16 rows and zeros in the first and the last. Along the positions of a register tile, each of which begins
-at another element, a loop over the window becomes one after the other instead, and each leaves out what it would
-multiply by zeros:
+where `p` has 16 rows and zeros in the first and the last. In a register tile, each position starts at a different
+element, so the loop over the window is split into consecutive loops (peeled) instead, each without the products with
+zeros:
 
     for j in 0 to 3: a += p[j] * k[j]; b += p[1 + j] * k[j]   ->   b += p[1] * k[0]; a += p[1] * k[1]; ...
 
-Where a row is a few such tiles, each has loops of its own. A loop is taken as it is found, on buffers: that a pad holds
-zeros is shown by what writes it, nowhere assumed. Zeros that nobody reads then are not written either.
+If a row consists of a few such tiles, each tile gets separate loops. The analysis is on buffers: that a pad holds zeros
+is derived from the ops that write it, never assumed. Fills of zeros that are no longer read are erased.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,27 +27,27 @@ from autotune.compiler.passes.marked_loops import counter, parents
 from autotune.compiler.passes.zeros import BOUNDS, fills_zeros
 from autotune.core.scripts.marks import SUMS
 
-INSIDE = "autotune.inside_"  # and a dimension: marks loads that a loop keeps inside of what is padded
-LEAST = 0.02  # share of the products of a window that is worth other bounds
-LEAST_OF_TILES, MOST_TILES = 0.05, 4  # that is worth the code of each tile of a row apart; tiles of such a row
+INSIDE = "autotune.inside_"  # prefix of a dimension: marks loads that stay inside the padded tensor
+LEAST = 0.02  # minimum share of skipped products for which loop bounds change
+LEAST_OF_TILES, MOST_TILES = 0.05, 4  # minimum share for separate code for each tile of a row; limit of tiles
 Box = tuple[range, ...]
 
 
 def pads_sums(function: ir.OpView) -> bool:
-    """Tell whether a function, on tensors, fills parts of tensors: the only pads that are skipped are made so."""
+    """Return whether a function on tensors fills slices of tensors, as do all pads that can be skipped."""
     return any(op.name == "linalg.fill" and is_part(op.operands[-1]) for op in every_op(function.operation))
 
 
 def is_part(value: ir.Value) -> bool:
-    """Tell whether a tensor is a part of another."""
+    """Return whether a tensor is a slice."""
     made_by = maker(value)
     return made_by is not None and made_by.name == "tensor.extract_slice"
 
 
 def skip_pads(module: ir.Module) -> None:
-    """Let the marked loops of a bufferized module leave out products with what pads hold, in place."""
+    """Skip products with pads in the marked loops of a bufferized module, in place."""
     allocations = [op for op in every_op(module) if op.name == "memref.alloc" and not op.operands]
-    innermost = sorted(allocations, key=depth, reverse=True)  # what stands in a loop is done before that is copied
+    innermost = sorted(allocations, key=depth, reverse=True)  # pads in a loop are handled before that loop is cloned
     for pad in filter(None, map(Pad.of, innermost)):
         while (tiles := next(filter(None, map(pad.positions, pad.sums())), None)) is not None:
             part_positions(tiles)
@@ -57,19 +57,19 @@ def skip_pads(module: ir.Module) -> None:
 
 
 def depth(op: ir.Operation) -> int:
-    """How many ops are around an op."""
+    """Return the nesting depth of an operation."""
     return sum(1 for _ in parents(op))
 
 
 @dataclass(frozen=True)
 class Pad:
-    """A buffer that holds zeros around what is padded.
+    """A buffer that holds zeros around the padded tensor.
 
     Attributes:
-        buffer: The buffer.
-        views: The buffer, and parts of it that are only read.
-        inside: Positions along each dimension outside of which all elements are zeros.
-        fills: Ops that write the zeros, in the block of the buffer.
+        buffer: Result of the allocation.
+        views: The buffer and its read-only views.
+        inside: Index range along each dimension outside of which all elements are zeros.
+        fills: Ops that write the zeros, in the block of the allocation.
     """
 
     buffer: ir.Value
@@ -79,7 +79,7 @@ class Pad:
 
     @classmethod
     def of(cls, allocation: ir.Operation) -> "Pad | None":
-        """LoopIndex what writes a buffer; `None` where that is not zeros around one part."""
+        """Analyze the writes to a buffer; `None` if they are not zeros around one box."""
         buffer = allocation.results[0]
         views = {buffer: ViewOfBuffer.whole(len(buffer.type.shape))}
         fills: dict[Box, ir.Operation] = {}
@@ -103,23 +103,23 @@ class Pad:
             range(min(d.start for d in dims), max(d.stop for d in dims)) for dims in zip(*written, strict=True)
         )
         boxes = [inside, *fills]
-        apart = not any(overlap(*pair) for pair in combinations(boxes, 2))
-        if not apart or sum(prod(map(len, box)) for box in boxes) != prod(buffer.type.shape):
+        disjoint = not any(overlap(*pair) for pair in combinations(boxes, 2))
+        if not disjoint or sum(prod(map(len, box)) for box in boxes) != prod(buffer.type.shape):
             return None
         return cls(buffer, views, inside, tuple(fills.values()))
 
     def sums(self) -> list[ir.Operation]:
-        """Marked loops behind the pad, innermost first, that read it."""
-        found: dict[ir.Operation, int] = {}
+        """Return the marked loops after the fills that read the pad, innermost first."""
+        depths: dict[ir.Operation, int] = {}
         for use in (use for view in self.views for use in view.uses):
-            around = list(parents(use.owner.operation)) if use.owner.operation.name in LOADS else []
-            outermost = next((op for op in around if op.block == self.fills[0].block), None)
+            enclosing = list(parents(use.owner.operation)) if use.owner.operation.name in LOADS else []
+            outermost = next((op for op in enclosing if op.block == self.fills[0].block), None)
             if outermost is not None and all(fill.is_before_in_block(outermost) for fill in self.fills):
-                found |= {op: len(around) - depth for depth, op in enumerate(around) if SUMS in op.attributes}
-        return sorted(found, key=found.__getitem__, reverse=True)
+                depths |= {op: len(enclosing) - depth for depth, op in enumerate(enclosing) if SUMS in op.attributes}
+        return sorted(depths, key=depths.__getitem__, reverse=True)
 
     def skip(self, loop: ir.Operation) -> None:
-        """Give a loop other bounds, or one loop for each way its positions meet the pad."""
+        """Shorten a loop, or peel it if the positions of a register tile overlap the pad differently."""
         if not counts_up(loop) or not all(self.sums_up(loop, number) for number in range(len(loop.results))):
             return
         for dim, reads in self.reads(loop):
@@ -133,7 +133,7 @@ class Pad:
                 return
 
     def positions(self, loop: ir.Operation) -> ir.Operation | None:
-        """The loop over a few register tiles, each of which meets the pad otherwise; `None` where there is none."""
+        """Return the loop over a few register tiles that overlap the pad differently; `None` if there is none."""
         for dim, reads in self.reads(loop):
             (others, *more) = {read.others for read in reads}
             if self.share(dim) < LEAST_OF_TILES or more or len(others) != 1 or len(set(reads)) == 1:
@@ -144,38 +144,38 @@ class Pad:
         return None
 
     def share(self, dim: int) -> float:
-        """Estimate the share of products that are with zeros in front of, or behind, a dimension."""
+        """Estimate the share of products with the zeros on one side of a dimension."""
         size = int(self.buffer.type.shape[dim])
         return (size - len(self.inside[dim])) / (2 * size)
 
     def reads(self, loop: ir.Operation) -> Iterator[tuple[int, list[LoopIndex]]]:
-        """Padded dimensions along which all loads of the buffer in a loop move with it, and how."""
+        """Yield the padded dimensions along which all loads of the buffer advance with a loop, and their indices."""
         loads = self.loads_in(loop)
         for dim, (inside, size) in enumerate(zip(self.inside, self.buffer.type.shape, strict=True)):
-            found = [self.views[load.operands[0]].read(load, dim, counter(loop)) for load in loads]
-            reads = [read for read in found if read is not None and read.step > 0]
+            indices = [self.views[load.operands[0]].read(load, dim, counter(loop)) for load in loads]
+            reads = [read for read in indices if read is not None and read.step > 0]
             if len(inside) < size and len(reads) == len(loads):
                 yield dim, reads
 
     def erase_unread(self) -> None:
-        """Erase what writes zeros that no load reads any more."""
+        """Erase the fills if no load reads the zeros any more."""
         padded = [dim for dim, size in enumerate(self.buffer.type.shape) if len(self.inside[dim]) < size]
         if all(f"{INSIDE}{dim}" in load.attributes for load in loads_of(self.buffer) for dim in padded):
             for fill in self.fills:
                 fill.erase()
 
     def loads_in(self, loop: ir.Operation) -> list[ir.Operation]:
-        """Loads of the buffer in a loop."""
+        """Return the loads of the buffer in a loop."""
         return [op for op in every_op(loop) if op.name in LOADS and op.operands[0] in self.views]
 
     def sums_up(self, loop: ir.Operation, number: int) -> bool:
-        """Tell whether all that a loop does to one of the values it carries is to add products with the buffer."""
+        """Return whether a loop only adds products with the buffer to a loop-carried value."""
         block = loop.regions[0].blocks[0]
         end = list(block.operations)[-1].operation
         return self.adds_to(end.operands[number], block.arguments[1 + number])
 
     def adds_to(self, value: ir.Value, start: ir.Value) -> bool:
-        """Tell whether a value is another one, to which products with the buffer were added."""
+        """Return whether a value is `start` plus products with the buffer."""
         while value != start:
             made_by = maker(value)
             if made_by is None:
@@ -192,15 +192,15 @@ class Pad:
         return True
 
     def load_of(self, value: ir.Value) -> ir.Operation | None:
-        """The load of the buffer that is a factor of a product; `None` of another value, or where both factors are."""
+        """Return the load of the buffer that is one factor of a product; `None` for any other value, or if both are."""
         product = maker(value)
         if product is None or product.name != "arith.mulf":
             return None
-        found = [load for load in map(self.loaded, product.operands) if load is not None]
-        return found[0] if len(found) == 1 else None
+        loads = [load for load in map(self.loaded, product.operands) if load is not None]
+        return loads[0] if len(loads) == 1 else None
 
     def loaded(self, value: ir.Value) -> ir.Operation | None:
-        """The load of the buffer that a value is, or is an element of over and over."""
+        """Return the load of the buffer that defines a value, directly or broadcast; else `None`."""
         made_by = maker(value)
         if made_by is not None and made_by.name == "vector.broadcast":
             made_by = maker(made_by.operands[0])
@@ -208,7 +208,7 @@ class Pad:
         return made_by if is_load else None
 
     def peel(self, loop: ir.Operation, dim: int, reads: Sequence[LoopIndex], inside: range) -> None:
-        """Put loops over parts of the window one behind the other, each without its products with zeros."""
+        """Split a loop into consecutive loops over parts of the window, each without its products with zeros."""
         taps = range(constant(loop.operands[0]), constant(loop.operands[1]))
         skipped = {tap: tuple(read.step * tap + read.offset not in inside for read in reads) for tap in taps}
         count = sum(map(sum, skipped.values()))
@@ -216,14 +216,14 @@ class Pad:
             mark(self.loads_in(loop) if not count else (), dim)
             return
         carried = list(loop.operands)[BOUNDS:]
-        for which, group in groupby(taps, key=skipped.__getitem__):
-            part = list(group)
-            peeled = clone_between(loop, part[0], part[-1] + 1)
+        for skips_of_loads, group in groupby(taps, key=skipped.__getitem__):
+            segment = list(group)
+            peeled = clone_between(loop, segment[0], segment[-1] + 1)
             for number, value in enumerate(carried, BOUNDS):
                 peeled.operands[number] = value
             loads = self.loads_in(peeled)
             mark(loads, dim)
-            outside = {load for load, skips in zip(loads, which, strict=True) if skips}
+            outside = {load for load, skips in zip(loads, skips_of_loads, strict=True) if skips}
             for op in every_op(peeled):
                 load = self.load_of(op.operands[1]) if op.name == "arith.addf" else None
                 if load is not None and load in outside:
@@ -235,13 +235,13 @@ class Pad:
 
 
 def mark(loads: Sequence[ir.Operation], dim: int) -> None:
-    """Note that loads read nothing of a pad along a dimension, or what nobody uses."""
+    """Mark loads that do not read the pad along a dimension, or whose result is unused there."""
     for load in loads:
         load.attributes[f"{INSIDE}{dim}"] = ir.UnitAttr.get()
 
 
 def box_of(view: ir.Operation) -> Box | None:
-    """What a view of a buffer holds of it; `None` where that is not known, or not one box."""
+    """Return the box of a buffer that a subview covers; `None` if it is dynamic or strided."""
     if view.name != VIEW or len(view.operands) > 1:
         return None
     offsets, sizes, strides = static_slice(view)
@@ -251,26 +251,26 @@ def box_of(view: ir.Operation) -> Box | None:
 
 
 def zeros_of(view: ir.Operation, block: ir.Block) -> ir.Operation | None:
-    """The op of a block that fills a view with zeros, and is all that uses it; `None` where there is none."""
+    """Return the fill of a view with zeros in a block, if it is the only user; else `None`."""
     users = [use.owner.operation for use in view.results[0].uses]
     is_filled = len(users) == 1 and users[0].name == "linalg.fill" and fills_zeros(users[0])
     return users[0] if is_filled and users[0].block == block else None
 
 
 def overlap(one: Box, other: Box) -> bool:
-    """Tell whether two boxes share an element."""
+    """Return whether two boxes intersect."""
     return all(a.start < b.stop and b.start < a.stop for a, b in zip(one, other, strict=True))
 
 
 def counts_up(loop: ir.Operation) -> bool:
-    """Tell whether a loop goes from one number to another in steps of one, and writes nothing."""
+    """Return whether a loop has constant bounds and step 1, and no ops without results, such as stores."""
     names = {op.name for op in every_op(loop) if not op.results}
     bounds = list(loop.operands)[:BOUNDS]
     return names <= {"scf.yield"} and all(map(is_constant, bounds)) and constant(bounds[2]) == 1
 
 
 def part_positions(loop: ir.Operation) -> None:
-    """Replace a loop by loops of one step each."""
+    """Fully unroll a loop into loops of one iteration."""
     lower, upper, step = (constant(value) for value in list(loop.operands)[:BOUNDS])
     for start in range(lower, upper, step):
         clone_between(loop, start, start + step)
@@ -278,7 +278,7 @@ def part_positions(loop: ir.Operation) -> None:
 
 
 def clone_between(loop: ir.Operation, lower: int, upper: int) -> ir.Operation:
-    """A copy of a loop, before it, from one number to another."""
+    """Clone a loop before it, with other constant bounds."""
     with ir.InsertionPoint(loop), loop.location:
         bounds = index(lower), index(upper)
         clone = loop.clone().operation
@@ -287,14 +287,14 @@ def clone_between(loop: ir.Operation, lower: int, upper: int) -> ir.Operation:
 
 
 def shorten(loop: ir.Operation, read: LoopIndex, inside: range) -> None:
-    """Let a loop begin and end where what it reads is inside of a pad."""
+    """Restrict the bounds of a loop so that its reads are inside the padded tensor."""
     values = [value for value, _ in read.others]
     index_expr = ir.AffineExpr.get_constant(read.offset)
     for number, (_, times) in enumerate(read.others):
         index_expr = index_expr + ir.AffineExpr.get_dim(number) * times
-    kinds = (affine.AffineMaxOp, affine.AffineMinOp)
+    op_classes = (affine.AffineMaxOp, affine.AffineMinOp)
     with ir.InsertionPoint(loop), loop.location:
-        for number, (kind, edge) in enumerate(zip(kinds, (inside.start, inside.stop), strict=True)):
+        for number, (op_class, edge) in enumerate(zip(op_classes, (inside.start, inside.stop), strict=True)):
             reached = ir.AffineExpr.get_ceil_div(edge - index_expr, read.step)
             bound = ir.AffineExpr.get_constant(constant(loop.operands[number]))
-            loop.operands[number] = kind(ir.AffineMap.get(len(values), 0, [reached, bound]), values).result
+            loop.operands[number] = op_class(ir.AffineMap.get(len(values), 0, [reached, bound]), values).result

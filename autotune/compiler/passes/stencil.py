@@ -1,11 +1,11 @@
-"""Stencils in vectors: element-wise ops that read neighbours, in steps, or at indices that repeat or wrap around.
+"""Vectorize stencils: element-wise ops that read neighbours, with strides, or at indices that repeat or wrap around.
 
     y[w : w + 16] = max(x[2 w + 0], x[2 w + 1], ...)   ->   a = x[2 w : 2 w + 16], b = x[2 w + 16 : 2 w + 32];
                                                             y[..] = max(even of (a, b), odd of (a, b), ...)
 
-A schedule marks a tile of the op, with the elements that a vector has. Every index in a tile is known here: what
-neighbours in a result read lies in a few vectors, of which lanes are chosen. As marked, the script is right: what is
-left as it is becomes plain loops.
+A schedule marks a tile of the op with the number of vector lanes. All indices in a tile are constants here, so what
+neighbouring results read is in a few vectors, whose lanes are shuffled. A marked op that is not rewritten is lowered to
+scalar loops, so the script is correct either way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,40 +23,40 @@ from autotune.core.scripts.marks import STENCIL
 
 Lane = tuple[int, int]
 Point = tuple[int, ...]
-# By the number of the predicate; from `UNSIGNED` on those of numbers without a sign follow, in the same order.
+# Indexed by predicate of arith.cmpi; unsigned predicates follow from `UNSIGNED` on, in the same order.
 COMPARISONS = (int.__eq__, int.__ne__, int.__lt__, int.__le__, int.__gt__, int.__ge__)
 UNSIGNED, WIDTH = len(COMPARISONS), 64  # bits of an index
 
 
 class StencilBody:
-    """The body of an op, to be written for many elements at once.
+    """Body of a stencil op, to be vectorized.
 
     Args:
-        op: The op.
+        op: Stencil op.
     """
 
     def __init__(self, op: ir.Operation) -> None:
         self._block = op.regions[0].blocks[0]
         *self._ops, self._end = (inner.operation for inner in self._block.operations)
-        self._known: set[ir.Value] = set()  # what follows from the index of an element, by whole numbers alone
+        self._known: set[ir.Value] = set()  # values computed from loop indices and integer constants only
         for step in self._ops:
             if step.name in INDICES and all(v in self._known or is_number(v) for v in step.operands):
                 self._known.add(step.results[0])
 
     def wanted(self, points: Sequence[Point]) -> list[list[bool]]:
-        """For every input, which lanes matter: not those that a selection by indices leaves out."""
+        """Return the lanes of every input that are used, at `points`; a select on indices may leave lanes unused."""
         known = self._index_values(points)
-        found = []
+        used = []
         for argument in list(self._block.arguments)[:-1]:
             users = [use.owner.operation for use in argument.uses]
             masks = [known.get(op.operands[0]) if is_choice(op, argument) else None for op in users]
             masked = [mask for mask in masks if mask is not None]
-            plain = len(masked) < len(masks)
-            found.append([plain or any(mask[lane] for mask in masked) for lane in range(len(points))])
-        return found
+            unmasked = len(masked) < len(masks)
+            used.append([unmasked or any(mask[lane] for mask in masked) for lane in range(len(points))])
+        return used
 
     def write(self, points: Sequence[Point], inputs: Sequence[ir.Value]) -> ir.Value:
-        """The body on vectors, one lane a point; gives what it yields."""
+        """Clone the body on vectors with one lane per point; return the yielded vector."""
         known, width = self._index_values(points), len(points)
         values: dict[ir.Value, ir.Value] = dict(zip(self._block.arguments, inputs, strict=False))
 
@@ -68,37 +68,37 @@ class StencilBody:
         for op in self._ops:
             if op.results[0] in self._known or op.name == "arith.constant":
                 continue
-            kinds = [ir.VectorType.get([width], result.type) for result in op.results]
+            vector_types = [ir.VectorType.get([width], result.type) for result in op.results]
             attributes = {name: op.attributes[name] for name in op.attributes}
-            made = ir.Operation.create(op.name, kinds, [of(value) for value in op.operands], attributes)
-            values |= dict(zip(op.results, made.results, strict=True))
+            clone = ir.Operation.create(op.name, vector_types, [of(value) for value in op.operands], attributes)
+            values |= dict(zip(op.results, clone.results, strict=True))
         return of(self._end.operands[0])
 
     def _index_values(self, points: Sequence[Point]) -> dict[ir.Value, list[int]]:
-        """Values that follow from indices of loops, at every point."""
-        found: dict[ir.Value, list[int]] = {}
+        """Evaluate the values computed from loop indices at every point."""
+        evaluated: dict[ir.Value, list[int]] = {}
         for op in (op for op in self._ops if op.results[0] in self._known):
             if op.name == "linalg.index":
                 dim = ir.IntegerAttr(op.attributes["dim"]).value
-                found[op.results[0]] = [point[dim] for point in points]
+                evaluated[op.results[0]] = [point[dim] for point in points]
                 continue
-            operands = [found[v] if v in found else [number(v)] * len(points) for v in op.operands]
-            found[op.results[0]] = [compute(op, pair) for pair in zip(*operands, strict=True)]
-        return found
+            operands = [evaluated[v] if v in evaluated else [number(v)] * len(points) for v in op.operands]
+            evaluated[op.results[0]] = [compute(op, pair) for pair in zip(*operands, strict=True)]
+        return evaluated
 
 
 def is_number(value: ir.Value) -> bool:
-    """Tell whether a value is a constant whole number."""
+    """Return whether a value is an integer constant."""
     return is_constant(value) and not isinstance(value.type, ir.FloatType)
 
 
 def number(value: ir.Value) -> int:
-    """The whole number that a constant is."""
+    """Return the value of an integer constant."""
     return int(ir.IntegerAttr(value.owner.attributes["value"]).value)
 
 
 def compute(op: ir.Operation, operands: Sequence[int]) -> int:
-    """One of `INDICES` on numbers."""
+    """Constant-fold an op of `INDICES`."""
     first, second = operands
     if op.name == "arith.cmpi":
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value
@@ -110,32 +110,32 @@ def compute(op: ir.Operation, operands: Sequence[int]) -> int:
 
 
 def is_choice(op: ir.Operation, value: ir.Value) -> bool:
-    """Tell whether an op takes a value only where a condition holds."""
+    """Return whether an op is a select that takes a value only if its condition is true."""
     return op.name == "arith.select" and bool(op.operands[1] == value) and bool(op.operands[2] != value)
 
 
 def constants(numbers: Sequence[int], kind: ir.Type) -> ir.Value:
-    """A vector of numbers."""
-    held = ir.VectorType.get([len(numbers)], kind)
+    """Build a vector constant of integers."""
+    vector_type = ir.VectorType.get([len(numbers)], kind)
     elements = [ir.IntegerAttr.get(kind, each) for each in numbers]
-    return arith.constant(held, ir.DenseElementsAttr.get(elements, held))
+    return arith.constant(vector_type, ir.DenseElementsAttr.get(elements, vector_type))
 
 
 def splat(value: ir.Value, width: int) -> ir.Value:
-    """A value from outside of a body, in every lane: a constant, or what is computed of constants once."""
-    kind = ir.VectorType.get([width], value.type)
+    """Broadcast a value from outside of a body to all lanes; a constant is rebuilt as a splat."""
+    vector_type = ir.VectorType.get([width], value.type)
     made_by = maker(value)
     if made_by is None or not is_constant(value):
-        return vector.broadcast(kind, value)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, made_by.attributes["value"]))
+        return vector.broadcast(vector_type, value)
+    return arith.constant(vector_type, ir.DenseElementsAttr.get_splat(vector_type, made_by.attributes["value"]))
 
 
-MOST_LOADS = 4  # of whose lanes one vector is made; element by element where it takes more
+MOST_LOADS = 4  # vectors shuffled into one; if more are needed, elements are gathered one by one
 Indices = tuple[int, ...]
 
 
 def write_stencils(module: ir.Module) -> None:
-    """Replace marked ops of a bufferized module by vector operations, in place."""
+    """Vectorize the marked ops of a bufferized module, in place."""
     for op in marked(module.operation, STENCIL):
         (lanes,) = marked_numbers(op, STENCIL)
         with ir.InsertionPoint(op), op.location:
@@ -144,7 +144,7 @@ def write_stencils(module: ir.Module) -> None:
 
 
 def chunks(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """Start and length of the vectors that cover a row; the last one overlaps the one before where it must.
+    """Yield start and length of the vectors that cover a row; the last one may overlap the one before.
 
     Example:
         >>> list(chunks(31, 16)), list(chunks(7, 16))
@@ -157,12 +157,12 @@ def chunks(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class StencilTile:
-    """A tile of a stencil.
+    """Code generator of a stencil tile.
 
     Attributes:
-        op: The op, on buffers of static shape, all of whose loops are parallel.
+        op: Stencil op on memrefs of static shape, all of whose loops are parallel.
         lanes: Elements of a vector.
-        loads: Vectors and elements that have been read, by what they are read from and where.
+        loads: Cache of loaded vectors and elements, by origin, indices and length.
     """
 
     op: ir.Operation
@@ -170,7 +170,7 @@ class StencilTile:
     loads: dict[tuple[object, Indices, int], ir.Value] = field(default_factory=dict)
 
     def write(self) -> None:
-        """Write every row of the tile in vectors."""
+        """Build the vector code of every row of the tile."""
         *inputs, into = self.op.operands
         *maps, _ = indexing_maps(self.op)
         *rows, columns = into.type.shape
@@ -191,52 +191,52 @@ class StencilTile:
                 store(result, into, points[0])
 
     def read(self, wanted: "Read", reads: Sequence["Read"]) -> ir.Value:
-        """The vector that a read gives; loads are shared with others of the same row."""
+        """Build the vector of a read; loads are shared with other reads of the same row."""
         known = [indices for indices in wanted.indices if indices is not None]
         if len(set(known)) <= 1:
             indices = known[0] if known else (0,) * wanted.value.type.rank
-            kind = ir.VectorType.get([len(wanted.indices)], wanted.value.type.element_type)
-            return vector.broadcast(kind, self.element(wanted, indices))
+            vector_type = ir.VectorType.get([len(wanted.indices)], wanted.value.type.element_type)
+            return vector.broadcast(vector_type, self.element(wanted, indices))
         if not wanted.is_row:
             return self.gather(wanted)
-        near = [each for each in reads if each.is_row and (each.origin, each.row) == (wanted.origin, wanted.row)]
-        columns = [indices[-1] for each in near for indices in each.indices if indices is not None]
-        found = cover(wanted.columns, min(columns), max(columns))
-        if len(found.starts) > MOST_LOADS:
+        same_row = [each for each in reads if each.is_row and (each.origin, each.row) == (wanted.origin, wanted.row)]
+        columns = [indices[-1] for each in same_row for indices in each.indices if indices is not None]
+        covering = cover(wanted.columns, min(columns), max(columns))
+        if len(covering.starts) > MOST_LOADS:
             return self.gather(wanted)
-        vectors = [self.load(wanted, (*wanted.row, start), found.width) for start in found.starts]
-        return choose(vectors, [found.lane_of(column) for column in wanted.columns])
+        vectors = [self.load(wanted, (*wanted.row, start), covering.width) for start in covering.starts]
+        return choose(vectors, [covering.lane_of(column) for column in wanted.columns])
 
     def element(self, wanted: "Read", indices: Indices) -> ir.Value:
-        """One element."""
+        """Load one element, or reuse an earlier load."""
         key = (wanted.origin, indices, 0)
         if key not in self.loads:
             self.loads[key] = memref.load(wanted.value, [index(d) for d in indices])
         return self.loads[key]
 
     def load(self, wanted: "Read", indices: Indices, width: int) -> ir.Value:
-        """Neighbours from an index on."""
+        """Load a contiguous vector, or reuse an earlier load."""
         key = (wanted.origin, indices, width)
         if key not in self.loads:
-            kind = ir.VectorType.get([width], wanted.value.type.element_type)
-            self.loads[key] = vector.load(kind, wanted.value, [index(d) for d in indices])
+            vector_type = ir.VectorType.get([width], wanted.value.type.element_type)
+            self.loads[key] = vector.load(vector_type, wanted.value, [index(d) for d in indices])
         return self.loads[key]
 
     def gather(self, wanted: "Read") -> ir.Value:
-        """A vector, element by element."""
+        """Build a vector from scalar loads."""
         first = next(indices for indices in wanted.indices if indices is not None)
-        kind = ir.VectorType.get([len(wanted.indices)], wanted.value.type.element_type)
-        return vector.from_elements(kind, [self.element(wanted, indices or first) for indices in wanted.indices])
+        vector_type = ir.VectorType.get([len(wanted.indices)], wanted.value.type.element_type)
+        return vector.from_elements(vector_type, [self.element(wanted, indices or first) for indices in wanted.indices])
 
 
 @dataclass(frozen=True)
 class Read:
-    """What the lanes of a vector read of an operand.
+    """Elements of an operand that the lanes of a vector read.
 
     Attributes:
-        value: The operand.
-        origin: What it begins with in memory: equal for views that begin at the same element.
-        indices: Indices of every lane; `None` where it does not matter what is read.
+        value: Operand of the op.
+        origin: Key of its first element and strides: equal for views that alias in the same way.
+        indices: Indices of every lane; `None` for unused lanes.
     """
 
     value: ir.Value
@@ -245,67 +245,68 @@ class Read:
 
     @property
     def row(self) -> Indices:
-        """All indices but the last, of the first lane that matters."""
+        """All indices but the last, of the first used lane."""
         return next((indices[:-1] for indices in self.indices if indices is not None), ())
 
     @property
     def is_row(self) -> bool:
-        """Whether all lanes lie in one row, whose elements follow each other in memory."""
+        """Whether all used lanes are in one row that is contiguous in memory."""
         strides, _ = self.value.type.get_strides_and_offset()
         return bool(strides) and strides[-1] == 1 and all(p is None or p[:-1] == self.row for p in self.indices)
 
     @property
     def columns(self) -> list[int | None]:
-        """The last index of every lane."""
+        """Last index of every lane; `None` for unused lanes."""
         return [indices[-1] if indices is not None else None for indices in self.indices]
 
 
 @dataclass(frozen=True)
 class Cover:
-    """Loads of so many neighbours, from some columns on, that hold all that is wanted."""
+    """Loads of `width` neighbours from the columns `starts` on that cover all lanes of a read."""
 
     starts: tuple[int, ...]
     width: int
 
     def lane_of(self, column: int | None) -> Lane | None:
-        """The number of a load that holds a column, and the lane there."""
+        """Return the number of a load that covers a column, and the lane in it; `None` for an unused lane."""
         if column is None:
             return None
         return next((n, column - start) for n, start in enumerate(self.starts) if start <= column < start + self.width)
 
 
 def cover(columns: Sequence[int | None], first: int, last: int) -> Cover:
-    """Loads for the columns of one vector; none reads before `first` or behind `last`.
+    """Choose loads that cover the columns of one vector; none reads before `first` or after `last`.
 
-    Loads begin where those of other reads of the row do, as far as steps go: ``x[2 w]`` and ``x[2 w + 1]`` share them.
+    Starts are aligned to the stride from `first`, so that reads of the row share loads: ``x[2 w]`` and ``x[2 w + 1]``.
     """
     wanted = sorted({column for column in columns if column is not None})
     width = min(len(columns), 1 << (last - first + 1).bit_length() - 1)
     step = max(1, min((b - a for a, b in pairwise(wanted)), default=1))
+    # Round the first column down to a multiple of the stride from `first`, so that interleaved reads share loads.
     start = wanted[0] - (wanted[0] - first) % step
     starts = range(min(start, last - width + 1), wanted[-1] + 1, width)
     return Cover(tuple(dict.fromkeys(min(each, last - width + 1) for each in starts)), width)
 
 
 def choose(vectors: Sequence[ir.Value], lanes: Sequence[Lane | None]) -> ir.Value:
-    """A vector of lanes of others, two at a time."""
+    """Shuffle lanes of several vectors into one, two vectors at a time."""
     first, width = vectors[0], vectors[0].type.shape[0]
     if len(vectors) == 1:
         picked = [lane[1] if lane is not None else number % width for number, lane in enumerate(lanes)]
         return first if picked == list(range(width)) else vector.shuffle(first, first, picked)
     mixed = [lane[0] * width + lane[1] if lane is not None and lane[0] < 2 else 0 for lane in lanes]
-    found = vector.shuffle(first, vectors[1], mixed)
+    result = vector.shuffle(first, vectors[1], mixed)
     for number, each in enumerate(vectors[2:], 2):
         mask = [
             len(lanes) + lane[1] if lane is not None and lane[0] == number else position
             for position, lane in enumerate(lanes)
         ]
-        found = vector.shuffle(found, each, mask)
-    return found
+        result = vector.shuffle(result, each, mask)
+    return result
 
 
 def store(result: ir.Value, into: ir.Value, indices: Indices) -> None:
-    """Write neighbours in a row; element by element where they are none in memory."""
+    """Store a vector along a row; by scalar stores if the row is not contiguous in memory."""
     strides, _ = into.type.get_strides_and_offset()
     if strides[-1] == 1:
         vector.store(result, into, [index(d) for d in indices])
@@ -317,13 +318,13 @@ def store(result: ir.Value, into: ir.Value, indices: Indices) -> None:
 
 
 def at(amap: ir.AffineMap, point: Indices) -> Indices:
-    """Where a map leads from a point."""
-    constants = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(d) for d in point])
-    return tuple(ir.AffineConstantExpr(expr.compose(constants)).value for expr in amap.results)
+    """Evaluate an affine map at a point."""
+    point_map = ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(d) for d in point])
+    return tuple(ir.AffineConstantExpr(expr.compose(point_map)).value for expr in amap.results)
 
 
 def origin(value: ir.Value) -> object:
-    """What names the element that a view begins with, and its strides."""
+    """Return a key of the first element and strides of a view."""
     made_by = maker(value)
     if made_by is None or made_by.name != "memref.subview":
         return value
@@ -332,5 +333,5 @@ def origin(value: ir.Value) -> object:
     if not any(offsets) and all(stride == 1 for stride in strides) and len(shape) == len(offsets):
         return origin(source)
     dynamic = list(made_by.operands)[1:]
-    kept, _ = made_by.results[0].type.get_strides_and_offset()  # of the dimensions that are not dropped
-    return (origin(source), tuple(offsets), tuple(dynamic), tuple(strides), tuple(kept))
+    kept_strides, _ = made_by.results[0].type.get_strides_and_offset()  # strides of the dimensions that are not dropped
+    return (origin(source), tuple(offsets), tuple(dynamic), tuple(strides), tuple(kept_strides))
