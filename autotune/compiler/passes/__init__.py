@@ -1,1 +1,1 @@
-"""Our own rewrites, one a file, each a value with a name and a version; what MLIR has is not written again."""
+"""Built-in rewrites, one per file, each with a name and a version; upstream passes are reused where they exist."""

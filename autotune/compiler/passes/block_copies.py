@@ -1,10 +1,10 @@
-"""Copies of rows: long ones, ones of few vectors and those that a schedule has marked are left to ``memcpy``.
+"""Lower copies of rows to ``memcpy``: long rows, rows of few vectors, and those that a schedule has marked.
 
     for i in 0 to 4096 step 16: y[r, i : i + 16] = x[s, i : i + 16]   ->   memcpy(&y[r, 0], &x[s, 0], 16384)
 
-That of the C library knows its processor: where rows leave the caches near the core, it writes lines that were not read
-first, as loops of vectors must. Of a few vectors, LLVM writes the copy out. Rows between are copied by vectors: LLVM
-would write loops of elements out row after row, and take seconds for each copy of a model.
+The C library's memcpy is tuned for the processor: for rows beyond the near caches, it writes lines without reading them
+first, which vector loops cannot. LLVM inlines a memcpy of a few vectors. Rows of lengths in between are copied by
+vector loops: LLVM would unroll scalar loops row by row, and take seconds for each copy of a model.
 """
 
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ from autotune.compiler.passes.rolled_loops import keep_rolled
 from autotune.compiler.passes.zeros import BOUNDS
 from autotune.core.scripts.marks import ROW_COPY
 
-LEAST_BYTES = 4096  # of a row: loops copy a shorter one in less time than a call and its choices take
-INLINE_BYTES = range(64, 257)  # of a row that LLVM copies in a few instructions, without a call and without a loop
-VECTOR_BYTES = 64  # of a step where loops copy
+LEAST_BYTES = 4096  # of a row: for a shorter one, a loop is faster than a call with its dispatch
+INLINE_BYTES = range(64, 257)  # of a row for which LLVM inlines memcpy to a few instructions
+VECTOR_BYTES = 64  # per iteration of copy loops
 BITS_OF_BYTE = 8
 BODY = ["vector.load", "vector.store", "scf.yield"]
 
 
 def copy_blocks(module: ir.Module) -> None:
-    """Replace copies of long rows in a bufferized module, in place."""
+    """Lower copies of rows in a bufferized module, in place."""
     ops = every_op(module)
     rows, loops = [op for op in ops if ROW_COPY in op.attributes], [op for op in ops if is_copy_of_row(op)]
     copies = [op for op in ops if op.name == "linalg.copy"]
-    for op in rows:  # with one go the ops inside of it, which must not be looked at any more
+    for op in rows:  # erases nested ops, which are invalid afterwards
         copy_read_row(op)
     for copy in copies:
         copy_rows(copy)
@@ -44,12 +44,12 @@ def copy_blocks(module: ir.Module) -> None:
 
 
 def is_copy_of_row(op: ir.Operation) -> bool:
-    """Tell whether an op is a loop that loads vectors, stores them, and nothing else."""
+    """Return whether an op is a loop whose body only loads and stores a vector."""
     return op.name == "scf.for" and [each.operation.name for each in op.regions[0].blocks[0].operations] == BODY
 
 
 def copy_rows(copy: ir.Operation) -> None:
-    """Replace a copy of an array, if its last dimensions lie in both arrays as one row, at least a vector long."""
+    """Lower a linalg.copy whose last dimensions are contiguous in both arrays, if they span at least a vector."""
     source, target = copy.operands
     shape = list(source.type.shape)
     lead = max(rows_apart(source.type), rows_apart(target.type))
@@ -61,13 +61,13 @@ def copy_rows(copy: ir.Operation) -> None:
 
 
 def copy_row(loop: ir.Operation) -> None:
-    """Replace a loop that copies one long row by vectors."""
+    """Lower a loop that copies one long row by vectors."""
     load, store = (each.operation for each in list(loop.regions[0].blocks[0].operations)[:2])
     source, target = load.operands[0], store.operands[1]
-    ends = list(loop.operands)[:BOUNDS]
-    if store.operands[0] != load.results[0] or not all(map(is_constant, ends)):
+    bounds = list(loop.operands)[:BOUNDS]
+    if store.operands[0] != load.results[0] or not all(map(is_constant, bounds)):
         return
-    first, last, step = map(constant, ends)
+    first, last, step = map(constant, bounds)
     accesses = [list(load.operands)[1:], list(store.operands)[2:]]
     outside = [value for indices in accesses for value in indices[:-1]]
     if (last - first) % step or step != prod(load.results[0].type.shape) or any(loop in around(v) for v in outside):
@@ -79,7 +79,7 @@ def copy_row(loop: ir.Operation) -> None:
         return
     with ir.InsertionPoint(loop), loop.location:
         rows = (
-            row(each, [*indices[:-1], ends[0]], [last - first])
+            row(each, [*indices[:-1], bounds[0]], [last - first])
             for each, indices in zip((source, target), accesses, strict=True)
         )
         memref.copy(*rows)
@@ -87,7 +87,7 @@ def copy_row(loop: ir.Operation) -> None:
 
 
 def copy_read_row(op: ir.Operation) -> None:
-    """Replace an op of one row whose elements lie side by side, from an index on that its body computes.
+    """Lower an op that copies one contiguous row, starting at an index that its body computes.
 
     outs(y: 1 x n): y[0, j] = x[first, j]   ->   memcpy(&y[0, 0], &x[first, 0], 4 n)
     """
@@ -116,7 +116,7 @@ def copy_read_row(op: ir.Operation) -> None:
 
 
 def reads_row(op: ir.Operation) -> bool:
-    """Tell whether an op gives one row, whose elements are those from an index on: only their last index is theirs."""
+    """Return whether an op copies one row: only the last index of its load depends on the column."""
     if op.name != "linalg.generic" or len(op.results):
         return False
     block, (*maps, written), target = op.regions[0].blocks[0], indexing_maps(op), op.operands[len(op.operands) - 1]
@@ -142,20 +142,20 @@ def reads_row(op: ir.Operation) -> bool:
 
 
 def has_rows(array: ir.Value) -> bool:
-    """Tell whether elements along the last dimension of an array lie side by side."""
+    """Return whether the last dimension of an array has stride 1."""
     layout = layout_of(array.type)
     return layout is not None and bool(layout[0]) and layout[0][-1] == 1
 
 
 def bytes_of_row(elements: int, kind: ir.MemRefType) -> int:
-    """Bytes that so many elements of an array take; 0 of elements that are no whole bytes."""
+    """Return the size in bytes of `elements` elements; 0 if elements are not whole bytes."""
     element = kind.element_type
     width = element.width if isinstance(element, ir.FloatType | ir.IntegerType) else 0
     return 0 if width % BITS_OF_BYTE else elements * width // BITS_OF_BYTE
 
 
 def rows_apart(kind: ir.MemRefType) -> int:
-    """How many dimensions an array has before those that lie as one row."""
+    """Return the number of leading dimensions before those that are contiguous."""
     layout, dim, step = layout_of(kind), len(kind.shape), 1
     while layout is not None and dim and layout[0][dim - 1] == step:
         dim -= 1
@@ -164,7 +164,7 @@ def rows_apart(kind: ir.MemRefType) -> int:
 
 
 def write_rows(arrays: Sequence[ir.Value], shape: Sequence[int], indices: list[ir.Value], lead: int) -> None:
-    """Write loops over the first dimensions of arrays that are not gone over yet, and in them a copy of a row."""
+    """Build loops over the leading dimensions that have no index yet, around the copy of a row."""
     if len(indices) < lead:
         loop = scf.ForOp(index(0), index(shape[len(indices)]), index(1))
         keep_rolled(loop.operation)
@@ -177,25 +177,25 @@ def write_rows(arrays: Sequence[ir.Value], shape: Sequence[int], indices: list[i
 
 
 def write_row(source: ir.Value, target: ir.Value) -> None:
-    """Write a copy of one row, by vectors unless `memcpy` is faster."""
-    kind, shape = source.type.element_type, source.type.shape
+    """Build the copy of one row, by a vector loop unless `memcpy` is faster."""
+    element_type, shape = source.type.element_type, source.type.shape
     size = bytes_of_row(prod(shape), source.type)
     if size in INLINE_BYTES or size >= LEAST_BYTES:
         memref.copy(source, target)
         return
     total, lanes = prod(shape), prod(shape) * VECTOR_BYTES // size
-    whole, step = total // lanes * lanes, ir.VectorType.get([lanes], kind)
+    whole, vector_type = total // lanes * lanes, ir.VectorType.get([lanes], element_type)
     lines = [flat(each) for each in (source, target)]
     loop = scf.ForOp(index(0), index(whole), index(lanes))
     with ir.InsertionPoint(loop.body):
-        vector.store(vector.load(step, lines[0], [loop.induction_variable]), lines[1], [loop.induction_variable])
+        vector.store(vector.load(vector_type, lines[0], [loop.induction_variable]), lines[1], [loop.induction_variable])
         scf.yield_([])
     if whole < total:
         memref.copy(*(row(each, [index(whole)], [total - whole]) for each in lines))
 
 
 def flat(array: ir.Value) -> ir.Value:
-    """An array that lies as one row, as one of one dimension."""
+    """Collapse a contiguous array to one dimension."""
     if len(array.type.shape) == 1:
         return array
     kind = ir.MemRefType.get([prod(array.type.shape)], array.type.element_type, ir.StridedLayoutAttr.get(DYNAMIC, [1]))
@@ -203,9 +203,9 @@ def flat(array: ir.Value) -> ir.Value:
 
 
 def row(array: ir.Value, offsets: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
-    """A part of an array that lies as one row, from an element on; of the array's last dimensions."""
+    """Build a contiguous subview of the last dimensions of an array, from an element on."""
     steps = [prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
-    kind = ir.MemRefType.get(sizes, array.type.element_type, ir.StridedLayoutAttr.get(DYNAMIC, steps))
+    row_type = ir.MemRefType.get(sizes, array.type.element_type, ir.StridedLayoutAttr.get(DYNAMIC, steps))
     rank = len(offsets)
-    whole = [*[1] * (rank - len(sizes)), *sizes]
-    return memref.SubViewOp(kind, array, offsets, [], [], [DYNAMIC] * rank, whole, [1] * rank).result
+    full_sizes = [*[1] * (rank - len(sizes)), *sizes]
+    return memref.SubViewOp(row_type, array, offsets, [], [], [DYNAMIC] * rank, full_sizes, [1] * rank).result

@@ -1,8 +1,9 @@
-"""Maxima and minima after a script: what a payload says of NaN and of -0, vectorization forgets.
+"""Restore fast-math flags of maxima and minima after a script, as vectorization drops them.
 
-What every maximum of a payload may ignore, such as ``fastmath<nnan,nsz>``, so may every one that a script makes of
-them. To reduce a vector that may hold NaN, and to tell -0 from 0, takes some seventy instructions; without, a dozen. To
-take the greater of two vectors takes one instruction without both, three with NaN alone, six with both.
+If all maxima of a payload have flags such as ``fastmath<nnan,nsz>``, they are valid for every maximum that a script
+derives from them. A vector reduction that handles NaN and the sign of zeros takes about seventy instructions, one that
+does not, a dozen. The maximum of two vectors takes one instruction with both flags, three if it handles NaN, and six if
+it handles both.
 """
 
 import re
@@ -18,7 +19,7 @@ FLAG = re.compile(r"(?!none)\b\w+(?=[,>])")  # in `#arith.fastmath<nnan,nsz>`
 
 
 def flags_of_extrema(module: ir.Module) -> dict[str, str]:
-    """The fast-math flags that all maxima or minima of a kind have, in MLIR's syntax, by kind; no kind without any."""
+    """Return the fast-math flags common to all maxima or minima of a kind, in MLIR's syntax, by kind."""
     common: dict[str, set[str]] = {}
     for op in every_op(module):
         kind = op.name.removeprefix("arith.")
@@ -29,18 +30,18 @@ def flags_of_extrema(module: ir.Module) -> dict[str, str]:
 
 
 def keep_flags(module: ir.Module, flags: Mapping[str, str]) -> None:
-    """Give maxima and minima of a scheduled module the flags that those of its payload have, in place."""
+    """Set the flags of the payload's maxima and minima on those of a scheduled module, in place."""
     for op in every_op(module):
-        kind = reduced_by(op) or op.name.removeprefix("arith.")
-        if flags.get(kind):
-            op.attributes[FASTMATH] = ir.Attribute.parse(flags[kind])
+        operation = reduced_by(op) or op.name.removeprefix("arith.")
+        if flags.get(operation):
+            op.attributes[FASTMATH] = ir.Attribute.parse(flags[operation])
 
 
 def reduced_by(op: ir.Operation) -> str:
-    """What a reduction of a vector combines elements by, such as ``maximumf``; empty of another op."""
+    """Return the combining kind of a vector.reduction, such as ``maximumf``; empty for any other op."""
     return str(op.attributes["kind"])[len("#vector.kind<") : -1] if op.name == "vector.reduction" else ""
 
 
 def flags_of(op: ir.Operation) -> set[str]:
-    """The fast-math flags of an op."""
+    """Return the fast-math flags of an op."""
     return set(FLAG.findall(str(op.attributes[FASTMATH]))) if FASTMATH in op.attributes else set()

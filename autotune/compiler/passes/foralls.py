@@ -1,7 +1,7 @@
-"""Foralls: ``scf.forall`` on buffers, as the threads of a program run it.
+"""Lower ``scf.forall`` on buffers for the number of threads of a program.
 
-On one thread they become loops one in another, before buffers get offsets. On several the outermost stay, to be shared
-out among threads, and what is inside becomes loops: a thread that computes one piece asks no other for help.
+With one thread, they become nested ``scf.for`` before buffers get offsets. With several, the outermost stay parallel,
+and those nested in others become ``scf.for``: there is no nested parallelism.
 """
 
 from mlir import ir
@@ -11,42 +11,42 @@ from autotune.compiler.ir.scripts import run_script
 from autotune.compiler.passes.lifetimes import FORALL, PARALLEL
 from autotune.compiler.passes.marked_loops import parents
 
-NESTED = "autotune.nested"  # on foralls inside of others: how many loops one becomes
+NESTED = "autotune.nested"  # number of loops of a nested forall
 
 
 def serialise_foralls(module: ir.Module) -> None:
-    """Turn every ``scf.forall`` into ``scf.for``, in place; a module without any stays as it is.
+    """Lower every ``scf.forall`` to ``scf.for``, in place.
 
     Raises:
-        CompileError: Stage ``lower``; upstream's pass refuses one.
+        CompileError: Stage ``lower``; upstream's pass fails.
     """
     run_passes(module, "builtin.module(scf-forall-to-for)")
 
 
 def serialise_nested(module: ir.Module) -> None:
-    """Turn every ``scf.forall`` inside of another into ``scf.for``, in place, the innermost first."""
+    """Lower every ``scf.forall`` nested in another to ``scf.for``, in place."""
     ranks = mark_nested(module)
     if not ranks:
         return
-    one, sequence = "!transform.any_op", []
+    handle, sequence = "!transform.any_op", []
     for rank in sorted(ranks):
-        kinds = ", ".join([one] * rank)
+        handles = ", ".join([handle] * rank)
         sequence.append(
             f"%found_{rank} = transform.structured.match attributes{{{NESTED} = {rank} : i64}} in %module "
-            f": ({one}) -> {one}\n"
-            f"transform.foreach %found_{rank} : {one} {{\n^bb0(%op: {one}):\n"
-            f"transform.loop.forall_to_for %op : ({one}) -> ({kinds})\n}}"
+            f": ({handle}) -> {handle}\n"
+            f"transform.foreach %found_{rank} : {handle} {{\n^bb0(%op: {handle}):\n"
+            f"transform.loop.forall_to_for %op : ({handle}) -> ({handles})\n}}"
         )
     run_script(
         module,
         "module attributes {transform.with_named_sequence} {\n"
-        f"transform.named_sequence @__transform_main(%module: {one}) {{\n" + "\n".join(sequence) + "\n"
+        f"transform.named_sequence @__transform_main(%module: {handle}) {{\n" + "\n".join(sequence) + "\n"
         "transform.yield\n} }",
     )
 
 
 def mark_nested(module: ir.Module) -> set[int]:
-    """Mark the foralls inside of others with their number of loops; gives those numbers."""
+    """Mark nested foralls with their number of loops; return the distinct numbers."""
     ranks: set[int] = set()
     for op in every_op(module):
         if op.name == FORALL and any(parent.name == FORALL for parent in parents(op)):
@@ -57,5 +57,5 @@ def mark_nested(module: ir.Module) -> set[int]:
 
 
 def has_parallel_loops(module: ir.Module) -> bool:
-    """Tell whether a module has loops that threads may share: an ``scf.forall``, or an ``scf.parallel``."""
+    """Return whether a module has parallel loops: ``scf.forall``, ``scf.parallel`` or ``affine.parallel``."""
     return not every_name(module).isdisjoint(PARALLEL)

@@ -1,6 +1,6 @@
-"""Ops of a group on a part of their loops: the same bodies, on slices of what they read.
+"""Clone ops of a fusion group on a block of their iteration space: the same bodies, on slices of their operands.
 
-Loops over leading dimensions, and over blocks of rows and columns, are written around such copies before a script
+Loops over leading dimensions, and over blocks of rows and columns, are built around such clones before a script
 (`online_softmax.py`, `matrices.py`).
 """
 
@@ -17,99 +17,100 @@ from autotune.compiler.ir.values import fill_of, loop_of_index
 from autotune.compiler.normalise.emit import generic
 from autotune.compiler.tasks.causal import body
 
-LOWEST = -3.4028234663852886e38  # of f32
+LOWEST = -3.4028234663852886e38  # lowest finite f32
 
 
 class Block(ABC):
-    """Where a part of a group starts, and how large it is."""
+    """Start and size of a block of a group's iteration space."""
 
     @property
     @abstractmethod
     def lead(self) -> int:
-        """Leading dimensions, of which a part has one each."""
+        """Number of leading dimensions, along which a block has size 1."""
 
     @abstractmethod
     def part(self, op: ir.Operation, loop: int) -> tuple[ir.Value | None, int]:
-        """Where the block starts in a loop of an op, and how long it is there; `None` and 0 if it is all of it."""
+        """Return start and size of the block in a loop of an op; `None` and 0 if it covers the whole loop."""
 
     def extents(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> tuple[list[ir.Value | None], list[int]]:
-        """Where the block starts in each dimension of a value (`None`: where that does), and how long it is there."""
+        """Return start and size of the block in each dimension of a value; a start of `None` is 0."""
         parts = [self.part(op, loop) for loop in projected(amap)]
         sizes = [length or whole for (_, length), whole in zip(parts, static_shape(value), strict=True)]
         return [start for start, _ in parts], sizes
 
     def shape(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> list[int]:
-        """Sizes of a value's part, without leading dimensions."""
+        """Return the shape of a value's slice, without leading dimensions."""
         sizes = self.extents(op, amap, value)[1]
         return [size for size, loop in zip(sizes, projected(amap), strict=True) if loop >= self.lead]
 
     def read(self, op: ir.Operation, amap: ir.AffineMap, value: ir.Value) -> ir.Value:
-        """The part of an operand."""
-        kind = ir.RankedTensorType.get(self.shape(op, amap, value), value.type.element_type)
-        return tensor.extract_slice(kind, value, *slice_operands(*self.extents(op, amap, value)))
+        """Extract the slice of an operand."""
+        slice_type = ir.RankedTensorType.get(self.shape(op, amap, value), value.type.element_type)
+        return tensor.extract_slice(slice_type, value, *slice_operands(*self.extents(op, amap, value)))
 
     def write(self, op: ir.Operation, amap: ir.AffineMap, part: ir.Value, value: ir.Value) -> ir.Value:
-        """A value with its part replaced."""
+        """Insert a slice into a value."""
         return tensor.insert_slice(part, value, *slice_operands(*self.extents(op, amap, value)))
 
     def inside(self, amap: ir.AffineMap) -> ir.AffineMap:
-        """A map without the leading dimensions."""
-        kept = [ir.AffineDimExpr.get(loop - self.lead) for loop in projected(amap) if loop >= self.lead]
-        return ir.AffineMap.get(amap.n_dims - self.lead, 0, kept)
+        """Return an indexing map without the leading dimensions."""
+        dims = [ir.AffineDimExpr.get(loop - self.lead) for loop in projected(amap) if loop >= self.lead]
+        return ir.AffineMap.get(amap.n_dims - self.lead, 0, dims)
 
 
 def slice_operands(
     starts: Sequence[ir.Value | None], sizes: Sequence[int]
 ) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value], list[int], list[int], list[int]]:
-    """Offsets, sizes and strides as a slice op takes them."""
+    """Return dynamic and static offsets, sizes and strides as slice ops take them."""
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    given = [start for start in starts if start is not None]
-    return given, [], [], [0 if start is None else dynamic for start in starts], list(sizes), [1] * len(sizes)
+    dynamic_offsets = [start for start in starts if start is not None]
+    return dynamic_offsets, [], [], [0 if start is None else dynamic for start in starts], list(sizes), [1] * len(sizes)
 
 
 @dataclass
 class Copies:
-    """Writes ops of a group for one block.
+    """Builder of clones of a group's ops for one block.
 
     Attributes:
-        block: The block at hand.
-        tiles: Tiles that the group's ops so far give for the block.
+        block: Current block.
+        tiles: Result of the clone, by result of the group's op.
     """
 
     block: Block
     tiles: dict[ir.Value, ir.Value] = field(default_factory=dict)
 
     def copy(self, op: ir.Operation, destination: ir.Value | None = None) -> ir.Value:
-        """An op of the group on the block at hand."""
+        """Clone an op of the group on the current block."""
         maps = indexing_maps(op)
         inputs = [self.operand(op, number, amap) for number, amap in enumerate(maps[:-1])]
         into = destination if destination is not None else self.destination(op)
         loops = range(self.block.lead, maps[0].n_dims)
-        kinds = ["parallel" if loop in dimensions(maps[-1]) else "reduction" for loop in loops]
-        self.tiles[op.results[0]] = self.generic(op, inputs, into, [self.block.inside(amap) for amap in maps], kinds)
+        types = ["parallel" if loop in dimensions(maps[-1]) else "reduction" for loop in loops]
+        self.tiles[op.results[0]] = self.generic(op, inputs, into, [self.block.inside(amap) for amap in maps], types)
         return self.tiles[op.results[0]]
 
     def operand(self, op: ir.Operation, number: int, amap: ir.AffineMap) -> ir.Value:
-        """What the block reads of an operand."""
+        """Return the tile or slice of an operand that the block reads."""
         value = op.operands[number]
         if value in self.tiles:
             return self.tiles[value]
         return self.block.read(op, amap, value) if isinstance(value.type, ir.RankedTensorType) else value
 
     def destination(self, op: ir.Operation, *, lowest: bool = False, into: ir.Value | None = None) -> ir.Value:
-        """A destination for what the block gives, a new one or what lies in a whole, filled as the op's own is.
+        """Build the destination of a clone: an empty tensor or a slice of `into`, filled like the op's own.
 
-        With `lowest` by the lowest finite number: under a maximum of -inf, a block that is -inf all over would be NaN.
+        With `lowest`, it is filled with the lowest finite number: with a maximum of -inf, a block of only -inf would
+        become NaN.
         """
-        kind, amap = op.results[0].type.element_type, indexing_maps(op)[-1]
+        element_type, amap = op.results[0].type.element_type, indexing_maps(op)[-1]
         if into is None:
-            empty = tensor.empty(self.block.shape(op, amap, op.results[0]), kind)
+            empty = tensor.empty(self.block.shape(op, amap, op.results[0]), element_type)
         else:
             empty = self.block.read(op, amap, into)
         fill = fill_of(op.operands[-1])
         if fill is None:
             return empty
-        start = arith.constant(kind, LOWEST) if lowest else fill.operands[0]
+        start = arith.constant(element_type, LOWEST) if lowest else fill.operands[0]
         return linalg.fill(start, outs=[empty])
 
     def generic(
@@ -120,7 +121,7 @@ class Copies:
         maps: Sequence[ir.AffineMap],
         kinds: Sequence[str],
     ) -> ir.Value:
-        """A structured op with the body of another; loop indices in it count from where the block starts."""
+        """Build a structured op with a clone of an op's body, in which linalg.index is offset by the block's start."""
         block = op.regions[0].blocks[0]
 
         def clone(*arguments: ir.Value) -> ir.Value:
@@ -133,7 +134,7 @@ class Copies:
         return generic(inputs, into, maps, kinds, clone)
 
     def clone(self, op: ir.Operation, inner: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> ir.Value:
-        """A scalar op of a body, in a block."""
+        """Clone a scalar op of a body, adjusting linalg.index."""
         loop, lead = loop_of_index(inner.results[0]), self.block.lead
         if loop is None:
             copy = inner.clone().operation
@@ -143,5 +144,5 @@ class Copies:
         start, _ = self.block.part(op, loop)
         if loop < lead and start is not None:
             return start
-        here = linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop - lead)).result
-        return arith.addi(here, start) if start is not None else here
+        local_index = linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), loop - lead)).result
+        return arith.addi(local_index, start) if start is not None else local_index

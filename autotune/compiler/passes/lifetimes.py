@@ -1,8 +1,8 @@
-"""How long the buffers of a function live, read off its structured control flow.
+"""Lifetimes of the buffers of a function, by its structured control flow.
 
-A step is the number of an operation in the order of the text. A buffer lives from its first use to its last. What
-is made outside a loop and used inside lives for the whole loop, since the next iteration may read it again;
-what is made inside lives within one iteration. The body of a parallel loop makes it once a thread.
+A step is the number of an operation in pre-order. A buffer is alive from its first use to its last. A buffer that is
+allocated outside a loop and used inside is alive for the whole loop, since the next iteration may read it again; one
+that is allocated inside is alive within one iteration. In the body of a parallel loop, every thread allocates one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from mlir import ir
 from autotune.core.arena_plan import ALIGNMENT, Lifetime
 from autotune.core.scripts.marks import TILE
 
-# Their memref results may share memory with any of their operands.
+# Ops whose memref results may alias any of their operands.
 VIEWS = {"arith.select", "vector.type_cast"} | {
     f"memref.{name}"
     for name in [
@@ -31,12 +31,12 @@ VIEWS = {"arith.select", "vector.type_cast"} | {
         "view",
     ]
 }
-# They read and write memory and keep no hold of it; ops of linalg and vector do neither.
+# Ops that access memory without capturing it, like ops of linalg and vector.
 ACCESSES = {
     f"memref.{name}"
     for name in ["atomic_rmw", "copy", "dim", "generic_atomic_rmw", "load", "prefetch", "rank", "store"]
 } | {f"affine.{name}" for name in ["load", "prefetch", "store", "vector_load", "vector_store"]}
-STORES = ("memref.store", "affine.store")  # their first operand is what is stored
+STORES = ("memref.store", "affine.store")  # the first operand is the stored value
 MAKERS = ("memref.realloc", "bufferization.clone")
 CALLS = ("func.call", "func.call_indirect")
 BRANCHES = ("scf.if", "scf.index_switch")
@@ -49,12 +49,12 @@ ELEMENT_BYTES = {"f64": 8, "i64": 8, "index": 8, "f32": 4, "i32": 4, "f16": 2, "
 
 @dataclass(frozen=True)
 class Buffer:
-    """A memref.alloc and how long its memory lives.
+    """A memref.alloc and the lifetime of its memory.
 
     Attributes:
-        alloc: The allocation.
-        lifetime: Steps that its memory lives for, of the thread that allocates it.
-        parallel: The parallel loop whose body allocates it, once a thread; `None` outside of any.
+        alloc: Allocation.
+        lifetime: Steps for which its memory is alive, in the thread that allocates it.
+        parallel: Parallel loop whose body allocates it, once per thread; `None` if there is none.
     """
 
     alloc: ir.Operation
@@ -64,14 +64,14 @@ class Buffer:
 
 @dataclass
 class Steps:
-    """The order of a function's operations.
+    """Numbering of a function's operations.
 
     Attributes:
         function: Function whose operations are numbered.
-        numbers: The step of every operation.
-        allocs: Every memref.alloc that is used, in order.
-        calls: Names of the functions it calls; the empty name for a call of a function value.
-        makers: Number of other operations that hand out memory which somebody has to free.
+        numbers: Step of every operation.
+        allocs: Every memref.alloc that has uses, in order.
+        calls: Symbols of callees; the empty string for an indirect call.
+        makers: Number of other operations that return memory which must be freed.
     """
 
     function: ir.Operation
@@ -100,51 +100,51 @@ class Steps:
         return steps
 
     def last(self, op: ir.Operation) -> int:
-        """The last step inside an operation; its own, where nothing is inside."""
+        """Return the last step nested in an operation, or its own if nothing is nested."""
         while blocks := [block for region in op.regions for block in region.blocks if len(block.operations)]:
             op = blocks[-1].operations[len(blocks[-1].operations) - 1].operation
         return self.numbers[op]
 
 
 def find_buffers(steps: Steps) -> list[Buffer]:
-    """The static allocations of a function whose every use is known, in the order of the text.
+    """Return the static allocations of a function all of whose uses are known, in program order.
 
-    Left out is memory that is returned, stored, passed to a call or carried from the iteration that allocates it
-    into the next; memory that may be one value with such memory; and what has a dynamic shape, a layout or a space.
+    Excluded is memory that is returned, stored, passed to a call, or carried from the iteration that allocates it
+    to the next; memory that may alias such memory; and memrefs with a dynamic shape, a layout or a memory space.
     """
     if len(steps.function.regions[0].blocks) != 1:
         return []
-    followed = [Aliases(alloc, steps) for alloc in steps.allocs]
-    staying: set[ir.Value] = set()
-    while leaving := [a for a in followed if a.escapes or not a.values.isdisjoint(staying)]:
-        staying.update(*(a.values for a in leaving))
-        followed = [a for a in followed if a not in leaving]
-    return [Buffer(a.alloc, Lifetime(plain_bytes(a.alloc), a.first, a.last), a.parallel) for a in followed]
+    candidates = [Aliases(alloc, steps) for alloc in steps.allocs]
+    unsafe: set[ir.Value] = set()  # aliases of escaping allocations; whatever shares one escapes too
+    while escaping := [a for a in candidates if a.escapes or not a.values.isdisjoint(unsafe)]:
+        unsafe.update(*(a.values for a in escaping))
+        candidates = [a for a in candidates if a not in escaping]
+    return [Buffer(a.alloc, Lifetime(plain_bytes(a.alloc), a.first, a.last), a.parallel) for a in candidates]
 
 
 def plain_bytes(alloc: ir.Operation) -> int:
-    """Bytes of an allocation that a view of an arena can stand for; 0 for any other."""
-    kind = ir.MemRefType(alloc.results[0].type)
-    size = ELEMENT_BYTES.get(str(kind.element_type), 0)
-    if not size or len(alloc.operands) or kind.memory_space is not None:
+    """Return the size in bytes of an allocation that a view of an arena can replace; 0 for any other."""
+    memref_type = ir.MemRefType(alloc.results[0].type)
+    size = ELEMENT_BYTES.get(str(memref_type.element_type), 0)
+    if not size or len(alloc.operands) or memref_type.memory_space is not None:
         return 0
-    if kind.affine_map != ir.AffineMap.get_identity(kind.rank):
+    if memref_type.affine_map != ir.AffineMap.get_identity(memref_type.rank):
         return 0
     if "alignment" in alloc.attributes and ir.IntegerAttr(alloc.attributes["alignment"]).value > ALIGNMENT:
         return 0
-    return int(size * prod(kind.shape))
+    return int(size * prod(memref_type.shape))
 
 
 class Aliases:
-    """Everything that may be the memory of one allocation, followed through views, branches and loops.
+    """Values that may alias one allocation, through views, branches and loops.
 
     Attributes:
-        alloc: The allocation.
-        values: Values that may be the allocation's memory.
+        alloc: Allocation.
+        values: Values that may alias it.
         escapes: Whether some uses are unknown, or several instances may be alive at once.
-        first: First step of its life.
-        last: Last step of its life.
-        parallel: The forall around the allocation; `None` where there is none.
+        first: First step of its lifetime.
+        last: Last step of its lifetime.
+        parallel: Enclosing scf.forall; `None` if there is none.
     """
 
     def __init__(self, alloc: ir.Operation, steps: Steps) -> None:
@@ -159,7 +159,7 @@ class Aliases:
         self.first, self.last = self._extent(self._follow())
 
     def _follow(self) -> set[ir.Operation]:
-        """Visit every use of every alias; gives the users."""
+        """Visit every use of every alias; return the users."""
         users: set[ir.Operation] = set()
         waiting: list[ir.Value] = [self.alloc.results[0]]
         while waiting:
@@ -174,7 +174,7 @@ class Aliases:
         return users
 
     def _onward(self, user: ir.Operation, operand: int) -> Iterator[ir.Value]:
-        """What else is the memory, because `user` takes it as operand number `operand`."""
+        """Yield the aliases that `user` creates from its operand number `operand`."""
         name = user.name
         if name in VIEWS:
             yield from filter(is_memory, user.results)
@@ -183,7 +183,7 @@ class Aliases:
         elif name == "scf.yield":
             parent = user.parent.operation
             if parent.name == "scf.for":
-                self.escapes |= parent in self._around  # the next iteration allocates while this memory still lives
+                self.escapes |= parent in self._around  # the next iteration allocates while this memory is alive
                 yield from carried(parent, operand)
             elif parent.name in BRANCHES:
                 yield parent.results[operand]
@@ -193,43 +193,43 @@ class Aliases:
             self.escapes = True
 
     def _extent(self, users: Iterable[ir.Operation]) -> tuple[int, int]:
-        """First and last step of the life."""
-        outermost: dict[ir.Operation, ir.Operation | None] = {}  # of the ops around users
-        whole: set[ir.Operation] = set()
+        """Return the first and the last step of the lifetime, extended to the whole of loops that reuse the memory."""
+        outermost: dict[ir.Operation, ir.Operation | None] = {}  # by parent of a user
+        extended: set[ir.Operation] = set()
         for user in users:
-            around = user.parent.operation
-            if around not in outermost:
-                outermost[around] = self._outermost_loop(user)
-            whole.add(outermost[around] or user)
-        return min(self._steps.numbers[op] for op in whole), max(self._steps.last(op) for op in whole)
+            parent = user.parent.operation
+            if parent not in outermost:
+                outermost[parent] = self._outermost_loop(user)
+            extended.add(outermost[parent] or user)
+        return min(self._steps.numbers[op] for op in extended), max(self._steps.last(op) for op in extended)
 
     def _outermost_loop(self, user: ir.Operation) -> ir.Operation | None:
-        """The outermost loop around a user that the memory comes into from outside; it lives for all of it."""
-        found = None
+        """Return the outermost loop around a user but not around the allocation; the memory is alive for all of it."""
+        outermost = None
         for outer in ancestors(user, self._steps.function):
             if outer in self._around:
                 break
             if outer.name in (*LOOPS, *PARALLEL) or is_access(outer):
-                found = outer
+                outermost = outer
             elif outer.name not in BRANCHES:
                 self.escapes = True
-        return found
+        return outermost
 
 
 def is_memory(value: ir.Value) -> bool:
-    """Tell whether a value is a memref."""
+    """Return whether a value is a memref."""
     return isinstance(value.type, (ir.MemRefType, ir.UnrankedMemRefType))
 
 
 def carried(loop: ir.Operation, index: int) -> tuple[ir.Value, ir.Value]:
-    """The body's argument and the result of an scf.for for one of its iter_args."""
+    """Return the block argument and the result of one of the iter_args of an scf.for."""
     return loop.regions[0].blocks[0].arguments[1 + index], loop.results[index]
 
 
 def is_access(op: ir.Operation) -> bool:
-    """Tell whether an operation only reads and writes the memory it is given.
+    """Return whether an operation only reads and writes its memref operands, without capturing them.
 
-    An address may be kept for later, and so may what is passed to a function; those of a tile are used at once.
+    Extracted pointers and call arguments may be captured, except those marked as of a tile, which are used at once.
     """
     name = op.name
     if name in ("memref.extract_aligned_pointer_as_index", "func.call"):
@@ -239,7 +239,7 @@ def is_access(op: ir.Operation) -> bool:
 
 
 def ancestors(op: ir.Operation, function: ir.Operation) -> Iterator[ir.Operation]:
-    """Operations around `op`, the innermost first, up to the function and without it."""
+    """Yield the ancestors of `op`, innermost first, up to and excluding the function."""
     outer = op.parent.operation
     while outer != function:
         yield outer

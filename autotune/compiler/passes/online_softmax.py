@@ -1,9 +1,9 @@
-"""Online softmax: a group that sums over columns takes them block by block, and never holds a whole row of scores.
+"""Online softmax: rewrite a fusion group to process columns block by block, without storing whole rows of scores.
 
-Every block may raise the maximum seen so far; what was summed under the old one is then multiplied with the exponential
-of their difference (Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
-FlashAttention, 2022). This is a rewrite of the payload, before its script: no move of the transform dialect corrects
-partial results. What it leaves is loops over blocks around structured ops, each with the attribute `PART`.
+Every block may raise the running maximum; partial sums are then multiplied by the exponential of the difference
+(Milakov and Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al., FlashAttention, 2022). This
+rewrites the payload before its script, as no transform op corrects partial results. The output is loops over blocks
+around structured ops, each with the attribute `PART`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ from autotune.core.scripts.marks import COLUMNS, FACTOR, MEMBER, PART, ROW_TOTAL
 
 @dataclass
 class RowBlock(Block):
-    """A block of rows, maybe of columns.
+    """A block of rows, and inside the loop over columns, of columns.
 
     Attributes:
-        plan: The group.
-        blocks: Block sizes that the group's loops step by.
-        starts: First index along the leading dimensions, of which a block has one each, and of its rows.
+        plan: Plan of the group.
+        blocks: Block sizes, the steps of the group's loops.
+        starts: Indices along the leading dimensions, and the first row of the block.
         column: First column of the block; `None` outside of the loop over columns.
     """
 
@@ -43,11 +43,11 @@ class RowBlock(Block):
 
     @property
     def lead(self) -> int:
-        """Leading dimensions."""
+        """Number of leading dimensions."""
         return self.plan.rows - 1
 
     def part(self, op: ir.Operation, loop: int) -> tuple[ir.Value | None, int]:
-        """Where the block starts in a loop of an op, and how long it is there; `None` and 0 if it is all of it."""
+        """Return start and size of the block in a loop of an op; `None` and 0 if it covers the whole loop."""
         if loop < self.plan.rows:
             return self.starts[loop], self.blocks.rows if loop == self.lead else 1
         if loop == self.plan.columns.get(op):
@@ -56,14 +56,14 @@ class RowBlock(Block):
 
 
 def go_online(function: ir.OpView, blocks: Mapping[str, Blocks]) -> None:
-    """Replace tagged groups by loops over blocks; the outermost takes the tag, and has the parts inside.
+    """Replace tagged groups by loops over blocks; the outermost loop takes the tag.
 
     Args:
-        function: The entry function, tagged.
-        blocks: Block sizes of every tag concerned.
+        function: Entry function with tags.
+        blocks: Block sizes by tag.
 
     Raises:
-        CompileError: Stage ``transform``; a group cannot be computed so.
+        CompileError: Stage ``transform``; a group does not match the pattern.
     """
     groups = find_groups(list(structured_ops(function.regions[0].blocks[0])))
     for ops in [group.ops for group in groups]:
@@ -83,12 +83,12 @@ def go_online(function: ir.OpView, blocks: Mapping[str, Blocks]) -> None:
 
 @dataclass
 class Online(Copies):
-    """Writes the loops over blocks of one group.
+    """Builder of the loops over blocks of one group.
 
     Attributes:
-        plan: The group.
-        block: The block at hand.
-        period: Rows after which its mask begins again; 0 if it does not.
+        plan: Plan of the group.
+        block: Current block.
+        period: Rows after which its mask repeats; 0 if it does not.
     """
 
     plan: Plan = field(kw_only=True)
@@ -96,14 +96,14 @@ class Online(Copies):
     period: int = field(kw_only=True)
 
     def write(self) -> None:
-        """All of it, at the insertion point; erases nothing."""
+        """Build the loops at the insertion point, and replace the group's result; the ops are not erased."""
         root = self.plan.ops[-1]
         done = self.loop_over_rows(static_shape(root.results[0])[: self.plan.rows], root.operands[-1])
         done.owner.attributes[TAG] = root.attributes[TAG]
         root.results[0].replace_all_uses_with(done)
 
     def loop_over_rows(self, sizes: Sequence[int], results: ir.Value) -> ir.Value:
-        """Loops over leading dimensions and blocks of rows; what they make of `results`."""
+        """Build loops over leading dimensions and blocks of rows that update `results`; return the result."""
         if not sizes:
             return self.write_rows(results)
         step = 1 if len(sizes) > 1 else self.block.blocks.rows
@@ -116,25 +116,25 @@ class Online(Copies):
         return loop.results[0]
 
     def write_rows(self, results: ir.Value) -> ir.Value:
-        """One block of rows: what comes before its columns, the loop over them, and what comes after."""
-        apart = [op for op in self.plan.ops if op not in self.plan.columns]
-        early = [op for op in apart if not self.follows(op)]
+        """Build one block of rows: ops before the loop over columns, that loop, and ops after it."""
+        column_free = [op for op in self.plan.ops if op not in self.plan.columns]
+        early = [op for op in column_free if not self.follows(op)]
         for op in early:
             self.put(op)
         self.loop_over_columns([op for op in self.plan.ops if self.plan.reduces(op)])
-        for op in apart:
+        for op in column_free:
             if op not in early:
                 self.put(op)
         root = self.plan.ops[-1]
         return self.block.write(root, indexing_maps(root)[-1], self.tiles[root.results[0]], results)
 
     def follows(self, op: ir.Operation) -> bool:
-        """Tell whether an op reads, maybe through others, what a reduction over columns gives."""
-        made_by = [maker(value) for value in op.operands]
-        return any(m in self.plan.columns or self.follows(m) for m in made_by if m in self.plan.ops)
+        """Return whether an op depends, possibly indirectly, on an op over columns."""
+        producers = [maker(value) for value in op.operands]
+        return any(m in self.plan.columns or self.follows(m) for m in producers if m in self.plan.ops)
 
     def loop_over_columns(self, reductions: Sequence[ir.Operation]) -> None:
-        """The loop over blocks of columns, as far as a mask shows them; carries what is reduced."""
+        """Build the loop over blocks of columns not hidden by a mask; reductions are loop-carried."""
         sizes = dict(
             zip(projected(indexing_maps(reductions[0])[0]), static_shape(reductions[0].operands[0]), strict=True)
         )
@@ -154,7 +154,7 @@ class Online(Copies):
         self.tiles.update(zip((op.results[0] for op in reductions), loop.results, strict=True))
 
     def write_columns(self, totals: Mapping[ir.Operation, ir.Value]) -> list[ir.Value]:
-        """One block of columns; what is carried on."""
+        """Build one block of columns; return the values to yield."""
         factor = None
         for op in self.plan.ops:
             if op not in self.plan.columns:
@@ -168,40 +168,40 @@ class Online(Copies):
         return [settle(self.tiles[op.results[0]], total) for op, total in totals.items()]
 
     def raise_maximum(self, old: ir.Value) -> ir.Value:
-        """The maximum of the block, or the old one where that is higher.
+        """Build the maximum of the old one and the block's.
 
         Returns:
-            What sums under the old one are multiplied with: the exponential op of old and new.
+            Factor for partial sums under the old maximum: the exponential op applied to old and new.
         """
-        one, maximum = ir.AffineMap.get_identity(1), self.plan.maximum
-        new = self.generic(maximum, [old], self.put(maximum), [one, one], ["parallel"])
+        rows, maximum = ir.AffineMap.get_identity(1), self.plan.maximum
+        new = self.generic(maximum, [old], self.put(maximum), [rows, rows], ["parallel"])
         self.tiles[maximum.results[0]] = mark(new, ROW_TOTALS)
         empty = tensor.empty(static_shape(new), new.type.element_type)
-        return mark(self.generic(self.plan.exponential, [old, new], empty, [one, one, one], ["parallel"]), FACTOR)
+        return mark(self.generic(self.plan.exponential, [old, new], empty, [rows, rows, rows], ["parallel"]), FACTOR)
 
     def put(self, op: ir.Operation, destination: ir.Value | None = None) -> ir.Value:
-        """An op of the group on the block at hand, marked."""
+        """Clone an op of the group on the current block, and mark it."""
         return mark(self.copy(op, destination), f"{MEMBER}{len(self.plan.ops) - 1 - self.plan.ops.index(op)}")
 
 
 def scaled(total: ir.Value, factor: ir.Value) -> ir.Value:
-    """A total times the factor of its row."""
+    """Multiply a total by the factor of its row."""
     rank = len(static_shape(total))
-    whole, row = ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(0)])
+    identity, row_map = ir.AffineMap.get_identity(rank), ir.AffineMap.get(rank, 0, [ir.AffineDimExpr.get(0)])
 
     def multiply(of_row: ir.Value, old: ir.Value) -> ir.Value:
         return arith.mulf(old, of_row)
 
-    made = generic([factor], total, [row, whole], ["parallel"] * rank, multiply)
-    return mark(made, ROW_TOTALS if rank == 1 else TOTALS)
+    product = generic([factor], total, [row_map, identity], ["parallel"] * rank, multiply)
+    return mark(product, ROW_TOTALS if rank == 1 else TOTALS)
 
 
 def settle(value: ir.Value, destination: ir.Value) -> ir.Value:
-    """A value, computed or copied to where bufferization wants it."""
+    """Materialize a value in a destination for bufferization."""
     return bufferization.materialize_in_destination(value.type, value, destination)
 
 
 def mark(made: ir.Value, part: str) -> ir.Value:
-    """Say which part of the group makes a value; gives the value."""
+    """Mark the op that defines a value as a part of the group; return the value."""
     made.owner.attributes[PART] = ir.StringAttr.get(part)
     return made

@@ -1,22 +1,22 @@
-"""Pass pipelines from what a script leaves, or from linalg, to the LLVM dialect, as text."""
+"""Textual pass pipelines from the output of a script, or from linalg, to the LLVM dialect."""
 
 import re
 
 from autotune.compiler.tasks.carried import BUFFERIZE
 
-# Passes of ours, not of MLIR: a pipeline may begin with the first, and have the second between others.
+# Built-in passes, not MLIR's: a pipeline may begin with the first, and contain the second.
 ARENA_PASS, REGIONS_PASS = "autotune-arena", "autotune-regions"
 WITH_ARENA = f"builtin.module({ARENA_PASS},"
 _THREADS = re.compile(r"num-threads=(\d{1,4})\b")
 
-# Allocated buffers get an owner and are freed.
+# Deallocation of buffers.
 HOIST = "func.func(buffer-hoisting,buffer-loop-hoisting),"
 FREE = (
     f"{HOIST}ownership-based-buffer-deallocation,canonicalize,buffer-deallocation-simplification,"
     "bufferization-lower-deallocations,"
 )
 
-# What is left of linalg becomes loops.
+# Lowering of remaining linalg ops to loops.
 _TO_LOOPS = (
     "cse,canonicalize,"
     "convert-linalg-to-loops,loop-invariant-code-motion,canonicalize,cse,lower-affine,"
@@ -27,12 +27,12 @@ _ARITHMETIC = (
     "convert-math-to-llvm,convert-math-to-libm,convert-arith-to-llvm,convert-index-to-llvm,"
 )
 _LAST = "convert-ub-to-llvm,canonicalize,cse,reconcile-unrealized-casts"
-# All of it becomes LLVM.
+# Lowering to the LLVM dialect.
 _TO_LLVM = (
     f"{_TO_LOOPS}convert-scf-to-cf,{_ARITHMETIC}finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,{_LAST}"
 )
-# The same with parallel loops. What they put on the stack must be LLVM before loops become branches: a scope of the
-# stack takes one block. The last of OpenMP's ops have legal operands only when memory and functions are LLVM.
+# The same with parallel loops. Their allocas must be lowered before loops become branches, as memref.alloca_scope takes
+# a single block. The last OpenMP ops have legal operands only after memrefs and functions are lowered.
 _PARALLEL = (
     f"{_TO_LOOPS}scf-forall-to-parallel,convert-scf-to-openmp{{num-threads=THREADS}},{REGIONS_PASS},"
     "finalize-memref-to-llvm,"
@@ -40,25 +40,25 @@ _PARALLEL = (
     f"finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,convert-openmp-to-llvm,{_LAST}"
 )
 
-# After a script.
+# Pipeline after a script.
 TAIL = f"{WITH_ARENA}{FREE}{_TO_LLVM})"
 
-# Linalg straight to loops, no schedule: the oracle of payloads that bring none of their own.
+# Pipeline from linalg directly to loops, without a schedule: the oracle of payloads without their own.
 PLAIN = f"builtin.module({BUFFERIZE},canonicalize,{FREE}{_TO_LLVM})"
 
 
 def tail(threads: int) -> str:
-    """The pipeline after a script whose parallel loops run on so many threads; with one they are plain loops."""
-    free = FREE.removeprefix(HOIST)  # out of a parallel loop, threads would share what is hoisted
+    """Return the pipeline after a script for a number of threads; with one thread, there are no parallel loops."""
+    free = FREE.removeprefix(HOIST)  # a buffer hoisted out of a parallel loop would be shared by threads
     return f"{WITH_ARENA}{free}{_PARALLEL})".replace("THREADS", str(threads)) if threads > 1 else TAIL
 
 
 def threads_of(pipeline: str) -> int:
-    """Threads that a pipeline's parallel loops run on; 1 where it has none."""
-    found = _THREADS.search(pipeline)
-    return max(1, int(found.group(1))) if found else 1
+    """Return the number of threads of a pipeline's parallel loops; 1 if it has none."""
+    match = _THREADS.search(pipeline)
+    return max(1, int(match.group(1))) if match else 1
 
 
 def plans_arena(pipeline: str) -> bool:
-    """Tell whether a pipeline begins with `ARENA_PASS`."""
+    """Return whether a pipeline begins with `ARENA_PASS`."""
     return pipeline.startswith(WITH_ARENA)

@@ -1,9 +1,9 @@
-"""Software prefetch: while one block of B is worked on, the next one comes into the caches.
+"""Software prefetch: fetch the next block of B into the caches while the current one is processed.
 
 A schedule marks the loops of a contraction that reads B from panels: those over blocks of n and of k, the one over
-strips of m, the innermost ones, and those that copy B into panels if that is done in the call. Every innermost loop
-then fetches its share of the block that is next: of its panels, or of what will be copied into them. Prefetches do not
-change what is computed, and may point anywhere.
+strips of m, the innermost ones, and those that copy B into panels if it is packed at run time. Every innermost loop
+then prefetches its share of the next block: of its panels, or of the source that will be copied into them. Prefetches
+do not affect results, and addresses need not be valid.
 """
 
 from collections.abc import Callable
@@ -17,28 +17,28 @@ from autotune.compiler.ir.values import constant, index, maker, trip_count
 from autotune.compiler.passes.marked_loops import counter, marked, parent_marked, parents, piece_start
 from autotune.core.scripts.marks import BLOCKS_OF_K, BLOCKS_OF_N, COPIES, PIECES_OF_N, PREFETCHING, STRIPS_OF_M
 
-LINE_BYTES = 64  # of x86, and of most Arm cores
+LINE_BYTES = 64  # cache line of x86 and most Arm cores
 TO_L1, TO_L2 = 3, 2  # locality hints: into all caches, or all but the first
 
 
 def prefetch_panels(function: ir.OpView, panel: ir.Value) -> None:
-    """Fetch ahead in a weight that lies in panels, ``(..., panels, k, columns)``, in the marked loops that read it."""
+    """Prefetch a weight in panels, ``(..., panels, k, columns)``, in the marked loops that read it."""
     for load in [use.owner.operation for use in panel.uses]:
         loop = parent_marked(load, PREFETCHING)
         if loop is not None and load.name == "vector.load":
-            del loop.attributes[PREFETCHING]  # one load stands for all of a loop
+            del loop.attributes[PREFETCHING]  # one load is enough per loop
             prefetch_next_panel(loop, load, panel)
 
 
 def prefetch_next_panel(loop: ir.Operation, load: ir.Operation, panel: ir.Value) -> None:
-    """In an innermost loop, fetch rows of the panel that the next block has instead of this one."""
+    """Prefetch, in an innermost loop, rows of the corresponding panel of the next block."""
     strips = parent_marked(loop, STRIPS_OF_M)
     if strips is None:
         return
     columns = ir.MemRefType(panel.type).shape[-1]
     rows = -(-length(loop) // trip_count(strips))
     with ir.InsertionPoint(loop), loop.location:
-        *before, _, column = list(load.operands)[1:]  # the index along k is the only one that the loop changes
+        *before, _, column = list(load.operands)[1:]  # only the index along k depends on the loop
         *lead, number = [rebuild(value, loop) for value in before]
         column = rebuild(column, loop)
         start, shift = next_block(loop)
@@ -47,13 +47,13 @@ def prefetch_next_panel(loop: ir.Operation, load: ir.Operation, panel: ir.Value)
         line = elements_of_line(panel)
 
     def indices_of(of: ir.Value) -> list[ir.Value]:
-        return [*lead, number, first, arith.addi(column, arith.muli(of, index(line)))]  # rows lie one after the other
+        return [*lead, number, first, arith.addi(column, arith.muli(of, index(line)))]  # rows are contiguous
 
     prefetch_in_steps(loop, panel, -(-rows * columns // line), indices_of)
 
 
 def prefetch_copied(module: ir.Module) -> None:
-    """Fetch ahead what is copied into panels, in the marked loops that read the panels."""
+    """Prefetch the source that is copied into panels, in the marked loops that read the panels."""
     for loop in marked(module.operation, PREFETCHING):
         block = next((p for p in parents(loop) if BLOCKS_OF_K in p.attributes or BLOCKS_OF_N in p.attributes), None)
         copies = marked(block, COPIES) if block is not None else []
@@ -65,7 +65,7 @@ def prefetch_copied(module: ir.Module) -> None:
 
 
 def prefetch_next_source(loop: ir.Operation, block: ir.Operation, copy: ir.Operation) -> None:
-    """In an innermost loop, fetch rows of B, ``(..., k, n)``, that the next block will copy."""
+    """Prefetch, in an innermost loop, rows of B, ``(..., k, n)``, that the next block will copy."""
     loads = [op for op in copy.regions[0].blocks[0].operations if op.operation.name == "vector.load"]
     if not loads:
         return
@@ -73,8 +73,8 @@ def prefetch_next_source(loop: ir.Operation, block: ir.Operation, copy: ir.Opera
     if any(is_inside(value, block) for value in (source, *lead)):
         return
     line = elements_of_line(source)
-    around = copy.parent.operation
-    columns = length(around) if around != block else ir.VectorType(loads[0].results[0].type).shape[-1]
+    outer = copy.parent.operation
+    columns = length(outer) if outer != block else ir.VectorType(loads[0].results[0].type).shape[-1]
     lines_a_row = -(-columns // line)
     nest = list(takewhile(lambda parent: parent != block, parents(loop)))
     rows = -(-length(copy) // prod(trip_count(each) for each in nest))
@@ -94,7 +94,7 @@ def prefetch_next_source(loop: ir.Operation, block: ir.Operation, copy: ir.Opera
 
 
 def next_block(loop: ir.Operation) -> tuple[ir.Value, ir.Value]:
-    """Where k begins in the block after the one a loop is in, and how many columns further to the right that is."""
+    """Build the first k of the block after the current one, and its distance in columns from the current one."""
     k_block, n_block = parent_marked(loop, BLOCKS_OF_K), parent_marked(loop, BLOCKS_OF_N)
     step = index(constant(n_block.operands[2]) if n_block is not None else 0)
     if k_block is None:
@@ -105,7 +105,7 @@ def next_block(loop: ir.Operation) -> tuple[ir.Value, ir.Value]:
 
 
 def turn(nest: list[ir.Operation]) -> ir.Value:
-    """How often the body of nested loops, innermost first, has run before."""
+    """Build the linear iteration number of nested loops, given innermost first."""
     number = index(0)
     for loop in reversed(nest):
         done = arith.subi(counter(loop), loop.operands[0])
@@ -116,15 +116,15 @@ def turn(nest: list[ir.Operation]) -> ir.Value:
 def prefetch_in_steps(
     loop: ir.Operation, array: ir.Value, lines: int, indices_of: Callable[[ir.Value], list[ir.Value]]
 ) -> None:
-    """Fetch so many cache lines, spread over the steps of a loop.
+    """Prefetch `lines` cache lines, spread over the iterations of a loop.
 
-    All of them at once would keep every line buffer of the core waiting for memory, and with them what the loop reads.
+    Prefetching all at once would occupy every line fill buffer of the core, and stall the loads of the loop.
 
     Args:
-        loop: The loop.
-        array: Memref whose lines are fetched.
-        lines: Number of cache lines to fetch.
-        indices_of: Writes the indices of a line, given its number.
+        loop: Loop with constant bounds.
+        array: Memref to prefetch.
+        lines: Number of cache lines.
+        indices_of: Builder of the indices of a line, given its number.
     """
     lines_a_step = -(-lines // trip_count(loop))
     with ir.InsertionPoint.at_block_begin(loop.regions[0].blocks[0]), loop.location:
@@ -137,23 +137,23 @@ def prefetch_in_steps(
 
 
 def elements_of_line(array: ir.Value) -> int:
-    """How many elements of a memref one cache line holds."""
+    """Return the number of elements of a memref in one cache line."""
     return LINE_BYTES * 8 // int(ir.MemRefType(array.type).element_type.width)
 
 
 def length(loop: ir.Operation) -> int:
-    """How far a loop with constant bounds goes."""
+    """Return the difference between the constant bounds of a loop."""
     return constant(loop.operands[1]) - constant(loop.operands[0])
 
 
 def is_inside(value: ir.Value, loop: ir.Operation) -> bool:
-    """Tell whether an op in a loop makes a value."""
+    """Return whether a value is defined by an op in a loop."""
     made_by = maker(value)
     return made_by is not None and any(parent == loop for parent in parents(made_by))
 
 
 def rebuild(value: ir.Value, loop: ir.Operation) -> ir.Value:
-    """A value computed in a loop, but not from it, computed again at the insertion point."""
+    """Clone the computation of a loop-invariant value at the insertion point."""
     made_by = maker(value)
     if made_by is None or not is_inside(value, loop):
         return value

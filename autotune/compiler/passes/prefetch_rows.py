@@ -1,7 +1,7 @@
-"""Software prefetch of rows: while one block of rows is worked on, the next one comes into the caches.
+"""Software prefetch of rows: fetch the next block of rows into the caches while the current one is processed.
 
-A group of row-wise ops passes over its rows several times. Memory is busy in the first pass alone, unless a later one
-fetches what the next block will begin with.
+A group of row-wise ops passes over its rows several times. Only the first pass accesses memory, unless a later pass
+prefetches the rows of the next block.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from autotune.core.scripts.marks import NEXT_ROWS, WRITTEN_ROWS
 
 
 def prefetch_rows(module: ir.Module) -> None:
-    """At the last load of every part of an argument in the marked loops, fetch what that loads a block of rows below.
+    """Prefetch the next block of rows in marked loops, at the last load of every column range of an argument.
 
-    Where the loop says so, what later passes write is fetched there, too.
+    If the loop is marked so, outputs of later passes are prefetched there, too.
     """
     for loop in marked(module.operation, NEXT_ROWS):
         del loop.attributes[NEXT_ROWS]
         loads = accesses(loop, "vector.load", 0)
         stores = accesses(loop, "vector.store", 1) if WRITTEN_ROWS in loop.attributes else []
-        last = {(argument, part_of(load)): load for argument, load in loads if of_row(load, loop)}
-        for (argument, _), load in last.items():
+        last_loads = {(argument, part_of(load)): load for argument, load in loads if of_row(load, loop)}
+        for (argument, _), load in last_loads.items():
             prefetch_below(load, loop)
             for written in dict.fromkeys(w for w, store in stores if store.block != load.block):
                 if written.type == argument.type:
@@ -34,19 +34,19 @@ def prefetch_rows(module: ir.Module) -> None:
 
 
 def accesses(loop: ir.Operation, name: str, number: int) -> list[tuple[ir.Value, ir.Operation]]:
-    """Ops of a name under a loop whose operand `number` is an argument of the function, or a part of one; with that."""
+    """Return ops by name in a loop whose operand `number` is (a subview of) a block argument, with that argument."""
     wholes = ((whole_of(op.operands[number]), op) for op in every_op(loop) if op.name == name)
     return [(whole, op) for whole, op in wholes if maker(whole) is None]
 
 
 def whole_of(value: ir.Value) -> ir.Value:
-    """What a view is a view of."""
+    """Return the memref behind a chain of subviews."""
     made_by = maker(value)
     return whole_of(made_by.operands[0]) if made_by is not None and made_by.name == "memref.subview" else value
 
 
 def part_of(load: ir.Operation) -> tuple[int, ...] | ir.Value:
-    """Which columns a load runs over: the one it begins at, or the bounds of its loop; equal for loads of the same."""
+    """Return a key of the columns that a load reads: its constant column, or the bounds of its loop."""
     column = load.operands[-1]
     if is_constant(column):
         return (constant(column),)
@@ -56,12 +56,12 @@ def part_of(load: ir.Operation) -> tuple[int, ...] | ir.Value:
 
 
 def of_row(load: ir.Operation, loop: ir.Operation) -> bool:
-    """Tell whether the first of several indices of a load is a row of the loop's block."""
+    """Return whether a load has several indices, the first of which depends on a loop over rows."""
     return maker(load.operands[0]) is None and len(load.operands) > 2 and depends(load.operands[1], counter(loop))
 
 
 def prefetch_below(load: ir.Operation, loop: ir.Operation) -> None:
-    """Fetch the lines of a load as many rows further down as a step of the loop takes."""
+    """Prefetch the cache lines of a load, one step of the loop over rows further down."""
     source, row, *others = load.operands
     with ir.InsertionPoint(load), load.location:
         below = arith.addi(row, index(constant(loop.operands[2])))
@@ -70,14 +70,14 @@ def prefetch_below(load: ir.Operation, loop: ir.Operation) -> None:
 
 
 def prefetch_here(load: ir.Operation, written: ir.Value) -> None:
-    """Fetch the lines of another array where a load is, to be written."""
+    """Prefetch the cache lines at a load's indices in another array, for writing."""
     with ir.InsertionPoint(load), load.location:
         for column in columns_of_lines(load):
             memref.prefetch(written, [*list(load.operands)[1:-1], column], True, TO_L1, True)
 
 
 def columns_of_lines(load: ir.Operation) -> Iterator[ir.Value]:
-    """The last index of every cache line of a load, at the insertion point."""
+    """Build the column of every cache line of a load, at the insertion point."""
     width = ir.VectorType(load.results[0].type).shape[-1]
     for start in range(0, width, elements_of_line(load.operands[0])):
         yield arith.addi(load.operands[-1], index(start))

@@ -1,14 +1,14 @@
-"""Repeated nests: loops that a program has several times, on other buffers, become calls of one function.
+"""Outline loop nests that a program contains several times, on different buffers, to one function.
 
-A model that was imported has its layers one after the other. LLVM would compile each anew, and takes far more than
-twelve times as long for twelve layers as for one. Nests are the same if all they say is, types of what they read from
-outside included; what lies outside becomes the function's arguments.
+An imported model contains a copy of each layer. LLVM would compile each, and its time grows superlinearly: twelve
+layers take far more than twelve times as long as one. Nests are equal if their IR is, including the types of captured
+values, which become the function's arguments.
 
     scf.for ... { %a, %b }        func.func private @__autotune_nest_0(%x, %y) { scf.for ... { %x, %y } }
     scf.for ... { %b, %c }   ->   call @__autotune_nest_0(%a, %b)
                                   call @__autotune_nest_0(%b, %c)
 
-Of many nests, those that a program has once become functions too: LLVM's time grows faster than a function does.
+If there are many nests, unique ones are outlined, too: LLVM's time grows superlinearly with the size of a function.
 """
 
 from dataclasses import dataclass
@@ -22,34 +22,34 @@ from autotune.compiler.ir.module import every_op, free_name
 from autotune.compiler.ir.values import is_constant, values_of
 from autotune.core.scripts.marks import TAG
 
-FUNCTION = "__autotune_nest_"  # begin of the names of the functions
-LOOP, LINALG = "scf.for", "linalg."  # ops of linalg that are left become loops
-MANY = 32  # nests, from which on each is a function
-ADDRESSES = ("memref.get_global", "memref.view")  # what says where in the arena a buffer of a nest lies
+FUNCTION = "__autotune_nest_"  # prefix of the names of the functions
+LOOP, LINALG = "scf.for", "linalg."  # remaining linalg ops are lowered to loops
+MANY = 32  # distinct nests, from which on each is outlined
+ADDRESSES = ("memref.get_global", "memref.view")  # ops that compute the address of a buffer in the arena
 
 
 def repeats_tasks(function: ir.OpView) -> bool:
-    """Tell whether a function has several ops of one task, one after the other, or many ops."""
+    """Return whether a function has several ops with the same tag, or many tagged ops."""
     tags = [str(op.attributes[TAG]) for op in function.regions[0].blocks[0].operations if TAG in op.attributes]
     return len(set(tags)) < len(tags) or len(tags) >= MANY
 
 
 def share_nests(module: ir.Module, function: ir.OpView) -> None:
-    """Let nests of a function that say the same be one function, in place; and each of many be one.
+    """Outline equal nests of a function to shared functions, in place; if there are many nests, outline all.
 
     Args:
-        module: Bufferized module, whose buffers have their offsets in the arena.
+        module: Bufferized module, whose buffers are placed in the arena.
         function: The entry function.
     """
-    found: dict[str, list[Nest]] = {}
+    nests_by_text: dict[str, list[Nest]] = {}
     for op in list(function.regions[0].blocks[0].operations):
         if is_nest(op.operation):
             hoist_addresses(op.operation)
             nest = Nest.of(op.operation, module)
-            found.setdefault(nest.text, []).append(nest)
-    fewest = 1 if len(found) >= MANY else 2  # nests that say the same, for which a function is worth it
+            nests_by_text.setdefault(nest.text, []).append(nest)
+    fewest = 1 if len(nests_by_text) >= MANY else 2  # equal nests needed for a function
     number = 0
-    for nests in found.values():
+    for nests in nests_by_text.values():
         if len(nests) >= fewest:
             name, number = free_name(module, f"{FUNCTION}{number}"), number + 1
             nests[0].function.attributes["sym_name"] = ir.StringAttr.get(name)
@@ -62,18 +62,18 @@ def share_nests(module: ir.Module, function: ir.OpView) -> None:
 
 
 def is_nest(op: ir.Operation) -> bool:
-    """Tell whether an op is a loop, or becomes one, and gives nothing but what it writes to buffers."""
+    """Return whether an op is a loop, or is lowered to one, and has no results."""
     return not op.results and (op.name == LOOP or op.name.startswith(LINALG))
 
 
 @dataclass(frozen=True)
 class Nest:
-    """A loop, and a function that does the same.
+    """A loop nest and its outlined copy.
 
     Attributes:
-        loop: The loop.
-        function: The function.
-        outside: What the loop reads from outside and is no constant: the arguments, in the order they are read in.
+        loop: Loop nest.
+        function: Function with a copy of it.
+        outside: Captured values that are not constants: the arguments, in order of first use.
     """
 
     loop: ir.Operation
@@ -82,30 +82,30 @@ class Nest:
 
     @classmethod
     def of(cls, loop: ir.Operation, module: ir.Module) -> "Nest":
-        """Write the function of a loop, without a name of its own, at the begin of a module."""
+        """Clone a loop into a new function, with a preliminary name, at the beginning of a module."""
         with ir.InsertionPoint.at_block_begin(module.body), loop.location:
             function = func.FuncOp(FUNCTION, ([], []), visibility="private")
             block = function.add_entry_block()
             with ir.InsertionPoint(block):
-                end = func.ReturnOp([])
-            copy = loop.clone(ir.InsertionPoint(end))
+                terminator = func.ReturnOp([])
+            copy = loop.clone(ir.InsertionPoint(terminator))
         function.attributes["passthrough"] = ir.ArrayAttr.get([ir.StringAttr.get("noinline")])
         function.attributes["llvm.linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
         ops = every_op(copy)
         outside = capture(ops, {value for op in ops for value in values_of(op)}, block, loop.location)
-        kinds = [value.type for value in outside]
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+        argument_types = [value.type for value in outside]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(argument_types, []))
         take_addresses(function)
         return cls(loop, function, outside)
 
     @property
     def text(self) -> str:
-        """All that it says."""
+        """IR of the function, by which nests are compared."""
         return str(self.function.operation.get_asm(use_local_scope=True, assume_verified=True))
 
 
 def hoist_addresses(loop: ir.Operation) -> None:
-    """Move addresses of buffers in the arena before a loop: they are others in each nest, and no part of it."""
+    """Hoist address computations of arena buffers out of a loop, as they differ between otherwise equal nests."""
     for op in every_op(loop):
         if op.name in ADDRESSES:
             for value in op.operands:
