@@ -157,8 +157,8 @@ def settle_target(lib: ctypes.CDLL, context: int, module: c_void_p, machine: int
     if not target.vscale:
         return
     name = b"vscale_range"
-    kind = lib.LLVMGetEnumAttributeKindForName(name, len(name))
-    attribute = lib.LLVMCreateEnumAttribute(context, kind, target.vscale << 32 | target.vscale)  # least, most
+    attribute_kind = lib.LLVMGetEnumAttributeKindForName(name, len(name))
+    attribute = lib.LLVMCreateEnumAttribute(context, attribute_kind, target.vscale << 32 | target.vscale)  # least, most
     for function in defined(lib, module, "Function"):
         lib.LLVMAddAttributeAtIndex(function, FUNCTION, attribute)
 

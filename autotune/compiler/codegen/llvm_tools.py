@@ -88,9 +88,9 @@ def check_processor(target: Target) -> None:
     """
     cpus, features = known_words(target.triple)
     if target.cpu not in cpus:
-        near = get_close_matches(target.cpu, sorted(cpus), 3) or ["generic"]
+        similar = get_close_matches(target.cpu, sorted(cpus), 3) or ["generic"]
         raise MachineError(
-            f"cpu must be one that LLVM knows for {target.triple}, got {target.cpu!r}; near it: {', '.join(near)}"
+            f"cpu must be one that LLVM knows for {target.triple}, got {target.cpu!r}; near it: {', '.join(similar)}"
         )
     unknown = [word for word in filter(None, target.features.split(",")) if word[1:] not in features]
     if unknown:

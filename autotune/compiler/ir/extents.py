@@ -81,11 +81,11 @@ def bound_empties(function: ir.OpView) -> None:
 
     function.operation.walk(visit)
     for op in empties:
-        size, kind = op.operands[0], ir.RankedTensorType(op.results[0].type)
+        size, tensor_type = op.operands[0], ir.RankedTensorType(op.results[0].type)
         if size in bounds:
             dynamic = ir.ShapedType.get_dynamic_size()
-            shape = [bounds[size] if s == dynamic else s for s in kind.shape]
+            shape = [bounds[size] if s == dynamic else s for s in tensor_type.shape]
             with ir.InsertionPoint(op), op.location:
-                whole = bufferization.alloc_tensor(ir.RankedTensorType.get(shape, kind.element_type), [])
-                op.results[0].replace_all_uses_with(first_part(kind, whole, size))
+                static = bufferization.alloc_tensor(ir.RankedTensorType.get(shape, tensor_type.element_type), [])
+                op.results[0].replace_all_uses_with(first_part(tensor_type, static, size))
             op.erase()

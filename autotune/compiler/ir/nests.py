@@ -106,7 +106,7 @@ def trips_of(loop: ir.Operation) -> int:
 
 
 def moves_elements(op: ir.Operation) -> bool:
-    """Return whether a structured op only moves the elements of its single input: a copy, transpose or broadcast."""
+    """Return whether a structured op only moves elements of its single input, such as a transpose or broadcast."""
     if len(op.operands) != 2 or len(op.results) != 1:
         return False
     block = op.regions[0].blocks[0]

@@ -133,7 +133,7 @@ def bounds_of(value: ir.BlockArgument) -> tuple[int, int, int] | None:
         return lower, upper, step
     if loop.name == "scf.parallel":
         count = len(value.owner.arguments)
-        lower, upper, step = (number_of(loop.operands[kind * count + number]) for kind in range(3))
+        lower, upper, step = (number_of(loop.operands[group * count + number]) for group in range(3))
         return lower, upper, step
     names = ("staticLowerBound", "staticUpperBound", "staticStep")
     if loop.name == "scf.forall" and number < len(ir.DenseI64ArrayAttr(loop.attributes[names[0]])):

@@ -266,8 +266,8 @@ def program_called() -> str:
 def of_python(name: str, function: str) -> str:
     """Return IR that defines `%name` as the address of a function of Python's C API."""
     address = ctypes.cast(getattr(ctypes.pythonapi, function), ctypes.c_void_p).value
-    whole = f"%{name}_address = llvm.mlir.constant({address} : i64) : i64"
-    return f"{whole}\n  %{name} = llvm.inttoptr %{name}_address : i64 to !llvm.ptr"
+    constant = f"%{name}_address = llvm.mlir.constant({address} : i64) : i64"
+    return f"{constant}\n  %{name} = llvm.inttoptr %{name}_address : i64 to !llvm.ptr"
 
 
 def load(name: str, base: str, number: int, kind: str = "i64") -> str:
@@ -283,7 +283,7 @@ def field(name: str, base: str, offset: int, kind: str = "i64") -> str:
 
 def bounds(bits: int) -> str:
     """Return IR that checks that all integers of a width are at least `low` and less than `low + span`."""
-    whole = "" if bits == 64 else f"%wide{bits} = llvm.sext %held{bits} : i{bits} to i64\n  "
+    widening = "" if bits == 64 else f"%wide{bits} = llvm.sext %held{bits} : i{bits} to i64\n  "
     wide = f"%held{bits}" if bits == 64 else f"%wide{bits}"
     return f"""
 ^of_{bits}:
@@ -291,7 +291,7 @@ def bounds(bits: int) -> str:
 ^whole{bits}(%e{bits}: i64, %out{bits}: i1):
   %at{bits} = llvm.getelementptr %data[%e{bits}] : (!llvm.ptr, i64) -> !llvm.ptr, i{bits}
   %held{bits} = llvm.load %at{bits} : !llvm.ptr -> i{bits}
-  {whole}%above{bits} = llvm.sub {wide}, %low : i64
+  {widening}%above{bits} = llvm.sub {wide}, %low : i64
   %is_out{bits} = llvm.icmp "uge" %above{bits}, %span : i64
   %any{bits} = llvm.or %out{bits}, %is_out{bits} : i1
   %next{bits} = llvm.add %e{bits}, %one : i64

@@ -77,7 +77,7 @@ class Emitted:
 
 
 def emit_program(wanted: Emission) -> Emitted:
-    """Compile a program to position-independent code, which exports one function on memref descriptors and its setter.
+    """Compile a program to position-independent code that exports one function, and its setter if there is one.
 
     Raises:
         CompileError: The compiler refused the program; the error names the stage.

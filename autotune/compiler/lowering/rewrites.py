@@ -75,7 +75,7 @@ class Unit:
         kernels: External kernels that compute some tasks.
         plans_arena: Whether the pass pipeline begins with the arena.
         matrix_unit: Whether tile products use instructions of the matrix unit; otherwise, they are emulated.
-        repeated: Whether tasks have several ops in a row, or many, so that equal loop nests can share a function.
+        repeated: Whether ops share a tag, or many ops have one, so that equal loop nests are outlined to one function.
         pads: Whether slices of tensors are filled, as pads are.
         rounds: Whether values are rounded to even, as in quantization.
         apart: Fusion groups that are outlined into functions while schedules are applied.
@@ -121,7 +121,7 @@ class Unit:
             unit.text, unit.script = script, parse(script, "schedule")
         if script is not None:
             unit.panels, unit.flags = dict(candidate.panels), flags_of_extrema(module)
-            alone = plans_arena(candidate.pipeline) and threads == 1  # several threads need outlined regions
+            alone = plans_arena(candidate.pipeline) and threads == 1  # threads share regions instead
             unit.repeated = alone and repeats_tasks(unit.function)
             unit.rounds = rounds(module)
             unit.pads = pads_sums(unit.function)
@@ -156,7 +156,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A built-in rewrite.
+    """A rewrite of ours.
 
     Attributes:
         name: Name of the rewrite's file in ``passes/``, with dashes.

@@ -68,6 +68,7 @@ def reorder(op: ir.Operation) -> None:
         return
     maps = [*(along(op, index, amap, last) for index, amap in enumerate(maps[:-1])), maps[-1]]
     parallel = [d for d, is_sum in enumerate(sums) if not is_sum and d != last]
+    # Parallel loops outermost, reductions in their order, so that sums keep it, and the row of the output innermost.
     order = [*parallel, *(d for d, is_sum in enumerate(sums) if is_sum), last]
     dims = [ir.AffineDimExpr.get(order.index(d)) for d in range(len(order))]
     permutation = ir.AffineMap.get(len(order), 0, dims)

@@ -1,1 +1,1 @@
-"""Element-wise ops of bytes by instructions for bytes: functions read from a table, windows by dot products."""
+"""Element-wise ops on i8 by byte instructions: functions by table lookup, sliding windows by dot products."""

@@ -23,7 +23,7 @@ VECTORS = (1, 2, 4)
 
 @dataclass(frozen=True)
 class ByteTable(ByteOps):
-    """The family of element-wise ops from i8 to i8 that compute in f32."""
+    """The family of element-wise ops of one array of bytes, which go by way of f32."""
 
     name: str = "byte_table"
     flags: frozenset[str] = frozenset({CHOOSES})

@@ -25,7 +25,7 @@ WIDEN, MULTIPLY = "arith.extsi", "arith.muli"
 
 @dataclass(frozen=True)
 class ByteWindows(ByteOps):
-    """The family of element-wise ops that sum products of i8 rows and weights constant along a row."""
+    """The family of element-wise ops that sum products of rows of bytes by weights that stay along a row."""
 
     name: str = "byte_windows"
     flags: frozenset[str] = frozenset({CHOOSES, MULTIPLIES})
