@@ -1,4 +1,4 @@
-"""From a payload to its tasks, and from a script to machine code: the only package that imports `mlir`."""
+"""Partition payloads into tasks and compile scripts to machine code; the only package that imports `mlir`."""
 
 from autotune.core.errors import MachineError
 from autotune.core.host.address_space import check_address_space

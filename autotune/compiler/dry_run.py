@@ -1,6 +1,6 @@
-"""Dry run: a user's script applied once before any search, and notes for its author.
+"""Dry run: apply a user script once before the search and collect notes about it.
 
-A handle that holds nothing is no error in a user's script, as it is none upstream; it is reported once, here.
+As in upstream MLIR, an empty handle in a user script is not an error; it is reported once, here.
 """
 
 import re
@@ -22,20 +22,20 @@ from autotune.core.scripts.marks import FOREIGN
 from autotune.core.scripts.parametric import ChosenScript
 
 COUNTED = "autotune.count"
-# The bindings hand remarks to nobody: they are read where MLIR prints them.
+# The Python bindings do not deliver remarks to a handler, so they are parsed from what MLIR prints to stderr.
 REMARK = re.compile(rf'loc\("-":(\d+):(\d+)\): {re.escape(COUNTED)} (\d+) : i64')
 MOST_NOTES = 5
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """A script to apply once.
+    """Input of a dry run.
 
     Attributes:
-        payload: Payload that it is applied to.
-        text: The module to start from.
-        script: Script with its default config.
-        panels: Tags whose op reads its weight from panels, with their columns.
+        payload: Payload that the script is applied to.
+        text: Module before the script, as MLIR text.
+        script: Script instantiated with its default config.
+        panels: Tags of operations that read their weight from panels, each with the columns of a panel.
     """
 
     payload: Payload
@@ -45,10 +45,12 @@ class DryRun:
 
 
 def dry_run(wanted: DryRun) -> tuple[str, ...]:
-    """Apply a script without the lowering that follows it, and count what its handles hold. In the isolated process.
+    """Apply a script without the lowering that follows it, and count the operations its handles are associated with.
+
+    Runs in the isolated process.
 
     Returns:
-        Notes for its author, a sentence each.
+        Notes for the user, one sentence each.
     """
     source, name = wanted.script.source, wanted.payload.name
     with context():
@@ -78,20 +80,20 @@ def dry_run(wanted: DryRun) -> tuple[str, ...]:
 
 
 def prepare(module: ir.Module, own: ir.Module, wanted: DryRun) -> None:
-    """What happens to a module before its script, in place.
+    """Apply the rewrites that precede the script to a module, in place.
 
     Raises:
-        CompileError: An op is not what the script takes it for.
+        CompileError: An operation does not have the form that the script expects.
     """
     payload = wanted.payload
-    roles = tuple(argument.role for argument in payload.arguments)
-    unit = Unit(module, payload.entry, roles, script=own, panels=dict(wanted.panels))
+    argument_roles = tuple(argument.role for argument in payload.arguments)
+    unit = Unit(module, payload.entry, argument_roles, script=own, panels=dict(wanted.panels))
     for name in BEFORE_SCRIPT:
         take_step(unit, name)
 
 
 def plain_error(wanted: DryRun) -> str:
-    """What a script fails with that is applied without remarks, which the error of one with remarks is full of."""
+    """Return the error of the script applied without remarks, which would clutter the message; empty if it succeeds."""
     module = parse(wanted.text, wanted.payload.name)
     run_passes(module, "builtin.module(strip-debuginfo)")
     try:
@@ -104,13 +106,13 @@ def plain_error(wanted: DryRun) -> str:
 
 
 def count_handles(own: ir.Module) -> dict[tuple[int, int], str]:
-    """Put remarks behind every op of a user's sequences that gives handles: how many ops each holds.
+    """Insert remarks that print the size of every handle after the operation of a user sequence that produces it.
 
     Returns:
-        Names of those ops, by line and column.
+        Names of the producing operations, by line and column.
     """
     counted: dict[tuple[int, int], str] = {}
-    number = ir.Type.parse("!transform.param<i64>")
+    param_type = ir.Type.parse("!transform.param<i64>")
     for sequence in sequences_of(own.operation).values():
         if FOREIGN not in sequence.attributes:
             continue
@@ -119,15 +121,15 @@ def count_handles(own: ir.Module) -> dict[tuple[int, int], str]:
                 if str(result.type).startswith(HANDLES) and any(True for _ in result.uses):
                     counted[location_of(op)] = op.name
                     with ir.InsertionPoint(behind), op.location:
-                        held = ir.Operation.create("transform.num_associations", [number], [result])
+                        count = ir.Operation.create("transform.num_associations", [param_type], [result])
                         message = {"message": ir.StringAttr.get(COUNTED)}
                         remark = "transform.debug.emit_param_as_remark"
-                        ir.Operation.create(remark, operands=[held.result], attributes=message)
+                        ir.Operation.create(remark, operands=[count.result], attributes=message)
     return counted
 
 
 def left_on_tensors(module: ir.Module) -> str:
-    """Names of the structured ops that a module still has on tensors; empty if there are none."""
+    """Return the names of the structured operations that still have tensor results, comma-separated; empty if none."""
     ops = [op for op in every_op(module) if op.name.startswith("linalg.")]
     return ", ".join(
         sorted({op.name for op in ops if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)})

@@ -1,7 +1,7 @@
-"""What the MLIR of a bundle may be: it parses, computes and transforms, and asks for nothing else.
+"""Validation of the MLIR files of a bundle: they must parse, and may only compute and transform.
 
-A payload is compiled and run, so that a call to somebody else's function or an address made of a number would be
-untrusted code. What is left can still read outside its arrays; that is what the worker's process is for.
+A payload is compiled and run, so a call to an external function or an address cast from an integer would be untrusted
+code. What is accepted can still access memory out of bounds; the isolated worker process guards against that.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from autotune.core.errors import BundleError, CompileError, RuleError
 from autotune.core.payload import Payload
 from autotune.registry import rewriter
 
-OPEN = "open.mlir"  # a user's own script as it was, knobs and all; nothing of it is compiled
-RULES = "rules.mlir"  # patterns that the payload was rewritten by before its tasks were found
+OPEN = "open.mlir"  # the user's parametric script, as written; it is never compiled
+RULES = "rules.mlir"  # rewrite patterns that were applied to the payload before it was partitioned
 
 
 def check_pipeline(where: str, what: str, pipeline: str, allowed: set[str] = PASSES) -> None:
-    """Refuse a pipeline that asks for a pass it should not.
+    """Reject a pass pipeline that contains a pass outside the allowed set.
 
     Raises:
-        BundleError: The pipeline asks for such a pass; the error names it.
+        BundleError: The pipeline contains such a pass; the error names it.
     """
     for name in sorted(passes_of(pipeline) - allowed):
         raise BundleError(f"{where} must use passes that lower, {what} asks for {name!r}; restore it")
@@ -32,12 +32,12 @@ def check_pipeline(where: str, what: str, pipeline: str, allowed: set[str] = PAS
 
 @dataclass(frozen=True)
 class BundleTexts:
-    """The MLIR of a bundle, not yet parsed.
+    """MLIR files of a bundle, not yet parsed.
 
     Attributes:
-        folder: Folder of the bundle, for messages.
-        texts: Texts by the names of their files.
-        payload: The payload that the bundle says it is of.
+        folder: Folder of the bundle, for error messages.
+        texts: File contents by file name.
+        payload: Payload that the manifest describes.
     """
 
     folder: str
@@ -46,10 +46,10 @@ class BundleTexts:
 
 
 def check_texts(bundle: BundleTexts) -> None:
-    """Refuse MLIR that does not parse, asks for what it should not, or is not of the payload.
+    """Reject MLIR that does not parse, contains forbidden operations, or does not match the payload.
 
     Raises:
-        BundleError: A file is refused; the error names it, with line and column where they are known.
+        BundleError: A file is rejected; the error names it, with line and column if known.
     """
     with context():
         for name, text in bundle.texts.items():
@@ -73,17 +73,17 @@ def check_texts(bundle: BundleTexts) -> None:
 
 
 def refuse(where: str, fault: str | None) -> None:
-    """Raise if there is a fault.
+    """Raise an error if `fault` is not `None`.
 
     Raises:
-        BundleError: There is a fault; the error names it and the file.
+        BundleError: There is a fault; the error names the fault and the file.
     """
     if fault is not None:
         raise BundleError(f"{where} {fault}; restore it")
 
 
 def check_script(where: str, module: ir.Module) -> None:
-    """A script holds transform ops, with an entry, and runs no passes but those that lower."""
+    """Check that a script consists of transform operations, has an entry, and runs only allowed lowering passes."""
     for op in every_op(module):
         refuse(where, script_fault(op))
     refuse(where, growth_fault(module))
@@ -92,20 +92,20 @@ def check_script(where: str, module: ir.Module) -> None:
 
 
 def check_open(where: str, module: ir.Module) -> None:
-    """A user's own script is one that could be tuned."""
+    """Check that a parametric user script contains only operations that a tunable script may contain."""
     for op in every_op(module):
         refuse(where, open_fault(op))
 
 
 def check_entry(where: str, module: ir.Module, payload: Payload) -> None:
-    """The entry function takes the arguments that the manifest describes: it is called with pointers to such."""
+    """Check that the signature of the entry function matches the manifest, as it is called with raw pointers."""
     wanted = f"({', '.join(argument.type for argument in payload.arguments)}) -> ()"
     for op in module.body.operations:
         if symbol(op) == payload.entry and op.operation.name == "func.func":
-            found = str(ir.TypeAttr(op.attributes["function_type"]).value)
-            if found != wanted:
+            actual = str(ir.TypeAttr(op.attributes["function_type"]).value)
+            if actual != wanted:
                 raise BundleError(
-                    f"{where}: @{payload.entry} must take the manifest's arguments {wanted}, it is {found}; restore it"
+                    f"{where}: @{payload.entry} must take the manifest's arguments {wanted}, it is {actual}; restore it"
                 )
             return
     raise BundleError(f"{where} must define the entry function @{payload.entry}, it does not; restore it")

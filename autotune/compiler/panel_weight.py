@@ -1,4 +1,4 @@
-"""Weights in panels: arrays that a tuned program takes besides those of its payload, and what they are made of."""
+"""Weights stored in panels: additional arguments of a tuned program, and how they are packed from payload arguments."""
 
 from dataclasses import dataclass, replace
 
@@ -10,21 +10,21 @@ from autotune.core.plugs.weight_form import PluggedForm, Shape
 from autotune.core.precision import PRECISIONS, Precision
 from autotune.registry import weight_form
 
-WORD = "i32"  # MLIR element type of words, each of as many values as a precision says
+WORD = "i32"  # MLIR element type of packed words; the precision defines how many values a word holds
 
 
 @dataclass(frozen=True)
 class PanelWeight:
-    """An argument that a tuned program has besides those of its payload: a weight stored in panels.
+    """Additional argument of a tuned program: a weight packed into panels.
 
     Attributes:
-        source: Position of the payload's argument that holds the weight.
-        position: Position of the new one.
-        shape: Logical shape of the weight, (..., k, n); k counts words where it is rounded.
-        columns: Columns of a panel.
+        source: Position of the payload argument that holds the weight.
+        position: Position of the packed argument.
+        shape: Logical shape of the weight, (..., k, n); k counts words if the weight is rounded.
+        columns: Number of columns of a panel.
         transposed: Whether the payload stores the weight as (..., n, k).
-        precision: What it is rounded to, one of `core.precision.PRECISIONS`, or the name of another form that weights
-            are stored in; empty for what it is.
+        precision: Precision that the weight is rounded to, one of `core.precision.PRECISIONS`, or the name of a
+            plugged-in storage form; empty to keep the element type of the payload.
     """
 
     source: int
@@ -36,25 +36,25 @@ class PanelWeight:
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """The shape in memory: (..., panels, k, columns)."""
+        """Shape in memory: (..., panels, k, columns)."""
         *lead, k, n = self.shape
         return (*lead, -(-n // self.columns), k, self.columns)
 
     def argument(self, source: Argument) -> Argument:
-        """The new argument, as it is in memory.
+        """Return the packed argument with its shape and dtype in memory.
 
         Raises:
-            CompileError: Stage ``transform``; no form has the name of this one.
+            CompileError: Stage ``transform``; no plug-in provides the storage form.
         """
         rounded = WORD if self.precision in PRECISIONS else ""
         dtype = rounded or (plugged_form(self.precision).element if self.precision else source.dtype)
         return replace(source, name=f"{source.name}_panels_{self.position}", shape=self.stored_shape, dtype=dtype)
 
     def pack(self, weight: Array) -> Array:
-        """The weight in panels: the preparation step, done once.
+        """Pack the weight into panels, padding the last panel with zeros; done once, before any call.
 
         Raises:
-            CompileError: Stage ``transform``; no form has the name of this one.
+            CompileError: Stage ``transform``; no plug-in provides the storage form.
         """
         *lead, k, n = self.shape
         if self.precision in PRECISIONS:
@@ -70,24 +70,24 @@ class PanelWeight:
 
 
 def pack_words(precision: Precision, weight: Array, stored: Shape, *, transposed: bool) -> Array:
-    """The words of a weight that is rounded.
+    """Round a weight and pack it into words of 32 bits.
 
     Args:
-        precision: What it is rounded to.
+        precision: Precision to round to.
         weight: Elements in the order of ``(..., k, n)``, in any shape.
-        stored: Shape of the words, ``(..., words, n)``.
-        transposed: The order is that of ``(..., n, k)``.
+        stored: Shape of the packed words, ``(..., words, n)``.
+        transposed: Flag: the elements are in the order of ``(..., n, k)``.
     """
     *lead, _, n = stored
-    plain = weight.reshape(*lead, n, -1).swapaxes(-1, -2) if transposed else weight.reshape(*lead, -1, n)
-    return precision.pack(plain)
+    values = weight.reshape(*lead, n, -1).swapaxes(-1, -2) if transposed else weight.reshape(*lead, -1, n)
+    return precision.pack(values)
 
 
 def plugged_form(name: str) -> PluggedForm:
-    """How a weight is stored, as a plug-in does.
+    """Return the storage form that a plug-in registers under a name.
 
     Raises:
-        CompileError: Stage ``transform``; none has that name.
+        CompileError: Stage ``transform``; no plug-in has that name.
     """
     try:
         return weight_form(name)

@@ -1,4 +1,4 @@
-"""A transform script applied: by upstream's interpreter, with errors that name the location in the script."""
+"""Apply transform scripts with the MLIR transform interpreter; errors name the location in the script."""
 
 import re
 
@@ -19,13 +19,13 @@ def run_script(module: ir.Module, script: ir.Module | None, text: str, source: s
     """Apply a transform script to a module, in place.
 
     Args:
-        module: The payload.
-        script: The script.
-        text: The script as it was parsed, for messages.
-        source: Name that the user knows it by.
+        module: Payload module.
+        script: Script module.
+        text: Text that the script was parsed from, for error messages.
+        source: Name of the script in error messages.
 
     Raises:
-        CompileError: Stage ``transform``, with the op and location the interpreter names.
+        CompileError: Stage ``transform``, with the operation and location that the interpreter reports.
     """
     operations = script.body.operations if script is not None else ()
     entry = next((op for op in operations if symbol(op) == ENTRY), None)
@@ -38,7 +38,7 @@ def run_script(module: ir.Module, script: ir.Module | None, text: str, source: s
         interpreter.apply_named_sequence(module.operation, entry, script.operation)
     except (ValueError, ir.MLIRError) as error:
         message = without_preamble(describe(error) if isinstance(error, ir.MLIRError) else str(error))
-        if message.startswith(UNKNOWN):  # a location in the payload, which has none
+        if message.startswith(UNKNOWN):  # reported on a payload operation; these have no location
             location = failing_op(before, script, ENTRY)
             message = message.replace(
                 UNKNOWN, f"loc({location or ''})".replace("loc(loc(", "loc(").replace("))", ")"), 1
@@ -47,15 +47,15 @@ def run_script(module: ir.Module, script: ir.Module | None, text: str, source: s
 
 
 def name_op(message: str, script: str, source: str = "schedule") -> str:
-    """A diagnostic of the interpreter, with the location in the script as ``source:line:column`` and the op there.
+    """Format a diagnostic of the interpreter as ``source:line:column: operation: message``.
 
-    A location with a name is one of `empty_handles`, and the name says all.
+    A `NameLoc` was attached by `empty_handles`; its name is the message.
 
     Example:
         >>> name_op('loc("-":1:6): too many tiles', "%t = transform.structured.fuse %op")
         'schedule:1:6: transform.structured.fuse: too many tiles'
     """
-    # an error of the interpreter is a text: its locations are printed into it
+    # the interpreter raises plain text with the printed location in front
     location = re.match(r'loc\((?:"([^"]+)"\()?"-":(\d+):(\d+)\)+: *', message)
     if location is None:
         return message
@@ -66,6 +66,6 @@ def name_op(message: str, script: str, source: str = "schedule") -> str:
 
 
 def without_preamble(message: str) -> str:
-    """A diagnostic without what the interpreter says in front of every one."""
+    """Return a diagnostic without the prefix that the interpreter puts in front of every message."""
     message = message.replace("Failed to apply named transform sequence.", "").replace("Diagnostic message at ", "", 1)
     return first_lines(message)

@@ -1,4 +1,4 @@
-"""What scripts may be made of: ops that schedule, passes that lower; of a user's own also nothing that aborts MLIR."""
+"""Validation of scripts: only scheduling operations and lowering passes are allowed, and nothing that aborts MLIR."""
 
 import re
 
@@ -11,43 +11,43 @@ from autotune.compiler.passes.pipelines import ARENA_PASS, PLAIN, tail
 from autotune.compiler.script.instantiate import SAYS_ONLY
 from autotune.compiler.script.user_module import refuse_at, sets_of
 
-# What a script is made of: sequences, handles, matchers, moves and patterns that upstream has for tensors and loops.
-# Left out: ops that convert to other dialects, insert calls, run PDL, print, or look for more code in files.
+# Allowed: sequences, handles, matchers, and upstream transformations and patterns of tensors and loops.
+# Excluded: operations that convert to other dialects, insert calls, run PDL, print, or load code from files.
 MOVES = re.compile(
     r"transform\.(named_sequence|sequence|yield|include|consumed|foreach|foreach_match|collect_matching|alternatives|cast"
     r"|merge_handles|split_handle|replicate|select|num_associations|annotate|verify|get_\w+|param\.\w+|match\..+"
     r"|apply_cse|apply_dce|apply_licm|apply_registered_pass|apply_patterns(\..+)?"
     r"|tune\.(knob|alternatives)|(structured|loop|affine|bufferization|memref|tensor|vector)\..+)"
 )
-OPEN_ONLY = ("transform.smt.constrain_params", *SAYS_ONLY)  # once choices are made, none of these is left
+OPEN_ONLY = ("transform.smt.constrain_params", *SAYS_ONLY)  # removed when the script is instantiated
 PASS_OP = "transform.apply_registered_pass"
 
 
 def passes_of(pipeline: str) -> set[str]:
-    """Names of the passes in a pipeline, without the ops they are nested in.
+    """Return the names of the passes in a pipeline, without the anchor operations they are nested in.
 
     Example:
         >>> sorted(passes_of("builtin.module(cse,func.func(canonicalize{top-down=true}))"))
         ['canonicalize', 'cse']
     """
-    # textual pipelines have no reader in the bindings but one that builds the passes, which untrusted text must not
+    # the pipeline parser of the bindings instantiates the passes, which untrusted text must not do
     bare = re.sub(r"\{[^{}]*\}", "", pipeline)
     anchors = re.sub(r"[a-z]+\.[a-z]+\(", "(", bare)
     return {name for name in re.split(r"[\s(),]+", anchors) if name}
 
 
-# What our own pipelines use now or used in a release, and a few that only simplify.
+# Passes of the pipelines of this and earlier releases, and a few simplifications.
 PASSES = passes_of(tail(1)) | passes_of(tail(2)) | passes_of(PLAIN) | {ARENA_PASS}
 PASSES |= {"linalg-generalize-named-ops", "linalg-fuse-elementwise-ops"}
 PASSES |= {"eliminate-empty-tensors", "canonicalize", "cse", "sccp", "symbol-dce", "mem2reg"}
-ABORTS = ("transform.structured.tile_using_for",)  # on a param of any type
+ABORTS = ("transform.structured.tile_using_for",)  # aborts on an operand of type !transform.any_param
 
 
 def check_file(module: ir.Module, source: str) -> None:
-    """Refuse ops that no bundle may hold: with choices made, a script has the same ops, or less.
+    """Reject operations that a bundle may not contain; instantiation adds none, so that checking once is enough.
 
     Raises:
-        ScheduleError: There is such an op, or one to which a knob gives the name of a pass.
+        ScheduleError: There is such an operation, or a knob sets the name of a pass.
     """
     for op in every_op(module):
         if (fault := open_fault(op)) is not None:
@@ -57,10 +57,10 @@ def check_file(module: ir.Module, source: str) -> None:
 
 
 def check_op(op: ir.Operation, source: str) -> None:
-    """Refuse an op that would abort MLIR.
+    """Reject an operation that would abort MLIR.
 
     Raises:
-        ScheduleError: The script holds such an op.
+        ScheduleError: The operation would abort MLIR.
     """
     if op.name in ABORTS and any(str(operand.type) == "!transform.any_param" for operand in op.operands):
         raise refuse_at(
@@ -72,7 +72,7 @@ def check_op(op: ir.Operation, source: str) -> None:
 
 
 def script_fault(op: ir.Operation) -> str | None:
-    """What an op of a script does besides scheduling; `None` if nothing."""
+    """Return why an operation is not allowed in a script; `None` if it is allowed."""
     if op.name != "builtin.module" and not MOVES.fullmatch(op.name):
         return f"must hold transform ops that schedule alone, it has {op.name}"
     if op.name != PASS_OP:
@@ -84,8 +84,8 @@ def script_fault(op: ir.Operation) -> str | None:
 
 
 def open_fault(op: ir.Operation) -> str | None:
-    """What an op of a user's own file does besides scheduling, choosing and computing: it may hold its payload, too."""
+    """Return why an operation is not allowed in a user file, which may contain a payload; `None` if it is allowed."""
     if op.name.startswith("transform."):
         return None if op.name in OPEN_ONLY else script_fault(op)
-    adopted = op.name == ASSERT or op.name in INTRINSICS  # a payload is made without
+    adopted = op.name == ASSERT or op.name in INTRINSICS  # removed when the payload is imported
     return None if adopted or op.name.startswith("smt.") else op_fault(op)

@@ -1,7 +1,8 @@
-"""Constraints of a script: a ``transform.smt.constrain_params`` as terms over knobs, evaluated without a solver.
+"""Constraints of a script: ``transform.smt.constrain_params`` as terms over knobs, evaluated without a solver.
 
-MLIR's interpreter has no meaning for the op. A function that its region declares is a fact of the machine where its
-name is ``autotune.`` and one of `FACTS`; another one must be equal to a term, which then is its value.
+The MLIR interpreter does not evaluate this operation. A symbol declared in its region denotes a property of the
+machine if its name is ``autotune.`` followed by one of `FACTS`; any other symbol must be asserted equal to a term,
+which defines its value.
 """
 
 from collections.abc import Mapping
@@ -12,44 +13,44 @@ from autotune.compiler.script.user_module import refuse_at
 from autotune.core.scripts.parametric import FACT, FACTS
 from autotune.core.scripts.terms import CONSTANT, GIVEN, OPERATIONS, Term
 
-COMPARISONS = ("lt", "le", "gt", "ge")  # smt.int.cmp counts them from 0
-DECLARED = "declared"  # a term whose value another one gives
+COMPARISONS = ("lt", "le", "gt", "ge")  # predicates of smt.int.cmp, by their enum value
+DECLARED = "declared"  # term of a declared symbol, whose value an equation defines
 
 
 def read_constraint(
     op: ir.Operation, operands: Mapping[ir.Value, Term], source: str
 ) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
-    """What an op asserts, and what it gives.
+    """Return the terms that a constraint operation asserts and the terms that it yields.
 
     Args:
-        op: The ``transform.smt.constrain_params``.
-        operands: Terms of its operands.
-        source: Name of the file, for messages.
+        op: Operation ``transform.smt.constrain_params``.
+        operands: Terms of known values, among them the operands of `op`.
+        source: Name of the file, for error messages.
 
     Raises:
-        ScheduleError: An operand is known at run time only, or an op is none that is evaluated here.
+        ScheduleError: An operand is neither a knob nor a constant, or an operation in the region is not supported.
     """
     block = op.regions[0].blocks[0]
     terms: dict[ir.Value, Term] = {}
-    for number, (operand, argument) in enumerate(zip(op.operands, block.arguments, strict=True)):
+    for position, (operand, argument) in enumerate(zip(op.operands, block.arguments, strict=True)):
         if operand not in operands:
             raise refuse_at(
-                source, op, f"a constraint must be about knobs and constants, its operand {number} is neither"
+                source, op, f"a constraint must be about knobs and constants, its operand {position} is neither"
             )
         terms[argument] = operands[operand]
     asserted: list[Term] = []
-    given: list[Term] = []
+    yielded: list[Term] = []
     for each in block.operations:
         inner = each.operation
         if inner.name == "smt.assert":
             asserted.append(terms[inner.operands[0]])
         elif inner.name == "smt.yield":
-            given += [terms[operand] for operand in inner.operands]
+            yielded += [terms[operand] for operand in inner.operands]
         else:
             terms[inner.results[0]] = term_of(inner, terms, len(terms), source)
-    known, rest = settle(asserted)
-    results = tuple(substitute(term, known) for term in given)
-    constraints = tuple(substitute(term, known) for term in rest)
+    known, remaining = settle(asserted)
+    results = tuple(substitute(term, known) for term in yielded)
+    constraints = tuple(substitute(term, known) for term in remaining)
     if any(is_open(term) for term in (*constraints, *results)):
         raise refuse_at(
             source, op, "a declared value must be equal to a term of knobs, one is not; assert smt.eq of it"
@@ -58,10 +59,10 @@ def read_constraint(
 
 
 def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, source: str) -> Term:
-    """The term of one op of the ``smt`` dialect.
+    """Return the term of an operation of the ``smt`` dialect.
 
     Raises:
-        ScheduleError: The op is none that is evaluated here.
+        ScheduleError: The operation is not supported.
     """
     operands = tuple(terms[operand] for operand in op.operands)
     name = op.name.removeprefix("smt.")
@@ -70,13 +71,13 @@ def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, sourc
     if name == "constant":
         return Term(CONSTANT, value=bool(ir.BoolAttr(op.attributes["value"]).value))
     if name == "declare_fun" and str(op.results[0].type) in ("!smt.int", "!smt.bool"):
-        called = str(op.attributes["namePrefix"].value) if "namePrefix" in op.attributes else ""
-        if called.removeprefix(FACT) in FACTS and called.startswith(FACT):
-            return Term(GIVEN, value=called)
-        if called.startswith(FACT):
+        symbol = str(op.attributes["namePrefix"].value) if "namePrefix" in op.attributes else ""
+        if symbol.removeprefix(FACT) in FACTS and symbol.startswith(FACT):
+            return Term(GIVEN, value=symbol)
+        if symbol.startswith(FACT):
             facts = ", ".join(FACT + fact for fact in FACTS)
-            raise refuse_at(source, op, f"a fact of the machine must be one of {facts}; got {called!r}")
-        return Term(DECLARED, value=f"{called}#{number}")
+            raise refuse_at(source, op, f"a fact of the machine must be one of {facts}; got {symbol!r}")
+        return Term(DECLARED, value=f"{symbol}#{number}")
     if name == "int.cmp":
         name += f" {COMPARISONS[int(ir.IntegerAttr(op.attributes['pred']))]}"
     if name not in OPERATIONS:
@@ -87,50 +88,50 @@ def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, sourc
 
 
 def signed(attribute: ir.IntegerAttr) -> int:
-    """The number of an ``smt.int.constant``: its words are signed, though their type says otherwise."""
+    """Return the value of an ``smt.int.constant``, interpreting the bits of its signless type as two's complement."""
     value, width = int(attribute), ir.IntegerType(attribute.type).width
     return value - (1 << width) if value >= 1 << (width - 1) else value
 
 
 def settle(asserted: list[Term]) -> tuple[dict[str, Term], list[Term]]:
-    """Values of what is declared, from equations; and the assertions that are no such equation."""
+    """Solve equations for the declared symbols; return their values and the assertions that are not such equations."""
     known: dict[str, Term] = {}
-    waiting = [part for term in asserted for part in conjuncts(term)]
-    found = True
-    while found:
-        found = False
-        for term in waiting:
-            equation = solved(substitute(term, known))
-            if equation is not None:
-                known[equation[0]] = equation[1]
-                waiting.remove(term)
-                found = True
+    pending = [part for term in asserted for part in conjuncts(term)]
+    changed = True
+    while changed:
+        changed = False
+        for term in pending:
+            solution = solved(substitute(term, known))
+            if solution is not None:
+                known[solution[0]] = solution[1]
+                pending.remove(term)
+                changed = True
                 break
-    return known, waiting
+    return known, pending
 
 
 def conjuncts(term: Term) -> list[Term]:
-    """The parts of an assertion that must all hold."""
+    """Return the operands of a conjunction, flattened; a term that is not a conjunction is returned alone."""
     return [part for operand in term.operands for part in conjuncts(operand)] if term.op == "and" else [term]
 
 
 def solved(term: Term) -> tuple[str, Term] | None:
-    """The declared name that an equation of two terms gives a value, and the value; `None` if it gives none."""
+    """Return the declared symbol that an equation defines and its value; `None` if the term defines none."""
     if term.op != "eq" or len(term.operands) != 2:
         return None
-    for one, other in (term.operands, term.operands[::-1]):
-        if one.op == DECLARED and not is_open(other):
-            return str(one.value), other
+    for side, value in (term.operands, term.operands[::-1]):
+        if side.op == DECLARED and not is_open(value):
+            return str(side.value), value
     return None
 
 
 def is_open(term: Term) -> bool:
-    """Tell whether a term is about something declared that has no value."""
+    """Return whether a term contains a declared symbol without a value."""
     return term.op == DECLARED or any(map(is_open, term.operands))
 
 
 def substitute(term: Term, known: Mapping[str, Term]) -> Term:
-    """A term with the values of what is declared instead of it."""
+    """Return a term with declared symbols replaced by their known values."""
     if term.op == DECLARED:
         return known.get(str(term.value), term)
     return Term(term.op, tuple(substitute(each, known) for each in term.operands), term.value)

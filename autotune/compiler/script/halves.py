@@ -1,4 +1,4 @@
-"""A script of ours in two: what each task's schedule does, and the lowering that all scripts share."""
+"""Split a generated script in two: the schedules of the tasks, and the lowering that all scripts share."""
 
 from mlir import ir
 
@@ -7,11 +7,11 @@ from autotune.compiler.passes.empty_handles import ENTRY
 from autotune.core.errors import ScheduleError
 from autotune.core.scripts.assembly import before_lowering
 
-LOWERING = "transform.bufferization.eliminate_empty_tensors"  # the first op of it
+LOWERING = "transform.bufferization.eliminate_empty_tensors"  # first operation of the shared lowering
 
 
 def is_ours(text: str) -> bool:
-    """Whether a script lowers as those of this release do, so that its schedules stand alone."""
+    """Return whether a script ends with the lowering of this release, so that it can be split."""
     try:
         before_lowering(text)
     except ScheduleError:
@@ -20,7 +20,7 @@ def is_ours(text: str) -> bool:
 
 
 def halves_of(script: ir.Module) -> tuple[ir.Module, ir.Module]:
-    """Two scripts that do one after the other what one of ours does."""
+    """Return two scripts, the schedules and the lowering, that applied in sequence are equivalent to a script."""
     schedules, lowering = copy_module(script), copy_module(script)
     ops = body_of(schedules)
     begin = next(i for i, op in enumerate(ops) if op.operation.name == LOWERING)
@@ -30,12 +30,12 @@ def halves_of(script: ir.Module) -> tuple[ir.Module, ir.Module]:
 
 
 def body_of(script: ir.Module) -> list[ir.OpView]:
-    """The ops of the sequence that a script begins with."""
+    """Return the operations of the entry sequence."""
     entry = next(op for op in script.body.operations if symbol(op) == ENTRY)
     return list(entry.regions[0].blocks[0].operations)
 
 
 def erase(ops: list[ir.OpView]) -> None:
-    """Erase ops, those that read others first."""
+    """Erase operations in reverse order, users before the operations they use."""
     for op in reversed(ops):
         op.operation.erase()

@@ -1,7 +1,8 @@
-"""The writer of concrete scripts: a value for every knob of a user's script, set in the parsed module.
+"""Instantiate parametric scripts: set a value for every knob of a user script in the parsed module.
 
-Locations stay those of the user's file, so that a failure is reported with its line there. What is left holds neither
-``tune`` nor ``smt`` ops: knobs are constants, alternatives the region that is taken, constraints are gone.
+Locations remain those of the user file, so that a failure is reported with its line. The instantiated script contains
+no ``tune`` or ``smt`` operations: knobs become constants, alternatives are replaced by the selected region, constraints
+are erased.
 """
 
 from collections.abc import Mapping
@@ -26,19 +27,19 @@ from autotune.core.scripts.assembly import DESTINATIONS, FINISH, LOWERING
 from autotune.core.scripts.marks import FOREIGN, KNOBS, ONLINE, SETS, TAG
 from autotune.core.scripts.parametric import ChosenScript
 
-OWN_MAIN = "own_main"  # the user's entry, where ours goes around it
+OWN_MAIN = "own_main"  # new name of the user's @__transform_main if it is wrapped in a generated entry
 SAYS_ONLY = ("transform.print", "transform.debug.emit_remark_at", "transform.debug.emit_param_as_remark")
 
 
 def write_concrete(chosen: ChosenScript) -> ir.Module:
-    """The script with everything chosen, in the current context.
+    """Instantiate a script in the current context.
 
-    A script of the whole payload that leaves it on tensors is followed by the lowering that all schedules share; one
-    that bufferizes stays alone. A script of one op is applied to every op of its tag.
+    A script for the whole payload that leaves it on tensors is followed by the shared lowering; one that bufferizes it
+    is used as is. A script for one operation is applied to every operation with the tag of the task.
 
     Raises:
-        ScheduleError: The file is no such script.
-        CompileError: Stage ``transform``; a value is none that its op takes.
+        ScheduleError: The file is not a valid script.
+        CompileError: Stage ``transform``; an operation does not verify with the selected value.
     """
     own, entry = settled_module(chosen)
     finish(own, entry, chosen)
@@ -46,16 +47,16 @@ def write_concrete(chosen: ChosenScript) -> ir.Module:
 
 
 def settled_module(chosen: ChosenScript) -> tuple[ir.Module, ir.Operation]:
-    """The user's module with everything chosen, and its entry; raises as `write_concrete`."""
+    """Return the user module with all knobs set, and its entry; raises as `write_concrete`."""
     own = open_module(chosen.text, chosen.source)
     entry = find_entry(own, chosen.source)
-    numbered = [op for op in every_op(own) if op.name == "transform.smt.constrain_params"]
+    constraint_ops = [op for op in every_op(own) if op.name == "transform.smt.constrain_params"]
     results = dict(chosen.results)
     attributes = {name: ir.Attribute.parse(spelled) for name, spelled in chosen.attributes}
-    for number, constraint in enumerate(numbered):
-        word = ir.IntegerType.get_signless(64)
-        given = results.get(number)
-        values = [ir.IntegerAttr.get(word, value) for value in given] if given is not None else []
+    for number, constraint in enumerate(constraint_ops):
+        i64 = ir.IntegerType.get_signless(64)
+        constants = results.get(number)
+        values = [ir.IntegerAttr.get(i64, value) for value in constants] if constants is not None else []
         replace_by_constants(constraint, values)
     settle(own.operation, attributes)
     drop_unused(own, str(symbol(entry)))
@@ -70,32 +71,34 @@ def settled_module(chosen: ChosenScript) -> tuple[ir.Module, ir.Operation]:
 
 
 def concrete_text(chosen: ChosenScript) -> str:
-    """The concrete script as text. In the isolated process."""
+    """Return the instantiated script as text. Runs in the isolated process."""
     with context():
         return str(write_concrete(chosen))
 
 
 def concrete_sequences(named: tuple[ChosenScript, str]) -> tuple[str, str]:
-    """The concrete sequences of a script of one op, for a script that holds more. In the isolated process.
+    """Instantiate the sequences of a script for one operation, to embed them in another script.
+
+    Runs in the isolated process.
 
     Args:
-        named: The script, and what its names are to begin with.
+        named: Script, and the prefix of its symbol names.
 
     Returns:
-        The sequences, and the ops that give the entry the handle ``%op``.
+        Text of the sequences, and of the operations that include the entry on the handle ``%op``.
     """
     chosen, prefix = named
     with context():
         own, entry = settled_module(chosen)
         for op in every_op(own):
             rename_symbols(op, prefix)
-        kind = str(entry.regions[0].blocks[0].arguments[0].type)
+        handle_type = str(entry.regions[0].blocks[0].arguments[0].type)
         text = "".join(f"{op}\n" for op in own.body.operations)
-        return text, include("%op", str(symbol(entry)), kind)
+        return text, include("%op", str(symbol(entry)), handle_type)
 
 
 def rename_symbols(op: ir.Operation, prefix: str) -> None:
-    """Put something in front of the name that an op defines, and of those it refers to."""
+    """Add a prefix to the symbol that an operation defines and to those it refers to."""
     for name, value in list(op.attributes.items()):
         if name == "sym_name":
             op.attributes[name] = ir.StringAttr.get(prefix + value.value)
@@ -106,17 +109,17 @@ def rename_symbols(op: ir.Operation, prefix: str) -> None:
 
 
 def settle(root: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> None:
-    """Set every choice below an op, in place; what is in regions not taken goes with them."""
+    """Set every knob and select every alternative nested in an operation, in place; regions not selected are erased."""
     for block in (block for region in root.regions for block in region.blocks):
-        waiting = [op.operation for op in block.operations]
-        while waiting:
-            op = waiting.pop(0)
+        worklist = [op.operation for op in block.operations]
+        while worklist:
+            op = worklist.pop(0)
             if op.name in SAYS_ONLY:
                 op.erase()
             elif op.name == "transform.tune.knob":
                 replace_by_constants(op, [attributes[str(op.attributes["name"].value)]])
             elif op.name == "transform.tune.alternatives" and not is_given_its_region(op):
-                waiting = take_region(op, attributes) + waiting
+                worklist = take_region(op, attributes) + worklist
             else:
                 for name, knob in sets_of(op).items():
                     op.attributes[name] = attributes[knob]
@@ -126,24 +129,24 @@ def settle(root: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> None:
 
 
 def replace_by_constants(op: ir.Operation, values: list[ir.Attribute]) -> None:
-    """Replace an op that gives params by constant params; those that nobody reads are left out."""
+    """Replace the results of an operation by constant params, except for unused results, and erase it."""
     with ir.InsertionPoint(op):
         for result, value in zip(op.results, values, strict=False):
             if any(True for _ in result.uses):
-                kinds = {"results": [result.type], "attributes": {"value": value}, "loc": op.location}
-                result.replace_all_uses_with(ir.Operation.create("transform.param.constant", **kinds).results[0])
+                arguments = {"results": [result.type], "attributes": {"value": value}, "loc": op.location}
+                result.replace_all_uses_with(ir.Operation.create("transform.param.constant", **arguments).results[0])
     op.erase()
 
 
 def is_given_its_region(op: ir.Operation) -> bool:
-    """Tell whether an alternatives op is in a sequence that is given the choice: each include may take another."""
+    """Return whether an alternatives operation is selected by a block argument, which may differ with each include."""
     return bool(len(op.operands)) and isinstance(op.operands[0].owner, ir.Block)
 
 
 def take_region(op: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> list[ir.Operation]:
-    """Replace an alternatives op by the ops of the region that is taken; gives them."""
+    """Inline the selected region of an alternatives operation in its place; return the inlined operations."""
     if len(op.operands):
-        chosen = op.operands[0].owner.attributes["value"]  # a constant by now
+        chosen = op.operands[0].owner.attributes["value"]  # knobs are already replaced by constants
     else:
         chosen = attributes[str(op.attributes["name"].value)]
     block = op.regions[int(ir.IntegerAttr(chosen))].blocks[0]
@@ -157,21 +160,21 @@ def take_region(op: ir.Operation, attributes: Mapping[str, ir.Attribute]) -> lis
 
 
 def drop_unused(own: ir.Module, entry: str) -> None:
-    """Erase the sequences that the entry does not lead to."""
+    """Erase the sequences that are not reachable from the entry."""
     sequences = sequences_of(own.operation)
-    reached, waiting = set[str](), [entry]
-    while waiting:
-        name = waiting.pop()
+    reached, worklist = set[str](), [entry]
+    while worklist:
+        name = worklist.pop()
         if name in sequences and name not in reached:
             reached.add(name)
-            waiting += symbols_used(sequences[name])
+            worklist += symbols_used(sequences[name])
     for op in list(own.body.operations):
         if op.operation.name == SEQUENCE and symbol(op) not in reached:
             op.operation.erase()
 
 
 def finish(own: ir.Module, entry: ir.Operation, chosen: ChosenScript) -> None:
-    """Put our entry around the user's, unless theirs does all there is to do."""
+    """Wrap the user's entry in a generated one, unless it consumes the whole payload itself."""
     if not chosen.tag and consumes_its_payload(own, entry):
         return
     if chosen.tag and ONLINE in entry.attributes:
@@ -180,9 +183,9 @@ def finish(own: ir.Module, entry: ir.Operation, chosen: ChosenScript) -> None:
     if name == MAIN:
         name = free_name(own)
         entry.attributes["sym_name"] = ir.StringAttr.get(name)
-    kind = str(entry.regions[0].blocks[0].arguments[0].type)
-    ours = parse(main_of(name, kind, chosen), "the lowering of all schedules")
-    run_passes(ours, "builtin.module(strip-debuginfo)")  # its lines are none of the user's
+    handle_type = str(entry.regions[0].blocks[0].arguments[0].type)
+    ours = parse(main_of(name, handle_type, chosen), "the lowering of all schedules")
+    run_passes(ours, "builtin.module(strip-debuginfo)")  # its locations are not lines of the user file
     end = ir.InsertionPoint(own.body)
     for op in ours.body.operations:
         if symbol(op) == MAIN:
@@ -190,7 +193,7 @@ def finish(own: ir.Module, entry: ir.Operation, chosen: ChosenScript) -> None:
 
 
 def free_name(own: ir.Module) -> str:
-    """A name for the user's entry that no other sequence has."""
+    """Return an unused name for the user's entry."""
     taken, name = sequences_of(own.operation), OWN_MAIN
     while name in taken:
         name += "_"
@@ -198,7 +201,7 @@ def free_name(own: ir.Module) -> str:
 
 
 def main_of(name: str, kind: str, chosen: ChosenScript) -> str:
-    """Our entry: the user's sequence on the module, or on every op of a tag, then the lowering of all schedules."""
+    """Return the generated entry: the user's sequence on the module or on every tagged operation, then the lowering."""
     begin = include("%module", name, kind)
     if chosen.tag:
         begin = f"""\
@@ -219,7 +222,7 @@ module attributes {{transform.with_named_sequence}} {{
 
 
 def include(handle: str, name: str, kind: str) -> str:
-    """The ops that give a sequence a handle, of the type that it takes."""
+    """Return the text that includes a sequence on a handle, with a cast to the handle type it takes."""
     if kind == "!transform.any_op":
         return f"transform.include @{name} failures(propagate) ({handle}) : (!transform.any_op) -> ()\n"
     return (

@@ -1,4 +1,4 @@
-"""What happens to a task's op before its script, which no op of the transform dialect can do: as attributes say it."""
+"""Rewrites that the attributes of a user script request before it is applied; no transform operation expresses them."""
 
 from mlir import ir
 
@@ -7,14 +7,14 @@ from autotune.compiler.script.user_module import MAIN, refuse_at
 from autotune.core.plugs.rewrites import Blocks, Rewrites
 from autotune.core.scripts.marks import ONLINE, PANEL
 
-MOST = 1 << 20  # rows or columns
+MOST = 1 << 20  # exclusive upper bound of rows and columns
 
 
 def read_blocks(attribute: ir.Attribute) -> Blocks:
-    """Blocks of a group with an online softmax, from their attribute.
+    """Parse the attribute that sets the block sizes of an online softmax.
 
     Raises:
-        ValueError: The attribute says something else.
+        ValueError: The attribute has other keys, or a size is out of range.
     """
     values = {named.name: named.attr.value for named in attribute} if isinstance(attribute, ir.DictAttr) else {}
     if set(values) != {"rows", "columns", "skips"} or not all(1 <= values[key] < MOST for key in ("rows", "columns")):
@@ -23,10 +23,10 @@ def read_blocks(attribute: ir.Attribute) -> Blocks:
 
 
 def rewrites_of(entry: ir.Operation, source: str) -> Rewrites:
-    """What the entry of a user's script says happens first.
+    """Return the rewrites that the entry of a user script requests by its attributes.
 
     Raises:
-        ScheduleError: An attribute says something else, or the entry takes the whole payload.
+        ScheduleError: An attribute is malformed, or the entry is applied to the whole payload.
     """
     panel, blocks = entry.attributes.get(PANEL, None), entry.attributes.get(ONLINE, None)
     if symbol(entry) == MAIN and not (panel is None and blocks is None):
@@ -36,9 +36,9 @@ def rewrites_of(entry: ir.Operation, source: str) -> Rewrites:
     if panel is not None and not (isinstance(panel, ir.IntegerAttr) and 1 <= int(panel) < MOST):
         raise refuse_at(source, entry, f"{PANEL} must be a number of columns, is {panel}; write {PANEL} = 32")
     try:
-        found = read_blocks(blocks) if blocks is not None else None
+        online_blocks = read_blocks(blocks) if blocks is not None else None
     except (ValueError, TypeError, AttributeError) as error:
         raise refuse_at(
             source, entry, f"{ONLINE} must read {{rows = 16, columns = 64, skips = false}}, is {blocks}; mend it"
         ) from error
-    return Rewrites(int(panel) if panel is not None else 0, found)
+    return Rewrites(int(panel) if panel is not None else 0, online_blocks)

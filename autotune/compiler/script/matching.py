@@ -1,4 +1,4 @@
-"""Which tasks a user's script is for, where it says so itself: by a sequence of ``transform.match`` ops."""
+"""Match tasks with the matcher of a user script, a named sequence of ``transform.match`` operations."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ from autotune.core.scripts.marks import TAG
 
 @dataclass(frozen=True)
 class Match:
-    """A question whether a script is for a task.
+    """Query whether the matcher of a user script accepts the operation of a task.
 
     Attributes:
         source: Name of the user's file.
-        text: The file.
-        matcher: Name of the sequence that says which ops it is for.
-        payload: Text of the task's payload.
-        tag: Tag of its op.
+        text: Contents of the file.
+        matcher: Name of the matcher sequence.
+        payload: MLIR text of the task.
+        tag: Tag of the operation of the task.
     """
 
     source: str
@@ -32,7 +32,7 @@ class Match:
 
 
 def matches(match: Match) -> bool:
-    """Tell whether a script's own matcher takes the op of a task. In the isolated process."""
+    """Return whether the matcher of a script accepts the operation of a task. Runs in the isolated process."""
     with context():
         own = open_module(match.text, match.source)
         drop_unused(own, match.matcher)
@@ -49,17 +49,17 @@ def matches(match: Match) -> bool:
 
 
 def main_of(match: Match, kind: ir.FunctionType) -> str:
-    """A module whose entry gives the task's op to the matcher, and fails where that does."""
-    taken, given = str(kind.inputs[0]), ", ".join(map(str, kind.results))
-    include = f"transform.include @{match.matcher} failures(propagate) (%typed) : ({taken}) -> ({given})"
+    """Return a module whose entry includes the matcher on the operation of the task and propagates its failure."""
+    input_type, result_types = str(kind.inputs[0]), ", ".join(map(str, kind.results))
+    include = f"transform.include @{match.matcher} failures(propagate) (%typed) : ({input_type}) -> ({result_types})"
     return f"""module attributes {{transform.with_named_sequence}} {{
-  transform.named_sequence private @{match.matcher}({taken} {{transform.readonly}}) -> ({given})
+  transform.named_sequence private @{match.matcher}({input_type} {{transform.readonly}}) -> ({result_types})
   transform.named_sequence @{MAIN}(%module: !transform.any_op {{transform.readonly}}) {{
     %ops = transform.structured.match attributes{{{TAG} = "{match.tag}"}} in %module
       : (!transform.any_op) -> !transform.any_op
     transform.foreach %ops : !transform.any_op {{
     ^bb0(%op: !transform.any_op):
-      %typed = transform.cast %op : !transform.any_op to {taken}
+      %typed = transform.cast %op : !transform.any_op to {input_type}
       %matched:{len(kind.results)} = {include}
     }}
     transform.yield

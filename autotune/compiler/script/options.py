@@ -1,8 +1,8 @@
-"""Options of a knob: the values that the attribute of a ``transform.tune.knob`` lists or spans.
+"""Options of a knob: the values that the ``options`` attribute of a ``transform.tune.knob`` lists or spans.
 
-Lists of any attributes, and conventions for spans of whole numbers: ``{lb, ub, step}``, ``{start, stop, step}``, and
-``{lower_bound, upper_bound, divisible_by, divides}``; bounds are among the values. What Python has no value for is
-spelled as in MLIR.
+Supported are arrays of any attributes, and dictionaries that define integer ranges: ``{lb, ub, step}``,
+``{start, stop, step}`` and ``{lower_bound, upper_bound, divisible_by, divides}``, with inclusive bounds. Attributes
+without a Python equivalent are represented by their MLIR text.
 """
 
 from collections.abc import Sequence
@@ -17,47 +17,48 @@ MOST_VALUES = 4096
 SPAN = {"lb", "ub", "step"}
 RANGE = {"start", "stop", "step"}
 BOUNDS = {"lower_bound", "upper_bound", "divisible_by", "divides", "options"}
-WORD = 2**31  # numbers beyond are spelled
+WORD = 2**31  # integers of this magnitude or larger are represented as text
 
 
 @dataclass(frozen=True)
 class Options:
-    """Values of a knob, and MLIR's text of the attribute that each is selected as."""
+    """Values of a knob, and for each the MLIR text of the attribute that selects it."""
 
     values: tuple[Value, ...]
     attributes: tuple[str, ...]
 
     def value_of(self, attribute: ir.Attribute) -> Value | None:
-        """The value of an attribute; `None` if it is none of these."""
+        """Return the value of an attribute; `None` if it is not an option."""
         spelled = str(attribute)
         return self.values[self.attributes.index(spelled)] if spelled in self.attributes else None
 
 
 def read_options(attribute: ir.Attribute, selected: ir.Attribute | None = None) -> Options:
-    """The values of an ``options`` attribute; of one that lists nothing, such as an affine set, what is selected alone.
+    """Return the options of an ``options`` attribute; for one that is no list or range, only the selected value.
 
     Raises:
-        SpaceError: The attribute lists or spans nothing; the rest of a sentence that begins with the knob.
+        SpaceError: The attribute is no list or range, and nothing is selected; the message continues a sentence that
+            begins with the knob.
     """
     if isinstance(attribute, ir.ArrayAttr):
         return options_of(list(attribute))
     if isinstance(attribute, ir.DictAttr):
-        word = ir.IntegerType.get_signless(64)
-        return options_of([ir.IntegerAttr.get(word, number) for number in span(attribute)])
-    for kind in (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr):
-        if isinstance(attribute, kind):
-            word = ir.IntegerType.get_signless(64 if kind is ir.DenseI64ArrayAttr else 32)
-            return options_of([ir.IntegerAttr.get(word, number) for number in attribute])
+        integer_type = ir.IntegerType.get_signless(64)
+        return options_of([ir.IntegerAttr.get(integer_type, number) for number in span(attribute)])
+    for array_type in (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr):
+        if isinstance(attribute, array_type):
+            integer_type = ir.IntegerType.get_signless(64 if array_type is ir.DenseI64ArrayAttr else 32)
+            return options_of([ir.IntegerAttr.get(integer_type, number) for number in attribute])
     if selected is not None:
         return options_of([selected])
     raise SpaceError(f"must have options as a list or a span, has {str(attribute)[:80]}; write [1, 2, 4]")
 
 
 def options_of(attributes: Sequence[ir.Attribute]) -> Options:
-    """Attributes as values; all are spelled where two would be one value.
+    """Convert attributes to options; all values are MLIR text if two would become the same Python value.
 
     Raises:
-        SpaceError: There are none, too many, or one twice.
+        SpaceError: There are no options, too many, or duplicates.
     """
     spelled = tuple(map(str, attributes))
     if not spelled:
@@ -72,7 +73,7 @@ def options_of(attributes: Sequence[ir.Attribute]) -> Options:
 
 
 def plain(attribute: ir.Attribute) -> Value:
-    """An attribute as a Python value, or as MLIR spells it."""
+    """Return an attribute as a Python value, or as its MLIR text if there is no equivalent."""
     if isinstance(attribute, ir.BoolAttr):
         return bool(attribute.value)
     if isinstance(attribute, ir.IntegerAttr) and abs(int(attribute)) < WORD:
@@ -83,10 +84,10 @@ def plain(attribute: ir.Attribute) -> Value:
 
 
 def span(attribute: ir.DictAttr) -> list[int]:
-    """The numbers of a span, in order.
+    """Return the integers of a range, in order.
 
     Raises:
-        SpaceError: A bound is missing or no number, or a key is unknown.
+        SpaceError: A bound is missing or not an integer, or a key is unknown.
     """
     given = {named.name: named.attr for named in attribute}
     if not any(set(given) <= keys for keys in (SPAN, RANGE, BOUNDS)):
@@ -111,16 +112,16 @@ def span(attribute: ir.DictAttr) -> list[int]:
 
 
 def is_allowed(number: int, bounds: dict[str, int]) -> bool:
-    """Tell whether a number is a multiple, and a divisor, of what is wanted."""
-    multiple, whole = bounds.get("divisible_by", 1), bounds.get("divides", 0)
-    return number % multiple == 0 and (not whole or (number != 0 and whole % number == 0))
+    """Return whether a number satisfies the keys ``divisible_by`` and ``divides``."""
+    multiple, dividend = bounds.get("divisible_by", 1), bounds.get("divides", 0)
+    return number % multiple == 0 and (not dividend or (number != 0 and dividend % number == 0))
 
 
 def number_of(name: str, attribute: ir.Attribute) -> int:
-    """The number of a span's key.
+    """Return the integer value of a key of a range.
 
     Raises:
-        SpaceError: The attribute is no number, or a zero that would divide.
+        SpaceError: The attribute is not an integer, or is a divisor below 1.
     """
     if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
         raise SpaceError(f"must have a number as {name}, has {attribute}")

@@ -1,4 +1,4 @@
-"""The reader of open scripts: what a user's schedule leaves open, as plain data."""
+"""Read parametric scripts: the knobs and constraints of a user schedule, as plain data."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -15,24 +15,24 @@ from autotune.core.scripts.parametric import OpenScript, Taken
 
 
 def read_open_script(text: str, source: str) -> OpenScript:
-    """Find the knobs and constraints of a script. In the isolated process: the text is untrusted.
+    """Collect the knobs and constraints of a script. Runs in the isolated process, as the text is untrusted.
 
     Args:
-        text: The file; a payload in it is left out.
-        source: Name of the file, which begins messages.
+        text: Contents of the file; a payload in it is ignored.
+        source: Name of the file, the prefix of error messages.
 
     Raises:
-        ScheduleError: The text does not parse, has no entry or several, or an op that cannot be tuned; the error has
-            line and column.
+        ScheduleError: The text does not parse, has no entry or several, or contains an unsupported operation; the error
+            gives line and column.
     """
     with context():
         module = parse_file(text, source)
         check_file(module, source)
         own = transform_ops(module, source)
-        first = find_entry(own, source)
-        entry, rewrites = str(symbol(first)), rewrites_of(first, source)
-        found = find_matcher(own, source)
-        matcher = str(symbol(found)) if found is not None and found != first else ""
+        entry_op = find_entry(own, source)
+        entry, rewrites = str(symbol(entry_op)), rewrites_of(entry_op, source)
+        matcher_op = find_matcher(own, source)
+        matcher = str(symbol(matcher_op)) if matcher_op is not None and matcher_op != entry_op else ""
         walk = ScriptWalk(source, sequences_of(own.operation), numbered_constraints(own))
         walk.follow(entry, (), [])
         walk.check_sets()
@@ -46,21 +46,21 @@ def read_open_script(text: str, source: str) -> OpenScript:
 
 
 def merged(used: Iterable[Taken], counts: Mapping[str, int]) -> tuple[Taken, ...]:
-    """Choices that lead to where a knob is read; one that leads there whatever is chosen last is left out.
+    """Simplify the choices under which a knob is read: drop a last choice of which all values lead to a use.
 
     Args:
-        used: Choices that lead there.
+        used: Paths of choices that lead to a use.
         counts: Number of values of every knob.
     """
-    found = dict.fromkeys(used)
-    for taken in sorted(found, key=len, reverse=True):
-        siblings = [each for each in found if taken and each[:-1] == taken[:-1] and each[-1][0] == taken[-1][0]]
+    paths = dict.fromkeys(used)
+    for taken in sorted(paths, key=len, reverse=True):
+        siblings = [each for each in paths if taken and each[:-1] == taken[:-1] and each[-1][0] == taken[-1][0]]
         if siblings and len(siblings) == counts[taken[-1][0]]:
-            return merged([*(each for each in found if each not in siblings), taken[:-1]], counts)
-    return tuple(found)
+            return merged([*(each for each in paths if each not in siblings), taken[:-1]], counts)
+    return tuple(paths)
 
 
 def numbered_constraints(own: ir.Module) -> dict[ir.Operation, int]:
-    """The constraints of a module, numbered in the order of the text."""
+    """Return the constraint operations of a module, numbered in the order of the text."""
     constraints = (op for op in every_op(own) if op.name == CONSTRAIN)
     return {op: number for number, op in enumerate(constraints)}

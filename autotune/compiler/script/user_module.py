@@ -1,7 +1,7 @@
-"""A user's own schedule file: the module of its transform ops, with the locations of the file, and its entry.
+"""User schedule files: extract the transform operations, with their source locations, and find the entry.
 
-The file may also hold the payload, as upstream's examples do; of that nothing is taken. Everything here is for text of
-untrusted: it runs in the isolated process.
+The file may also contain the payload, as upstream examples do; it is ignored. The text is untrusted, so everything here
+runs in the isolated process.
 """
 
 from collections.abc import Mapping
@@ -17,36 +17,36 @@ MAIN = "__transform_main"
 SEQUENCE = "transform.named_sequence"
 HANDLES = ("!transform.any_op", "!transform.op<")
 UNNAMED = "transform.sequence"
-PROPAGATE = 1  # of its modes of failure
-SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
+PROPAGATE = 1  # enum value of the failure propagation mode `propagate`
+SCHEDULES = "transform.with_named_sequence"  # attribute of a module that contains named sequences
 
 
 def location_of(op: ir.Operation) -> tuple[int, int]:
-    """Line and column of an op in the text it was parsed from."""
+    """Return the line and column of an operation in the text that it was parsed from."""
     return line_and_column(op.location) or (1, 1)
 
 
 def refuse_at(source: str, op: ir.Operation, sentence: str) -> ScheduleError:
-    """The error that says what is wrong with an op of a user's file."""
+    """Return an error about an operation of a user file, prefixed with ``source:line:column``."""
     line, column = location_of(op)
     return ScheduleError(f"{source}:{line}:{column}: {sentence}")
 
 
 def open_module(text: str, source: str) -> ir.Module:
-    """The transform ops of a file as a module of their own, in the current context; locations are those of the file.
+    """Parse a file in the current context and return its transform operations as a module, with their locations.
 
     Args:
-        text: The file.
+        text: Contents of the file.
         source: Name of the file.
 
     Raises:
-        ScheduleError: The file does not parse, or has no named sequence, or several modules have an entry.
+        ScheduleError: The file does not parse, has no named sequence, or has several modules with an entry.
     """
     return transform_ops(parse_file(text, source), source)
 
 
 def parse_file(text: str, source: str) -> ir.Module:
-    """A file as a module, in the current context; raises as `open_module`."""
+    """Parse a file in the current context; raises as `open_module`."""
     if (fault := text_fault(text)) is not None:
         raise ScheduleError(f"{source} {fault}; write it flatter")
     try:
@@ -56,7 +56,7 @@ def parse_file(text: str, source: str) -> ir.Module:
 
 
 def transform_ops(module: ir.Module, source: str) -> ir.Module:
-    """The transform ops of a file as a module of their own; raises as `open_module`."""
+    """Clone the transform operations of a module into a new module; raises as `open_module`."""
     holder = find_holder(module, source)
     own = ir.Module.create()
     own.operation.attributes[SCHEDULES] = ir.UnitAttr.get()
@@ -70,20 +70,20 @@ def transform_ops(module: ir.Module, source: str) -> ir.Module:
 
 
 def name_entry(sequence: ir.Operation, source: str) -> None:
-    """Make a sequence without a name, as upstream's examples have it, the entry: one with a name of the same ops.
+    """Replace a `transform.sequence`, as in upstream examples, by the named sequence ``@__transform_main``.
 
     Raises:
-        ScheduleError: The sequence goes on where an op fails, or takes other handles besides.
+        ScheduleError: The sequence suppresses failures.
     """
     block = sequence.regions[0].blocks[0]
     if int(ir.IntegerAttr(sequence.attributes["failure_propagation_mode"])) != PROPAGATE:
         raise refuse_at(source, sequence, "a schedule must fail where an op does; write failures(propagate)")
-    kinds = [argument.type for argument in block.arguments]
+    argument_types = [argument.type for argument in block.arguments]
     consumed = ir.DictAttr.get({"transform.consumed": ir.UnitAttr.get()})
     attributes = {
         "sym_name": ir.StringAttr.get(MAIN),
-        "function_type": ir.TypeAttr.get(ir.FunctionType.get(kinds, [])),
-        "arg_attrs": ir.ArrayAttr.get([consumed] * len(kinds)),
+        "function_type": ir.TypeAttr.get(ir.FunctionType.get(argument_types, [])),
+        "arg_attrs": ir.ArrayAttr.get([consumed] * len(argument_types)),
     }
     with ir.InsertionPoint(sequence), sequence.location:
         entry = ir.Operation.create(SEQUENCE, regions=1, attributes=attributes)
@@ -92,10 +92,10 @@ def name_entry(sequence: ir.Operation, source: str) -> None:
 
 
 def find_holder(module: ir.Module, source: str) -> ir.Operation:
-    """The module with the entry; without an entry by upstream's name, the only one with named sequences.
+    """Return the module that contains ``@__transform_main``, or else the only module with named sequences.
 
     Raises:
-        ScheduleError: There is none, or there are several.
+        ScheduleError: There is no such module, or there are several.
     """
     holders = [op for op in modules_in(module.operation) if sequences_of(op)]
     if not holders:
@@ -113,22 +113,22 @@ def find_holder(module: ir.Module, source: str) -> ir.Operation:
 
 
 def modules_in(op: ir.Operation) -> list[ir.Operation]:
-    """A module and the modules inside it, in the order of the text."""
+    """Return a module and the modules nested in it, in the order of the text."""
     inner = [each.operation for each in op.regions[0].blocks[0].operations if each.operation.name == "builtin.module"]
     return [op, *(found for each in inner for found in modules_in(each))]
 
 
 def sequences_of(module: ir.Operation) -> dict[str, ir.Operation]:
-    """The sequences of a module that have a body, by name; one without a name is the entry."""
+    """Return the sequences of a module that have a body, by name; an unnamed one is the entry."""
     ops = [op.operation for op in module.regions[0].blocks[0].operations if op.operation.name in (SEQUENCE, UNNAMED)]
     return {str(symbol(op) or MAIN): op for op in ops if len(op.regions[0].blocks)}
 
 
 def find_entry(own: ir.Module, source: str) -> ir.Operation:
-    """The sequence that a schedule begins with.
+    """Return the entry sequence of a schedule.
 
-    That is ``@__transform_main``, which is given the payload; or the only sequence that no other one uses and that
-    takes one handle, which is given one op at a time.
+    It is ``@__transform_main``, which is applied to the payload; or else the only sequence that no other sequence uses
+    and that takes one handle, which is applied to one operation at a time.
 
     Raises:
         ScheduleError: There is no such sequence, or there are several.
@@ -148,75 +148,75 @@ def find_entry(own: ir.Module, source: str) -> ir.Operation:
 
 
 def find_matcher(own: ir.Module, source: str) -> ir.Operation | None:
-    """The sequence that says which ops a script of one op is for: the only one that gives handles and no other uses.
+    """Return the matcher of a script for one operation: the only unused sequence that yields handles; `None` if absent.
 
     Raises:
-        ScheduleError: There are several, or it takes something else than one handle.
+        ScheduleError: There are several matchers, or the matcher does not take exactly one handle.
     """
     sequences = sequences_of(own.operation)
-    found = [op for op in free_sequences(sequences) if gives(op)] if MAIN not in sequences else []
-    if len(found) > 1:
-        names = " and ".join(f"@{symbol(op)}" for op in found)
-        raise refuse_at(source, found[1], f"a script must match by one sequence, {names} give handles; include one")
-    for op in found:
-        kinds = [str(argument.type) for argument in op.regions[0].blocks[0].arguments]
-        if len(kinds) != 1 or not kinds[0].startswith(HANDLES):
-            raise refuse_at(source, op, f"@{symbol(op)} must take one handle to an op, it takes ({', '.join(kinds)})")
-    return found[0] if found else None
+    matchers = [op for op in free_sequences(sequences) if gives(op)] if MAIN not in sequences else []
+    if len(matchers) > 1:
+        names = " and ".join(f"@{symbol(op)}" for op in matchers)
+        raise refuse_at(source, matchers[1], f"a script must match by one sequence, {names} give handles; include one")
+    for op in matchers:
+        types = [str(argument.type) for argument in op.regions[0].blocks[0].arguments]
+        if len(types) != 1 or not types[0].startswith(HANDLES):
+            raise refuse_at(source, op, f"@{symbol(op)} must take one handle to an op, it takes ({', '.join(types)})")
+    return matchers[0] if matchers else None
 
 
 def free_sequences(sequences: Mapping[str, ir.Operation]) -> list[ir.Operation]:
-    """Sequences that no other one uses."""
+    """Return the sequences that no other sequence refers to."""
     used = {name for op in sequences.values() for name in symbols_used(op)}
     return [op for name, op in sequences.items() if name not in used]
 
 
 def gives(sequence: ir.Operation) -> int:
-    """Number of values that a sequence yields."""
+    """Return the number of values that a sequence yields."""
     return len(list(sequence.regions[0].blocks[0].operations)[-1].operation.operands)
 
 
 def checked_entry(entry: ir.Operation, source: str) -> ir.Operation:
-    """The entry, if it takes one handle and gives nothing.
+    """Return the entry after checking that it takes one handle and yields nothing.
 
     Raises:
-        ScheduleError: The entry does not.
+        ScheduleError: The entry has another signature.
     """
     block = entry.regions[0].blocks[0]
-    kinds = [str(argument.type) for argument in block.arguments]
-    if len(kinds) != 1 or not kinds[0].startswith(HANDLES) or gives(entry):
+    types = [str(argument.type) for argument in block.arguments]
+    if len(types) != 1 or not types[0].startswith(HANDLES) or gives(entry):
         raise refuse_at(
             source,
             entry,
-            f"@{symbol(entry)} must take one handle to an op and yield nothing, it takes ({', '.join(kinds)}) and "
+            f"@{symbol(entry)} must take one handle to an op and yield nothing, it takes ({', '.join(types)}) and "
             f"yields {gives(entry)} value(s); wrap it in a sequence that does",
         )
     return entry
 
 
 def symbols_used(op: ir.Operation) -> list[str]:
-    """Names of the sequences that ops inside an op refer to, in the order of the text."""
+    """Return the sequences that an operation or its nested operations refer to, in the order of the text."""
     return [name for inner in every_op(op) for name in symbols_in(inner)]
 
 
 def symbols_in(op: ir.Operation) -> list[str]:
-    """Names of the sequences that an op itself refers to: one, or a list of them."""
-    found = []
+    """Return the names of the sequences that the attributes of an operation refer to, alone or in arrays."""
+    symbols = []
     for value in op.attributes.values():
-        each = list(value) if isinstance(value, ir.ArrayAttr) else [value]
-        found += [one.value for one in each if isinstance(one, ir.FlatSymbolRefAttr)]
-    return found
+        values = list(value) if isinstance(value, ir.ArrayAttr) else [value]
+        symbols += [one.value for one in values if isinstance(one, ir.FlatSymbolRefAttr)]
+    return symbols
 
 
 def sets_of(op: ir.Operation) -> dict[str, str]:
-    """Attributes of an op that a knob gives the value of, with the name of the knob."""
+    """Return the attributes of an operation whose value a knob sets, with the name of the knob."""
     if SETS not in op.attributes or not isinstance(op.attributes[SETS], ir.DictAttr):
         return {}
     return {each.name: str(each.attr.value) for each in op.attributes[SETS] if isinstance(each.attr, ir.StringAttr)}
 
 
 def consumes_its_payload(own: ir.Module, entry: ir.Operation) -> bool:
-    """Whether the entry consumes the handle it is given, whatever it declares; declares it read-only where not."""
+    """Return whether the entry consumes its handle, whatever it declares; declare it read-only if it does not."""
     declared = entry.attributes.get("arg_attrs", None)
     entry.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get({"transform.readonly": ir.UnitAttr.get()})])
     try:

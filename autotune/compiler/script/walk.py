@@ -1,7 +1,8 @@
-"""The walk through an open script, as the interpreter would take it, with every choice open.
+"""Walk a parametric script in execution order, through every alternative.
 
-It begins at the entry, follows ``include`` and matchers, and remembers which regions of ``transform.tune.alternatives``
-it is in: a knob counts where its value is read. Params are followed to the knobs they come from.
+The walk begins at the entry, follows ``include`` and matchers, and keeps track of the enclosing regions of
+``transform.tune.alternatives``: a knob is active where its value is used. Params are traced to the knobs that define
+them.
 """
 
 import re
@@ -21,24 +22,24 @@ from autotune.core.space import Value
 
 KNOB, ALTERNATIVES = "transform.tune.knob", "transform.tune.alternatives"
 CONSTRAIN, INCLUDE, PARAM = "transform.smt.constrain_params", "transform.include", "transform.param.constant"
-PASSING = (INCLUDE, "transform.yield")  # their operands are read elsewhere
+PASSING = (INCLUDE, "transform.yield")  # these forward operands without using their value
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 Terms = dict[ir.Value, Term]
 
 
 @dataclass
 class ScriptWalk:
-    """What is found of a script while it is walked.
+    """State of the walk through a parametric script.
 
     Attributes:
-        source: Name of the file, for messages.
+        source: Name of the file, for error messages.
         sequences: Named sequences of the script.
-        numbers: Constraints of the script, numbered.
-        knobs: Knobs so far, by name.
-        constraints: Constraints so far.
-        reached: Names of the sequences that are run.
-        set_by: Knobs that give attributes a value, with the op.
-        used: Choices that lead to where a knob's value is read, by its name.
+        numbers: Constraint operations of the script, with their numbers.
+        knobs: Knobs collected so far, by name.
+        constraints: Constraints collected so far.
+        reached: Names of the sequences that are executed.
+        set_by: Knobs that set attributes, each with the operation.
+        used: Paths of choices under which a knob is used, by name of the knob.
     """
 
     source: str
@@ -49,10 +50,10 @@ class ScriptWalk:
     reached: dict[str, None] = field(default_factory=dict)
     set_by: list[tuple[str, ir.Operation]] = field(default_factory=list)
     used: dict[str, dict[Taken, None]] = field(default_factory=dict)
-    _inside: list[str] = field(default_factory=list)  # sequences that the walk is in
+    _inside: list[str] = field(default_factory=list)  # stack of included sequences, to detect recursion
 
     def follow(self, name: str, taken: Taken, arguments: list[Term | None]) -> None:
-        """Walk a sequence that is given some params.
+        """Walk an included sequence, with the terms of its arguments that are known params.
 
         Raises:
             ScheduleError: The sequence includes itself.
@@ -68,7 +69,7 @@ class ScriptWalk:
         self._inside.pop()
 
     def walk(self, block: ir.Block, taken: Taken, terms: Terms) -> None:
-        """Walk the ops of a block."""
+        """Walk the operations of a block."""
         for op in (each.operation for each in block.operations):
             self.read_uses(op, taken, terms)
             if op.name == KNOB:
@@ -85,7 +86,7 @@ class ScriptWalk:
                 self.other(op, taken, terms)
 
     def read_uses(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
-        """Note which knobs an op reads, as params or as attributes."""
+        """Record the knobs that an operation uses, as params or as attributes."""
         check_op(op, self.source)
         for name in sets_of(op).values():
             self.set_by.append((name, op))
@@ -95,7 +96,7 @@ class ScriptWalk:
                 self.use(terms[operand], taken)
 
     def other(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
-        """Any other op: what is inside it, and the sequences that it calls."""
+        """Walk the regions of any other operation, and the sequences that it refers to."""
         if op.name == PARAM and isinstance(value := op.attributes["value"], ir.IntegerAttr):
             terms[op.results[0]] = Term(CONSTANT, value=int(value))
         for inner in (inner for region in op.regions for inner in region.blocks):
@@ -105,10 +106,10 @@ class ScriptWalk:
                 self.follow(name, taken, [])
 
     def knob(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
-        """A ``transform.tune.knob``.
+        """Record a ``transform.tune.knob``.
 
         Raises:
-            ScheduleError: The options cannot be read, or another knob of its name has others.
+            ScheduleError: The options are malformed, or another knob of the same name has different options.
         """
         name = self.name_of(op)
         try:
@@ -126,7 +127,7 @@ class ScriptWalk:
         terms[op.results[0]] = Term(GIVEN, value=name)
 
     def alternatives(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
-        """A ``transform.tune.alternatives``, and its regions."""
+        """Record a ``transform.tune.alternatives`` and walk its regions."""
         count = len(op.regions)
         if len(op.operands):
             term = terms.get(op.operands[0])
@@ -143,31 +144,31 @@ class ScriptWalk:
             self.add(op, OpenKnob(name, tuple(range(count)), spelled, chosen, (site,), regions=True))
             term = Term(GIVEN, value=name)
             self.use(term, taken)
-        given: list[list[Term | None]] = []
-        reached: list[Taken] = []
+        yielded: list[list[Term | None]] = []
+        region_paths: list[Taken] = []
         for number, region in enumerate(op.regions):
             block = region.blocks[0]
-            reached.append((*taken, (str(term.value), number)) if term.op == GIVEN else taken)
+            region_paths.append((*taken, (str(term.value), number)) if term.op == GIVEN else taken)
             if term.op == GIVEN:
-                self.walk(block, reached[-1], terms)
+                self.walk(block, region_paths[-1], terms)
             elif term.value == number:
                 self.walk(block, taken, terms)
             *_, end = block.operations
-            given.append([terms.get(operand) for operand in end.operation.operands])
-        for result, *each in zip(op.results, *given, strict=True):
+            yielded.append([terms.get(operand) for operand in end.operation.operands])
+        for result, *each in zip(op.results, *yielded, strict=True):
             known = [one for one in each if one is not None]
             if term.op == GIVEN and len(known) == count:
                 terms[result] = Term(CHOOSE, tuple(known), term.value)
             else:
-                for one, where in zip(each, reached, strict=True):
+                for one, where in zip(each, region_paths, strict=True):
                     if one is not None:
                         self.use(one, where)
 
     def constraint(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
-        """A ``transform.smt.constrain_params``.
+        """Record a ``transform.smt.constrain_params``.
 
         Raises:
-            ScheduleError: The op is no constraint of knobs; or its results differ where it is included again.
+            ScheduleError: The operation is not a constraint over knobs, or its results differ between includes.
         """
         asserted, results = read_constraint(op, terms, self.source)
         terms.update(zip(op.results, results, strict=True))
@@ -182,23 +183,23 @@ class ScriptWalk:
             self.constraints.append(constraint)
 
     def add(self, op: ir.Operation, knob: OpenKnob) -> None:
-        """Add a knob, or one more site of a knob of its name.
+        """Add a knob, or another site of a knob of the same name.
 
         Raises:
-            ScheduleError: The knob has other options or another selection than before.
+            ScheduleError: The knob has different options or another selection than at its first site.
         """
-        found = self.knobs.setdefault(knob.name, knob)
-        message = f"knob {knob.name!r} must be the same at line {found.sites[0].line} and here"
-        if (found.attributes, found.regions) != (knob.attributes, knob.regions):
+        known = self.knobs.setdefault(knob.name, knob)
+        message = f"knob {knob.name!r} must be the same at line {known.sites[0].line} and here"
+        if (known.attributes, known.regions) != (knob.attributes, knob.regions):
             raise refuse_at(self.source, op, f"{message}, its options differ; rename one, or give both the same")
-        if found.selected is not None and knob.selected not in (None, found.selected):
-            raise refuse_at(self.source, op, f"{message}, it selects {found.selected} there and {knob.selected} here")
-        selected = found.selected if found.selected is not None else knob.selected
-        sites = tuple(dict.fromkeys((*found.sites, *knob.sites)))
-        self.knobs[knob.name] = replace(found, selected=selected, sites=sites)
+        if known.selected is not None and knob.selected not in (None, known.selected):
+            raise refuse_at(self.source, op, f"{message}, it selects {known.selected} there and {knob.selected} here")
+        selected = known.selected if known.selected is not None else knob.selected
+        sites = tuple(dict.fromkeys((*known.sites, *knob.sites)))
+        self.knobs[knob.name] = replace(known, selected=selected, sites=sites)
 
     def use(self, term: Term, taken: Taken) -> None:
-        """Note that the value of a term is read somewhere."""
+        """Record the knobs whose value a used term depends on."""
         if term.op == GIVEN:
             self.used.setdefault(str(term.value), {})[taken] = None
         if term.op == CHOOSE:
@@ -209,14 +210,14 @@ class ScriptWalk:
                 self.use(each, taken)
 
     def in_order(self) -> list[OpenKnob]:
-        """The knobs in the order of the text."""
+        """Return the knobs in the order of the text."""
         return sorted(self.knobs.values(), key=lambda knob: (knob.sites[0].line, knob.sites[0].column))
 
     def check_sets(self) -> None:
-        """Refuse attributes that are to be set by a knob that there is not.
+        """Reject attributes that refer to a knob the script does not define.
 
         Raises:
-            ScheduleError: There is such an attribute.
+            ScheduleError: An attribute refers to an undefined knob.
         """
         for name, op in self.set_by:
             if name not in self.knobs:
@@ -224,10 +225,10 @@ class ScriptWalk:
                 raise refuse_at(self.source, op, f"{SETS} must name a knob of the script, {name!r} is none of {have}")
 
     def name_of(self, op: ir.Operation) -> str:
-        """The name of a choice.
+        """Return the name of a knob or alternatives operation.
 
         Raises:
-            ScheduleError: The name is none that a command line can spell.
+            ScheduleError: The name has characters that the command line does not support.
         """
         name = str(ir.StringAttr(op.attributes["name"]).value)
         if not NAME.fullmatch(name):
@@ -235,5 +236,5 @@ class ScriptWalk:
         return name
 
     def site(self, op: ir.Operation, taken: Taken) -> Site:
-        """Where an op is."""
+        """Return the source location of an operation and the choices that lead to it."""
         return Site(*location_of(op), taken)
