@@ -1,7 +1,7 @@
-"""Tensors that a loop carries: upstream's bufferization wants the new value where the old one was.
+"""Loop-carried tensors: make the yielded value bufferize in place of the iter argument, as bufferization requires.
 
     scf.for iter_args(%t = %x) { %m = linalg.matmul ins(%a, %t) outs(%e); scf.yield %m }
-    -> %m, materialized in %t before it is yielded: one copy an iteration
+    -> %m is materialized in %t before it is yielded: one copy per iteration
 
 Source: One-Shot Bufferize, "in-place loops", https://mlir.llvm.org/docs/Bufferization/.
 """
@@ -20,25 +20,25 @@ CARRIED = "is not equivalent to the corresponding iter bbArg"
 
 
 def carry_in_place(module: ir.Module, name: str) -> bool:
-    """Let loops put tensors that they carry where the last ones were, if the module does not bufferize without.
+    """Materialize loop-carried tensors in the buffer of the iter argument, if the module does not bufferize otherwise.
 
     Args:
-        module: A payload on tensors, changed in place.
-        name: Name of the payload, for messages.
+        module: Payload on tensors, modified in place.
+        name: Name of the payload, for error messages.
 
     Returns:
-        Whether the module was changed.
+        Whether the module was modified.
 
     Raises:
-        PayloadError: A loop carries what cannot be put there.
+        PayloadError: A loop-carried tensor cannot be bufferized in place.
     """
     if not loops_of(module) or (why := why_not_carried(module)) is None:
         return False
-    if any(map(turns_once, loops_of(module))):  # it is none: what it carries is an argument that nothing may write
+    if any(map(turns_once, loops_of(module))):  # folding such a loop may remove the conflict
         run_passes(module, "builtin.module(canonicalize)")
         if (why := why_not_carried(module)) is None:
             return True
-    for loop in reversed(loops_of(module)):  # inner ones first: an outer one may then need nothing
+    for loop in reversed(loops_of(module)):  # inner loops first: outer loops may then bufferize unchanged
         put_in_place(loop)
         if (why := why_not_carried(module)) is None:
             return True
@@ -49,62 +49,66 @@ def carry_in_place(module: ir.Module, name: str) -> bool:
 
 
 def loops_of(module: ir.Module) -> list[ir.Operation]:
-    """Loops that carry a tensor."""
-    found = [op for op in every_op(module) if op.name == "scf.for"]
-    return [op for op in found if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)]
+    """Return the `scf.for` loops that carry a tensor."""
+    loops = [op for op in every_op(module) if op.name == "scf.for"]
+    return [op for op in loops if any(isinstance(r.type, ir.RankedTensorType) for r in op.results)]
 
 
 def turns_once(loop: ir.Operation) -> bool:
-    """Tell whether a loop is known to have one turn at most."""
-    made_by = [maker(bound) for bound in list(loop.operands)[:3]]
-    if any(op is None or op.name != "arith.constant" for op in made_by):
+    """Return whether a loop is known to have at most one iteration."""
+    producers = [maker(bound) for bound in list(loop.operands)[:3]]
+    if any(op is None or op.name != "arith.constant" for op in producers):
         return False
-    start, end, step = (ir.IntegerAttr(op.attributes["value"]).value for op in made_by if op is not None)
+    start, end, step = (ir.IntegerAttr(op.attributes["value"]).value for op in producers if op is not None)
     return bool(start + step >= end)
 
 
 def put_in_place(loop: ir.Operation) -> None:
-    """Put every tensor that a loop yields where the one of the last iteration was."""
+    """Materialize every tensor that a loop yields in the buffer of its iter argument."""
     body = loop.regions[0].blocks[0]
-    last = list(body.operations)[-1]
+    terminator = list(body.operations)[-1]
     carried = list(body.arguments)[1:]
     moved = [
-        position for position, argument in enumerate(carried) if is_moved(argument, last.operation.operands[position])
+        position
+        for position, argument in enumerate(carried)
+        if is_moved(argument, terminator.operation.operands[position])
     ]
-    with ir.InsertionPoint(last), last.location:
+    with ir.InsertionPoint(terminator), terminator.location:
         for position in moved:
-            value = last.operation.operands[position]
-            # Another one of the last iteration is about to be overwritten. What follows element by element from the one
-            # at its own position would be computed there, and tiles of it would read what others have written.
+            value = terminator.operation.operands[position]
+            # The iter argument is about to be overwritten. A value computed from it element by element would be
+            # computed in the same buffer, and tiles of it would read what other tiles have written.
             if value in carried or follows_elements(value, carried[position]):
-                last.operation.operands[position] = bufferization.AllocTensorOp(value.type, [], copy=value).results[0]
+                terminator.operation.operands[position] = bufferization.AllocTensorOp(
+                    value.type, [], copy=value
+                ).results[0]
         for position in moved:
-            value = last.operation.operands[position]
+            value = terminator.operation.operands[position]
             put = bufferization.MaterializeInDestinationOp(value.type, value, carried[position])
-            last.operation.operands[position] = put.results[0]
+            terminator.operation.operands[position] = put.results[0]
 
 
 def follows_elements(value: ir.Value, start: ir.Value) -> bool:
-    """Tell whether ops without sums lead from one tensor to another, as from a state to one that is gated or added to.
+    """Return whether element-wise operations lead from tensor `start` to `value`, such as gating of a state.
 
-    Slices of it and inserts into it do not: those are computed in its buffer, which bufferizes.
+    Slices and inserts do not count: they are computed in the buffer of the tensor, which bufferizes.
     """
     seen: set[ir.Value] = set()
-    reached = [value]
-    while reached:
-        made_by = maker(reached.pop())
-        if made_by is None or not is_elementwise(made_by):
+    worklist = [value]
+    while worklist:
+        producer = maker(worklist.pop())
+        if producer is None or not is_elementwise(producer):
             continue
-        new = [operand for operand in made_by.operands if operand not in seen]
+        new = [operand for operand in producer.operands if operand not in seen]
         if start in new:
             return True
         seen.update(new)
-        reached += new
+        worklist += new
     return False
 
 
 def is_elementwise(op: ir.Operation) -> bool:
-    """Tell whether an op gives an element for each that it is given, or the same ones in another shape."""
+    """Return whether an operation is element-wise or a reshape."""
     if op.name.startswith("linalg."):
         nest = loop_nest(op)
         return nest is not None and "reduction" not in nest.iterators
@@ -112,14 +116,15 @@ def is_elementwise(op: ir.Operation) -> bool:
 
 
 def is_moved(argument: ir.Value, value: ir.Value) -> bool:
-    """Whether a loop yields another tensor than the one it was given."""
+    """Return whether a loop yields a tensor other than its iter argument."""
     return isinstance(value.type, ir.RankedTensorType) and value != argument
 
 
 def why_not_carried(module: ir.Module) -> str | None:
-    """Why a module does not bufferize, if that is what a loop carries; `None` if it does, or another op is why.
+    """Return the bufferization error about a loop-carried tensor; `None` if there is none, or another error.
 
-    Ops that are decomposed before, such as packs, do not bufferize here; what loops carry is examined before them.
+    Operations that are decomposed earlier, such as packs, do not bufferize here; loop-carried tensors are checked
+    before them.
     """
     try:
         run_passes(copy_module(module), f"builtin.module({BUFFERIZE})")

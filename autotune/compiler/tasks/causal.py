@@ -1,10 +1,10 @@
-"""Causal masks: which loops of a group run over elements that no result depends on.
+"""Causal masks: find the loops of a group whose iterations above the diagonal cannot affect any result.
 
-A mask keeps column ``j`` of row ``i`` where ``j <= i``, or ``j <= i mod t`` where heads share keys and their rows lie
-below each other, and puts a very low number elsewhere. What an exponential makes of that is 0, and maxima, sums and
-products take nothing from it: then whatever else is computed of the columns behind the diagonal need not be. Each op's
-body is evaluated once for such an element. As the mask does, this takes for granted that scores are small beside the
-number it puts, and that what they are multiplied with is finite.
+A mask keeps column ``j`` of row ``i`` if ``j <= i``, or ``j <= i mod t`` if heads share keys and their rows are
+stacked, and replaces other elements by a large negative number. The exponential maps these to 0, which does not change
+maxima, sums and products, so columns above the diagonal need not be computed. The body of each operation is evaluated
+once, abstractly, for such an element. As the mask does, this assumes that scores are small compared to the masking
+number, and that their factors are finite.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ from autotune.compiler.ir.nests import dimensions, indexing_maps
 from autotune.compiler.ir.values import constant, is_constant, loop_of_index, maker
 from autotune.core.payload import MASKED
 
-# What is known of a value behind the diagonal. KEPT: an accumulator that took nothing from it.
+# Abstract values of an element above the diagonal. KEPT: an accumulator that the element did not change.
 LOW, ZERO, KEPT, ANY = "low", "zero", "kept", "any"
-RESULTS: dict[tuple[str, ...], str] = {  # by the first operand, whatever the second is, or by both
+RESULTS: dict[tuple[str, ...], str] = {  # transfer function, by the first operand only, or by both
     ("arith.addf", LOW): LOW,
     ("arith.addf", ANY, LOW): LOW,
     ("arith.subf", LOW): LOW,
@@ -28,38 +28,38 @@ RESULTS: dict[tuple[str, ...], str] = {  # by the first operand, whatever the se
     ("arith.addf", ZERO, KEPT): KEPT,
     **{(f"arith.{name}", *both): KEPT for name in ("maximumf", "maxnumf") for both in ((KEPT, LOW), (LOW, KEPT))},
 }
-ORDERS = {  # of arith.cmpi, by number; what they say of a column and its row behind the diagonal
+ORDERS = {  # value of <column> <predicate> <row> above the diagonal, by predicate of arith.cmpi
     **dict.fromkeys((0, 2, 3, 6, 7), False),  # eq, slt, sle, ult, ule
     **dict.fromkeys((1, 4, 5, 8, 9), True),  # ne, sgt, sge, ugt, uge
 }
 SWAPPED = {0: 0, 1: 1, 2: 4, 3: 5, 4: 2, 5: 3, 6: 8, 7: 9, 8: 6, 9: 7}
 FLOATS = (ir.F32Type, ir.BF16Type)
-REMAINDERS = ("arith.remui", "arith.remsi")  # of an index, which is never below 0
+REMAINDERS = ("arith.remui", "arith.remsi")  # both are equal for an index, which is never negative
 
 
 def mask_period(ops: Sequence[ir.Operation], rows: int) -> int:
-    """Rows after which the mask of a group, by `masked_loops`, begins again; 0 if it does not.
+    """Return the number of rows after which the mask of a group repeats; 0 if it does not.
 
     Args:
-        ops: The group.
+        ops: Operations of the group.
         rows: Number of loops over rows.
     """
     return max((period for op in ops for _, period in compared_with(op, rows - 1)), default=0)
 
 
 def masked_loops(ops: Sequence[ir.Operation], rows: int) -> list[int | None]:
-    """For each op of a group, its loop over columns of which those behind the diagonal need not be computed, if any.
+    """Return for each operation of a group its loop over masked columns, if any.
 
-    All are `None` unless the group has a causal mask, the same in all its ops, and sums over its columns.
+    All are `None` unless the group has one causal mask and reduces over the masked columns.
 
     Args:
-        ops: The group: root first, every op before those that it reads. Their first loops are the group's rows.
-        rows: Number of loops over rows; the last of them is the mask's row.
+        ops: Operations of the group: root first, consumers before producers. Their first loops are the rows.
+        rows: Number of loops over rows; the last of them is the row of the mask.
     """
     none: list[int | None] = [None] * len(ops)
-    found = [(op, *each) for op in ops for each in compared_with(op, rows - 1)]
-    columns = column_loops(ops, rows, {op: column for op, column, _ in found})
-    if len({period for _, _, period in found}) > 1:
+    comparisons = [(op, *each) for op in ops for each in compared_with(op, rows - 1)]
+    columns = column_loops(ops, rows, {op: column for op, column, _ in comparisons})
+    if len({period for _, _, period in comparisons}) > 1:
         return none
     if columns is None or (ops[0] in columns and columns[ops[0]] in dimensions(indexing_maps(ops[0])[-1])):
         return none  # no mask, or its columns are results
@@ -79,20 +79,20 @@ def masked_loops(ops: Sequence[ir.Operation], rows: int) -> list[int | None]:
 def column_loops(
     ops: Sequence[ir.Operation], rows: int, some: Mapping[ir.Operation, int]
 ) -> dict[ir.Operation, int] | None:
-    """The loop over the columns in every op that has one; `None` if there are none, or they do not line up.
+    """Propagate the loop over columns along def-use edges; return `None` if there is none, or on a conflict.
 
     Args:
-        ops: The group: root first, every op before those that it reads.
-        rows: Number of each op's first loops that are the group's rows.
-        some: The loop of some of them.
+        ops: Operations of the group: root first, consumers before producers.
+        rows: Number of leading loops of each operation that are rows.
+        some: Loops over columns that are known, by operation.
     """
     found = dict(some)
-    made = {op.results[0]: op for op in ops}
+    producers = {op.results[0]: op for op in ops}
     edges = [
-        (op, made[value], dimensions(indexing_maps(op)[number]))
+        (op, producers[value], dimensions(indexing_maps(op)[number]))
         for op in ops
         for number, value in enumerate(op.operands)
-        if value in made
+        if value in producers
     ]
     if any(read[:rows] != list(range(rows)) for _, _, read in edges):
         return None
@@ -112,42 +112,45 @@ def column_loops(
 
 
 def runs_over(op: ir.Operation, loop: int | None, columns: Mapping[ir.Operation, int]) -> bool:
-    """Tell whether a loop of an op is known to be the one over columns."""
+    """Return whether a loop of an operation is known to be the one over columns."""
     return loop is not None and columns.get(op) == loop
 
 
 def compared_with(op: ir.Operation, row: int) -> Iterator[tuple[int, int]]:
-    """Loops that an op's body compares with its loop `row`, and the period of that; 0 for none."""
+    """Yield loops whose index the body of an operation compares with that of loop `row`, and the period of the row.
+
+    The period is the divisor if the remainder of the row is compared, else 0.
+    """
     for inner in body(op):
         if inner.name == "arith.cmpi":
-            found = [index_of(value) for value in inner.operands]
-            for (mine, period), (other, again) in (found, found[::-1]):
-                if mine == row and other not in (row, None) and not again:
-                    yield other, period
+            indices = [index_of(value) for value in inner.operands]
+            for (lhs, period), (rhs, rhs_period) in (indices, indices[::-1]):
+                if lhs == row and rhs not in (row, None) and not rhs_period:
+                    yield rhs, period
 
 
 def index_of(value: ir.Value) -> tuple[int | None, int]:
-    """The loop whose index a value is, `None` if it is something else, and what it is the remainder by, or 0."""
-    made_by = maker(value)
-    if made_by is None or made_by.name not in REMAINDERS:
+    """Return the loop whose index a value is, or `None`, and the divisor if it is a remainder, or 0."""
+    producer = maker(value)
+    if producer is None or producer.name not in REMAINDERS:
         return loop_of_index(value), 0
-    period = constant(made_by.operands[1]) if is_constant(made_by.operands[1]) else 0
-    return (loop_of_index(made_by.operands[0]) if period > 0 else None), period
+    period = constant(producer.operands[1]) if is_constant(producer.operands[1]) else 0
+    return (loop_of_index(producer.operands[0]) if period > 0 else None), period
 
 
 def body(op: ir.Operation) -> list[ir.Operation]:
-    """The scalar ops of a structured op, its yield last."""
+    """Return the scalar operations in the body of a structured operation, terminator last."""
     return [inner.operation for inner in op.regions[0].blocks[0].operations]
 
 
 def evaluate(op: ir.Operation, row: int, column: int, known: Mapping[ir.Value, str]) -> str:
-    """What one op makes of an element behind the diagonal.
+    """Return the abstract value that an operation yields for an element above the diagonal.
 
     Args:
-        op: A structured op.
-        row: Position of the op's loop over rows.
-        column: Position of the op's loop over columns.
-        known: What was found out about the results of the ops before it.
+        op: Structured operation.
+        row: Loop over rows.
+        column: Loop over columns.
+        known: Abstract values of the results of preceding operations.
     """
     reads = [dimensions(amap) for amap in indexing_maps(op)]
     values: dict[ir.Value, str] = {}
@@ -163,34 +166,34 @@ def evaluate(op: ir.Operation, row: int, column: int, known: Mapping[ir.Value, s
 
 
 def look_up(value: ir.Value, values: Mapping[ir.Value, str]) -> str:
-    """What is known of a value inside a body; constants tell themselves."""
+    """Return the abstract value of a value in a body; constants are classified by their value."""
     if value in values:
         return values[value]
-    made_by = maker(value)
-    if made_by is None or made_by.name != "arith.constant" or not isinstance(value.type, FLOATS):
+    producer = maker(value)
+    if producer is None or producer.name != "arith.constant" or not isinstance(value.type, FLOATS):
         return ANY
-    number = float(ir.FloatAttr(made_by.attributes["value"]).value)
+    number = float(ir.FloatAttr(producer.attributes["value"]).value)
     return LOW if number <= MASKED else ZERO if number == 0 else ANY
 
 
 def compute(op: ir.Operation, operands: Sequence[str], row: int, column: int) -> str:
-    """The result of one scalar op."""
+    """Return the abstract value of the result of a scalar operation."""
     if op.name == "arith.select":
-        taken = holds(maker(op.operands[0]), row, column)
-        return ANY if taken is None else operands[1] if taken else operands[2]
+        condition = holds(maker(op.operands[0]), row, column)
+        return ANY if condition is None else operands[1] if condition else operands[2]
     if op.name == "arith.mulf" and ZERO in operands:
         return ZERO
     return RESULTS.get((op.name, *operands[:1]), RESULTS.get((op.name, *operands), ANY))
 
 
 def holds(comparison: ir.Operation | None, row: int, column: int) -> bool | None:
-    """Whether a comparison of column and row is true behind the diagonal; `None` for any other condition."""
+    """Return whether a comparison of column and row is true above the diagonal; `None` for any other condition."""
     if comparison is None or comparison.name != "arith.cmpi":
         return None
     order = int(ir.IntegerAttr(comparison.attributes["predicate"]).value)
-    found = [index_of(value) for value in comparison.operands]
-    loops = [loop for loop, _ in found]
-    if (column, 0) not in found:
+    indices = [index_of(value) for value in comparison.operands]
+    loops = [loop for loop, _ in indices]
+    if (column, 0) not in indices:
         return None
     if loops == [row, column]:
         order = SWAPPED[order]

@@ -1,4 +1,4 @@
-"""Gathers: element-wise ops that read a tensor at indices which another one holds, such as the rows of an embedding."""
+"""Gathers: element-wise operations that index a tensor by elements of another, such as rows of an embedding."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,11 @@ CASTS = ("arith.index_cast", "arith.index_castui")
 
 
 def read_indices_in_body(op: ir.Operation) -> None:
-    """Let a body read the indices it gathers from where they lie, instead of being given one an iteration; in place.
+    """Replace index operands of a gather by `tensor.extract` in its body, in place.
 
         ins(ids): row = id   ->   row = ids[i]
 
-    Vectors along a row then see that its index is the same for all of them.
+    The vectorizer then sees that the index is uniform along a row.
     """
     if op.name != "linalg.generic":
         return
@@ -32,9 +32,9 @@ def read_indices_in_body(op: ir.Operation) -> None:
 
 
 def cut_at_constants(op: ir.Operation) -> None:
-    """Let an op that gathers read what it reads at a constant index, other than 0, of a slice there; in place.
+    """Slice operands of a gather that are read at a constant index other than 0, in place.
 
-    Upstream vectorizes no op that has such an index, and of other families each writes its vectors itself.
+    The upstream vectorizer does not support such indexing maps; other families emit their vectors themselves.
     """
     if op.name != "linalg.generic" or not any(inner.operation.name == READ for inner in op.regions[0].blocks[0]):
         return
@@ -53,17 +53,17 @@ def cut_at_constants(op: ir.Operation) -> None:
 
 
 def constant_of(expr: ir.AffineExpr) -> int:
-    """The constant that an index is; 0 of any other."""
+    """Return the value of a constant affine expression; 0 for any other."""
     return int(expr.value) if isinstance(expr, ir.AffineConstantExpr) else 0
 
 
 def is_gather_index(value: ir.Value) -> bool:
-    """Tell whether a value is where elements are read."""
+    """Return whether a value is cast to an index of `tensor.extract`."""
     return any(True for _ in index_bounds(value))
 
 
 def index_bounds(value: ir.Value) -> Iterator[int]:
-    """For every element that is read at a value, cast to an index: how many there are in that dimension."""
+    """Yield the size of the dimension for every `tensor.extract` that uses a value, cast to an index."""
     casts = (use.owner.operation for use in value.uses if use.owner.operation.name in CASTS)
     for use in (use for cast in casts for use in cast.results[0].uses):
         if use.owner.operation.name == READ:
@@ -71,13 +71,13 @@ def index_bounds(value: ir.Value) -> Iterator[int]:
 
 
 def gathered(op: ir.Operation) -> dict[ir.Value, int] | None:
-    """Tensors, constants left out, that an op's body reads elements of.
+    """Return the tensors, except constants, that the body of an operation extracts elements from.
 
     Returns:
-        Each with the bound of what it holds, if that is indices, else 0. Empty where there are none; `None` where an
-        index is neither a loop's index nor such an element as it is.
+        Exclusive upper bound of the elements of each tensor if they are indices, else 0. Empty if there are no such
+        tensors; `None` if an index is not a constant, a loop index or an extracted element.
     """
-    found: dict[ir.Value, int] = {}
+    index_limits: dict[ir.Value, int] = {}
     for inner in op.regions[0].blocks[0].operations if op.regions else ():
         read = inner.operation
         if read.name != READ or is_constant(read.operands[0]):
@@ -85,15 +85,15 @@ def gathered(op: ir.Operation) -> dict[ir.Value, int] | None:
         source = read.operands[0]
         if not all(is_known_index(value) for value in list(read.operands)[1:]):
             return None
-        bounds = [*index_bounds(read.results[0]), *([found[source]] if found.get(source) else [])]
-        found[source] = min(bounds, default=0)
-    return found
+        bounds = [*index_bounds(read.results[0]), *([index_limits[source]] if index_limits.get(source) else [])]
+        index_limits[source] = min(bounds, default=0)
+    return index_limits
 
 
 def is_known_index(value: ir.Value) -> bool:
-    """Tell whether a value is a constant, a loop's index, or an element of a tensor cast to an index."""
-    made_by = maker(value)
-    if made_by is not None and made_by.name in CASTS:
-        made_by = maker(made_by.operands[0])
-        return made_by is not None and made_by.name == READ
-    return is_constant(value) or (made_by is not None and made_by.name == "linalg.index")
+    """Return whether a value is a constant, a loop index, or an extracted element cast to an index."""
+    producer = maker(value)
+    if producer is not None and producer.name in CASTS:
+        producer = maker(producer.operands[0])
+        return producer is not None and producer.name == READ
+    return is_constant(value) or (producer is not None and producer.name == "linalg.index")

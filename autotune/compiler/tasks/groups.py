@@ -1,7 +1,7 @@
-"""Groups: ops that one loop over rows can compute together, so that what flows between them stays in the caches.
+"""Fusion groups: operations that one loop over rows can compute together, so that intermediates stay in the caches.
 
-A group has a root, whose rows are cut into blocks, and members that feed it: each is read by ops of the group alone,
-row by row. Softmax, layer norm, a contraction with what is added to it, and attention are found by this one rule.
+A group has a root, whose rows are tiled, and producers that are fused into it: each is used only by operations of the
+group, row by row. This rule alone finds softmax, layer norm, a contraction with its epilogue, and attention.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,19 +16,19 @@ from autotune.core.ops.op import Op, rows_of
 from autotune.core.ops.traversal import is_matrix_product
 from autotune.core.scripts.marks import KERNEL
 
-BYTES = "i8"  # what products of whole numbers multiply
-Read = dict[ir.Operation, Op | None]  # ops of a function as they were read
+BYTES = "i8"  # element type of the factors of integer products
+Read = dict[ir.Operation, Op | None]  # operations of a function as data
 
 
 @dataclass
 class Group:
-    """Ops that are scheduled together.
+    """Operations that are scheduled together.
 
     Attributes:
-        ops: Root first, every op before those that it reads.
+        ops: Operations of the group: the root first, consumers before producers.
         trips: Number of times one call of the function executes the group.
-        read: Every op of the function, read once; `None` of one without loops of its own.
-        found_by: Position of an op that reads each op, and operand number there; (0, 0) for the root.
+        read: Every operation of the function as data; `None` if it has no indexing maps.
+        found_by: Position of a consumer of each operation, and operand number there; (0, 0) for the root.
     """
 
     ops: list[ir.Operation]
@@ -38,7 +38,7 @@ class Group:
 
     @property
     def in_order(self) -> list[ir.Operation]:
-        """The ops in program order."""
+        """Operations in program order."""
 
         def compare(mine: ir.Operation, other: ir.Operation) -> int:
             return -1 if mine.is_before_in_block(other) else 1
@@ -47,24 +47,24 @@ class Group:
 
     @property
     def root(self) -> Op | None:
-        """The root; `None` if nothing can be grouped with it."""
+        """Root as data; `None` if nothing can be fused with it."""
         return self.joining(self.ops[0])
 
     def joining(self, op: ir.Operation) -> Op | None:
-        """An op of the function; `None` if it can be in no group of several."""
+        """Return an operation of the function as data; `None` if it cannot be fused with others."""
         read = self.read[op]
         return read if read is not None and can_join(op, read) else None
 
     def alone(self) -> list["Group"]:
-        """Every op as a group of its own."""
+        """Return each operation as a group of its own."""
         return [Group([op], self.trips, self.read) for op in self.in_order]
 
 
 def can_join(op: ir.Operation, read: Op) -> bool:
-    """Return whether an op may be in a group: no call, one result in order of its loops, and vectors or windows.
+    """Return whether an operation may be fused: one result in loop order, vectorizable or a sliding window, no call.
 
-    One that moves elements about or gathers may not, nor one that computes nothing: a loop around it simplified, it is
-    gone, and a script's handle with it.
+    Operations that gather or only move elements may not: once the loop around a copy is canonicalized, the operation
+    disappears, and the handle of the script becomes invalid.
     """
     if read.extracts or read.results != 1 or KERNEL in op.attributes or not (read.lanes or read.vectorizes):
         return False
@@ -73,17 +73,17 @@ def can_join(op: ir.Operation, read: Op) -> bool:
 
 
 def moves_alone(op: ir.Operation) -> bool:
-    """Return whether an op computes nothing: its body only yields."""
+    """Return whether an operation only moves elements: its body only yields."""
     return len(op.regions[0].blocks[0].operations) == 1 and op.name != "linalg.fill"
 
 
 def rows_in(op: Op) -> int:
-    """Leading loops of an op that are rows."""
+    """Return the number of leading loops over rows."""
     return rows_of(op.nest.iterators, contracts(op) or op.lanes is not None)
 
 
 def contracts(op: Op) -> bool:
-    """Return whether an op is a matmul of some kind, read without windows."""
+    """Return whether an operation is a matrix product without sliding windows."""
     one_sum = op.nest.iterators.count("reduction") == 1 and len(op.operands[-1].indices) > 1
     return one_sum and op.lanes is None and is_matrix_product(op)
 
@@ -94,11 +94,11 @@ def is_elementwise(op: Op) -> bool:
 
 
 def find_groups(ops: Sequence[tuple[ir.OpView, int]], roles: Sequence[str] = ()) -> list[Group]:
-    """Sort structured ops into groups, in order of their roots; an op that fits nowhere is a group of its own.
+    """Partition structured operations into fusion groups, in order of their roots.
 
     Args:
-        ops: Tunable ops in program order, with their trip counts.
-        roles: Role of each argument of the function that they are in; without them, nothing is a weight.
+        ops: Tunable operations in program order, with their trip counts.
+        roles: Role of each argument of the function that contains them; without roles, no operand is a weight.
     """
     candidates = {op.operation for op, _ in ops}
     read = {op: read_op(op, roles) for op in candidates}
@@ -114,7 +114,7 @@ def find_groups(ops: Sequence[tuple[ir.OpView, int]], roles: Sequence[str] = ())
 
 
 def grow(group: Group, candidates: set[ir.Operation]) -> None:
-    """Add producers to a group until none fits."""
+    """Fuse producers into a group until none fits."""
     root = group.root
     if root is None or rows_in(root) < 1 or sums_over_planes(root):
         return
@@ -125,12 +125,12 @@ def grow(group: Group, candidates: set[ir.Operation]) -> None:
 
 
 def sums_over_planes(op: Op) -> bool:
-    """Return whether an op reduces more than the columns of its rows, as a pool over all pixels does."""
+    """Return whether an operation reduces more than the columns of its rows, such as global pooling."""
     return not (contracts(op) or op.lanes) and len(op.nest.iterators) > rows_in(op) + 1
 
 
 def next_member(group: Group, root: Op, candidates: set[ir.Operation]) -> tuple[ir.Operation, tuple[int, int]] | None:
-    """A producer that fits: read by the group alone, and row by row."""
+    """Return the next producer to fuse, with the position of its consumer and operand; `None` if none fits."""
     for position, reader in enumerate(group.ops):
         for number, value in enumerate(list(reader.operands)[:-1]):
             op = maker(value)
@@ -142,7 +142,7 @@ def next_member(group: Group, root: Op, candidates: set[ir.Operation]) -> tuple[
 
 
 def fits(group: Group, root: Op, op: ir.Operation) -> bool:
-    """Return whether a producer can be computed block of rows by block of rows, where all that read it are."""
+    """Return whether a producer can be computed in tiles of rows together with all its users."""
 
     def read_there(use: ir.OpOperand) -> bool:
         reader, number = use.owner.operation, use.operand_number
@@ -155,45 +155,45 @@ def fits(group: Group, root: Op, op: ir.Operation) -> bool:
 
 
 def objections(group: Group, root: Op, op: ir.Operation, reader: ir.Operation, number: int) -> Iterator[str]:
-    """Why a producer cannot be computed block of rows by block of rows, where its reader is; nothing if it can.
+    """Yield reasons why a producer cannot be computed in tiles of rows together with a consumer; none if it can.
 
     Args:
-        group: Group of the reader.
+        group: Group of the consumer.
         root: Root of that group.
         op: Producer.
-        reader: Op that reads it.
-        number: Operand number there.
+        reader: Consumer.
+        number: Operand number of the producer in the consumer.
     """
-    mine, theirs = group.joining(op), group.joining(reader)
-    if mine is None or theirs is None:
+    producer, consumer = group.joining(op), group.joining(reader)
+    if producer is None or consumer is None:
         yield "one of them moves elements about, gathers, or has no vectors"
         return
     rows = list(range(rows_in(root)))
-    written = mine.operands[-1].loops
-    if theirs.operands[number].loops[: len(rows)] != rows or written[: len(rows)] != rows:
+    written = producer.operands[-1].loops
+    if consumer.operands[number].loops[: len(rows)] != rows or written[: len(rows)] != rows:
         yield "rows of one are no rows of the other"
     if len(written) > len(rows) + 1:
         yield "it gives more than a row to each row"
-    others = [group.joining(member) for member in group.ops]
-    if mine.lanes or any(other is not None and other.lanes for other in others):
-        if theirs.lanes or rows_in(mine) != len(rows) or not all(map(follows_windows, (mine, *others))):
+    fused_ops = [group.joining(member) for member in group.ops]
+    if producer.lanes or any(other is not None and other.lanes for other in fused_ops):
+        if consumer.lanes or rows_in(producer) != len(rows) or not all(map(follows_windows, (producer, *fused_ops))):
             yield "sliding windows fuse only with element-wise ops of the same rows"
         return
     batched = len(rows) > 1
-    if contracts(theirs) and not (batched and number == 0):
+    if contracts(consumer) and not (batched and number == 0):
         yield "a product reads it again and again, so it would be computed as often"
-    if contracts(theirs) and theirs.operands[number].dtype == BYTES:
+    if contracts(consumer) and consumer.operands[number].dtype == BYTES:
         yield "a product of bytes reads them from memory, as words"
-    if not contracts(mine):
-        if len(mine.nest.iterators) > len(rows) + 1:
+    if not contracts(producer):
+        if len(producer.nest.iterators) > len(rows) + 1:
             yield "it sums over more than a row"
         return
-    products = sum(other is not None and contracts(other) for other in others)
-    epilogue = all(other is not None and is_elementwise(other) for other in others)
-    if rows_in(mine) != len(rows) or not ((batched and products <= 1) or (epilogue and products == 0)):
+    products = sum(other is not None and contracts(other) for other in fused_ops)
+    epilogue = all(other is not None and is_elementwise(other) for other in fused_ops)
+    if rows_in(producer) != len(rows) or not ((batched and products <= 1) or (epilogue and products == 0)):
         yield "a product goes with what is done to each of its elements alone"
 
 
 def follows_windows(op: Op | None) -> bool:
-    """Return whether an op may be in one group with such that read windows: it is one itself, or element-wise."""
+    """Return whether an operation may be fused with sliding windows: it is one itself, or element-wise."""
     return op is not None and (op.lanes is not None or is_elementwise(op))

@@ -1,8 +1,8 @@
-"""Which whole numbers a call may give: any, but where they become indices, which must be inside of what they index.
+"""Infer the integers that a call may pass, so that every index computed from them is in bounds.
 
     row = ids[i] < 0 ? ids[i] + 7 : ids[i];  table[row, j]   ->   ids from -7 to 6
 
-Ranges of whole numbers are computed by interval arithmetic (Cousot and Cousot 1977), from each index back to arguments.
+Integer ranges are computed by interval analysis (Cousot and Cousot 1977), from each index back to the arguments.
 """
 
 from bisect import bisect
@@ -15,31 +15,34 @@ from mlir import ir
 
 from autotune.compiler.ir.nests import dimensions, element_type, indexing_maps
 
-Range = tuple[int, int]  # least whole number, and the one above the largest
-DEEPEST = 200  # ops between an argument and an index
-MOST_STEPS = 10_000  # ops that are looked at for one index
+Range = tuple[int, int]  # half-open interval: lower bound, and exclusive upper bound
+DEEPEST = 200  # limit of operations on a path between an argument and an index
+MOST_STEPS = 10_000  # limit of operations visited for one index
 MOST_BITS = 64
-# Ops that give the elements of their first operands, all or some of them, wherever these are.
+# Operations whose results contain only elements of their operands, all or some of them, in any order.
 MOVES = (
     *("bufferization.to_tensor", "linalg.transpose", "linalg.broadcast", "linalg.copy", "linalg.fill"),
     *("tensor.cast", "tensor.expand_shape", "tensor.collapse_shape", "tensor.reshape", "tensor.extract_slice"),
     *("tensor.extract", "tensor.from_elements", "tensor.splat", "tensor.insert_slice", "tensor.insert"),
     *("tensor.concat", "memref.load", "arith.index_cast"),
 )
-SEVERAL = ("tensor.from_elements", "tensor.insert_slice", "tensor.insert", "tensor.concat")  # of their values
-READS = {"tensor.extract": 0, "memref.load": 0, "tensor.insert": 1, "memref.store": 1}  # operand that is indexed
-HARMLESS = ("arith.", "linalg.")  # ops that take indices and touch no memory by them
-LOOP_BOUNDS = 3  # first operands of a loop: where it begins, where it ends, its step
-NOT_EQUAL = 1  # MLIR's number of a predicate
-BRANCHES = {0: (0, 0), 1: None, 2: (None, -1), 3: (None, 0), 4: (1, None), 5: (0, None)}  # of cmpi, signed
+# Of these, operations that combine elements of several operands.
+SEVERAL = ("tensor.from_elements", "tensor.insert_slice", "tensor.insert", "tensor.concat")
+# Position of the indexed operand.
+READS = {"tensor.extract": 0, "memref.load": 0, "tensor.insert": 1, "memref.store": 1}
+HARMLESS = ("arith.", "linalg.")  # operations that take indices without accessing memory by them
+LOOP_BOUNDS = 3  # leading operands of scf.for: lower bound, upper bound, step
+NOT_EQUAL = 1  # enum value of the predicate of arith.cmpi
+# Bounds of x relative to c where x <predicate> c holds, by signed predicate of arith.cmpi.
+BRANCHES = {0: (0, 0), 1: None, 2: (None, -1), 3: (None, 0), 4: (1, None), 5: (0, None)}
 
 
 @dataclass
 class Intervals:
-    """Ranges of whole numbers, given those of a function's arguments.
+    """Integer range analysis, given the ranges of the arguments of a function.
 
     Attributes:
-        arguments: Ranges of arguments; any number of its type for others.
+        arguments: Ranges of arguments; any other argument may have every value of its type.
     """
 
     arguments: Mapping[ir.Value, Range]
@@ -47,27 +50,29 @@ class Intervals:
     _steps: int = 0
 
     def of(self, value: ir.Value, refined: Mapping[ir.Value, Range] | None = None, depth: int = 0) -> Range:
-        """Range of a value, or of the elements of a tensor.
+        """Return the range of a scalar, or of the elements of a tensor.
 
         Args:
-            value: A value of whole numbers.
-            refined: Ranges that hold on this way alone, such as in one branch of a choice.
-            depth: Ops that were followed so far.
+            value: Value of integer or index type.
+            refined: Ranges that hold on this path only, such as in one branch of a select.
+            depth: Number of operations followed so far.
         """
         refined = refined or {}
         if value in refined:
             return refined[value]
         if not refined and value in self._known:
             return self._known[value]
-        whole = type_range(value)
+        full_range = type_range(value)
         self._steps += 1
         if depth > DEEPEST or self._steps > MOST_STEPS:
-            return whole
-        low, high = self._of_op(value, refined, depth + 1) or whole
-        found = (low, high) if whole[0] <= low and high <= whole[1] else whole  # else it wraps
+            return full_range
+        low, high = self._of_op(value, refined, depth + 1) or full_range
+        result = (
+            (low, high) if full_range[0] <= low and high <= full_range[1] else full_range
+        )  # otherwise it may overflow
         if not refined:
-            self._known[value] = found
-        return found
+            self._known[value] = result
+        return result
 
     def _of_op(  # noqa: PLR0911 - one for each kind of op
         self, value: ir.Value, refined: Mapping[ir.Value, Range], depth: int
@@ -87,8 +92,8 @@ class Intervals:
             values = list(op.operands) if op.name in SEVERAL else [op.operands[0]]
             return join([self.of(each, refined, depth) for each in values if is_whole(each)])
         if op.name == "arith.cmpi":
-            one, other = (self.of(each, refined, depth) for each in op.operands)
-            return compared(ir.IntegerAttr(op.attributes["predicate"]).value, one, other)
+            lhs, rhs = (self.of(each, refined, depth) for each in op.operands)
+            return compared(ir.IntegerAttr(op.attributes["predicate"]).value, lhs, rhs)
         if op.name == "arith.extsi" and element_type(op.operands[0]) == "i1":
             return -1, 1
         if op.name in ARITHMETIC and all(is_whole(each) for each in op.operands):
@@ -107,17 +112,17 @@ class Intervals:
 
     def _of_choice(self, op: ir.Operation, refined: Mapping[ir.Value, Range], depth: int) -> Range | None:
         condition, *values = op.operands
-        found = []
+        ranges = []
         for value, holds in zip(values, (True, False), strict=True):
             more = self._where(condition, refined, depth, holds=holds)
             if more is not None:
-                found.append(self.of(value, {**refined, **more}, depth))
-        return join(found)
+                ranges.append(self.of(value, {**refined, **more}, depth))
+        return join(ranges)
 
     def _where(
         self, condition: ir.Value, refined: Mapping[ir.Value, Range], depth: int, *, holds: bool
     ) -> dict[ir.Value, Range] | None:
-        """What is known besides where a comparison of a value with a constant holds, or not; `None`: it never does."""
+        """Return ranges implied by a condition being true, or false; `None` if it cannot be."""
         if int(holds) not in range(*self.of(condition, refined, depth)):
             return None
         condition = tested(condition)
@@ -128,18 +133,21 @@ class Intervals:
         op = condition.owner.operation
         value, with_value = op.operands
         limit = self.of(with_value, refined, depth)
-        how = ir.IntegerAttr(op.attributes["predicate"]).value
-        how = how if holds else OPPOSITE.get(how, -1)
-        ends = BRANCHES.get(how)
-        if ends is None or limit[1] - limit[0] != 1:
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        predicate = predicate if holds else OPPOSITE.get(predicate, -1)
+        offsets = BRANCHES.get(predicate)
+        if offsets is None or limit[1] - limit[0] != 1:
             return {}
         low, high = self.of(value, refined, depth)
-        least, most = (None if end is None else limit[0] + end for end in ends)
+        least, most = (None if end is None else limit[0] + end for end in offsets)
         narrow = (low if least is None else max(low, least), high if most is None else min(high, most + 1))
         return dict.fromkeys(same_numbers(value), narrow) if narrow[0] < narrow[1] else None
 
     def _where_computed(self, condition: ir.BlockArgument, depth: int, *, holds: bool) -> dict[ir.Value, Range] | None:
-        """What is known of other elements of a nest where one holds that a nest before computed of the same ones."""
+        """Return ranges of the body arguments of a nest implied by one of them, computed by another element-wise nest.
+
+        The condition may be computed by a preceding nest, from the same elements that this nest reads.
+        """
         nest = condition.owner.owner.operation
         maker = elementwise(nest.operands[condition.arg_number]) if nest.name == "linalg.generic" else None
         if maker is None or depth > DEEPEST:
@@ -162,17 +170,20 @@ class Intervals:
         return found
 
     def _of_nest(self, op: ir.Operation, number: int, refined: Mapping[ir.Value, Range], depth: int) -> Range | None:
-        """Range of what a structured op gives: what it begins with, and what an iteration yields of that."""
+        """Return the range of a result of a structured operation: the join of its initial value and what it yields.
+
+        The range must be stable after one iteration; otherwise it is unknown.
+        """
         if not op.regions or not op.regions[0].blocks:
             return None
         block = op.regions[0].blocks[0]
         terminator = list(block.operations)[-1].operation
         carried = block.arguments[len(block.arguments) - len(op.results) + number]
-        begin = self.of(op.operands[carried.arg_number], refined, depth) if any(True for _ in carried.uses) else None
+        initial = self.of(op.operands[carried.arg_number], refined, depth) if any(True for _ in carried.uses) else None
         yielded = terminator.operands[number]
-        if begin is None:
+        if initial is None:
             return self.of(yielded, refined, depth)
-        once = join([begin, self.of(yielded, {**refined, carried: begin}, depth)])
+        once = join([initial, self.of(yielded, {**refined, carried: initial}, depth)])
         if once is None:
             return None
         again = self.of(yielded, {**refined, carried: once}, depth)
@@ -180,36 +191,38 @@ class Intervals:
 
 
 def accepted_ranges(function: ir.OpView, drawn: Mapping[ir.Value, Range]) -> dict[ir.Value, Range]:
-    """Ranges of whole numbers with which a function reads and writes inside of its tensors, by argument.
+    """Return the integer ranges of arguments for which all indices of a function are in bounds.
 
     Args:
-        function: The function, its arguments memrefs.
-        drawn: Range of the random data of each argument of whole numbers that the function does not write. It is
-            accepted alone where numbers become indices in a way that is not understood.
+        function: Function over memrefs.
+        drawn: Range of the random data of each integer argument that the function does not write. Only this range is
+            accepted if indices depend on the argument in a way that the analysis does not support.
     """
-    found = {value: type_range(value) for value in drawn}
+    feasible = {value: type_range(value) for value in drawn}
     for index, size in indices_in(function.operation):
-        if is_within(Intervals(found).of(index), size):
+        if is_within(Intervals(feasible).of(index), size):
             continue
-        reached, is_all = sources_of(index)
-        sources = list(drawn) if is_all else [value for value in drawn if value in reached]
-        narrower = (narrow(found, sources[0], each) for each in candidates(found, sources, index, size))
-        right = (each for each in narrower if is_within(Intervals(each).of(index), size))
-        known = next(right, dict[ir.Value, Range]())
-        found = known or {**found, **{value: meet(found[value], drawn[value]) for value in sources}}
-    return found
+        origins, is_all = sources_of(index)
+        sources = list(drawn) if is_all else [value for value in drawn if value in origins]
+        narrower = (narrow(feasible, sources[0], each) for each in candidates(feasible, sources, index, size))
+        valid = (each for each in narrower if is_within(Intervals(each).of(index), size))
+        solution = next(valid, dict[ir.Value, Range]())
+        feasible = solution or {**feasible, **{value: meet(feasible[value], drawn[value]) for value in sources}}
+    return feasible
 
 
 def tested(condition: ir.Value) -> ir.Value:
-    """The value that a condition says is not 0: booleans are stored in bytes."""
+    """Return the value that a condition tests for being nonzero, as booleans are stored as bytes."""
     while not isinstance(condition, ir.BlockArgument):
         op = condition.owner.operation
         is_widened = op.name in ("arith.extui", "arith.extsi")
         is_nonzero = op.name == "arith.cmpi" and ir.IntegerAttr(op.attributes["predicate"]).value == NOT_EQUAL
         if is_nonzero:
             limit = op.operands[1]
-            made = None if isinstance(limit, ir.BlockArgument) else limit.owner.operation
-            is_nonzero = made is not None and made.name == "arith.constant" and constant_range(made) == (0, 1)
+            producer = None if isinstance(limit, ir.BlockArgument) else limit.owner.operation
+            is_nonzero = (
+                producer is not None and producer.name == "arith.constant" and constant_range(producer) == (0, 1)
+            )
         if not is_widened and not is_nonzero:
             break
         condition = op.operands[0]
@@ -217,17 +230,17 @@ def tested(condition: ir.Value) -> ir.Value:
 
 
 def same_numbers(value: ir.Value) -> Iterator[ir.Value]:
-    """A value, and those that it is as a wider number."""
+    """Yield a value, and the values that it is a sign extension of."""
     yield value
     while not isinstance(value, ir.BlockArgument) and value.owner.operation.name == "arith.extsi":
         value = value.owner.operation.operands[0]
-        if element_type(value) == "i1":  # which is -1 where it is true
+        if element_type(value) == "i1":  # sign extension of true is -1
             return
         yield value
 
 
 def elementwise(tensor: ir.Value) -> ir.Operation | None:
-    """The nest that makes each element of a tensor of the elements at the same indices; `None` where none does."""
+    """Return the element-wise operation that computes a tensor, all operands read by one map; `None` if it is none."""
     if isinstance(tensor, ir.BlockArgument):
         return None
     op = tensor.owner.operation
@@ -239,29 +252,29 @@ def elementwise(tensor: ir.Value) -> ir.Operation | None:
 
 
 def yielded_by(nest: ir.Operation) -> ir.Value:
-    """The first element that an iteration of a nest gives."""
+    """Return the first value that the body of a structured operation yields."""
     return list(nest.regions[0].blocks[0].operations)[-1].operation.operands[0]
 
 
 def is_argument_of(value: ir.Value, nest: ir.Operation) -> bool:
-    """Tell whether a value is an element that a nest is given."""
+    """Return whether a value is a block argument of the body of a structured operation."""
     return isinstance(value, ir.BlockArgument) and value.owner == nest.regions[0].blocks[0]
 
 
 def is_within(index: Range, size: int | None) -> bool:
-    """Tell whether indices are surely those of elements."""
+    """Return whether an index range is known to be in bounds."""
     return size is not None and index[0] >= 0 and index[1] <= size
 
 
 def narrow(found: Mapping[ir.Value, Range], value: ir.Value, to: Range) -> dict[ir.Value, Range]:
-    """Ranges of which one is narrower."""
+    """Return ranges with the range of one value intersected with another."""
     return {**found, value: meet(found[value], to)}
 
 
 def candidates(
     found: Mapping[ir.Value, Range], sources: list[ir.Value], index: ir.Value, size: int | None
 ) -> list[Range]:
-    """Ranges to try for the one argument that an index comes from, the widest first."""
+    """Return candidate ranges for the only argument that an index depends on, the widest first."""
     if size is None or len(sources) != 1:
         return []
     shift = Intervals({**found, sources[0]: (0, 1)}).of(index)
@@ -277,12 +290,12 @@ def candidates(
 
 
 def of_ends(found: Mapping[ir.Value, Range], source: ir.Value, index: ir.Value, end: int) -> Range:
-    """Range of an index where an argument is from 0 to below an end."""
+    """Return the range of an index if an argument is in [0, end)."""
     return Intervals({**found, source: (0, end)}).of(index)
 
 
 def indices_in(op: ir.Operation) -> Iterator[tuple[ir.Value, int | None]]:
-    """Values that memory is read or written at, each with how many elements there are; `None` where it is not known."""
+    """Yield every index of a memory access, with the size of the indexed dimension; `None` if it is unknown."""
     for region in op.regions:
         for block in region.blocks:
             for each in block.operations:
@@ -299,40 +312,40 @@ def indices_in(op: ir.Operation) -> Iterator[tuple[ir.Value, int | None]]:
 
 
 def extent(value: ir.Value, dim: int) -> int | None:
-    """Size of a dimension; `None` where it is not known beforehand."""
+    """Return the size of a dimension; `None` if it is dynamic."""
     kind = ir.ShapedType(value.type)
     return None if kind.is_dynamic_dim(dim) else kind.get_dim_size(dim)
 
 
 def sources_of(value: ir.Value) -> tuple[set[ir.Value], bool]:
-    """Arguments of the function that a value is computed of, and whether others may be: memory was written."""
-    seen, waiting, found, is_all = {value}, [value], set[ir.Value](), False
-    while waiting:
-        each = waiting.pop()
+    """Return the arguments that a value depends on, and whether it may depend on others through memory."""
+    seen, worklist, arguments, is_all = {value}, [value], set[ir.Value](), False
+    while worklist:
+        each = worklist.pop()
         if isinstance(each, ir.BlockArgument) and each.owner.owner.operation.name == "func.func":
-            found.add(each)
+            arguments.add(each)
             continue
         is_all = is_all or isinstance(each.type, ir.MemRefType)
         fresh = {v for v in made_of(each) if v not in seen}
         seen |= fresh
-        waiting += fresh
-    return found, is_all
+        worklist += fresh
+    return arguments, is_all
 
 
 def made_of(value: ir.Value) -> Iterator[ir.Value]:
-    """What a value is computed of in one step; an element that is read is made of the elements there are."""
-    is_given = isinstance(value, ir.BlockArgument)
-    op = value.owner.owner.operation if is_given else value.owner.operation
+    """Yield the values that a value directly depends on; an element that is read depends on the whole tensor."""
+    is_argument = isinstance(value, ir.BlockArgument)
+    op = value.owner.owner.operation if is_argument else value.owner.operation
     blocks = [block for region in op.regions for block in region.blocks]
     yielded = (each for block in blocks for each in list(block.operations)[-1].operation.operands)
     if op.name in ("tensor.extract", "memref.load"):
         yield op.operands[0]
     elif op.name == "scf.for":
-        yield from made_of_loop(op, value.arg_number - 1 if is_given else ir.OpResult(value).result_number)
+        yield from made_of_loop(op, value.arg_number - 1 if is_argument else ir.OpResult(value).result_number)
     elif not op.name.startswith("linalg.") or not blocks:
         yield from op.operands
         yield from yielded
-    elif not is_given:
+    elif not is_argument:
         yield from yielded
     else:
         yield op.operands[value.arg_number]
@@ -341,7 +354,7 @@ def made_of(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def made_of_loop(loop: ir.Operation, carried: int) -> Iterator[ir.Value]:
-    """What a number that a loop carries is made of; of its index, -1, the bounds: what is carried decides no step."""
+    """Yield the values that a loop-carried value depends on; the loop bounds for the induction variable, -1."""
     if carried < 0:
         yield from list(loop.operands)[:LOOP_BOUNDS]
     else:
@@ -350,7 +363,7 @@ def made_of_loop(loop: ir.Operation, carried: int) -> Iterator[ir.Value]:
 
 
 def type_range(value: ir.Value) -> Range:
-    """Numbers that a type holds; an index is 64 bits wide."""
+    """Return the range of values of a type; an index has 64 bits."""
     kind = element_type(value)
     if kind == "i1":
         return 0, 2
@@ -359,28 +372,28 @@ def type_range(value: ir.Value) -> Range:
 
 
 def is_whole(value: ir.Value) -> bool:
-    """Tell whether a value is a whole number, or holds such."""
+    """Return whether a value is an integer or index, or a tensor or memref of them."""
     kind = element_type(value)
     return kind == "index" or (kind[:1] == "i" and kind[1:].isdigit())
 
 
 def constant_range(op: ir.Operation) -> Range | None:
-    """Range of a constant's numbers."""
-    held = op.attributes["value"]
-    if isinstance(held, ir.IntegerAttr | ir.BoolAttr):
-        number = int(held.value)
+    """Return the range of an integer constant, or of its elements; `None` for any other constant."""
+    attribute = op.attributes["value"]
+    if isinstance(attribute, ir.IntegerAttr | ir.BoolAttr):
+        number = int(attribute.value)
         return number, number + 1
-    if isinstance(held, ir.DenseElementsAttr) and is_whole(op.results[0]):
-        if held.is_splat:
-            number = int(held.get_splat_value().value)
+    if isinstance(attribute, ir.DenseElementsAttr) and is_whole(op.results[0]):
+        if attribute.is_splat:
+            number = int(attribute.get_splat_value().value)
             return number, number + 1
-        numbers = np.asarray(held)
+        numbers = np.asarray(attribute)
         return (int(numbers.min()), int(numbers.max()) + 1) if numbers.size else None
     return None
 
 
 def loop_range(op: ir.Operation) -> Range | None:
-    """Range of a loop's index of a structured op, where the sizes are those of an operand."""
+    """Return the range of a `linalg.index`, from the static sizes of operands; `None` if it is unknown."""
     nest, dim = op.parent.operation, ir.IntegerAttr(op.attributes["dim"]).value
     for operand, amap in zip(nest.operands, indexing_maps(nest), strict=True):
         for number, position in enumerate(dimensions(amap)):
@@ -390,7 +403,7 @@ def loop_range(op: ir.Operation) -> Range | None:
 
 
 def steps_between(begin: Range, end: Range, step: Range) -> Range | None:
-    """Range of a loop's index, steps beyond the first included; `None` where it may step backwards."""
+    """Return the range of the induction variable of a loop; `None` if its step may be 0 or negative."""
     if step[0] < 1:
         return None
     last = max(begin[0], end[1] - 2)
@@ -400,24 +413,24 @@ def steps_between(begin: Range, end: Range, step: Range) -> Range | None:
 
 
 def join(ranges: list[Range]) -> Range | None:
-    """The least range that holds others; `None` where there is none."""
+    """Return the smallest range that contains all ranges; `None` if there are none."""
     return (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
 
 
 def meet(one: Range, other: Range) -> Range:
-    """What two ranges share; the second where that is nothing."""
+    """Return the intersection of two ranges; the second if it is empty."""
     low, high = max(one[0], other[0]), min(one[1], other[1])
     return (low, high) if low < high else other
 
 
 def times(a: Range, b: Range) -> Range:
-    """Range of products."""
+    """Return the range of products."""
     ends = [x * y for x, y in product((a[0], a[1] - 1), (b[0], b[1] - 1))]
     return min(ends), max(ends) + 1
 
 
 def compared(how: int, a: Range, b: Range) -> Range | None:
-    """Range of a comparison, 0 or 1, by MLIR's number of a signed predicate."""
+    """Return the range of a signed comparison, by enum value of its predicate; `None` if the outcome is unknown."""
     apart = a[1] <= b[0] or b[1] <= a[0]
     surely = {
         0: a == b and a[1] - a[0] == 1,
@@ -433,14 +446,14 @@ def compared(how: int, a: Range, b: Range) -> Range | None:
 
 
 def rest(a: Range, b: Range) -> Range | None:
-    """Range of remainders by a positive divisor, of the sign of what is divided."""
+    """Return the range of signed remainders by a positive divisor; `None` for other divisors."""
     if b[0] <= 0:
         return None
     most = b[1] - 2
     return -most if a[0] < 0 else 0, (most if a[1] > 1 else 0) + 1
 
 
-OPPOSITE = {0: 1, 1: 0, 2: 5, 3: 4, 4: 3, 5: 2}  # of predicates of cmpi
+OPPOSITE = {0: 1, 1: 0, 2: 5, 3: 4, 4: 3, 5: 2}  # negated predicates of arith.cmpi
 ARITHMETIC: Mapping[str, Callable[..., Range | None]] = {
     "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1] - 1),
     "arith.subi": lambda a, b: (a[0] - b[1] + 1, a[1] - b[0]),

@@ -1,4 +1,4 @@
-"""Outlining: structured ops as a module of their own, memrefs outside, tensors inside."""
+"""Outline structured operations into a module of their own, with memref arguments and tensors inside."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -14,29 +14,29 @@ from autotune.core.ops.traversal import is_stencil
 from autotune.core.payload import DTYPES, Argument
 from autotune.core.scripts.marks import TAG, WEIGHT_OF
 
-# Ops that are not defined, or not finite, for every input.
+# Operations that are undefined, or not finite, for some inputs.
 PARTIAL = ("arith.divf", "math.rsqrt", "math.sqrt", "math.log", "math.log2", "math.log1p", "math.powf")
-EXTENT = "extent"  # the argument that holds a size known at run time only
+EXTENT = "extent"  # name of the argument that holds a dynamic size
 
 
 def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> tuple[str, tuple[Argument, ...]] | None:
-    """Copy ops into function ``@outline`` of a new module, the last one tagged ``__tag__``.
+    """Clone operations into function ``@outline`` of a new module, the last one tagged ``__tag__``.
 
-    Inputs become arguments ``in0``, ``in1``, ...; results of the last op ``out0``, ... . An init that is filled with a
-    constant is filled again, one that the op never reads becomes an empty tensor, any other becomes an input.
+    Inputs become arguments ``in0``, ``in1``, ...; results of the last operation ``out0``, ... . A destination that is
+    filled with a constant is filled again, one that is never read becomes an empty tensor, any other becomes an input.
 
     Args:
-        ops: Ops in program order; all but the last are read by these alone.
-        weights: Operands that are weights; arguments that stand for them have that role.
+        ops: Operations in program order; all but the last are used only by these.
+        weights: Operands that are weights; their arguments have that role.
 
-    Tensors with a size that is known at run time only become arguments of its bound; the size itself, argument
-    ``extent``. It must be the same everywhere.
+    Tensors with a dynamic size become arguments of its upper bound; the size itself becomes argument ``extent``. It
+    must be the same everywhere.
 
-    Tensors that a body reads elements of become arguments too; those that hold indices, of such as there are.
+    Tensors that a body extracts elements from become arguments too; random indices are drawn within bounds.
 
     Returns:
-        The module's text and its arguments; `None` if a body uses other values from outside that are not constants,
-        or element types that payloads do not have.
+        Text of the module and its arguments; `None` if a body captures other values that are not constants, or an
+        element type is not supported by payloads.
     """
     made = {(op, i) for op in ops for i in range(len(op.operands)) if is_made(op, i)}
     values = taken(ops)
@@ -48,7 +48,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     outside = [value for op in ops for value in captured(op)]
     everything = [*values, *(operand for op in ops for operand in op.operands), *results]
     foreign = any(not is_constant(value) and value not in read for value in outside)
-    foreign |= not all(is_tensor(value) for value in values)  # a number that is computed, as a zero point
+    foreign |= not all(is_tensor(value) for value in values)  # a computed scalar, such as a zero point
     if foreign or not all(supported(value) for value in everything):
         return None
     extents = {extent for value in everything if (extent := extent_of(value)) is not None}
@@ -63,7 +63,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     arguments += [Argument(EXTENT, "input", (1,), "i64", low=1, high=extent.bound + 1) for extent in extents]
     arguments += [argument(f"out{j}", "output", value, positive) for j, value in enumerate(results)]
 
-    apart = len(ops) == 1 and not reads_neighbours(ops[0])  # an array that is read twice is two arguments
+    apart = len(ops) == 1 and not reads_neighbours(ops[0])  # a tensor that is read twice becomes two arguments
     module = ir.Module.create()
     types = [ir.Type.parse(a.type) for a in arguments]
     with ir.InsertionPoint(module.body):
@@ -93,21 +93,21 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
 
 
 def taken(ops: Sequence[ir.Operation]) -> list[ir.Value]:
-    """Values from outside that ops take as operands, in the order of the arguments that they become."""
+    """Return the operands of operations that are defined outside of them, in the order of their arguments."""
     inner = {result for op in ops for result in op.results}
     values = [v for op in ops for i, v in enumerate(op.operands) if not is_made(op, i) and v not in inner]
     return list(dict.fromkeys(values)) if len(ops) > 1 or reads_neighbours(ops[0]) else values
 
 
 def argument_names(ops: Sequence[ir.Operation]) -> dict[ir.Operation, list[str]]:
-    """Name of the argument that every operand becomes when ops are outlined; empty of one that is made again.
+    """Return the name of the argument that each operand becomes when outlined; empty if it is rematerialized.
 
     Args:
-        ops: Ops in program order.
+        ops: Operations in program order.
     """
     values = taken(ops)
     positions = {value: number for number, value in reversed(list(enumerate(values)))}
-    given = iter(range(len(values)))
+    numbers = iter(range(len(values)))
     apart = len(ops) == 1 and not reads_neighbours(ops[0])
     names: dict[ir.Operation, list[str]] = {}
     for op in ops:
@@ -116,42 +116,44 @@ def argument_names(ops: Sequence[ir.Operation]) -> dict[ir.Operation, list[str]]
             if is_made(op, number) or value not in positions:
                 names[op].append("")
             else:
-                names[op].append(f"in{next(given) if apart else positions[value]}")
+                names[op].append(f"in{next(numbers) if apart else positions[value]}")
     return names
 
 
 def reads_neighbours(op: ir.Operation) -> bool:
-    """Tell whether an op is a stencil, several of whose operands may be one array."""
+    """Return whether an operation is a stencil, which may read one tensor by several operands."""
     read = read_op(op)
     return read is not None and is_stencil(read)
 
 
 def is_made(op: ir.Operation, index: int) -> bool:
-    """Tell whether an operand is made again rather than passed: a constant, or an init of no interest."""
+    """Return whether an operand is rematerialized instead of passed: a constant, or a filled or unread destination."""
     return is_constant(op.operands[index]) or is_fresh(op, index, len(op.operands) - len(op.results))
 
 
 def to_tensor(memref: ir.Value, value: ir.Value, size: ir.Value | None) -> ir.Value:
-    """The tensor that stands for `value`: what an argument holds, or the first part of it."""
+    """Build the tensor that replaces `value`: the contents of an argument, or a prefix of it if the size is dynamic."""
     kind = ir.RankedTensorType.get(static_shape(value), value.type.element_type) if is_tensor(value) else value.type
     whole = bufferization.to_tensor(kind, memref, restrict=True)
     return whole if size is None or extent_of(value) is None else first_part(value.type, whole, size)
 
 
 def read_extent(memref: ir.Value) -> ir.Value:
-    """The index that an argument holds."""
-    held = bufferization.to_tensor(ir.RankedTensorType.get([1], ir.IntegerType.get_signless(64)), memref, restrict=True)
+    """Build a read of the dynamic size that an argument holds."""
+    sizes = bufferization.to_tensor(
+        ir.RankedTensorType.get([1], ir.IntegerType.get_signless(64)), memref, restrict=True
+    )
     first = index(0)
-    return arith.index_cast(ir.IndexType.get(), tensor.extract(held, [first]))
+    return arith.index_cast(ir.IndexType.get(), tensor.extract(sizes, [first]))
 
 
 def is_tensor(value: ir.Value) -> bool:
-    """Tell whether a value is a tensor."""
+    """Return whether a value is a ranked tensor."""
     return isinstance(value.type, ir.RankedTensorType)
 
 
 def argument(name: str, role: str, value: ir.Value, positive: bool) -> Argument:
-    """An argument of the value's shape and element type; signed random data, unless the op is partial."""
+    """Return an argument with the shape and element type of a value; data are positive for partial operations."""
     low, high = (0.25, 1.75) if positive else (-1.0, 1.0)
     if str(value.type.element_type) == "i8":
         low, high = -127, 128
@@ -159,7 +161,7 @@ def argument(name: str, role: str, value: ir.Value, positive: bool) -> Argument:
 
 
 def supported(value: ir.Value) -> bool:
-    """Tell whether a payload can hold the value: a tensor of bounded sizes or a scalar, of a dtype it may have."""
+    """Return whether a payload argument can hold a value: a tensor of bounded sizes or scalar of a supported dtype."""
     kind = value.type
     if isinstance(kind, ir.RankedTensorType):
         return (kind.has_static_shape or extent_of(value) is not None) and str(kind.element_type) in DTYPES
@@ -167,7 +169,7 @@ def supported(value: ir.Value) -> bool:
 
 
 def make_again(value: ir.Value, size: ir.Value | None = None) -> ir.Value:
-    """A constant, a filled tensor or an empty tensor like `value`, at the insertion point."""
+    """Rematerialize a constant, filled tensor or empty tensor like `value` at the insertion point."""
     if is_constant(value):
         return value.owner.clone().operation.results[0]
     if size is not None and extent_of(value) is not None:
@@ -185,7 +187,7 @@ def make_again(value: ir.Value, size: ir.Value | None = None) -> ir.Value:
 
 
 def inner_ops(op: ir.Operation) -> Iterator[ir.Operation]:
-    """Every operation in the regions of `op`."""
+    """Yield every operation nested in `op`."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -194,21 +196,21 @@ def inner_ops(op: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def captured(op: ir.Operation) -> list[ir.Value]:
-    """Values used inside the op's regions and defined outside of them."""
+    """Return the values used in the regions of an operation and defined outside of them."""
     ordered = list(inner_ops(op))
     inside = set(ordered)
-    found: list[ir.Value] = []
+    values: list[ir.Value] = []
     for inner in ordered:
         for value in inner.operands:
-            made_by = maker(value)
-            local = made_by in inside if made_by is not None else value.owner.owner.operation == op
-            if not local and value not in found:
-                found.append(value)
-    return found
+            producer = maker(value)
+            local = producer in inside if producer is not None else value.owner.owner.operation == op
+            if not local and value not in values:
+                values.append(value)
+    return values
 
 
 def replace_captured(clone: ir.Operation, copies: dict[ir.Value, ir.Value]) -> None:
-    """Make the regions of `clone` use the copies."""
+    """Replace captured values in the regions of `clone` by their copies."""
     for inner in inner_ops(clone):
         for i, value in enumerate(inner.operands):
             if value in copies:

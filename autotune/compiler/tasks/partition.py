@@ -1,4 +1,4 @@
-"""Partition: the distinct tunable units of a module, each as a payload of its own, with their counts."""
+"""Partition a module into its distinct tunable units, each as a payload with its number of executions."""
 
 import hashlib
 from collections import Counter
@@ -36,16 +36,16 @@ from autotune.core.scripts.rules import NO_RULES
 from autotune.core.task import Task
 from autotune.registry import rewriter
 
-# A task with a size known at run time only is verified and measured at these parts of its bound.
+# A task with a dynamic size is verified and measured at its bound divided by each of these.
 PARTS = (1024, 8, 2, 1)
 
 
 def partition(payload: Payload) -> Partition:
-    """Find, tag and outline the distinct structured ops of a payload.
+    """Find, tag and outline the distinct tasks of a payload.
 
     Raises:
         CompileError: The text does not parse.
-        PayloadError: The entry function is not there.
+        PayloadError: The entry function is missing.
         RuleError: Rewrite rules of the payload cannot be applied.
     """
     with context():
@@ -93,17 +93,17 @@ def partition(payload: Payload) -> Partition:
 
 
 def has_narrow_factors(group: Group, task: Task, function: ir.OpView) -> bool:
-    """Tell whether a model multiplies all matrices and kernels of a group in a type of 16 bits itself."""
+    """Return whether the model itself multiplies all matrices and kernels of a group in a 16-bit type."""
     products = [op for op, each in zip(group.ops, task.ops, strict=True) if each.has_products]
     anyone = ["weight"] * len(function.regions[0].blocks[0].arguments)
-    found = [weight_behind(op.operands[1], anyone) for op in products]
+    weights = [weight_behind(op.operands[1], anyone) for op in products]
     return all(
-        each is not None and NARROW_FACTORS in attributes_of(function, each.argument.arg_number) for each in found
+        each is not None and NARROW_FACTORS in attributes_of(function, each.argument.arg_number) for each in weights
     )
 
 
 def mark(group: Group, task: Task) -> None:
-    """Tag a task's root, and name the task on the contraction whose weight it may store as it likes."""
+    """Tag the root of a task, and mark contractions whose weight the schedule of the task may repack."""
     group.ops[0].attributes[TAG] = ir.StringAttr.get(task.tag)
     for op, each in zip(group.ops, task.ops, strict=True):
         if stores_weight(each):
@@ -111,12 +111,12 @@ def mark(group: Group, task: Task) -> None:
 
 
 def stores_weight(op: Op) -> bool:
-    """Tell whether the second operand of an op is a weight that may be stored as its schedule likes."""
+    """Return whether the second operand of an operation is a weight that its schedule may repack."""
     return any(part is not None and part.constant_b for part in (op.contraction, op.lanes))
 
 
 def make_task(group: Group) -> Task | None:
-    """Describe a group as a task; `None` if an op has dynamic shapes or no loop, or they cannot stand alone."""
+    """Return a group as a task; `None` if an operation has dynamic shapes or no loops, or cannot be outlined."""
     ops = []
     for op, (reader, operand) in zip(group.ops, group.found_by, strict=True):
         read = group.read[op]
@@ -130,8 +130,13 @@ def make_task(group: Group) -> Task | None:
         plan = find_plan(group.ops) if not weights else None
         online = [plan.columns.get(op) if plan is not None else None for op in group.ops]
         ops = [
-            replace(op, masked_loop=mine, mask_period=period if mine is not None else 0, online_loop=theirs)
-            for op, mine, theirs in zip(ops, masked, online, strict=True)
+            replace(
+                op,
+                masked_loop=masked_loop,
+                mask_period=period if masked_loop is not None else 0,
+                online_loop=online_loop,
+            )
+            for op, masked_loop, online_loop in zip(ops, masked, online, strict=True)
         ]
     outlined = outline(group.in_order, weights)
     if outlined is None:
@@ -159,18 +164,18 @@ def make_task(group: Group) -> Task | None:
 
 
 def named(op: Op, names: Sequence[str]) -> Op:
-    """An op whose operands bear the names of the task's arguments that hold them."""
+    """Return an operation whose operands have the names of the task arguments that hold them."""
     pairs = zip(op.operands, names, strict=True)
     return replace(op, operands=tuple(replace(operand, argument=name) for operand, name in pairs))
 
 
 def count_operations(op: Op, share: float) -> float:
-    """Operations of an op in which growing loops run over a share of their bound."""
+    """Return the floating-point operations of an operation if growing loops run over a share of their bound."""
     return float(op.flops) * (share if op.nest.growing else 1.0)
 
 
 def name_task(group: Group, ops: Sequence[Op], text: str) -> str:
-    """A tag people can read: what is contracted, or sizes; with a hash where that does not say all."""
+    """Return a readable tag: the contraction or the sizes, with a hash where these are ambiguous."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     contractions = [op.contraction for op in ops if op.contraction]
     if len(ops) == 1:
@@ -185,7 +190,7 @@ def name_task(group: Group, ops: Sequence[Op], text: str) -> str:
 
 
 def name_contraction(c: Contraction) -> str:
-    """A tag people can read, such as ``matmul_32x192x64_f32_tb_w``: sizes m, n, k; B transposed, B a weight."""
+    """Return a readable tag, such as ``matmul_32x192x64_f32_tb_w``: sizes m, n, k; B transposed, B a weight."""
     sizes = "x".join(map(str, ([c.batch] if c.batched else []) + [c.m, c.n, c.k]))
     suffix = ("_ta" if c.transposed_a else "") + ("_tb" if c.transposed_b else "")
     suffix += ("_w" if c.constant_b else "") + (f"_{c.stored_b}" if c.stored_b else "")
@@ -193,6 +198,6 @@ def name_contraction(c: Contraction) -> str:
 
 
 def name_generic(op: Op, digest: str) -> str:
-    """Kind, sizes and a hash of the body: equal for ops that compute the same."""
+    """Return a tag of kind, sizes and a hash of the text, equal for identical operations."""
     kind = "gather" if op.gathers else op.kind
     return f"{kind}_{'x'.join(map(str, op.sizes))}_{digest}"

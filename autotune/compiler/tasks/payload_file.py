@@ -1,4 +1,4 @@
-"""A user's own ``.mlir`` file as a payload: one public function over statically shaped memrefs."""
+"""Read a user's ``.mlir`` file as a payload: one public function over memrefs of static shape."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,28 +19,29 @@ from autotune.core.errors import CompileError, PayloadError
 from autotune.core.payload import DTYPES, MOST_DIMENSIONS, ROLES, WRITTEN, Argument, Payload
 
 MAIN, SEQUENCE, UNNAMED = "__transform_main", "transform.named_sequence", "transform.sequence"
-SCHEDULES = "transform.with_named_sequence"  # the attribute of a module that holds named sequences
+SCHEDULES = "transform.with_named_sequence"  # attribute of a module that contains named sequences
 
 
 def read_payload(name: str, text: str) -> Payload:
     """Read a payload from the text of a file; its oracle is the plain lowering of the same function.
 
-    An argument is an output if the function may write it: if an op takes it, or a view of it, that is not known to only
-    read. An argument attribute ``autotune.role = "output"`` says so too, and
-    ``"state"`` says that it is read as well and kept from call to call. Its random data lie
-    from ``autotune.low`` up to ``autotune.high`` (exclusive).
+    An argument is an output if the function may write it, that is, if it or a view of it is an operand of an operation
+    that is not known to only read. The argument attribute ``autotune.role`` overrides this: ``"output"``, or
+    ``"state"`` if the argument is read as well and keeps its contents between calls. Random data are drawn from
+    ``autotune.low`` up to ``autotune.high`` (exclusive).
 
-    A function of tensors is given memrefs, its results become outputs; ``cf.assert`` is left out, i1 is stored as i8.
+    A function of tensors is converted to memrefs, and its results become outputs; ``cf.assert`` is erased, i1 is stored
+    as i8.
 
-    Transform ops beside the function, and modules of such ops, are left out of the text. Where they have an entry,
-    ``@__transform_main``, the payload has the file as its schedule; else a note says that they are not used.
+    Transform operations beside the function, and modules of them, are removed from the text. If they have an entry,
+    ``@__transform_main``, the file is the schedule of the payload; otherwise a note says that they are not used.
 
     Args:
-        name: Path of the file, for messages.
-        text: Text of the file.
+        name: Path of the file, for error messages.
+        text: Contents of the file.
 
     Raises:
-        PayloadError: The text does not parse, is no such function, or no bundle of it could be replayed.
+        PayloadError: The text does not parse, has no supported function, or a bundle of it could not be replayed.
     """
     notes: tuple[str, ...] = ()
     schedule = ""
@@ -72,21 +73,22 @@ def read_payload(name: str, text: str) -> Payload:
 
 
 def longest_reduction(function: ir.OpView) -> int:
-    """Length of the longest chain of additions behind an element: trip counts of sums, along what feeds what.
+    """Return the length of the longest chain of additions that an element depends on.
 
-    One layer's rounding is what the next layer begins with: in a deep model errors add up.
+    It is the largest sum of reduction trip counts along a def-use path, as rounding errors of consecutive layers
+    accumulate.
     """
-    chain: dict[ir.Value, int] = {}
+    depth: dict[ir.Value, int] = {}
     for op in function.regions[0].blocks[0].operations:
-        before = max((chain.get(value, 0) for value in read_by(op.operation)), default=0)
+        before = max((depth.get(value, 0) for value in read_by(op.operation)), default=0)
         nest = loop_nest(op.operation) if op.operation.name.startswith("linalg.") else None
-        here = prod(nest.reduced) if nest is not None else inner_reduction(op)
-        chain |= dict.fromkeys(op.operation.results, before + (here if here > 1 else 0))
-    return max(chain.values(), default=0) or 1
+        own_length = prod(nest.reduced) if nest is not None else inner_reduction(op)
+        depth |= dict.fromkeys(op.operation.results, before + (own_length if own_length > 1 else 0))
+    return max(depth.values(), default=0) or 1
 
 
 def read_by(op: ir.Operation) -> Iterator[ir.Value]:
-    """Values that an op, or an op inside of it, takes."""
+    """Yield the operands of an operation and of all operations nested in it."""
     yield from op.operands
     for region in op.regions:
         for block in region.blocks:
@@ -95,77 +97,78 @@ def read_by(op: ir.Operation) -> Iterator[ir.Value]:
 
 
 def inner_reduction(op: ir.OpView) -> int:
-    """The longest sum inside an op with regions, such as a loop; 1 if there is none."""
+    """Return the length of the longest reduction nested in an `scf` operation, such as a loop; 1 if there is none."""
     blocks = [block for region in op.regions for block in region.blocks] if op.operation.name.startswith("scf.") else []
     nests = [loop_nest(inner.operation) for block in blocks for inner, _ in structured_ops(block)]
     return max((prod(nest.reduced) for nest in nests if nest is not None), default=1)
 
 
 def check(path: str, fault: str | None) -> None:
-    """Raise if there is a fault that would make readers refuse a bundle.
+    """Raise an error if `fault`, for which a bundle of the file would be rejected, is not `None`.
 
     Raises:
-        PayloadError: There is a fault; the error names it and the file.
+        PayloadError: There is a fault; the error names the fault and the file.
     """
     if fault is not None:
         raise PayloadError(f"{path} {fault}; change it, a bundle of it could not be replayed")
 
 
 def leave_out_schedules(module: ir.Module) -> bool:
-    """Erase the transform ops beside a payload, in place; tells whether there were any."""
-    found = [op for op in module.body.operations if is_schedule(op.operation)]
-    for op in found:
+    """Erase the transform operations beside a payload, in place; return whether there were any."""
+    schedules = [op for op in module.body.operations if is_schedule(op.operation)]
+    for op in schedules:
         op.operation.erase()
-    if found and SCHEDULES in module.operation.attributes:
+    if schedules and SCHEDULES in module.operation.attributes:
         del module.operation.attributes[SCHEDULES]
-    return bool(found)
+    return bool(schedules)
 
 
 def schedules_in(module: ir.Module) -> list[ir.OpView]:
-    """The transform ops beside a payload, and those in modules that are there for them."""
-    found = list(module.body.operations)
-    for op in found:
+    """Return the top-level operations of a module and of the modules nested in it."""
+    ops = list(module.body.operations)
+    for op in ops:
         if op.operation.name == "builtin.module":
-            found += list(op.operation.regions[0].blocks[0].operations)
-    return found
+            ops += list(op.operation.regions[0].blocks[0].operations)
+    return ops
 
 
 def is_entry(op: ir.OpView) -> bool:
-    """Tell whether an op is the entry of a schedule: a sequence by upstream's name, or without one."""
+    """Return whether an operation is the entry of a schedule: ``@__transform_main``, or a `transform.sequence`."""
     return op.operation.name == UNNAMED or (op.operation.name == SEQUENCE and symbol(op) == MAIN)
 
 
 def is_schedule(op: ir.Operation) -> bool:
-    """Tell whether an op is a transform op, or a module that is there for such ops."""
+    """Return whether an operation is a transform operation, or a module of transform operations."""
     if op.name != "builtin.module":
         return bool(op.name.startswith("transform."))
-    held = list(op.regions[0].blocks[0].operations)
-    return SCHEDULES in op.attributes or (bool(held) and all(is_schedule(inner.operation) for inner in held))
+    ops = list(op.regions[0].blocks[0].operations)
+    return SCHEDULES in op.attributes or (bool(ops) and all(is_schedule(inner.operation) for inner in ops))
 
 
 def only_public_function(module: ir.Module, path: str) -> ir.OpView:
-    """The one public function with a body.
+    """Return the only public function with a body.
 
     Raises:
-        PayloadError: There is none, or more than one.
+        PayloadError: There is no such function, or more than one.
     """
-    found = []
+    functions = []
     for op in module.body.operations:
         if op.operation.name == "func.func" and len(op.regions[0].blocks) > 0 and visibility(op) == "public":
-            found.append(op)
-    if len(found) != 1:
-        names = ", ".join(f"@{symbol(op)}" for op in found) or "none"
+            functions.append(op)
+    if len(functions) != 1:
+        names = ", ".join(f"@{symbol(op)}" for op in functions) or "none"
         raise PayloadError(
             f"{path} must define exactly one public function, it has {names}; mark the others `func.func private`"
         )
-    return found[0]
+    return functions[0]
 
 
 def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
-    """Name, role, shape and dtype of every argument.
+    """Return name, role, shape, dtype and range of every argument.
 
     Raises:
-        PayloadError: An argument is no static memref of a known element type, in order, or nothing is written.
+        PayloadError: An argument is not a contiguous memref of static shape and supported element type, the function
+            returns values, or no argument is written.
     """
     block = function.regions[0].blocks[0]
     if len(function.attributes["function_type"].value.results):
@@ -210,21 +213,23 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
 
 
 def plain_type(kind: ir.MemRefType) -> str:
-    """The type of an array of a shape and of elements, in the order of C, as callers have them."""
+    """Return the type of a memref of the same shape and element type with identity layout (row-major)."""
     return "x".join(("memref<", *map(str, kind.shape), f"{kind.element_type}>")).replace("<x", "<")
 
 
 def with_accepted(function: ir.OpView, arguments: list[Argument]) -> tuple[Argument, ...]:
-    """Arguments, with the whole numbers that calls may give for those that are only read."""
+    """Return arguments with the range of integers that calls may pass for those that are only read."""
     values = function.regions[0].blocks[0].arguments
-    whole = [a.dtype.startswith("i") and a.role not in WRITTEN for a in arguments]
-    drawn = {v: (int(a.low), int(a.high)) for v, a, each in zip(values, arguments, whole, strict=True) if each}
+    is_integer_input = [a.dtype.startswith("i") and a.role not in WRITTEN for a in arguments]
+    drawn = {
+        v: (int(a.low), int(a.high)) for v, a, each in zip(values, arguments, is_integer_input, strict=True) if each
+    }
     accepted = accepted_ranges(function, drawn)
     return tuple(replace(a, accepts=accepted.get(v)) for v, a in zip(values, arguments, strict=True))
 
 
 def role_of(function: ir.OpView, index: int, path: str) -> str:
-    """The argument's ``autotune.role`` attribute; where it has none, output or input, as it is written or not.
+    """Return the ``autotune.role`` of an argument; by default, ``output`` if it may be written, else ``input``.
 
     Raises:
         PayloadError: An argument that is declared an input or a weight may be written.

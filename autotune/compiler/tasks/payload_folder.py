@@ -1,4 +1,4 @@
-"""A folder that an importer wrote as a payload: names, weights and recorded results around the text."""
+"""Read a folder written by an importer as a payload: MLIR text with argument names, weights and recorded results."""
 
 import json
 import os
@@ -31,42 +31,42 @@ from autotune.core.plugs.imported import (
 )
 from autotune.core.printable import one_line
 
-MOST_BYTES = 16 << 20  # of a description
-Tensors = tuple[tuple[str, ModelArgument], ...]  # name of each argument, and the model's tensor
+MOST_BYTES = 16 << 20  # size limit of a description
+Tensors = tuple[tuple[str, ModelArgument], ...]  # name of each argument, and its tensor in the model
 
 
 @dataclass(frozen=True)
 class WeightFile:
-    """A file of weights.
+    """File of weights.
 
     Attributes:
-        path: The file.
-        tensors: Positions of the weights in it, by name; empty for a safetensors file.
+        path: Path of the file.
+        tensors: Locations of the weights in the file, by name; empty for a safetensors file, which has a header.
     """
 
     path: Path
     tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
 
     def entries(self) -> Mapping[str, TensorEntry]:
-        """Where its tensors lie.
+        """Return the locations of the tensors in the file, by name.
 
         Raises:
             OSError: The file cannot be read.
-            ValueError: The file holds no tensors, or is cut off.
+            ValueError: The file contains no tensors, or is truncated.
         """
         return self.tensors or read_header(self.path)
 
 
 def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
-    """Complete a payload with what lies in its folder besides the text.
+    """Complete a payload with the description, weights and recorded results in its folder.
 
     Args:
         folder: Folder that an importer wrote.
-        name: Spec that the payload is known by.
-        text: What was read from the text.
+        name: Spec that identifies the payload.
+        text: Payload read from the MLIR text alone.
 
     Raises:
-        PayloadError: A file is missing or damaged, or describes another text.
+        PayloadError: A file is missing or damaged, or does not match the text.
     """
     model = read_description(folder)
     if len(text.arguments) != len(model.arguments):
@@ -81,8 +81,8 @@ def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
     weights = weight_files(folder, model)
     check_weights(weights, arguments, dict(tensors))
     allow_reading(*(file.path for file in weights), *filter(None, (recorded,)))
-    kept = next((str(path) for path in (folder / model.file, Path(model.original)) if path.is_file()), "")
-    derived = model.importer != "mlir"  # that one's text is the user's own
+    model_path = next((str(path) for path in (folder / model.file, Path(model.original)) if path.is_file()), "")
+    derived = model.importer != "mlir"  # with importer "mlir", the text was written by the user
     doubts = (UNPROVED,) if derived and recorded is None else ()
     return replace(
         text,
@@ -91,16 +91,16 @@ def load_payload_folder(folder: Path, name: str, text: Payload) -> Payload:
         inputs=partial(make_inputs, arguments, tensors, weights, recorded),
         reference=partial(recorded_results, recorded, tensors, len(text.outputs)) if recorded is not None else None,
         notes=(*text.notes, *model.notes, *doubts),
-        model=kept,
+        model=model_path,
         derived=derived,
     )
 
 
 def write_text_folder(payload: Payload, folder: Path) -> None:
-    """Make a folder of a file of MLIR: names, roles and ranges can then be given in its description.
+    """Write a payload folder for a plain MLIR file, so that its description can set names, roles and ranges.
 
     Args:
-        payload: What was read from the file, by whose path it is known.
+        payload: Payload read from the file; its name is the path of the file.
         folder: Folder to write.
     """
     arguments = tuple(ModelArgument(a.name, a.role, a.low, a.high) for a in payload.arguments)
@@ -111,7 +111,7 @@ def write_text_folder(payload: Payload, folder: Path) -> None:
 
 
 def read_description(folder: Path) -> ImportedModel:
-    """What a folder says of its model.
+    """Read and validate the description of a payload folder.
 
     Raises:
         PayloadError: The description is missing or damaged.
@@ -131,47 +131,47 @@ def read_description(folder: Path) -> ImportedModel:
 
 
 def described(argument: Argument, tensor: ModelArgument, name: str) -> Argument:
-    """An argument as the text has it, with what the model says of it."""
+    """Return an argument of the text with the name, role and range of the description."""
     return replace(argument, name=name, role=tensor.role, low=tensor.low, high=tensor.high)
 
 
 def first_fault(error: ValidationError) -> str:
-    """Where a description first is not what it must be, and why."""
+    """Return the location and message of the first validation error of a description."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{one_line('.'.join(map(str, first['loc'])))[:200] or 'it'}: {first['msg']}"
 
 
 def weight_files(folder: Path, model: ImportedModel) -> tuple[WeightFile, ...]:
-    """Files that hold a folder's weights: its own comes last, and counts where two hold one.
+    """Return the weight files of a folder; its own file comes last and takes precedence.
 
     Raises:
-        PayloadError: A file that the folder refers to is missing, or is another by its hash.
+        PayloadError: A file that the folder refers to is missing, or its hash differs.
     """
-    others = []
+    files = []
     for each in model.weights:
         path = Path(os.path.normpath(folder / each.path))
         try:
-            found = hash_file(path)
+            digest = hash_file(path)
         except OSError as error:
             raise PayloadError(f"weights must be readable, {path} is not: {why_unread(error)}; restore it") from error
-        if found != each.sha256:
+        if digest != each.sha256:
             raise PayloadError(
-                f"weights in {path} must have sha256 {each.sha256[:12]}.., they have {found[:12]}..; restore it, or "
+                f"weights in {path} must have sha256 {each.sha256[:12]}.., they have {digest[:12]}..; restore it, or "
                 "import the model again"
             )
-        others.append(WeightFile(path, each.tensors))
+        files.append(WeightFile(path, each.tensors))
     own = folder / WEIGHTS
-    is_own = own.exists() or (model.importer != "mlir" and not others)
-    return (*others, WeightFile(own)) if is_own else tuple(others)
+    is_own = own.exists() or (model.importer != "mlir" and not files)
+    return (*files, WeightFile(own)) if is_own else tuple(files)
 
 
 def check_weights(
     files: Sequence[WeightFile], arguments: tuple[Argument, ...], tensors: Mapping[str, ModelArgument]
 ) -> None:
-    """Refuse weights that are not what the text wants, before any work is done with them.
+    """Check that the weight files match the arguments of the text, before any work is done with them.
 
     Raises:
-        PayloadError: One is missing, of another shape, or holds whole numbers for others, or the other way round.
+        PayloadError: A weight is missing, has another shape, or holds integers instead of floats or vice versa.
     """
     if not files or not any(argument.role == "weight" for argument in arguments):
         return
@@ -184,82 +184,82 @@ def check_weights(
     where = files[-1].path
     for argument in arguments:
         tensor = tensors[argument.name]
-        held = stored.get(tensor.name)
-        found = tensor.arranged(held.shape) if held is not None else None
-        if argument.role == "weight" and (held is None or found != argument.shape):
-            is_now = held.shape if held is not None else "missing"
-            raise PayloadError(f"weight {tensor.name} in {where} must have shape {argument.shape}, is {is_now}")
-        if argument.role == "weight" and held is not None and is_float(held.kind) != is_float(argument.dtype):
-            raise PayloadError(f"weight {tensor.name} in {where} must be {argument.dtype}, is {held.kind}")
+        entry = stored.get(tensor.name)
+        shape = tensor.arranged(entry.shape) if entry is not None else None
+        if argument.role == "weight" and (entry is None or shape != argument.shape):
+            actual = entry.shape if entry is not None else "missing"
+            raise PayloadError(f"weight {tensor.name} in {where} must have shape {argument.shape}, is {actual}")
+        if argument.role == "weight" and entry is not None and is_float(entry.kind) != is_float(argument.dtype):
+            raise PayloadError(f"weight {tensor.name} in {where} must be {argument.dtype}, is {entry.kind}")
 
 
 def unreadable(path: Path, error: Exception) -> PayloadError:
-    """The error of weights that cannot be read."""
+    """Return the error for weights that cannot be read."""
     return PayloadError(f"weights must be readable, {path} is not: {why_unread(error)}; import it again")
 
 
 def why_unread(error: Exception) -> str:
-    """Why a file could not be read, in a line."""
+    """Return why a file could not be read, in one line."""
     return getattr(error, "strerror", None) or one_line(str(error))[:200]
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a dtype, of MLIR or of safetensors, is of floating point."""
+    """Return whether a dtype of MLIR or safetensors is a floating-point or complex type."""
     return dtype.lower().startswith(("f", "bf", "c"))
 
 
 def make_inputs(
     arguments: tuple[Argument, ...], tensors: Tensors, weights: tuple[WeightFile, ...], recorded: Path | None, seed: int
 ) -> dict[str, Array]:
-    """The model's weights, and its recorded inputs; seeds behind the recorded ones begin again with the first.
+    """Return the weights of the model, and recorded inputs or random ones; seeds wrap around the recorded ones.
 
     Args:
         arguments: Arguments of the payload.
-        tensors: Name of each, and the model's tensor.
-        weights: Files of weights.
+        tensors: Name of each argument, and its tensor in the model.
+        weights: Weight files.
         recorded: File of recorded inputs, if there is one.
         seed: Seed of the inputs.
 
     Raises:
-        PayloadError: A file is missing or damaged by now.
+        PayloadError: A file is missing or damaged.
     """
     takes_weights = any(argument.role == "weight" for argument in arguments)
-    held = read_weights(weights) if takes_weights else {}
-    given = read_recorded(recorded) if recorded is not None else {}
+    weight_arrays = read_weights(weights) if takes_weights else {}
+    recorded_arrays = read_recorded(recorded) if recorded is not None else {}
     rng = np.random.default_rng(seed)
     recorded_seed = SEEDS[seed % len(SEEDS)]
-    found = {}
+    inputs = {}
     for argument, (_, tensor) in zip(arguments, tensors, strict=True):
         if argument.role == "weight" and weights:
-            if tensor.name not in held:
+            if tensor.name not in weight_arrays:
                 raise PayloadError(f"weight {tensor.name} must be in {weights[-1].path}, it is not; import it again")
-            found[argument.name] = tensor.arrange(held[tensor.name])
+            inputs[argument.name] = tensor.arrange(weight_arrays[tensor.name])
         elif argument.role != "output":
             key = input_key(recorded_seed, tensor.name)
-            array = given[key] if key in given else random_array(argument, rng)
-            # NumPy's files know no bf16, which is recorded as f32; calls refuse what they would have to round
-            found[argument.name] = array.astype(DTYPES["bf16"]) if argument.dtype == "bf16" else array
-    return found
+            array = recorded_arrays[key] if key in recorded_arrays else random_array(argument, rng)
+            # NumPy files do not support bf16, which is recorded as f32; calls reject arrays they would have to round
+            inputs[argument.name] = array.astype(DTYPES["bf16"]) if argument.dtype == "bf16" else array
+    return inputs
 
 
 def read_weights(files: Sequence[WeightFile]) -> dict[str, Array]:
-    """Weights by name, mapped: nothing is read before it is used.
+    """Memory-map weights, by name; nothing is read before it is used.
 
     Raises:
         PayloadError: A file is missing or damaged.
     """
-    held: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for file in files:
         try:
-            held |= map_entries({name: TensorInFile(file.path, entry) for name, entry in file.entries().items()})
+            arrays |= map_entries({name: TensorInFile(file.path, entry) for name, entry in file.entries().items()})
         except (OSError, ValueError) as error:
             raise unreadable(file.path, error) from error
-    return held
+    return arrays
 
 
 @cache
 def read_recorded(path: Path) -> Mapping[str, Array]:
-    """Everything that is recorded, by key.
+    """Read all recorded arrays, by key.
 
     Raises:
         PayloadError: The file is missing or damaged.
@@ -274,14 +274,14 @@ def read_recorded(path: Path) -> Mapping[str, Array]:
 
 
 def recorded_results(recorded: Path, tensors: Tensors, results: int, **inputs: Array) -> tuple[Array, ...]:
-    """What the framework computed of these inputs, in float64.
+    """Return the results that the framework computed from these inputs, in float64.
 
     Raises:
-        PayloadError: The framework was not asked for them.
+        PayloadError: No results are recorded for these inputs.
     """
-    held = read_recorded(recorded)
+    arrays = read_recorded(recorded)
     for seed in SEEDS:
         keys = {name: input_key(seed, tensor.name) for name, tensor in tensors}
-        if all(np.array_equal(inputs[name], held[key]) for name, key in keys.items() if key in held):
-            return tuple(held[result_key(seed, number)] for number in range(results))
+        if all(np.array_equal(inputs[name], arrays[key]) for name, key in keys.items() if key in arrays):
+            return tuple(arrays[result_key(seed, number)] for number in range(results))
     raise PayloadError(f"results in {recorded} must be of the given inputs, there are none of those; import it again")

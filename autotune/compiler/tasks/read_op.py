@@ -1,4 +1,4 @@
-"""Reading structured ops: what the bindings say of one, once, as an `Op`; all else that is asked of it follows."""
+"""Convert structured operations of the MLIR bindings to `Op`, once; further analyses use the plain data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,15 +16,15 @@ from autotune.core.ops import traversal
 from autotune.core.ops.op import BodyOp, Index, LoopNest, Number, Op, Operand
 from autotune.core.task_names import readable_name
 
-NUMBERS = ("value", "predicate", "dim")  # attributes of scalar ops that are numbers
+NUMBERS = ("value", "predicate", "dim")  # numeric attributes of scalar operations
 
 
 def read_op(op: ir.Operation, roles: Sequence[str] = ()) -> Op | None:
-    """A structured op as data; `None` if it has no loops of its own, as ``linalg.softmax``.
+    """Return a structured operation as plain data; `None` if it has no indexing maps, such as ``linalg.softmax``.
 
     Args:
-        op: A structured op.
-        roles: Role of each argument of the payload's entry function that it is in; without them, nothing is a weight.
+        op: Structured operation.
+        roles: Role of each argument of the entry function that contains it; without roles, no operand is a weight.
     """
     maps = indexing_maps(op)
     if not maps:
@@ -58,16 +58,16 @@ def read_op(op: ir.Operation, roles: Sequence[str] = ()) -> Op | None:
 
 
 def names_in(texts: Mapping[str, str | None]) -> dict[str, str]:
-    """Names for people of tasks, by tag; what does not parse leaves what the tag tells.
+    """Return readable names of tasks, by tag; a task whose text does not parse is named after its tag.
 
     Args:
-        texts: Module of every task, by tag; `None` where it is not known.
+        texts: MLIR text of every task, by tag; `None` if it is not known.
     """
     return {tag: readable_name(tag, ops_in(tag, text) if text is not None else ()) for tag, text in texts.items()}
 
 
 def ops_in(tag: str, text: str) -> tuple[Op, ...]:
-    """Structured ops of a task's module in program order; none where it does not parse."""
+    """Return the structured operations of a task in program order; none if the text does not parse."""
     try:
         with context():
             module = parse(text, tag)
@@ -79,12 +79,12 @@ def ops_in(tag: str, text: str) -> tuple[Op, ...]:
 
 
 def joined(read: Op, op: ir.Operation, others: Sequence[ir.Operation]) -> Op:
-    """An op with the positions of those that compute what it reads in its loops, among some.
+    """Return an operation with the source of each operand set to the position of its producer.
 
     Args:
-        read: The op.
-        op: What it was read of.
-        others: Ops that it may read the results of.
+        read: Operation as data.
+        op: MLIR operation that it was converted from.
+        others: Operations that may be producers of operands.
     """
     positions = {result: number for number, each in enumerate(others) for result in each.results}
     values = zip(read.operands, op.operands, strict=True)
@@ -92,7 +92,7 @@ def joined(read: Op, op: ir.Operation, others: Sequence[ir.Operation]) -> Op:
 
 
 def read_operand(op: ir.Operation, number: int, amap: ir.AffineMap, roles: Sequence[str]) -> Operand:
-    """An operand of a structured op, as its loops read or write it."""
+    """Return an operand of a structured operation, as its loops read or write it."""
     value = op.operands[number]
     operand = operand_of(value, tuple(map(read_index, amap.results)))
     first = len(op.operands) - len(op.results)
@@ -111,7 +111,7 @@ def read_operand(op: ir.Operation, number: int, amap: ir.AffineMap, roles: Seque
 
 
 def operand_of(value: ir.Value, indices: tuple[Index, ...]) -> Operand:
-    """What is read of a value at some indices."""
+    """Return an operand that reads a value at some indices."""
     kind = value.type
     if not isinstance(kind, ir.RankedTensorType | ir.MemRefType):
         return Operand((), str(kind), (), is_scalar=True)
@@ -120,16 +120,16 @@ def operand_of(value: ir.Value, indices: tuple[Index, ...]) -> Operand:
 
 
 class BodyReader:
-    """The body of a structured op, as steps on numbered values.
+    """Body of a structured operation, as steps on numbered values.
 
     Attributes:
-        steps: Steps of the body.
-        captured: What it takes from outside, but constants.
-        gives: Numbers of what it yields.
+        steps: Operations of the body.
+        captured: Values defined outside of the body that it uses, except constants.
+        gives: Numbers of the yielded values.
     """
 
     def __init__(self, op: ir.Operation, loops: int) -> None:
-        """Read the body of an op with so many loops."""
+        """Read the body of an operation with the given number of loops."""
         self.steps: list[BodyOp] = []
         self.captured: list[Operand] = []
         self.gives: tuple[int, ...] = ()
@@ -146,7 +146,7 @@ class BodyReader:
         self.gives = tuple(map(self._number, last.operands))
 
     def _capture(self, ops: Sequence[ir.Operation], inside: set[ir.Operation]) -> None:
-        """Number what comes from outside: every element that is read of an array, every other value once."""
+        """Number the captured values: every extracted element separately, every other value once."""
         first = len(self._numbers)
         for op in ops:
             for number, value in enumerate(op.operands):
@@ -163,7 +163,7 @@ class BodyReader:
                     self.captured.append(operand_of(value, ()))
 
     def _index_at(self, index: ir.Value) -> Index:
-        """A computed index, as if it were a loop's own where nothing better is known."""
+        """Return the affine form of an index; an index that is not a `linalg.index` is treated as loop 0."""
         by = maker(index)
         known = by is not None and by.name == "linalg.index"
         return Index(((int(number_in(by, "dim") or 0) if known else 0, 1),)) if self._loops else Index()
@@ -171,7 +171,7 @@ class BodyReader:
     def _number(self, value: ir.Value) -> int:
         by = maker(value)
         if value not in self._numbers and by is not None and by.name == "arith.constant":
-            self._add(by, nested=False)  # from outside
+            self._add(by, nested=False)  # a constant defined outside of the body
         return self._numbers.get(value, -1)
 
     def _add(self, op: ir.Operation, *, nested: bool) -> None:
@@ -190,17 +190,17 @@ class BodyReader:
 
 
 def inner_ops(op: ir.Operation) -> Iterator[ir.Operation]:
-    """Ops in the regions of an op, one level deep, but for those that end a block."""
+    """Yield the operations directly in the regions of an operation, without terminators."""
     for region in op.regions:
         for block in region.blocks:
             yield from [view.operation for view in block.operations][:-1]
 
 
 def number_in(op: ir.Operation | None, name: str) -> Number | None:
-    """The number that an attribute of a constant, a comparison or an index is; `None` where there is none."""
+    """Return the value of a numeric attribute; `None` if the operation has no such attribute."""
     attribute = op.attributes[name] if op is not None and name in op.attributes else None
-    for kind in (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr):
-        if isinstance(attribute, kind):
-            found: Number = attribute.value
-            return found
+    for attribute_type in (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr):
+        if isinstance(attribute, attribute_type):
+            number: Number = attribute.value
+            return number
     return None

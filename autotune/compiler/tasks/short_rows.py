@@ -1,8 +1,8 @@
-"""Element-wise ops whose rows are short go over several dimensions as one: rows of 3 would fill 3 lanes of a vector.
+"""Collapse loops of element-wise operations with short rows: rows of 3 would fill 3 vector lanes.
 
     y[a, b, c, 3] = f(x[a, b, c, 3], s[a])   ->   Y[a, p] = f(X[a, p], s[a]);  y = expand Y
 
-A reshape would hide that an op follows a product, so this is done to ops that are alone between arguments and results.
+A reshape would hide that an operation consumes a product, so only operations between arguments and results are changed.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from autotune.compiler.normalise.shapes.dimensions import RESHAPES
 from autotune.compiler.normalise.shapes.products import Groups, collapsed
 from autotune.compiler.tasks.elementwise import bits_of
 
-SHORT = 256  # elements of a row: of longer ones, what is left over by vectors is little
-VECTOR = 64  # bytes that rows of every operand had better be a multiple of
+SHORT = 256  # elements of a row; in longer rows, the remainder after whole vectors is negligible
+VECTOR = 64  # bytes that rows of every operand should be a multiple of
 
 
 def join_short_rows(function: ir.OpView) -> None:
-    """Join loops of element-wise ops that are alone, the innermost first, until rows are whole vectors; in place.
+    """Collapse loops of isolated element-wise operations, innermost first, until rows are whole vectors, in place.
 
-    Loops of one step are dropped.
+    Loops with a trip count of 1 are dropped.
     """
     for op in [op.operation for op, _ in structured_ops(function.regions[0].blocks[0])]:
         if not is_alone(op) or not is_elementwise(op, len(op.results[0].type.shape)):
@@ -38,7 +38,7 @@ def join_short_rows(function: ir.OpView) -> None:
 
 
 def is_alone(op: ir.Operation) -> bool:
-    """Tell whether an op reads arguments of the function and constants, and gives its results."""
+    """Return whether an operation reads only arguments and constants, and only writes results of the function."""
     if op.name != "linalg.generic" or len(op.results) != 1 or not op.results[0].type.has_static_shape:
         return False
     written = (*RESHAPES, "bufferization.materialize_in_destination")
@@ -46,26 +46,28 @@ def is_alone(op: ir.Operation) -> bool:
 
 
 def is_given(value: ir.Value) -> bool:
-    """Tell whether a value is an argument or a constant, in whatever shape."""
-    made_by = maker(value)
-    while made_by is not None and made_by.name in RESHAPES:
-        made_by = maker(made_by.operands[0])
-    return made_by is None or made_by.name in {"bufferization.to_tensor", "arith.constant"}
+    """Return whether a value is an argument or constant, possibly reshaped."""
+    producer = maker(value)
+    while producer is not None and producer.name in RESHAPES:
+        producer = maker(producer.operands[0])
+    return producer is None or producer.name in {"bufferization.to_tensor", "arith.constant"}
 
 
 def narrowest(op: ir.Operation) -> int:
-    """Bytes of an element of the operand that has the fewest, at least one."""
-    kinds = [ir.ShapedType(value.type).element_type for value in op.operands if isinstance(value.type, ir.ShapedType)]
-    return max(1, min(bits_of(kind) for kind in kinds) // 8)
+    """Return the smallest element size of the operands in bytes, at least 1."""
+    element_types = [
+        ir.ShapedType(value.type).element_type for value in op.operands if isinstance(value.type, ir.ShapedType)
+    ]
+    return max(1, min(bits_of(kind) for kind in element_types) // 8)
 
 
 def joined_loops(shape: Sequence[int], maps: Sequence[ir.AffineMap], whole: int) -> Groups:
-    """The loops of more than one step, those that become one together; each alone where operands do not allow that.
+    """Return groups of loops to collapse, without unit loops; every loop alone if an operand does not allow it.
 
     Args:
         shape: Trip counts.
-        maps: How each operand is read.
-        whole: Elements that rows had better be a multiple of.
+        maps: Indexing maps of the operands.
+        whole: Number of elements that rows should be a multiple of.
     """
     groups: Groups = [[loop] for loop, size in enumerate(shape) if size > 1]
     if not groups or not allow(maps, groups):
@@ -80,24 +82,24 @@ def joined_loops(shape: Sequence[int], maps: Sequence[ir.AffineMap], whole: int)
 
 
 def allow(maps: Sequence[ir.AffineMap], groups: Groups) -> bool:
-    """Tell whether every operand is read as if groups of loops were one each."""
+    """Return whether all operands can be collapsed along groups of loops."""
     return all(collapsed(amap, groups) is not None for amap in maps)
 
 
 def join(op: ir.Operation, reads: Sequence[tuple[list[int], Groups]], groups: Groups) -> None:
-    """Write an op with groups of its loops as one each; erases it.
+    """Replace an operation by one with collapsed loops.
 
     Args:
-        op: The op.
-        reads: How each operand is read then, as `collapsed` gives it.
-        groups: The groups.
+        op: Operation; it is erased.
+        reads: Collapsed access of each operand, as returned by `collapsed`.
+        groups: Groups of loops.
     """
     loops, into = dims(len(groups)), op.results[0].type
     maps = [ir.AffineMap.get(len(groups), 0, [loops[d] for d in read]) for read, _ in reads]
     sizes = [prod(into.shape[d] for d in group) for group in groups]
     with ir.InsertionPoint(op), op.location:
-        taken = [flat(value, parts) for value, (_, parts) in zip(op.operands[:-1], reads, strict=False)]
+        inputs = [flat(value, parts) for value, (_, parts) in zip(op.operands[:-1], reads, strict=False)]
         empty = tensor.empty(sizes, into.element_type)
-        result = generic(taken, empty, maps, ["parallel"] * len(groups), copy_of_body(op))
+        result = generic(inputs, empty, maps, ["parallel"] * len(groups), copy_of_body(op))
         op.results[0].replace_all_uses_with(unflat(result, reads[-1][1], into.shape))
     op.erase()

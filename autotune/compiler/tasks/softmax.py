@@ -1,4 +1,4 @@
-"""What of a group can be carried from one block of its columns to the next: sums under the maximum of a softmax."""
+"""Match groups that an online softmax can compute block by block: sums of exponentials under a running maximum."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from autotune.compiler.tasks.causal import body, column_loops
 from autotune.compiler.tasks.groups import can_join, rows_in
 from autotune.compiler.tasks.read_op import read_op
 
-NEGLIGIBLE = 2.0**-30  # beside 1, in f32
+NEGLIGIBLE = 2.0**-30  # rounded off when added to 1 in f32
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What of a group can be carried from one block of columns to the next.
+    """Operations of a group that carry state from one block of columns to the next.
 
     Attributes:
-        ops: The group in program order, its root last.
+        ops: Operations of the group in program order, the root last.
         rows: Number of leading loops that are rows.
-        columns: The loop over columns of every op that has one.
-        maximum: The reduction whose result may still rise.
-        exponential: The op that takes it off, and raises e to the rest.
+        columns: Loop over columns of every operation that has one.
+        maximum: Reduction that computes the running maximum.
+        exponential: Operation that computes exp(x - maximum).
     """
 
     ops: tuple[ir.Operation, ...]
@@ -34,18 +34,18 @@ class Plan:
     exponential: ir.Operation
 
     def reduces(self, op: ir.Operation) -> bool:
-        """Tell whether an op sums, or looks for the largest, along the columns."""
+        """Return whether an operation reduces along the columns."""
         return op in self.columns and self.columns[op] not in dimensions(indexing_maps(op)[-1])
 
 
 def find_plan(ops: Sequence[ir.Operation]) -> Plan | None:
-    """How to carry a group's sums over its columns; `None` if it does not divide by a softmax's sum.
+    """Return the plan of an online softmax; `None` if the group does not match.
 
     Args:
-        ops: The group: root first, every op before those that it reads.
+        ops: Operations of the group: root first, consumers before producers.
     """
     if any(None in dimensions(amap) for op in ops for amap in indexing_maps(op)):
-        return None  # what of an operand belongs to a block is not known
+        return None  # the slice of an operand that belongs to a block is unknown
     root, shifted = read_op(ops[0]), [op for op in ops if is_shifted_exponential(op)]
     if root is None or not can_join(ops[0], root) or len(shifted) != 1 or not all(map(starts_anew, ops)):
         return None
@@ -65,25 +65,25 @@ def find_plan(ops: Sequence[ir.Operation]) -> Plan | None:
 
 
 def corrects(maximum: ir.Operation, exponential: ir.Operation, sums: Set[ir.Operation]) -> bool:
-    """Tell whether a higher maximum is but a factor to all sums: they add up exponentials, and no other op reads it."""
-    alone = readers(maximum) == {exponential} and exponential.operands[1] == maximum.results[0]
-    return alone and readers(exponential) == sums and all(is_linear(op, exponential) for op in sums)
+    """Return whether a change of the maximum only scales all sums, as they are linear in its exponentials."""
+    is_only_user = readers(maximum) == {exponential} and exponential.operands[1] == maximum.results[0]
+    return is_only_user and readers(exponential) == sums and all(is_linear(op, exponential) for op in sums)
 
 
 def is_shifted_exponential(op: ir.Operation) -> bool:
-    """Tell whether an op of f32 raises e to its first operand less its second."""
+    """Return whether an operation computes exp(a - b) of its operands in f32."""
     if names(op) != ["arith.subf", "math.exp"] or len(op.operands) != 3:
         return False
     first, second, _ = op.regions[0].blocks[0].arguments
     shift, power, result = body(op)
-    taken = list(shift.operands) == [first, second] and list(power.operands) == list(shift.results)
-    return taken and list(result.operands) == list(power.results) and isinstance(first.type, ir.F32Type)
+    is_chained = list(shift.operands) == [first, second] and list(power.operands) == list(shift.results)
+    return is_chained and list(result.operands) == list(power.results) and isinstance(first.type, ir.F32Type)
 
 
 def is_linear(op: ir.Operation, exponential: ir.Operation) -> bool:
-    """Tell whether a reduction adds up exponentials from zero, alone or times something else.
+    """Return whether a reduction sums exponentials, or their products with another operand, from zero.
 
-    Alone from next to zero, too: the largest of a row is 1, beside which that is nothing.
+    A plain sum may also start from a negligible number, as the largest exponential of a row is 1.
     """
     start = start_value(op)
     if op.operands[0] != exponential.results[0]:
@@ -92,22 +92,22 @@ def is_linear(op: ir.Operation, exponential: ir.Operation) -> bool:
 
 
 def adds(op: ir.Operation) -> bool:
-    """Tell whether an op adds its one operand up."""
+    """Return whether an operation is a plain sum of its only input."""
     arguments = list(op.regions[0].blocks[0].arguments)
     return names(op) == ["arith.addf"] and set(body(op)[0].operands) == set(arguments) and len(arguments) == 2
 
 
 def starts_anew(op: ir.Operation) -> bool:
-    """Tell whether an op's destination is filled with a constant, or never read."""
+    """Return whether the destination of an operation is filled with a constant, or never read."""
     last = len(op.operands) - 1
     return is_fresh(op, last, last)
 
 
 def names(op: ir.Operation) -> list[str]:
-    """Names of the scalar ops of a structured op, without its yield."""
+    """Return the names of the scalar operations in the body of a structured operation, without the terminator."""
     return [inner.name for inner in body(op)[:-1]]
 
 
 def readers(op: ir.Operation) -> set[ir.Operation]:
-    """The ops that read an op's result."""
+    """Return the users of the result of an operation."""
     return {use.owner.operation for use in op.results[0].uses}

@@ -1,8 +1,7 @@
-"""Ops that stand for kernels: what a task computes, as one op on tensors that another program computes in the end.
+"""Placeholders for external kernels: tasks that are replaced by one operation on tensors and computed by other code.
 
-The ops of such a task become one ``linalg.generic`` with the attribute `KERNEL`: it reads all that the kernel reads,
-and writes what the kernel writes, so that bufferization and the arena treat it as any other op. What it computes says
-nothing.
+The operations of such a task become one ``linalg.generic`` with the attribute `KERNEL`. It reads and writes the same
+operands as the kernel, so that bufferization and the arena treat it as any other operation; its body is meaningless.
 """
 
 from collections.abc import Mapping
@@ -24,53 +23,53 @@ from autotune.core.scripts.marks import KERNEL, TAG
 
 
 def stand_in_for_tasks(function: ir.OpView, kernels: Mapping[str, tuple[str, ...]]) -> None:
-    """Replace every task that a kernel computes by an op that stands for the kernel.
+    """Replace every task that an external kernel computes by a placeholder operation.
 
     Args:
-        function: The entry function, tagged, on tensors.
-        kernels: Memref types of the operands of each kernel, by the tags of tasks.
+        function: Entry function, tagged, on tensors.
+        kernels: Memref types of the operands of each kernel, by tag of the task.
 
     Raises:
-        CompileError: Stage ``transform``; there is no such task, or it takes other operands than the kernel.
+        CompileError: Stage ``transform``; there is no such task, or its operands differ from those of the kernel.
     """
-    found = set[str]()
+    replaced = set[str]()
     for group in find_groups(list(structured_ops(function.regions[0].blocks[0]))):
         for unit in (group, *group.alone()):
             tag = tag_of(unit.ops[0])
             if tag in kernels and types_of(unit) == kernels[tag]:
                 stand_in(unit, tag)
-                found.add(tag)
+                replaced.add(tag)
                 break
-    for tag in kernels.keys() - found:
+    for tag in kernels.keys() - replaced:
         types = ", ".join(kernels[tag])
         raise CompileError("transform", f"a kernel must be of a task of the module, {tag} ({types}) is not")
 
 
 def tag_of(op: ir.Operation) -> str:
-    """The tag of a task's root; empty where an op has none."""
+    """Return the tag of the root of a task; empty if an operation has none."""
     return str(ir.StringAttr(op.attributes[TAG]).value) if TAG in op.attributes else ""
 
 
 def types_of(unit: Group) -> tuple[str, ...]:
-    """Memref types of the operands of a task's kernel."""
+    """Return the memref types of the operands of a task, as a kernel would take them."""
     ops = unit.in_order
     return tuple(memref_type(value) for value in (*read_by(ops), *ops[-1].results))
 
 
 def read_by(ops: list[ir.Operation]) -> list[ir.Value]:
-    """What the ops of a task read, in the order of the arguments that it is outlined with."""
+    """Return the values that the operations of a task read, in the order of its outlined arguments."""
     return [*taken(ops), *(gathered(ops[-1]) or ())]
 
 
 def memref_type(value: ir.Value) -> str:
-    """The type of a memref that holds a tensor; of a value that is none, its own."""
+    """Return the memref type that holds a tensor; for any other value, its own type."""
     if not isinstance(value.type, ir.RankedTensorType):
         return str(value.type)
     return f"memref<{''.join(f'{size}x' for size in static_shape(value))}{value.type.element_type}>"
 
 
 def stand_in(unit: Group, tag: str) -> None:
-    """Replace the ops of a task by one that reads and writes the same."""
+    """Replace the operations of a task by a placeholder that reads and writes the same values."""
     ops = unit.in_order
     root, inputs = ops[-1], read_by(ops)
     with ir.InsertionPoint(root), root.location:
@@ -80,16 +79,16 @@ def stand_in(unit: Group, tag: str) -> None:
         for rank in ranks:
             maps.append(ir.AffineMap.get(sum(ranks), 0, loops[start : start + rank]))
             start += rank
-        kinds = ["reduction"] * sum(ranks[:-1]) + ["parallel"] * ranks[-1]
-        made = generic(inputs, into, maps, kinds, read_all)
-    made.owner.attributes[KERNEL] = ir.StringAttr.get(tag)
-    root.results[0].replace_all_uses_with(made)
+        iterators = ["reduction"] * sum(ranks[:-1]) + ["parallel"] * ranks[-1]
+        placeholder = generic(inputs, into, maps, iterators, read_all)
+    placeholder.owner.attributes[KERNEL] = ir.StringAttr.get(tag)
+    root.results[0].replace_all_uses_with(placeholder)
     for op in reversed(ops):
         op.erase()
 
 
 def destination(root: ir.Operation) -> ir.Value:
-    """A tensor of which the kernel writes every element: where the task's root would, as it was before any fill."""
+    """Return a destination that the kernel overwrites completely: that of the root before any fill, or a new one."""
     into, last = root.operands[-1], len(root.operands) - 1
     if not is_fresh(root, last, last):
         return tensor.empty(static_shape(into), into.type.element_type)
@@ -98,20 +97,22 @@ def destination(root: ir.Operation) -> ir.Value:
 
 
 def stands_in(module: ir.Module) -> list[ir.Operation]:
-    """All ops that stand for kernels."""
+    """Return all placeholders of external kernels."""
     return [op for op in every_op(module) if op.name == "linalg.generic" and KERNEL in op.attributes]
 
 
 def close_gaps(module: ir.Module) -> None:
-    """Copy operands of kernels that have gaps between rows: a kernel takes none. On buffers without offsets yet."""
+    """Copy kernel operands that are not contiguous, as kernels require; applied before buffers have offsets."""
     for op in stands_in(module):
         last = len(op.operands) - 1
         for number, value in enumerate(op.operands):
-            kind = ir.MemRefType(value.type)
-            if is_dense(kind):
+            memref_type = ir.MemRefType(value.type)
+            if is_dense(memref_type):
                 continue
             with ir.InsertionPoint(op), op.location:
-                copy = memref.alloc(ir.MemRefType.get(kind.shape, kind.element_type), [], [], alignment=ALIGNMENT)
+                copy = memref.alloc(
+                    ir.MemRefType.get(memref_type.shape, memref_type.element_type), [], [], alignment=ALIGNMENT
+                )
                 if number < last:
                     linalg.copy(value, outs=[copy])
             op.operands[number] = copy
@@ -121,7 +122,7 @@ def close_gaps(module: ir.Module) -> None:
 
 
 def is_dense(kind: ir.MemRefType) -> bool:
-    """Tell whether elements lie in row-major order without gaps."""
+    """Return whether a memref is contiguous in row-major order."""
     strides, _ = kind.get_strides_and_offset()
     wanted = 1
     for size, stride in reversed(list(zip(kind.shape, strides, strict=True))):

@@ -1,9 +1,9 @@
-"""Operands that products read transposed, transposed as a whole first where reading them so costs more.
+"""Transpose operand B of a matrix product beforehand where reading it transposed is slower.
 
     C[b, m, n] += A[b, m, k] * B[b, n, k]   ->   T[b, k, n] = B[b, n, k];  C[b, m, n] += A[b, m, k] * T[b, k, n]
 
-A product turns blocks of B itself as it copies them into panels, in squares whose side divides k; of an odd k that is
-element by element, and there are no panels of a narrow B.
+The schedule of a product transposes blocks of B while packing them into panels, in squares whose side divides k; for
+odd k this is done element by element, and a narrow B is not packed.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from autotune.compiler.normalise.emit import permuted
 from autotune.compiler.tasks.read_op import read_op
 from autotune.core.ops.op import Contraction
 
-LEAST_ROWS = 16  # that share what is transposed
-NARROW, SIDE = 64, 4  # columns of a B without panels; side of a square that is transposed in registers
+LEAST_ROWS = 16  # rows of A that share the transposed B
+NARROW, SIDE = 64, 4  # columns below which B is not packed; side of a square that is transposed in registers
 
 
 def transpose_operands(function: ir.OpView, roles: Sequence[str]) -> None:
-    """Transpose every fresh B that its product would transpose slowly, in place.
+    """Transpose every B that is no weight and that its product would transpose slowly, in place.
 
     Args:
         function: Entry function of a payload.
-        roles: Role of each of its arguments.
+        roles: Role of each argument of the function.
     """
     for view, _ in list(structured_ops(function.regions[0].blocks[0])):
         op = view.operation
@@ -45,6 +45,6 @@ def transpose_operands(function: ir.OpView, roles: Sequence[str]) -> None:
 
 
 def is_transposed_slowly(c: Contraction) -> bool:
-    """Tell whether a product had better read its B transposed beforehand."""
+    """Return whether transposing B of a product beforehand is faster."""
     is_f32 = c.dtype == "f32" and not c.stored_b
     return is_f32 and c.transposed_b and c.m >= LEAST_ROWS and c.n > 1 and (c.k % SIDE > 0 or c.n < NARROW)

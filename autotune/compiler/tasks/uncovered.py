@@ -1,4 +1,4 @@
-"""Ops that no task covers: structured ops that cannot stand alone, paddings, and loops without structured ops."""
+"""Operations that no task covers: structured operations that cannot be outlined, pads, and loops of scalar code."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -14,15 +14,15 @@ from autotune.core.task_names import KINDS
 
 PLAIN = ("tensor.pad", "tensor.generate", "tensor.concat", "tensor.scatter", "tensor.gather", "linalg.softmax")
 LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall", "affine.for", "affine.parallel")
-ENDS = ("linalg.yield", "scf.yield", "affine.yield", "tensor.yield", "linalg.index")  # of bodies; they cost nothing
+ENDS = ("linalg.yield", "scf.yield", "affine.yield", "tensor.yield", "linalg.index")  # these cost nothing
 
 
 def uncovered_ops(function: ir.Operation, covered: Collection[ir.Operation]) -> tuple[UncoveredOp, ...]:
-    """Every op with work in it that no task covers, those of one name and reason counted together.
+    """Return the operations that do work but are in no task, grouped by name and reason.
 
     Args:
-        function: The entry function.
-        covered: Structured ops of it that are in a task.
+        function: Entry function.
+        covered: Structured operations of the function that are in a task.
     """
     runs: Counter[tuple[str, str]] = Counter()
     operations: Counter[tuple[str, str]] = Counter()
@@ -34,7 +34,7 @@ def uncovered_ops(function: ir.Operation, covered: Collection[ir.Operation]) -> 
 
 
 def left_over(block: ir.Block, covered: Collection[ir.Operation], trips: int = 1) -> Iterator[tuple[ir.Operation, int]]:
-    """Ops with work in them that no task covers, each with its executions in one call; loops are looked into."""
+    """Yield operations that no task covers, with their executions per call; only loops of scalar code stay whole."""
     for view in block.operations:
         op = view.operation
         if op in covered or op.name in UNTUNABLE:
@@ -49,13 +49,13 @@ def left_over(block: ir.Block, covered: Collection[ir.Operation], trips: int = 1
 
 
 def holds_structured(op: ir.Operation) -> bool:
-    """Tell whether an op has a structured op or a padding somewhere inside."""
+    """Return whether a structured operation or pad is nested in an operation."""
     inner = (each.operation for region in op.regions for block in region.blocks for each in block.operations)
     return any(each.name.startswith("linalg.") or each.name in PLAIN or holds_structured(each) for each in inner)
 
 
 def work_of(op: ir.Operation) -> int:
-    """Scalar operations of one execution; where sizes are not known, those of one element."""
+    """Return the scalar operations of one execution; those of one element if sizes are unknown."""
     body = sum(map(inner_work, op.regions)) or 1
     if op.name in LOOPS:
         return body * (trips_of(op) if op.name == "scf.for" else 1)
@@ -64,13 +64,13 @@ def work_of(op: ir.Operation) -> int:
 
 
 def inner_work(region: ir.Region) -> int:
-    """Scalar operations of one execution of a region."""
+    """Return the scalar operations of one execution of a region."""
     ops = (each.operation for block in region.blocks for each in block.operations)
     return sum(work_of(op) if op.name in LOOPS else 1 for op in ops if op.name not in ENDS)
 
 
 def sizes_of(op: ir.Operation) -> tuple[int, ...]:
-    """Sizes of what an op gives; empty where it gives no tensor of known sizes."""
+    """Return the shape of the first tensor result of an operation; empty if it has none of static shape."""
     results = [value for value in op.results if isinstance(value.type, ir.RankedTensorType)]
     if not results or not results[0].type.has_static_shape:
         return ()
@@ -78,7 +78,7 @@ def sizes_of(op: ir.Operation) -> tuple[int, ...]:
 
 
 def name_of(op: ir.Operation) -> str:
-    """Kind and sizes, as tasks of such ops are named."""
+    """Return kind and sizes, in the form of readable task names."""
     nest = loop_nest(op) if op.name.startswith("linalg.") else None
     kind = op.name.removeprefix("linalg.").removeprefix("tensor.")
     sizes = "x".join(map(str, nest.sizes if nest is not None else sizes_of(op)))
@@ -86,14 +86,14 @@ def name_of(op: ir.Operation) -> str:
 
 
 def why_uncovered(op: ir.Operation) -> str:
-    """Why no task has an op, a phrase."""
+    """Return why an operation is in no task, as a phrase."""
     if not op.name.startswith("linalg."):
         return "it is a loop of single elements" if op.name in LOOPS else f"{op.name} has no schedules"
     nest = loop_nest(op)
     if nest is None or not nest.sizes:
         return "its sizes are not known before it runs" if nest is None else "it computes one number"
-    kinds = [element_type(value) for value in (*op.operands, *op.results)]
-    if unknown := [kind for kind in kinds if kind not in DTYPES]:
+    element_types = [element_type(value) for value in (*op.operands, *op.results)]
+    if unknown := [kind for kind in element_types if kind not in DTYPES]:
         return f"it computes with {unknown[0]}"
     inner = {each.operation.name for region in op.regions for block in region.blocks for each in block.operations}
     if "tensor.extract" in inner:

@@ -1,4 +1,4 @@
-"""Finding the weight behind an operand of an op."""
+"""Trace an operand to the weight argument that it reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from autotune.compiler.ir.values import maker, static_slice
 
 @dataclass(frozen=True)
 class Weight:
-    """A whole weight, or one of its leading slices, as an operand sees it.
+    """Weight that an operand reads, whole or as a slice of its leading dimensions.
 
     Attributes:
         argument: Block argument of the entry function.
-        slice: The ``tensor.extract_slice`` in between, if there is one.
-        shape: Shape of the whole weight, as it is read: an argument may hold it with dimensions made one.
+        slice: Operation ``tensor.extract_slice`` between argument and operand, if there is one.
+        shape: Shape of the whole weight as it is read; the argument may hold it with dimensions collapsed.
     """
 
     argument: ir.BlockArgument
@@ -24,34 +24,34 @@ class Weight:
 
 
 def weight_behind(value: ir.Value, roles: Sequence[str]) -> Weight | None:
-    """The weight argument an operand reads, whole in its last two dimensions; `None` if it is anything else.
+    """Return the weight that an operand reads, whole in its last two dimensions; `None` if it reads anything else.
 
     Args:
-        value: Operand of an op in the entry function.
+        value: Operand of an operation in the entry function.
         roles: Role of each argument of that function.
     """
-    made_by, cut = maker(value), None
-    if made_by is not None and made_by.name == "tensor.extract_slice":
-        cut, made_by = made_by, maker(made_by.operands[0])
-        if not keeps_matrix(cut):
+    producer, slice_op = maker(value), None
+    if producer is not None and producer.name == "tensor.extract_slice":
+        slice_op, producer = producer, maker(producer.operands[0])
+        if not keeps_matrix(slice_op):
             return None
-    whole = cut.operands[0] if cut is not None else value
-    if made_by is not None and made_by.name == "tensor.expand_shape":
-        made_by = maker(made_by.operands[0])
-    if made_by is None or made_by.name != "bufferization.to_tensor":
+    whole = slice_op.operands[0] if slice_op is not None else value
+    if producer is not None and producer.name == "tensor.expand_shape":
+        producer = maker(producer.operands[0])
+    if producer is None or producer.name != "bufferization.to_tensor":
         return None
-    source = made_by.operands[0]
+    source = producer.operands[0]
     if not isinstance(source.owner, ir.Block):
         return None
     argument = ir.BlockArgument(source)
     function = argument.owner.owner
     if function.operation.name != "func.func" or roles[argument.arg_number] != "weight":
         return None
-    return Weight(argument, cut, tuple(whole.type.shape))
+    return Weight(argument, slice_op, tuple(whole.type.shape))
 
 
 def keeps_matrix(cut: ir.Operation) -> bool:
-    """Tell whether a slice takes the last two dimensions whole and drops all others."""
+    """Return whether a slice takes the last two dimensions whole and drops all others."""
     offsets, sizes, strides = static_slice(cut)
     whole = list(ir.RankedTensorType(cut.operands[0].type).shape)[-2:]
     rank = ir.RankedTensorType(cut.results[0].type).rank

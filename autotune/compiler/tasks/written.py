@@ -1,7 +1,7 @@
-"""Which arguments a function writes: calls give it memory of the caller, so inputs and weights are only read.
+"""Find the arguments that a function may write; inputs and weights are memory of the caller and must only be read.
 
-What only reads is listed; whatever else takes a memref counts as written. A tensor of a memref is not followed:
-one-shot bufferization copies it before a write, unless ``to_tensor`` says ``writable``.
+The analysis is conservative: any operation on a memref that is not known to only read counts as a write. Tensors of
+a memref are not followed: one-shot bufferization copies them before a write, unless ``to_tensor`` is ``writable``.
 
 Source: destination-passing style, https://mlir.llvm.org/docs/Bufferization/.
 """
@@ -12,7 +12,7 @@ from mlir import ir
 
 from autotune.compiler.ir.module import every_op, symbol
 
-# Ops that only read a memref, and the operand that they read.
+# Operations that only read a memref, and the position of that operand.
 READERS = {
     "affine.load": 0,
     "affine.prefetch": 0,
@@ -22,14 +22,14 @@ READERS = {
     "memref.load": 0,
     "memref.prefetch": 0,
     "memref.rank": 0,
-    "memref.reshape": 1,  # the shape; the other one is below
+    "memref.reshape": 1,  # the shape operand; the source is aliased, see VIEWS
     "vector.expandload": 0,
     "vector.gather": 0,
     "vector.load": 0,
     "vector.maskedload": 0,
     "vector.transfer_read": 0,
 }
-# Ops whose results are the same memory.
+# Operations whose results alias their operands.
 VIEWS = {
     "arith.select",
     "bufferization.clone",
@@ -48,29 +48,29 @@ VIEWS = {
 
 
 def writer_of(value: ir.Value) -> str | None:
-    """Name of an op that may write a memref, through whatever has the same memory; `None` if all only read it."""
-    seen, waiting = {value}, [value]
-    while waiting:
-        for use in waiting.pop().uses:
+    """Return the name of an operation that may write a memref or an alias of it; `None` if it is only read."""
+    seen, worklist = {value}, [value]
+    while worklist:
+        for use in worklist.pop().uses:
             op = use.owner.operation
             if reads_only(op, use.operand_number):
                 continue
-            same = same_memory(op, use.operand_number)
-            if same is None:
+            aliases = same_memory(op, use.operand_number)
+            if aliases is None:
                 return str(op.name)
-            waiting += [each for each in same if each not in seen]
-            seen.update(same)
+            worklist += [each for each in aliases if each not in seen]
+            seen.update(aliases)
     return None
 
 
 def writer_of_read_only(module: ir.Module) -> str | None:
-    """Name of an op that writes a buffer whose ``to_buffer`` says ``read_only``, which is therefore no copy."""
+    """Return the name of an operation that may write a ``read_only`` buffer of ``to_buffer``, which is not copied."""
     buffers = (op for op in every_op(module) if op.name == "bufferization.to_buffer" and "read_only" in op.attributes)
     return next(filter(None, (writer_of(op.results[0]) for op in buffers)), None)
 
 
 def reads_only(op: ir.Operation, number: int) -> bool:
-    """Tell whether an op only reads an operand that is a memref."""
+    """Return whether an operation only reads a memref operand."""
     if op.name == "bufferization.to_tensor":
         return "writable" not in op.attributes
     if op.name.startswith("linalg.") and op.regions:
@@ -79,7 +79,7 @@ def reads_only(op: ir.Operation, number: int) -> bool:
 
 
 def same_memory(op: ir.Operation, number: int) -> list[ir.Value] | None:
-    """Memrefs that lie where an operand lies; `None` for an op that may write it."""
+    """Return the memrefs that alias an operand; `None` if the operation may write it."""
     if op.name in VIEWS:
         return [each for each in op.results if isinstance(each.type, ir.MemRefType)]
     if op.name == "func.call" and (body := callee(op)) is not None:
@@ -88,13 +88,13 @@ def same_memory(op: ir.Operation, number: int) -> list[ir.Value] | None:
 
 
 def callee(call: ir.Operation) -> ir.Block | None:
-    """The body of the function that is called; `None` where it has none."""
+    """Return the body of the called function; `None` if it is a declaration."""
     name = str(ir.FlatSymbolRefAttr(call.attributes["callee"]).value)
     return next((f.regions[0].blocks[0] for f in functions(call) if symbol(f) == name and f.regions[0].blocks), None)
 
 
 def functions(op: ir.Operation) -> Iterator[ir.OpView]:
-    """Functions of the module that an op is in."""
+    """Yield the functions of the module that contains an operation."""
     top = op
     while top.parent is not None:
         top = top.parent.operation
@@ -102,7 +102,7 @@ def functions(op: ir.Operation) -> Iterator[ir.OpView]:
 
 
 def first_output(op: ir.Operation) -> int:
-    """Index of a linalg op's first ``outs`` operand."""
+    """Return the position of the first ``outs`` operand of a linalg operation."""
     if "operandSegmentSizes" in op.attributes:
         return int(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])[0])
     return len(op.operands) // 2 if op.name == "linalg.reduce" else len(op.operands) - 1
