@@ -1,5 +1,5 @@
-"""Normalising: what others wrote, in the form that partition and schedules know; one rewrite a file.
+"""Normalization of imported modules to the form that partitioning and schedules expect; one rewrite per file.
 
-`adopt` makes a payload of a file: what is computed stays, its oracle is asked of the result. `simplify` is what
-`partition` begins with: the oracle stays with the text before it.
+`adopt` turns a file into a payload; the oracle is computed from its result. `simplify` is the first step of
+`partition`; the oracle is computed from the text before it.
 """

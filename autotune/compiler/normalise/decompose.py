@@ -1,8 +1,8 @@
-"""Ops on whole tensors that have no loops of their own, as structured ops: arithmetic, softmax, Winograd's, gathers.
+"""Decompose tensor operations into structured operations: arithmetic, softmax, Winograd transforms, gathers.
 
     %y = math.tanh %x : tensor<4x6xf32>   ->   %y = linalg.generic { math.tanh } ins(%x)
 
-Upstream decomposes them itself, but gathers, which it cannot lower.
+Upstream decomposes all of them except gathers, which it cannot lower.
 """
 
 from mlir import ir
@@ -13,7 +13,7 @@ from autotune.compiler.ir.scripts import run_script
 from autotune.compiler.normalise.emit import generic
 
 ARITHMETIC = ("arith.", "math.")
-AGGREGATES = {  # ops, and the transform op that decomposes them
+AGGREGATES = {  # operations, and the transform operation that decomposes each
     "linalg.softmax": "decompose_interface",
     "linalg.winograd_filter_transform": "decompose_winograd_op",
     "linalg.winograd_input_transform": "decompose_winograd_op",
@@ -23,16 +23,16 @@ ANY = "!transform.any_op"
 
 
 def decompose(module: ir.Module) -> bool:
-    """Write such ops as structured ops, in place; tells whether there was any.
+    """Decompose tensor operations into structured ones, in place; return whether there were any.
 
     Raises:
-        CompileError: Upstream cannot decompose an op.
+        CompileError: Upstream cannot decompose an operation.
     """
     return any([decompose_aggregates(module), write_arithmetic(module), write_gathers(module)])
 
 
 def decompose_aggregates(module: ir.Module) -> bool:
-    """Let upstream decompose softmax and Winograd's transforms."""
+    """Decompose softmax and Winograd transforms by upstream transform operations; return whether there were any."""
     names = {op.name for op in every_op(module)}.intersection(AGGREGATES)
     for name in sorted(names):
         run_script(
@@ -49,27 +49,27 @@ def decompose_aggregates(module: ir.Module) -> bool:
 
 
 def write_arithmetic(module: ir.Module) -> bool:
-    """Let upstream write arithmetic on whole tensors as element-wise ops."""
-    found = any(
+    """Convert arithmetic on tensors to `linalg.generic` by the upstream pass; return whether there was any."""
+    has_arithmetic = any(
         op.name.startswith(ARITHMETIC) and has_tensors(op) and op.name != "arith.constant" for op in every_op(module)
     )
-    if found:
+    if has_arithmetic:
         run_passes(module, "builtin.module(func.func(convert-elementwise-to-linalg),canonicalize)")
-    return found
+    return has_arithmetic
 
 
 def has_tensors(op: ir.Operation) -> bool:
-    """Tell whether an op gives a tensor."""
+    """Return whether an operation has a tensor result."""
     return any(isinstance(value.type, ir.RankedTensorType) for value in op.results)
 
 
 def write_gathers(module: ir.Module) -> bool:
-    """Write gathers of slices as element-wise ops that read elements at indices."""
+    """Rewrite `tensor.gather` as element-wise operations with `tensor.extract`; return whether there were any."""
     return replace_ops(module, [op for op in every_op(module) if op.name == "tensor.gather"], gathered)
 
 
 def gathered(op: ir.Operation) -> ir.Value:
-    """What a gather gives: the slice of its source at each of its indices, which count along some dimensions.
+    """Build the result of a `tensor.gather`: for each index tuple, the slice of the source at these coordinates.
 
     Source: `tensor.gather` of https://mlir.llvm.org/docs/Dialects/TensorOps/.
     """
@@ -80,12 +80,12 @@ def gathered(op: ir.Operation) -> ir.Value:
 
     def element(_: ir.Value) -> ir.Value:
         loops = [linalg.IndexOp(d).result for d in range(kind.rank)]
-        at = {d: loops[lead + position] for position, d in enumerate(kept)}
+        coordinates = {d: loops[lead + position] for position, d in enumerate(kept)}
         for position, d in enumerate(chosen):
             number = tensor.extract(indices, [*loops[:lead], arith.constant(ir.IndexType.get(), position)])
             is_index = isinstance(number.type, ir.IndexType)
-            at[d] = number if is_index else arith.index_cast(ir.IndexType.get(), number)
-        return tensor.extract(source, [at[d] for d in range(source.type.rank)])
+            coordinates[d] = number if is_index else arith.index_cast(ir.IndexType.get(), number)
+        return tensor.extract(source, [coordinates[d] for d in range(source.type.rank)])
 
     into = tensor.empty(kind.shape, kind.element_type)
     return generic([], into, [ir.AffineMap.get_identity(kind.rank)], ["parallel"] * kind.rank, element)

@@ -1,12 +1,13 @@
-"""Tensors that an op changes and something else still reads: the op is given a copy.
+"""Copy destination tensors that are still read after an operation overwrites them.
 
     y = f(..);  z = insert v into y;  write y to a   ->   c = a copy of y;  z = insert v into c
 
-Bufferization would copy, too, but not know all that it must keep: once y is computed in the buffer a, where it is to be
-written (`eliminate-empty-tensors`), z may take that buffer as well.
+One-shot bufferization would insert copies, but does not see every conflict: once y is computed in the buffer a that it
+is written to (`eliminate-empty-tensors`), z may reuse that buffer as well.
 
-So is an op that changes a tensor that a loop carries and reads it, too. A schedule that tiles it reads tiles of the old
-tensor beside those of the new one. Upstream does not know that they are apart: it copies, and may not in a loop.
+The same holds for an operation that updates a loop-carried tensor and also reads it. A schedule that tiles it reads
+tiles of the old tensor beside those of the new one. Upstream cannot prove that they are disjoint: it copies, which it
+may not in a loop.
 """
 
 from collections.abc import Iterator
@@ -19,13 +20,13 @@ from autotune.compiler.ir.values import maker
 from autotune.compiler.normalise.shapes.dimensions import VIEWS
 
 WRITE = "bufferization.materialize_in_destination"
-STARTS = {"tensor.insert_slice": 1, "tensor.insert": 1}  # the operand that an op gives changed
+STARTS = {"tensor.insert_slice": 1, "tensor.insert": 1}  # position of the destination operand
 LOOPS = ("scf.for", "scf.while")
-UNSHARED = ("tensor.empty", "linalg.fill")  # those that ops share are made apart elsewhere
+UNSHARED = ("tensor.empty", "linalg.fill")  # another rewrite separates those that several operations share
 
 
 def copy_shared_starts(module: ir.Module) -> bool:
-    """Let ops change copies of what is read behind them, in place; tells whether there were any."""
+    """Let operations write to copies of destinations that are read later, in place; return whether there were any."""
     changes = [(op.operation, number) for op in every_op(module) for number in starts(op.operation)]
     shared = [
         (op, number)
@@ -41,46 +42,46 @@ def copy_shared_starts(module: ir.Module) -> bool:
 
 
 def starts(op: ir.Operation) -> Iterator[int]:
-    """Numbers of operands that an op gives changed, those of them that some op computes or a loop carries."""
+    """Yield the positions of destination operands that another operation computes or a loop carries."""
     numbers = [STARTS[op.name]] if op.name in STARTS else []
     if op.name.startswith("linalg.") and op.regions and op.results:
         numbers = list(range(len(op.operands) - len(op.results), len(op.operands)))
     for number in numbers:
-        made_by = maker(op.operands[number])
-        if (made_by is not None and made_by.name not in UNSHARED) or reads_what_is_carried(op, number):
+        producer = maker(op.operands[number])
+        if (producer is not None and producer.name not in UNSHARED) or reads_what_is_carried(op, number):
             yield number
 
 
 def reads_what_is_carried(op: ir.Operation, number: int) -> bool:
-    """Tell whether a structured op reads the tensor that it changes besides, which a loop carries."""
-    changed = op.operands[number]
-    block = changed.owner if isinstance(changed, ir.BlockArgument) else None
+    """Return whether a structured operation updates a loop-carried tensor and also reads it as another operand."""
+    destination = op.operands[number]
+    block = destination.owner if isinstance(destination, ir.BlockArgument) else None
     if block is None or block.owner.operation.name not in LOOPS or not op.name.startswith("linalg."):
         return False
-    return any(value == changed for position, value in enumerate(op.operands) if position != number)
+    return any(value == destination for position, value in enumerate(op.operands) if position != number)
 
 
 def is_unread(op: ir.Operation, number: int) -> bool:
-    """Tell whether an op writes over an operand without reading it."""
+    """Return whether an operation overwrites an operand without reading it."""
     return bool(op.regions) and not list(op.regions[0].blocks[0].arguments[number].uses)
 
 
 def is_read_again(op: ir.Operation, value: ir.Value) -> bool:
-    """Tell whether a value that an op changes is read behind it, or written to where a caller reads it."""
-    others = [use.owner.operation for use in value.uses if use.owner.operation != op]
-    if any(other.name == WRITE or comes_behind(other, op) for other in others):
+    """Return whether the destination of an operation is used after it, or written to a memref that the caller reads."""
+    users = [use.owner.operation for use in value.uses if use.owner.operation != op]
+    if any(other.name == WRITE or comes_behind(other, op) for other in users):
         return True
-    made_by = maker(value)
-    return made_by is not None and made_by.name in VIEWS and is_read_again(made_by, made_by.operands[0])
+    producer = maker(value)
+    return producer is not None and producer.name in VIEWS and is_read_again(producer, producer.operands[0])
 
 
 def comes_behind(other: ir.Operation, op: ir.Operation) -> bool:
-    """Tell whether an op, or one that it is in, follows another in the block of that one.
+    """Return whether `other`, or its ancestor in the block of `op`, comes after `op`.
 
-    One that is nowhere in that block is outside of the loop or branch that the other is in, and may run behind it.
+    Without an ancestor in that block, it is outside of the loop or branch that contains `op` and may execute after it.
     """
     while other.block != op.block:
         other = other.parent.operation
-        if other.parent is None:  # the module, which is in no block
+        if other.parent is None:  # the module, which has no parent block
             return True
     return bool(op.is_before_in_block(other))

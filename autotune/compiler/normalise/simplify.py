@@ -1,4 +1,4 @@
-"""Simplifying: a payload's module in the form that groups and families know; the oracle stays with the text before."""
+"""Simplification of a payload module to the form that groups and families expect; the oracle uses the original text."""
 
 from mlir import ir
 
@@ -68,10 +68,10 @@ SIMPLIFY = (
 
 
 def simplify(module: ir.Module) -> None:
-    """Apply every rewrite to a payload's module, in place; what is in that form already stays as it is.
+    """Apply every rewrite to a payload module, in place.
 
     Raises:
-        CompileError: A rewrite leaves a module that breaks a constraint of its ops.
+        CompileError: A rewrite leaves a module that does not verify.
     """
     for rewrite in SIMPLIFY:
         rewrite(module)

@@ -1,4 +1,4 @@
-"""Names of the C library, which code of MLIR and LLVM calls: a function of the user's must not replace them."""
+"""Rename functions that clash with the C library, as code that MLIR and LLVM generate calls it."""
 
 import ctypes
 from functools import cache
@@ -8,44 +8,47 @@ from mlir import ir
 from autotune.compiler.ir.module import symbol, visibility
 
 LIBC, MATHEMATICS = "libc.so.6", "libm.so.6"
-CALLED = ("malloc", "free", "aligned_alloc", "memcpy", "memmove", "memset")  # by lowered code, besides mathematics
+CALLED = ("malloc", "free", "aligned_alloc", "memcpy", "memmove", "memset")  # called by lowered code, besides libm
 
 
 def leave_names_of_c(module: ir.Module) -> bool:
-    """Give what a module calls as the C library calls something another name, in place; tells whether there is any.
+    """Rename symbols of a module that clash with the C library, in place; return whether there were any.
 
     Lowered code allocates by ``malloc`` and copies by ``memcpy``: a function of that name would be called instead, or
-    the two be of different types. What is private replaces nothing that others call.
+    the two declarations would have different types. A private symbol is only renamed if lowered code may call it, as it
+    does not replace a library function otherwise.
     """
     named = {name: op for op in module.body.operations if (name := symbol(op)) is not None}
     names = set(named)
-    taken = sorted(name for name, op in named.items() if (is_called if visibility(op) == "private" else is_of_c)(name))
-    for name in taken:
-        other = name
-        while other in names or is_of_c(other):
-            other += "_"
-        names.add(other)
-        ir.SymbolTable.replace_all_symbol_uses(name, other, module.operation)
-        ir.SymbolTable.set_symbol_name(named[name], other)
-    return bool(taken)
+    clashing = sorted(
+        name for name, op in named.items() if (is_called if visibility(op) == "private" else is_of_c)(name)
+    )
+    for name in clashing:
+        new_name = name
+        while new_name in names or is_of_c(new_name):
+            new_name += "_"
+        names.add(new_name)
+        ir.SymbolTable.replace_all_symbol_uses(name, new_name, module.operation)
+        ir.SymbolTable.set_symbol_name(named[name], new_name)
+    return bool(clashing)
 
 
 def is_called(name: str) -> bool:
-    """Tell whether lowered code may call a function of that name."""
+    """Return whether lowered code may call a function of that name."""
     return name in CALLED or (is_of_c(name) and not has(LIBC, name))
 
 
 def is_of_c(name: str) -> bool:
-    """Tell whether the C library has a function or variable of a name."""
+    """Return whether the C library, including libm, defines a symbol."""
     return has(MATHEMATICS, name)
 
 
 def has(library: str, name: str) -> bool:
-    """Tell whether a library, or one that it needs, has something of a name."""
+    """Return whether a library, or one that it depends on, defines a symbol."""
     return name.isascii() and name.isidentifier() and hasattr(loaded(library), name)
 
 
 @cache
 def loaded(library: str) -> ctypes.CDLL:
-    """A library as this process has loaded it."""
+    """Load a shared library into this process, once."""
     return ctypes.CDLL(library)

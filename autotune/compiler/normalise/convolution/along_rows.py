@@ -1,9 +1,9 @@
-"""Convolutions whose channels are first and stay so: vectors lie along rows, several filters share what they read.
+"""Convolutions that are computed in NCHW with vectors along rows, which several filters share.
 
     y[n, f, h, w] += K[f, c, i, j] * x[n, c, s h + d i, w + e j]
 
-Nothing is transposed, on the way in or out. That pays where no window reads the result, where a result sums few
-products or has few filters, and where rows are about whole vectors; volumes are not transposed anyway.
+Nothing is transposed. This is faster if no other window reads the result, if an element sums few products or there are
+few filters, and if rows are close to a multiple of the vector length; volumes are not transposed in any case.
 """
 
 from math import ceil, prod
@@ -18,60 +18,60 @@ from autotune.compiler.normalise.convolution.window_sums import holds_f32, multi
 from autotune.compiler.normalise.convolution.windows import bias_of, steps_of, with_bias
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read
 
-LANES = 16  # of a vector: where there are fewer, more rows are whole vectors
-MOVED = 4.0  # multiply-adds of vectors in the time in which an element is transposed: `docs/decisions/schedules.md`
-COPIED = 24.0  # multiply-adds of a vector in the time in which one is written and read once more, beyond L1
-ALONG_ROWS = 1.5  # of the time of a multiply-add of channels: there, a kernel is in panels
-TOGETHER = "autotune.together"  # marks convolutions that have channels last together
+LANES = 16  # assumed vector length; on machines with shorter vectors, more rows are whole vectors
+MOVED = 4.0  # cost of transposing an element, in vector multiply-adds: `docs/decisions/schedules.md`
+COPIED = 24.0  # cost of writing and reading a vector beyond L1, in vector multiply-adds
+ALONG_ROWS = 1.5  # cost of a multiply-add along rows relative to one of channels, where the kernel is in panels
+TOGETHER = "autotune.together"  # marks convolutions that are converted to NHWC together
 PASSING = ("tensor.pad", "tensor.concat", "tensor.cast")
 WINDOWS = ("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_")
 
 
 def write_volumes_along_rows(module: ir.Module) -> None:
-    """Write convolutions over volumes, in steps of one along rows, as sums whose vectors lie there; in place."""
-    found = [op for op in every_op(module) if op.name == VOLUMES and is_along_rows(op)]
-    replace_ops(module, found, sums_along_rows, passes=CLEAN)
+    """Rewrite 3-D convolutions with unit stride along rows as sums with vectors along rows, in place."""
+    convolutions = [op for op in every_op(module) if op.name == VOLUMES and is_along_rows(op)]
+    replace_ops(module, convolutions, sums_along_rows, passes=CLEAN)
 
 
 def write_along_rows(op: ir.Operation) -> ir.Value | None:
-    """The result of a convolution over planes; `None` of an op that is none, or that had better be transposed."""
+    """Build a 2-D convolution along rows; `None` for any other operation, or if NHWC is estimated faster."""
     return sums_along_rows(op) if goes_along_rows(op) else None
 
 
 def goes_along_rows(op: ir.Operation) -> bool:
-    """Tell whether an op is a convolution over planes that had better not be transposed, if what it reads is not."""
+    """Return whether an operation is a 2-D convolution that is faster along rows, if its input is not transposed."""
     if op.name != PLANES or TOGETHER in op.attributes or not is_along_rows(op):
         return False
     return is_cheaper_along_rows(op) and not is_read_by_windows(op.results[0])
 
 
 def is_along_rows(op: ir.Operation) -> bool:
-    """Tell whether neighbours in a row of a convolution's result read neighbours."""
+    """Return whether a convolution of f32 has unit stride along rows, so that vectors along rows are contiguous."""
     return all(map(holds_f32, op.operands)) and steps_of(op, "strides")[-1] == 1
 
 
 def is_cheaper_along_rows(op: ir.Operation) -> bool:
-    """Estimate whether vectors along rows take less time than those of channels and what they have transposed."""
+    """Estimate whether vectors along rows are faster than vectors of channels, including transposes."""
     x, written = op.operands[0], op.results[0]
     along_rows, of_channels = times_of(op)
-    moved = prod(written.type.shape) + (0 if is_constant(x) else prod(x.type.shape))
-    return bool(along_rows < of_channels + MOVED * moved)
+    transposed_elements = prod(written.type.shape) + (0 if is_constant(x) else prod(x.type.shape))
+    return bool(along_rows < of_channels + MOVED * transposed_elements)
 
 
 def times_of(op: ir.Operation) -> tuple[float, float]:
-    """What a convolution takes by vectors along rows and by those of channels, in multiply-adds of vectors."""
-    filters, *summed = op.operands[1].type.shape
+    """Return the estimated cost of a convolution along rows and along channels, in vector multiply-adds."""
+    filters, *reduced_sizes = op.operands[1].type.shape
     written = op.results[0].type.shape
-    products = prod(written) * prod(summed) / LANES
+    products = prod(written) * prod(reduced_sizes) / LANES
     of_rows, of_channels = (ceil(size / LANES) * LANES / size for size in (written[-1], filters))
     return ALONG_ROWS * products * of_rows, products * of_channels
 
 
 def is_read_by_windows(value: ir.Value) -> bool:
-    """Tell whether convolutions or pools read a tensor, or what element-wise ops, pads and the like make of it."""
-    waiting, seen = [value], set[ir.Operation]()
-    while waiting:
-        for use in waiting.pop().uses:
+    """Return whether a convolution or pool uses a tensor, directly or through element-wise operations and pads."""
+    worklist, seen = [value], set[ir.Operation]()
+    while worklist:
+        for use in worklist.pop().uses:
             user = use.owner.operation
             if user in seen:
                 continue
@@ -79,79 +79,79 @@ def is_read_by_windows(value: ir.Value) -> bool:
             if user.name.startswith(WINDOWS):
                 return True
             if user.name in PASSING or user.name == "linalg.generic":
-                waiting += user.results
+                worklist += user.results
     return False
 
 
 def sums_along_rows(op: ir.Operation) -> ir.Value:
-    """A convolution's sums with loops over (n, f, positions, c, window), and then its bias: importers start from it."""
+    """Build a convolution with loops over (n, f, positions, c, window); a bias is added afterwards."""
     x, _, start = op.operands
     kind, bias = op.results[0].type.element_type, bias_of(start)
     whole = is_better_whole(op)
     shape = list(op.results[0].type.shape)
     pitch = pitch_of(x) if whole else 0
-    made = [*shape[:-2], (shape[-2] - 1) * pitch + shape[-1]] if whole else shape
+    padded_shape = [*shape[:-2], (shape[-2] - 1) * pitch + shape[-1]] if whole else shape
     fill = fill_of(start)
     zero = arith.constant(kind, 0.0) if fill is None else fill.operands[0]
-    into = start if bias is None and not whole else filled(made, kind, zero)
+    into = start if bias is None and not whole else filled(padded_shape, kind, zero)
     sums = window_sums(op, into, pitch)
     if whole:
         *outer, row, column = dims(len(shape))
         read = ir.AffineMap.get(len(shape), 0, [*outer, row * pitch + column])
-        plain = ir.AffineMap.get_identity(len(shape))
+        identity = ir.AffineMap.get_identity(len(shape))
         empty = tensor.empty(shape, kind)
-        sums = generic([sums], empty, [read, plain], ["parallel"] * len(shape), lambda element, _: element)
+        sums = generic([sums], empty, [read, identity], ["parallel"] * len(shape), lambda element, _: element)
     return sums if bias is None else with_bias(sums, bias, 1)
 
 
 def window_sums(op: ir.Operation, into: ir.Value, pitch: int) -> ir.Value:
-    """The sums of a convolution alone.
+    """Build the sums of a convolution, without bias.
 
     Args:
-        op: The convolution.
-        into: What they are added to.
-        pitch: Elements from one row of what is read to the next, where rows of the result follow each other likewise
-            in one dimension; 0 where each stands alone.
+        op: Convolution.
+        into: Initial value.
+        pitch: Row pitch of the input in elements if rows of the result are flattened with the same pitch; 0 if they
+            are not.
     """
     x, kernel, _ = op.operands
-    inner, made_by = len(x.type.shape) - 2, maker(kernel)
+    inner, producer = len(x.type.shape) - 2, maker(kernel)
     rank = into.type.rank
     loops = dims(rank + 1 + inner)
     n, f, *positions = loops[:rank]
     c, *window = loops[rank:]
-    steps, gaps = steps_of(op, "strides"), steps_of(op, "dilations")
-    moved = [at * gap for at, gap in zip(window, gaps, strict=True)]
+    strides, dilations = steps_of(op, "strides"), steps_of(op, "dilations")
+    offsets = [at * gap for at, gap in zip(window, dilations, strict=True)]
     if pitch:
-        moved[-2:] = [moved[-2] * pitch + moved[-1]]
+        offsets[-2:] = [offsets[-2] * pitch + offsets[-1]]
         x = in_one_dimension(x, pitch)
-    read = [position * step + at for position, step, at in zip(positions, steps, moved, strict=False)]
+    positions_read = [position * step + at for position, step, at in zip(positions, strides, offsets, strict=False)]
     of_kernel, sizes = [f, c, *window], [*into.type.shape, *kernel.type.shape[1:]]
-    if made_by is not None and made_by.name == "linalg.transpose":  # a weight is not transposed in every call
-        order = permutation_of(made_by)
-        kernel, of_kernel = made_by.operands[0], [of_kernel[order.index(d)] for d in range(len(order))]
-    maps = reads(len(loops), of_kernel, [n, c, *read], [n, f, *positions])
+    if producer is not None and producer.name == "linalg.transpose":  # a weight is not transposed in every call
+        order = permutation_of(producer)
+        kernel, of_kernel = producer.operands[0], [of_kernel[order.index(d)] for d in range(len(order))]
+    maps = reads(len(loops), of_kernel, [n, c, *positions_read], [n, f, *positions])
     iterators = ["parallel"] * rank + ["reduction"] * (inner + 1)
     return generic([kernel, part_read(x, maps[1], sizes)], into, maps, iterators, multiply_add)
 
 
 def source_of(x: ir.Value) -> tuple[ir.Value, tuple[int, int]]:
-    """The planes that a tensor is a part of, and where it begins there; the tensor itself where it is a whole."""
-    made_by = maker(x)
-    if made_by is None or made_by.name != "tensor.extract_slice" or len(made_by.operands) != 1:
+    """Return the planes that a tensor is a slice of, and its row and column offset; the tensor itself if it is none."""
+    producer = maker(x)
+    if producer is None or producer.name != "tensor.extract_slice" or len(producer.operands) != 1:
         return x, (0, 0)
-    source = made_by.operands[0]
-    offsets, sizes, strides = static_slice(made_by)
+    source = producer.operands[0]
+    offsets, sizes, strides = static_slice(producer)
     is_plain = sizes == list(x.type.shape) and sizes[:-2] == list(source.type.shape)[:-2] and set(strides) == {1}
     return (source, (offsets[-2], offsets[-1])) if is_plain else (x, (0, 0))
 
 
 def pitch_of(x: ir.Value) -> int:
-    """Elements from one row of planes, or of a part of each, to the next as they lie."""
+    """Return the row pitch of planes, or of slices of planes, in elements."""
     return int(source_of(x)[0].type.shape[-1])
 
 
 def in_one_dimension(x: ir.Value, pitch: int) -> ir.Value:
-    """Planes, or a part of each, with rows one behind the other as they lie, and what is between them."""
+    """Collapse rows of planes, or of slices of planes, to one dimension, including elements between sliced rows."""
     source, (row, column) = source_of(x)
     inner = len(x.type.shape) - 2
     whole = flat(source, [*([d] for d in range(inner)), [inner, inner + 1]])
@@ -164,12 +164,12 @@ def in_one_dimension(x: ir.Value, pitch: int) -> ir.Value:
 
 
 def is_better_whole(op: ir.Operation) -> bool:
-    """Tell whether rows of a plane's result had better follow each other as those that are read do.
+    """Return whether rows of the result should be computed flattened with the row pitch of the input.
 
         y[n, f, h, w] = z[n, f, h W + w];  z[n, f, p] += K[f, c, i, j] * x[n, c, p + i W + j]
 
-    Where a row ends in a vector of few elements, those that lie between two rows are computed besides, and vectors are
-    whole. What they take from there is copied once more, which sums of many products make up for.
+    This avoids partial vectors at row ends by computing the elements between rows as well. The result must be copied
+    once more, which is amortized if an element sums many products.
     """
     x, kernel, start = op.operands
     height, width = op.results[0].type.shape[-2:]

@@ -1,10 +1,11 @@
-"""Windows over planes whose channels are first and stay so: one element-wise op that reads each position of a window.
+"""Depthwise convolutions and pools in NCHW as element-wise operations that read every tap of a window.
 
     y[n, c, h, w] = max over i, j of x[n, c, 2 h + i, 2 w + j]
       ->   y[n, c, h, w] = max(x[n, c, 2 h, 2 w], x[n, c, 2 h, 2 w + 1], ...)
 
-A pad is not made: rows of y whose windows leave x are ops of their own, and what lies beside a row is read from the
-other end of it, and not taken: of long rows, in pieces at both ends. A large window goes down first, then across.
+Padding is not materialized. Rows of y whose windows leave x are separate operations; columns outside of a row are read
+wrapped around and masked by a select, for long rows only in pieces at both ends. A large window is reduced along rows
+first, then along columns.
 """
 
 from collections.abc import Sequence
@@ -26,26 +27,26 @@ from autotune.compiler.normalise.shapes.slices import amounts
 DEPTHWISE = "linalg.depthwise_conv_2d_nchw_chw"
 MAXIMUM, SUM = "linalg.pooling_nchw_max", "linalg.pooling_nchw_sum"
 POOLS = (MAXIMUM, SUM)
-LEAST_COLUMNS = 8  # of a result: rows of fewer are no vectors
-MOST_COLUMNS = 256  # of a piece of a result whose windows leave what is read: its rows are written at once
-MOST_TAPS = 12  # of a window that is read at once
+LEAST_COLUMNS = 8  # of a result; shorter rows do not fill vectors
+MOST_COLUMNS = 256  # of a piece of a result whose windows leave the input
+MOST_TAPS = 12  # of a window that is reduced by one operation
 MOST_SIDE = 25
 MOST_PIECES = 9
-MOST_ROWS = 5  # kinds of rows, by which of their windows' positions lie inside
+MOST_ROWS = 5  # groups of rows with the same taps inside
 
 
 @dataclass(frozen=True)
 class Planes:
-    """An op with windows over planes.
+    """Depthwise convolution or pool over planes.
 
     Attributes:
-        x: What it reads, ``(n, c, h, w)``, without its pad.
-        border: The number that x is padded with.
-        start: What results start from, ``(n, c, h, w)``.
-        kernel: Kernel, ``(c, i, j)``; `None` of a pool.
-        is_maximum: Whether it is a maximum that is taken; else a sum.
-        down: Windows along columns.
-        across: Windows along rows.
+        x: Input, ``(n, c, h, w)``, before padding.
+        border: Padding value.
+        start: Initial value of the result, ``(n, c, h, w)``.
+        kernel: Kernel, ``(c, i, j)``; `None` for a pool.
+        is_maximum: Whether the pool is a maximum; else a sum.
+        down: Windows along dimension h.
+        across: Windows along dimension w.
     """
 
     x: ir.Value
@@ -57,7 +58,7 @@ class Planes:
     across: WindowAxis
 
     def write(self) -> ir.Value:
-        """Write it; gives the result."""
+        """Build the operations; return the result."""
         lead = list(self.x.type.shape[:2])
         whole = tensor.empty([*lead, self.down.windows, self.across.windows], self.x.type.element_type)
         pieces = list(product(self.down.kinds(), self.across.strips(MOST_COLUMNS, LANES)))
@@ -70,17 +71,17 @@ class Planes:
         return whole
 
     def write_rows(self, offsets: Sequence[int], taps: tuple[int, ...], into: ir.Value) -> ir.Value:
-        """A piece of the result that begins there, of whose windows these taps down lie inside."""
+        """Build a piece of the result at some offsets, whose windows have the given vertical taps inside the input."""
         first = offsets[2]
         window = [(i, j) for i in range(self.down.side) for j in range(self.across.side)]
-        reads = [(i, j) for i, j in window if i in taps and self.across.reaches(j)]
+        positions = [(i, j) for i, j in window if i in taps and self.across.reaches(j)]
         fill, bias = fill_of(self.start), bias_of(self.start)
-        maps = [self.tap_map(first, i, j) for i, j in reads]
+        maps = [self.tap_map(first, i, j) for i, j in positions]
         inputs = [read_by(self.x, amap, into.type.shape) for amap in maps]
         if self.kernel is not None:
             channel = dims(4)[1]
-            inputs += [self.kernel] * len(reads)
-            maps += [ir.AffineMap.get(4, 0, [channel, *map(ir.AffineConstantExpr.get, tap)]) for tap in reads]
+            inputs += [self.kernel] * len(positions)
+            maps += [ir.AffineMap.get(4, 0, [channel, *map(ir.AffineConstantExpr.get, tap)]) for tap in positions]
         if bias is not None:
             inputs.append(bias)
             maps.append(ir.AffineMap.get(4, 0, dims(2)[1:]))
@@ -92,10 +93,12 @@ class Planes:
         def write(*elements: ir.Value) -> ir.Value:
             *given, _ = elements
             total = given.pop() if fill is None else fill.operands[0]
-            outside = len(reads) < len(window)  # of a sum it is zeros
-            found = dict(zip(reads, (self.masked(x, j) for x, (_, j) in zip(given, reads, strict=False)), strict=True))
+            outside = len(positions) < len(window)  # of a sum it is zeros
+            found = dict(
+                zip(positions, (self.masked(x, j) for x, (_, j) in zip(given, positions, strict=False)), strict=True)
+            )
             if self.kernel is not None:
-                for x, weight in zip(found.values(), given[len(reads) :], strict=True):
+                for x, weight in zip(found.values(), given[len(positions) :], strict=True):
                     total = multiply_add(x, weight, total)
                 return total
             values = [*found.values(), *([self.border] if outside and self.is_maximum else [])]
@@ -106,7 +109,7 @@ class Planes:
         return generic(inputs, into, [*maps, ir.AffineMap.get_identity(4)], ["parallel"] * 4, write)
 
     def tap_map(self, first: int, i: int, j: int) -> ir.AffineMap:
-        """Where the window at (h, w) of the rows from `first` on has its tap (i, j)."""
+        """Return the map from (n, c, h, w) to tap (i, j) of the window, for rows of the result from `first` on."""
         n, c, h, w = dims(4)
         row = h * self.down.stride + (self.down.stride * first + self.down.first(i))
         column = w * self.across.stride + self.across.first(j)
@@ -117,11 +120,11 @@ class Planes:
         return ir.AffineMap.get(4, 0, [n, c, row, column])
 
     def leaves(self, j: int) -> bool:
-        """Tell whether some window has its position j across beside a row."""
+        """Return whether horizontal tap j of some window is outside of the row."""
         return any(j not in self.across.inside(window) for window in (0, self.across.windows - 1))
 
     def masked(self, x: ir.Value, j: int) -> ir.Value:
-        """An element, where it lies in the row, else what is beside it."""
+        """Select an element if horizontal tap j is inside of the row, else the padding value."""
         if not self.leaves(j):
             return x
         line, kind = self.across, ir.IndexType.get()
@@ -133,29 +136,29 @@ class Planes:
 
 
 def planes_of(op: ir.Operation) -> Planes | None:
-    """An op with windows that may stay over planes; `None` of any other."""
+    """Match a depthwise convolution or pool that can be computed in NCHW; return `None` if it does not match."""
     if op.name not in (DEPTHWISE, *POOLS) or not all(map(holds_f32, op.operands)):
         return None
     x, kernel, start = op.operands
-    made_by, before, border = maker(x), [0, 0], None
-    if made_by is not None and is_cheaper_inside(made_by):
-        before = amounts(made_by)[0][2:]
-        x, border = made_by.operands[0], made_by.regions[0].blocks[0].operations[0].operation.operands[0]
+    pad, before, border = maker(x), [0, 0], None
+    if pad is not None and is_cheaper_inside(pad):
+        before = amounts(pad)[0][2:]
+        x, border = pad.operands[0], pad.regions[0].blocks[0].operations[0].operation.operands[0]
     sides = kernel.type.shape[-2:]
     steps = (steps_of(op, name) for name in ("strides", "dilations"))
     sizes = (x.type.shape[2:], op.results[0].type.shape[2:], sides, *steps, before)
-    lines = [WindowAxis(*each) for each in zip(*sizes, strict=True)]
-    if lines[1].windows < LEAST_COLUMNS or max(sides) > MOST_SIDE:
+    axes = [WindowAxis(*each) for each in zip(*sizes, strict=True)]
+    if axes[1].windows < LEAST_COLUMNS or max(sides) > MOST_SIDE:
         return None
     masked = op.name == MAXIMUM or border is None or is_neutral(border, maximum=False)
-    if border is not None and not (masked and is_cut_well(*lines)):
+    if border is not None and not (masked and is_cut_well(*axes)):
         x, border = op.operands[0], None
-        lines = [replace(line, size=x.type.shape[2 + d], before=0) for d, line in enumerate(lines)]
-    return Planes(x, border, start, kernel if op.name == DEPTHWISE else None, op.name == MAXIMUM, *lines)
+        axes = [replace(line, size=x.type.shape[2 + d], before=0) for d, line in enumerate(axes)]
+    return Planes(x, border, start, kernel if op.name == DEPTHWISE else None, op.name == MAXIMUM, *axes)
 
 
 def is_cheaper_inside(pad: ir.Operation) -> bool:
-    """Tell whether a pad by a constant had to copy what it pads: nobody writes that inside of a border."""
+    """Return whether a constant pad would copy its source, as no structured operation can write inside the border."""
     if pad.name != "tensor.pad" or len(pad.operands) != 1:
         return False
     body = [inner.operation for inner in pad.regions[0].blocks[0].operations]
@@ -166,14 +169,14 @@ def is_cheaper_inside(pad: ir.Operation) -> bool:
 
 
 def is_cut_well(down: WindowAxis, across: WindowAxis) -> bool:
-    """Tell whether there are few kinds of rows and pieces, and none that leaves what is read is too long."""
+    """Return whether the result divides into few pieces, and pieces whose windows leave the input are short."""
     rows, strips = len(list(down.kinds())), across.strips(MOST_COLUMNS, LANES)
     short = all(count <= MOST_COLUMNS or not across.part(begin, count).leaves for begin, count in strips)
     return rows <= MOST_ROWS and rows * len(strips) <= MOST_PIECES and short
 
 
 def write_planes(op: ir.Operation) -> ir.Value | None:
-    """Write an op with windows over planes as element-wise ops; `None` where it is none, or had better not be."""
+    """Build a depthwise convolution or pool as element-wise operations; `None` if unsupported or not worthwhile."""
     planes = planes_of(op)
     if planes is None:
         return None
@@ -188,27 +191,27 @@ def write_planes(op: ir.Operation) -> ir.Value | None:
 
 
 def maximum(values: Sequence[ir.Value]) -> ir.Value:
-    """The largest of some numbers; NaN if one of them is, which is asked of two at a time."""
+    """Build the maximum of scalars; NaN if one of them is, which is tested for two at a time."""
     if len(values) == 1:
         return values[0]
     flags = ir.Attribute.parse("#arith.fastmath<nnan,nsz>")
     largest = reduce(lambda a, b: arith.maximumf(a, b, fastmath=flags), values)
     pairs = [values[at : at + 2] for at in range(0, len(values), 2)]
-    strange = reduce(arith.ori, [arith.cmpf(arith.CmpFPredicate.UNO, pair[0], pair[-1]) for pair in pairs])
-    return arith.select(strange, arith.constant(values[0].type, float("nan")), largest)
+    is_nan = reduce(arith.ori, [arith.cmpf(arith.CmpFPredicate.UNO, pair[0], pair[-1]) for pair in pairs])
+    return arith.select(is_nan, arith.constant(values[0].type, float("nan")), largest)
 
 
 def is_neutral(value: ir.Value, maximum: bool) -> bool:
-    """Tell whether a number changes nothing that it is combined with."""
-    made_by = maker(value)
-    if made_by is None or made_by.name != "arith.constant":
+    """Return whether a value is the neutral constant of a maximum or sum."""
+    producer = maker(value)
+    if producer is None or producer.name != "arith.constant":
         return False
-    number = float(ir.FloatAttr(made_by.attributes["value"]).value)
+    number = float(ir.FloatAttr(producer.attributes["value"]).value)
     return number == (float("-inf") if maximum else 0.0)
 
 
 def cut(value: ir.Value, offsets: Sequence[int], sizes: Sequence[int]) -> ir.Value:
-    """A part of a tensor; itself if that is all of it."""
+    """Build a slice of a tensor; the tensor itself if the slice is all of it."""
     if list(value.type.shape) == list(sizes):
         return value
     kind = ir.RankedTensorType.get(sizes, value.type.element_type)
@@ -216,7 +219,7 @@ def cut(value: ir.Value, offsets: Sequence[int], sizes: Sequence[int]) -> ir.Val
 
 
 def read_by(value: ir.Value, amap: ir.AffineMap, sizes: Sequence[int]) -> ir.Value:
-    """The part of a tensor that is as long as a loop wherever that loop alone goes along it, as upstream asks for."""
+    """Slice a tensor to the trip count of a loop in dimensions indexed by that loop alone, as linalg requires."""
     plain = dimensions(amap)
     shape = [size if d is None else sizes[d] for d, size in zip(plain, value.type.shape, strict=True)]
     return cut(value, [0] * len(shape), shape)

@@ -1,10 +1,10 @@
-"""Convolutions and pooling with channels last: what a vector reads lies side by side, positions follow each other.
+"""Convert 2-D convolutions and pooling from NCHW to NHWC, so that vectors of channels are contiguous.
 
     y[n, f, h, w] += x[n, c, s h + i, s w + j] * k[f, c, i, j]
       ->   X = x, channels last;  Y[n, h, w, f] += X[n, s h + i, s w + j, c] * K[i, j, c, f]
 
-Element-wise ops between them follow, as do pads and concatenations: what is transposed stays so, up to where somebody
-wants it otherwise.
+Element-wise operations, pads and concatenations between them are converted as well: a transposed value is propagated
+until a user needs the original layout.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from autotune.compiler.normalise.convolution.windows import attributes_of_steps,
 from autotune.compiler.normalise.emit import copy_of_body, dims, filled, generic, permuted
 
 LAST, BACK = (0, 2, 3, 1), (0, 3, 1, 2)
-NEW_POSITION = (0, 3, 1, 2)  # of loops over (n, c, h, w) among those over (n, h, w, c)
+NEW_POSITION = (0, 3, 1, 2)  # position of each loop over (n, c, h, w) among loops over (n, h, w, c)
 PLAIN = ("arith.", "math.", "linalg.yield")
 POOLS = {"linalg.pooling_nchw_max": linalg.pooling_nhwc_max, "linalg.pooling_nchw_sum": linalg.pooling_nhwc_sum}
 PART = "tensor.extract_slice"
@@ -37,7 +37,7 @@ CONV, DEPTHWISE = "linalg.conv_2d_nchw_fchw", "linalg.depthwise_conv_2d_nchw_chw
 
 
 def turn_channels_last(module: ir.Module) -> None:
-    """Turn convolutions and pools of a module, and what lies between them, in place."""
+    """Convert convolutions and pools of a module, and operations between them, to NHWC, in place."""
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     if not has_channels_first(module):
         return
@@ -49,22 +49,22 @@ def turn_channels_last(module: ir.Module) -> None:
 
 
 def has_channels_first(module: ir.Module) -> bool:
-    """Tell whether a module has a convolution or a pool with channels first."""
+    """Return whether a module has a convolution or pool with channels first."""
     return any(op.name in (CONV, DEPTHWISE, *POOLS, *KERNELS) for op in every_op(module))
 
 
 @dataclass
 class ChannelsLast:
-    """Values of a block that there are with channels last.
+    """Layout conversion of a block.
 
     Attributes:
-        last: The value with channels last, for every value that was made of one.
+        last: NHWC version of every NCHW value that was converted.
     """
 
     last: dict[ir.Value, ir.Value] = field(default_factory=dict)
 
     def take(self, op: ir.Operation) -> None:
-        """Turn an op, if it is one that can be and that should."""
+        """Convert an operation if it is supported and worthwhile."""
         with ir.InsertionPoint(op), op.location:
             back = write_planes(op) if self.stays(op) else spread_phases(op, self.last)
             if back is None and op.name == CONV and TOGETHER not in op.attributes and op.operands[0] not in self.last:
@@ -78,12 +78,12 @@ class ChannelsLast:
         op.erase()
 
     def stays(self, op: ir.Operation) -> bool:
-        """Tell whether an op reads windows of planes that nobody has transposed."""
+        """Return whether an operation slides windows over planes that are kept in NCHW."""
         planes = planes_of(op)
         return planes is not None and planes.x not in self.last and op.operands[0] not in self.last
 
     def turn(self, op: ir.Operation) -> ir.Value | None:
-        """An op's result with channels last; `None` where the op stays."""
+        """Build the result of an operation with channels last; `None` if the operation is not converted."""
         if op.name in (CONV, DEPTHWISE, *POOLS):
             return self.turn_windows(op)
         if (groups := groups_of(op)) is not None:
@@ -97,7 +97,7 @@ class ChannelsLast:
         return None
 
     def of(self, value: ir.Value) -> ir.Value:
-        """A value with channels last."""
+        """Return a value with channels last, transposing it if necessary."""
         if value in self.last:
             return self.last[value]
         fill = fill_of(value)
@@ -107,7 +107,7 @@ class ChannelsLast:
         return permuted(value, LAST)
 
     def turn_windows(self, op: ir.Operation) -> ir.Value | None:
-        """A convolution, or a pool."""
+        """Convert a convolution or pool."""
         x, attributes = self.of(op.operands[0]), attributes_of_steps(op)
         if op.name == CONV:
             return self.turn_convolution(op, x)
@@ -118,17 +118,19 @@ class ChannelsLast:
         return POOLS[op.name](x, op.operands[1], outs=[self.of(op.operands[2])], **attributes)
 
     def turn_convolution(self, op: ir.Operation, x: ir.Value) -> ir.Value:
-        """A convolution, and then its bias: importers start from it."""
-        bias, kind = bias_of(op.operands[2]), op.results[0].type
+        """Convert a convolution; a bias that importers use as its initial value is added afterwards."""
+        bias, result_type = bias_of(op.operands[2]), op.results[0].type
         if bias is None:
-            start = self.of(op.operands[2])
+            initial = self.of(op.operands[2])
         else:
-            start = filled(transposed(kind.shape), kind.element_type, arith.constant(kind.element_type, 0.0))
-        sums = linalg.conv_2d_nhwc_hwcf(x, last_of(op.operands[1]), outs=[start], **attributes_of_steps(op))
+            initial = filled(
+                transposed(result_type.shape), result_type.element_type, arith.constant(result_type.element_type, 0.0)
+            )
+        sums = linalg.conv_2d_nhwc_hwcf(x, last_of(op.operands[1]), outs=[initial], **attributes_of_steps(op))
         return sums if bias is None else with_bias(sums, bias, -1)
 
     def turn_groups(self, groups: Groups) -> ir.Value | None:
-        """A grouped convolution, with channels in one dimension again, and then its bias."""
+        """Convert a grouped convolution and the collapse of its channels; a bias is added afterwards."""
         start = groups.start if groups.start is not None else groups.op.operands[2]
         bias, fill = bias_of(start), fill_of(start)
         if bias is not None:
@@ -137,27 +139,29 @@ class ChannelsLast:
         return groups.convolve(self.of(groups.x), fill.operands[0]) if fill is not None else None
 
     def turn_pad(self, op: ir.Operation) -> ir.Value | None:
-        """A pad with one constant number, by constant amounts."""
+        """Convert a pad with a constant value and static amounts."""
         return write_pad(op, self.of, transposed) if len(op.results[0].type.shape) == len(LAST) else None
 
     def turn_moved(self, op: ir.Operation) -> ir.Value | None:
-        """A part of a tensor, several in one, or phases that are spread."""
+        """Convert a slice, a concatenation, or the interleaving of phases."""
         if op.name == PART:
             return self.turn_slice(op)
         return self.turn_concatenation(op) if op.name == "tensor.concat" else interleave_phases(op, self.last)
 
     def turn_concatenation(self, op: ir.Operation) -> ir.Value | None:
-        """A concatenation of which no more has to be transposed for it than was transposed before it."""
-        whole = op.results[0].type
-        if len(whole.shape) != len(LAST) or not all(value.type.has_static_shape for value in op.operands):
+        """Convert a concatenation if at least half of its elements have channels last already."""
+        result_type = op.results[0].type
+        if len(result_type.shape) != len(LAST) or not all(value.type.has_static_shape for value in op.operands):
             return None
-        if 2 * sum(prod(value.type.shape) for value in op.operands if value in self.last) < prod(whole.shape):
+        if 2 * sum(prod(value.type.shape) for value in op.operands if value in self.last) < prod(result_type.shape):
             return None
-        kind = ir.RankedTensorType.get(transposed(whole.shape), whole.element_type)
-        return tensor.concat(kind, LAST.index(op.attributes["dim"].value), [self.of(value) for value in op.operands])
+        new_type = ir.RankedTensorType.get(transposed(result_type.shape), result_type.element_type)
+        return tensor.concat(
+            new_type, LAST.index(op.attributes["dim"].value), [self.of(value) for value in op.operands]
+        )
 
     def turn_slice(self, op: ir.Operation) -> ir.Value | None:
-        """A part of known size of a tensor, in as many dimensions."""
+        """Convert a static slice of the same rank as its source."""
         kind, offsets_sizes_strides = op.results[0].type, static_slice(op)
         whole = self.last.get(op.operands[0])
         if whole is None or len(op.operands) > 1 or len(kind.shape) != len(LAST):
@@ -166,7 +170,7 @@ class ChannelsLast:
         return tensor.extract_slice(part, whole, [], [], [], *map(transposed, offsets_sizes_strides))
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
-        """An element-wise op, where each operand is read along its loops or always at its first position."""
+        """Convert an element-wise operation whose operands are read by identity maps or are broadcast."""
         *maps, _ = indexing_maps(op)
         *values, _ = op.operands
         shape = [op.results[0].type.shape[d] for d in LAST]
@@ -180,19 +184,19 @@ class ChannelsLast:
 
 
 def transposed(sizes: Sequence[T]) -> list[T]:
-    """What there is of the dimensions (n, c, h, w), of (n, h, w, c)."""
+    """Permute a sequence from the order (n, c, h, w) to (n, h, w, c)."""
     return [sizes[d] for d in LAST]
 
 
 def write_pad(
     pad: ir.Operation, of: Callable[[ir.Value], ir.Value], arranged: Callable[[Sequence[int]], list[int]]
 ) -> ir.Value | None:
-    """A pad with one constant number, by constant amounts, of a tensor in another layout; `None` if it is no such pad.
+    """Build a pad with a constant value and static amounts in another layout; `None` if the pad does not match.
 
     Args:
-        pad: The pad.
-        of: Gives a tensor in that layout.
-        arranged: Gives a number of each dimension in that layout; those of new dimensions are 0.
+        pad: Operation ``tensor.pad``.
+        of: Function that returns a tensor in the new layout.
+        arranged: Function that permutes a sequence of one number per dimension to the new layout; new dimensions get 0.
     """
     body = [inner.operation for inner in pad.regions[0].blocks[0].operations]
     if len(pad.operands) != 1 or len(body) != 1:
@@ -201,8 +205,8 @@ def write_pad(
     x = of(pad.operands[0])
     low, high = arranged(low), arranged(high)
     shape = [size + a + b for size, a, b in zip(x.type.shape, low, high, strict=True)]
-    kind = ir.RankedTensorType.get(shape, x.type.element_type)
-    padded = tensor.PadOp(kind, x, [], [], low, high)
+    padded_type = ir.RankedTensorType.get(shape, x.type.element_type)
+    padded = tensor.PadOp(padded_type, x, [], [], low, high)
     index_types = [ir.IndexType.get()] * len(shape)
     with ir.InsertionPoint(padded.regions[0].blocks.append(*index_types, arg_locs=[pad.location] * len(shape))):
         tensor.yield_(body[0].operands[0])
@@ -210,7 +214,7 @@ def write_pad(
 
 
 def is_elementwise(op: ir.Operation, rank: int = len(LAST)) -> bool:
-    """Tell whether an op computes each element of a tensor of so many dimensions by plain arithmetic."""
+    """Return whether an operation computes each element of a tensor of the given rank by plain arithmetic."""
     if op.name != "linalg.generic" or len(op.results) != 1 or len(op.results[0].type.shape) != rank:
         return False
     names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
@@ -218,7 +222,7 @@ def is_elementwise(op: ir.Operation, rank: int = len(LAST)) -> bool:
 
 
 def is_for_windows(pad: ir.Operation) -> bool:
-    """Tell whether all that reads a padded tensor turns it."""
+    """Return whether all users of a padded tensor are converted to NHWC."""
     users = [use.owner.operation for use in pad.results[0].uses]
     split = [use.owner.operation for op in users if op.name == SPLIT for use in op.results[0].uses]
     parts = [use.owner.operation for op in users if op.name == PART for use in op.results[0].uses]
@@ -230,12 +234,12 @@ def is_for_windows(pad: ir.Operation) -> bool:
 
 
 def is_whole(amap: ir.AffineMap, rank: int = len(LAST)) -> bool:
-    """Tell whether an operand of so many dimensions is read at the position that is written."""
+    """Return whether an indexing map is the identity of the given rank."""
     return bool(amap == ir.AffineMap.get_identity(rank))
 
 
 def transposed_map(amap: ir.AffineMap, value: ir.Value) -> ir.AffineMap | None:
-    """How an operand of an op over (n, c, h, w) is read by one over (n, h, w, c); `None` where that is not plain."""
+    """Convert an indexing map from loops (n, c, h, w) to (n, h, w, c); `None` if it is no projected permutation."""
     loops = dims(len(LAST))
     if amap.n_dims != len(LAST):
         return None

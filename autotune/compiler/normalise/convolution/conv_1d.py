@@ -1,9 +1,10 @@
-"""Windows along lines: a line is a plane of one row, and what is known of windows over planes holds for it.
+"""Rewrite 1-D convolutions and pools as 2-D ones over planes of one row, so that rewrites of the latter apply.
 
     y[n, f, w] += x[n, c, s w + j] * k[f, c, j]
       ->   X[n, c, 0, w] = x[n, c, w];  Y[n, f, h, w] += X[n, c, h + i, s w + j] * K[f, c, i, j], one h and one i
 
-Pads and element-wise ops between them follow. Importers write some lines as planes of one column: those are transposed.
+Pads and element-wise operations between them are rewritten as well. Importers write some 1-D operations over planes of
+one column; those are transposed.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from autotune.compiler.normalise.convolution.grouped import KERNELS, SPLIT
 from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, bias_of
 from autotune.compiler.normalise.emit import copy_of_body, dims, filled, flat, generic, unflat
 
-# Ops with windows along lines: the one over planes, and the position of the row in what it reads, and in its kernel.
+# 1-D operations: the 2-D operation, and the position of the unit dimension in its input and in its kernel.
 LINES: dict[str, tuple[Callable[..., ir.Value], int, int]] = {
     "linalg.conv_1d_ncw_fcw": (linalg.conv_2d_nchw_fchw, 2, 2),
     "linalg.conv_1d_nwc_wcf": (linalg.conv_2d_nhwc_hwcf, 1, 0),
@@ -33,14 +34,14 @@ LINES: dict[str, tuple[Callable[..., ir.Value], int, int]] = {
     "linalg.pooling_nwc_sum": (linalg.pooling_nhwc_sum, 1, 0),
 }
 GROUPED = {name: getattr(linalg, name.partition(".")[2]) for name in KERNELS}
-ROW = 2  # its position in (n, c, h, w)
+ROW = 2  # position of h in (n, c, h, w)
 LINE_BACK = (2, 1, 0)  # a kernel (j, c, f) as (f, c, j)
-RANK = 3  # of a line (n, c, w)
-COLUMN = 4  # dimensions of a line that was written as a plane of one column, (n, c, w, 1)
+RANK = 3  # rank of a 1-D input (n, c, w)
+COLUMN = 4  # rank of a 1-D input that was written as a plane of one column, (n, c, w, 1)
 
 
 def make_lines_planes(module: ir.Module) -> None:
-    """Let ops with windows along lines, and what lies between them, be ops on planes of one row, in place."""
+    """Rewrite 1-D convolutions and pools, and operations between them, over planes of one row, in place."""
     if not any(op.name in LINES or is_on_column(op) for op in every_op(module)):
         return
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
@@ -53,16 +54,16 @@ def make_lines_planes(module: ir.Module) -> None:
 
 @dataclass
 class Rows:
-    """Lines of a block that there are as planes of one row.
+    """Rewrite of the 1-D operations of a block.
 
     Attributes:
-        planes: The plane (n, c, 1, w), for every line that was made of one.
+        planes: Plane (n, c, 1, w) of every 1-D value that was rewritten.
     """
 
     planes: dict[ir.Value, ir.Value] = field(default_factory=dict)
 
     def take(self, op: ir.Operation) -> None:
-        """Turn an op, if it is one that can be and that should."""
+        """Rewrite an operation if it is supported and worthwhile."""
         with ir.InsertionPoint(op), op.location:
             plane = self.turn(op)
             if plane is None:
@@ -76,7 +77,7 @@ class Rows:
         op.erase()
 
     def turn(self, op: ir.Operation) -> ir.Value | None:
-        """An op's result as a plane of one row; `None` where the op stays."""
+        """Build the result of an operation as a plane of one row; `None` if the operation is not rewritten."""
         if op.name in LINES:
             return self.turn_windows(op)
         if op.name == DEPTHWISE and is_on_column(op):
@@ -92,12 +93,12 @@ class Rows:
         return None
 
     def holds(self, value: ir.Value) -> bool:
-        """Tell whether a value is a line that there is as a plane, or a column made of a line."""
+        """Return whether a value is available as a plane of one row, or is a column expanded from a 1-D value."""
         made_by = maker(value)
         return value in self.planes or (made_by is not None and is_column(made_by))
 
     def of(self, value: ir.Value) -> ir.Value:
-        """A line, or a column, as a plane of one row."""
+        """Return a 1-D value or column as a plane of one row."""
         if value in self.planes:
             return self.planes[value]
         made_by, fill, bias = maker(value), fill_of(value), bias_of(value)
@@ -114,14 +115,14 @@ class Rows:
         return with_one(without_one(value, RANK) if len(value.type.shape) == COLUMN else value, ROW)
 
     def turn_windows(self, op: ir.Operation) -> ir.Value:
-        """A convolution, or a pool."""
+        """Rewrite a convolution or pool."""
         write, axis, kernel_axis = LINES[op.name]
         x, kernel, start = op.operands
         as_plane = self.of if axis == ROW else partial(with_one, axis=axis)
         return write(as_plane(x), kernel_of(kernel, kernel_axis), outs=[as_plane(start)], **steps(op))
 
     def turn_groups(self, conv: ir.Operation) -> ir.Value | None:
-        """A grouped convolution on a column, its channels in one dimension again."""
+        """Rewrite a grouped convolution over a column, and collapse its channels."""
         split, start = maker(conv.operands[0]), maker(conv.operands[2])
         if split is None or start is None or split.name != SPLIT or start.name not in (SPLIT, "linalg.fill"):
             return None
@@ -136,7 +137,7 @@ class Rows:
         return flat(GROUPED[conv.name](parts, kernel, outs=[into], **steps(conv)), joined)
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
-        """An element-wise op, where each operand is read along its loops or at its first position."""
+        """Rewrite an element-wise operation whose operands are read by identity maps or are broadcast."""
         *maps, _ = indexing_maps(op)
         *values, _ = op.operands
         shape, loops = with_row(op.results[0].type.shape), dims(COLUMN)
@@ -150,8 +151,8 @@ class Rows:
             if any(d is None and size != 1 for d, size in zip(operand_dims, sizes, strict=True)):
                 return None
             first = ir.AffineConstantExpr.get(0)
-            read = [first if d is None else loops[d + (d >= ROW)] for d in operand_dims]
-            layouts.append(ir.AffineMap.get(COLUMN, 0, read))
+            results = [first if d is None else loops[d + (d >= ROW)] for d in operand_dims]
+            layouts.append(ir.AffineMap.get(COLUMN, 0, results))
             inputs.append(value)
         into = tensor.empty(shape, op.results[0].type.element_type)
         layouts.append(ir.AffineMap.get_identity(COLUMN))
@@ -159,84 +160,84 @@ class Rows:
 
 
 def is_line_of_groups(collapse: ir.Operation) -> bool:
-    """Tell whether a reshape gives the channels of all groups in one dimension, and leaves the others as they are."""
+    """Return whether a reshape only collapses groups and channels."""
     n, groups, filters, w, _ = collapse.operands[0].type.shape
     line = [n, groups * filters, w]
     return list(collapse.results[0].type.shape) in (line, [*line, 1])
 
 
 def with_row(sizes: Sequence[int], one: int = 1) -> list[int]:
-    """Numbers of the dimensions (n, c, w), or (n, c, w, 1), as those of (n, c, 1, w)."""
+    """Convert a sequence of one number per dimension from (n, c, w) or (n, c, w, 1) to (n, c, 1, w)."""
     n, c, w, *_ = sizes
     return [n, c, one, w]
 
 
 def with_one(value: ir.Value, axis: int) -> ir.Value:
-    """A tensor with a dimension of one more, at a position."""
+    """Insert a unit dimension into a tensor."""
     shape = list(value.type.shape)
     return unflat(value, joined_at(axis, len(shape)), [*shape[:axis], 1, *shape[axis:]])
 
 
 def without_one(value: ir.Value, axis: int) -> ir.Value:
-    """A tensor without a dimension of one, at a position."""
+    """Drop a unit dimension of a tensor."""
     return flat(value, joined_at(axis, len(value.type.shape) - 1))
 
 
 def joined_at(axis: int, rank: int) -> list[list[int]]:
-    """For every dimension those that it is split into, where a dimension of one is added at a position."""
-    with_it = min(axis, rank - 1)  # the neighbour that it is split off
+    """Return the reassociation that inserts a unit dimension at a position."""
+    with_it = min(axis, rank - 1)  # dimension that is expanded into itself and the unit dimension
     return [[d] if d < with_it else [d, d + 1] if d == with_it else [d + 1] for d in range(rank)]
 
 
 def kernel_of(kernel: ir.Value, axis: int) -> ir.Value:
-    """A kernel of lines as one of planes; where it was made of (j, c, f), that is kept in sight."""
-    made_by = maker(kernel)
-    if made_by is None or made_by.name != "linalg.transpose" or axis != ROW:
+    """Return a 1-D kernel as a 2-D one; a transpose from (j, c, f) is rebuilt, so that other rewrites can match it."""
+    producer = maker(kernel)
+    if producer is None or producer.name != "linalg.transpose" or axis != ROW:
         return with_one(kernel, axis)
-    if tuple(ir.DenseI64ArrayAttr(made_by.attributes["permutation"])) != LINE_BACK:
+    if tuple(ir.DenseI64ArrayAttr(producer.attributes["permutation"])) != LINE_BACK:
         return with_one(kernel, axis)
-    kept = with_one(made_by.operands[0], 0)
+    source = with_one(producer.operands[0], 0)
     into = tensor.empty(with_row(kernel.type.shape), kernel.type.element_type)
-    return linalg.transpose(kept, outs=[into], permutation=KERNEL_BACK)
+    return linalg.transpose(source, outs=[into], permutation=KERNEL_BACK)
 
 
 def steps(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """Strides and dilations of an op along lines or columns, as those over planes of one row."""
-    found = {}
+    """Return the strides and dilations of a 1-D operation as those over planes of one row."""
+    attributes = {}
     for name in ("strides", "dilations"):
-        along = int(ir.DenseIntElementsAttr(op.attributes[name])[0]) if name in op.attributes else 1
-        found[name] = ir.Attribute.parse(f"dense<[1, {along}]> : tensor<2xi64>")
-    return found
+        step = int(ir.DenseIntElementsAttr(op.attributes[name])[0]) if name in op.attributes else 1
+        attributes[name] = ir.Attribute.parse(f"dense<[1, {step}]> : tensor<2xi64>")
+    return attributes
 
 
 def is_on_column(op: ir.Operation) -> bool:
-    """Tell whether an op has windows over planes of one column that were lines."""
+    """Return whether an operation slides windows over planes of one column that were expanded from 1-D values."""
     if op.name not in (DEPTHWISE, *KERNELS) or any(value.type.shape[-1] != 1 for value in op.operands):
         return False
-    made_by = maker(op.operands[0])
-    while made_by is not None and made_by.name in (SPLIT, "tensor.pad") and not is_column(made_by):
-        made_by = maker(made_by.operands[0])
-    return made_by is not None and is_column(made_by)
+    producer = maker(op.operands[0])
+    while producer is not None and producer.name in (SPLIT, "tensor.pad") and not is_column(producer):
+        producer = maker(producer.operands[0])
+    return producer is not None and is_column(producer)
 
 
 def is_column(op: ir.Operation) -> bool:
-    """Tell whether an op makes a plane of one column of a line."""
+    """Return whether an operation expands a 1-D value to a plane of one column."""
     if op.name != SPLIT or len(op.results[0].type.shape) != COLUMN or op.results[0].type.shape[-1] != 1:
         return False
     return list(op.operands[0].type.shape) == list(op.results[0].type.shape)[:RANK]
 
 
 def is_line(value: ir.Value) -> bool:
-    """Tell whether a tensor has the dimensions of a line, or of a column."""
+    """Return whether a tensor has the rank of a 1-D value, or the shape of a column."""
     shape = value.type.shape
     return len(shape) == RANK or (len(shape) == COLUMN and shape[-1] == 1)
 
 
 def users(op: ir.Operation) -> list[ir.Operation]:
-    """Operations that read an op's only result."""
+    """Return the users of the only result of an operation."""
     return [use.owner.operation for use in op.results[0].uses]
 
 
 def reads_line(op: ir.Operation) -> bool:
-    """Tell whether an op reads a line whose windows it goes along."""
+    """Return whether an operation is a 1-D convolution or pool, or the column that one is written over."""
     return op.name in LINES or (is_column(op) and any(map(is_on_column, users(op))))

@@ -1,9 +1,9 @@
-"""Grouped convolutions with channels last: a register tile is as wide as the filters of a group.
+"""Grouped convolutions with channels last, where a register tile covers the filters of a group.
 
     y[n, g, f, h, w] += x[n, g, c, s h + i, s w + j] * k[g, f, c, i, j]
       ->   Y[n, h, w, g, f] += X[n, s h + i, s w + j, g, c] * K[g, i, j, c, f]
 
-Importers and payloads write one between an op that splits channels into groups and one that joins them again.
+Importers and payloads write them between an operation that expands channels into groups and one that collapses them.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from autotune.compiler.normalise.convolution.window_sums import holds_f32, multi
 from autotune.compiler.normalise.convolution.windows import before_transpose, steps_of
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, part_read, permuted, unflat
 
-KERNELS = {  # names of ops, and the order of their kernels in (g, i, j, c, f)
+KERNELS = {  # names of operations, and the permutation of their kernels to (g, i, j, c, f)
     "linalg.conv_2d_ngchw_gfchw": (0, 3, 4, 2, 1),
     "linalg.conv_2d_ngchw_fgchw": (1, 3, 4, 2, 0),
 }
-JOINED = [[0], [1], [2], [3, 4]]  # dimensions of (n, h, w, g, f) that become one
+JOINED = [[0], [1], [2], [3, 4]]  # reassociation of (n, h, w, g, f) that collapses groups and filters
 RANK = 4
 SPLIT = "tensor.expand_shape"
 
 
 @dataclass(frozen=True)
 class Groups:
-    """A grouped convolution.
+    """Grouped convolution.
 
     Attributes:
-        op: The convolution.
-        x: What it reads, ``(n, c, h, w)``, before channels are split.
-        start: What it adds to, ``(n, f, h, w)``; `None` where that was never one tensor of four dimensions.
+        op: Convolution.
+        x: Input, ``(n, c, h, w)``, before channels are expanded.
+        start: Initial value, ``(n, f, h, w)``; `None` if it is not expanded from a tensor of rank 4.
     """
 
     op: ir.Operation
@@ -41,13 +41,13 @@ class Groups:
 
     @property
     def kernel(self) -> ir.Value:
-        """Its kernel, ``(g, i, j, c, f)``; where it was made of such, that."""
+        """Kernel transposed to ``(g, i, j, c, f)``; the source if it is the inverse transpose."""
         kernel, order = self.op.operands[1], KERNELS[self.op.name]
         before = before_transpose(kernel, sorted(range(len(order)), key=order.__getitem__))
         return before if before is not None else permuted(kernel, order)
 
     def convolve(self, x: ir.Value, number: ir.Value) -> ir.Value:
-        """Its sums, ``(n, h, w, f)``, of what it reads with channels last, each added to a number."""
+        """Build the convolution of an input with channels last, ``(n, h, w, f)``, starting from a scalar."""
         n, groups, filters, h, w = self.op.results[0].type.shape
         split = unflat(x, JOINED, [*x.type.shape[:-1], groups, x.type.shape[-1] // groups])
         if filters == 1:
@@ -59,7 +59,7 @@ class Groups:
 
 
 def groups_of(op: ir.Operation) -> Groups | None:
-    """The grouped convolution whose channels an op joins; `None` of any other op."""
+    """Match an operation that collapses the channels of a grouped convolution; return `None` if it does not match."""
     conv = maker(op.operands[0]) if op.name == "tensor.collapse_shape" else None
     if conv is None or conv.name not in KERNELS or len(op.results[0].type.shape) != RANK:
         return None
@@ -70,12 +70,12 @@ def groups_of(op: ir.Operation) -> Groups | None:
 
 
 def is_split(op: ir.Operation | None) -> bool:
-    """Tell whether an op splits a dimension of four."""
+    """Return whether an operation expands a tensor of rank 4."""
     return op is not None and op.name == SPLIT and len(op.operands[0].type.shape) == RANK
 
 
 def sum_channels(x: ir.Value, kernel: ir.Value, op: ir.Operation, into: ir.Value) -> ir.Value:
-    """Sums over windows of ``(n, h, w, c, g)`` with a kernel ``(i, j, c, g)``, added to ``(n, h, w, g)``."""
+    """Build the convolution of ``(n, h, w, c, g)`` by a kernel ``(i, j, c, g)``, accumulated into ``(n, h, w, g)``."""
     n, h, w, g, i, j, c = dims(7)
     rows, columns = read_at(op, (h, w), (i, j))
     indices = ([n, rows, columns, c, g], [i, j, c, g], [n, h, w, g])
@@ -83,7 +83,7 @@ def sum_channels(x: ir.Value, kernel: ir.Value, op: ir.Operation, into: ir.Value
 
 
 def sum_groups(x: ir.Value, kernel: ir.Value, op: ir.Operation, into: ir.Value) -> ir.Value:
-    """Sums over windows of ``(n, h, w, g, c)`` with a kernel ``(g, i, j, c, f)``, added to ``(n, h, w, g, f)``."""
+    """Build the convolution of ``(n, h, w, g, c)`` by ``(g, i, j, c, f)``, accumulated into ``(n, h, w, g, f)``."""
     n, h, w, g, f, i, j, c = dims(8)
     rows, columns = read_at(op, (h, w), (i, j))
     indices = ([n, rows, columns, g, c], [g, i, j, c, f], [n, h, w, g, f])
@@ -91,7 +91,7 @@ def sum_groups(x: ir.Value, kernel: ir.Value, op: ir.Operation, into: ir.Value) 
 
 
 def read_at(op: ir.Operation, outputs: Sequence[ir.AffineExpr], inside: Sequence[ir.AffineExpr]) -> list[ir.AffineExpr]:
-    """Rows and columns that windows of an op read, for those of the result and those inside of the window."""
+    """Return the input row and column for a row and column of the result and of the window."""
     sides = zip(outputs, inside, steps_of(op, "strides"), steps_of(op, "dilations"), strict=True)
     return [out * stride + at * dilation for out, at, stride, dilation in sides]
 
@@ -99,17 +99,17 @@ def read_at(op: ir.Operation, outputs: Sequence[ir.AffineExpr], inside: Sequence
 def sum_products(
     x: ir.Value, kernel: ir.Value, into: ir.Value, indices: Sequence[Sequence[ir.AffineExpr]], summed: Sequence[int]
 ) -> ir.Value:
-    """Products of two tensors, summed over loops of some sizes, the last ones, and added to a third.
+    """Build a sum of products of two tensors, with reduction loops last, accumulated into a third.
 
     Args:
-        x: First factor; what is read of it is a part.
+        x: First factor; sliced to the part that is read.
         kernel: Second factor.
-        into: Tensor that is added to, whose dimensions are the other loops.
-        indices: Indices of each of the three.
-        summed: Sizes of the loops that are summed.
+        into: Initial value, whose dimensions are the parallel loops.
+        indices: Index expressions of each of the three.
+        summed: Sizes of the reduction loops.
     """
-    kept = len(into.type.shape)
-    maps = [ir.AffineMap.get(kept + len(summed), 0, list(each)) for each in indices]
-    iterators = ["parallel"] * kept + ["reduction"] * len(summed)
+    rank = len(into.type.shape)
+    maps = [ir.AffineMap.get(rank + len(summed), 0, list(each)) for each in indices]
+    iterators = ["parallel"] * rank + ["reduction"] * len(summed)
     sizes = [*into.type.shape, *summed]
     return generic([part_read(x, maps[0], sizes), kernel], into, maps, iterators, multiply_add)

@@ -1,10 +1,10 @@
-"""Windows of bytes that are joined as rows of a matrix and multiplied: a convolution, which reads each where it lies.
+"""Rewrite im2col of i8 followed by a matrix product as a convolution that reads the image directly.
 
     a = concat x[:, i : i + h, j : j + w] for each i, j;   y = (a as rows) * k
       ->   y[n, h, w, f] += x[n, h + i, w + j, c] * k[(i j c), f]
 
-So are convolutions of quantised models written: what is joined is as many times as large as windows have taps, and
-was written and read once more.
+Quantised models express convolutions this way. The im2col matrix is larger than the image by the number of taps, and is
+written and read once more.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from autotune.compiler.normalise.shapes.parts import Slice
 from autotune.compiler.normalise.shapes.slices import is_known_slice
 
 PRODUCT, ROWS, JOINED = "linalg.matmul", "tensor.collapse_shape", "tensor.concat"
-PLAIN = [[0, 2], [2, 1], [0, 1]]  # loops of A, B and C: rows, columns, sums
-LEAST = 16  # channels: of fewer, rows of joined windows fill a processor's words better
+PLAIN = [[0, 2], [2, 1], [0, 1]]  # loops of A, B and C: m, n, k are 0, 1, 2
+LEAST = 16  # channels; with fewer, rows of the im2col matrix fill dot-product words better
 
 
 def part_of(value: ir.Value) -> tuple[ir.Value, Slice]:
-    """The tensor that another one is cut from, perhaps in several steps, and which part of it that is."""
+    """Trace a chain of static slices to its source; return the source and the composed slice."""
     cut = maker(value)
     if cut is None or not is_known_slice(cut):
         shape = list(value.type.shape)
@@ -37,14 +37,14 @@ def part_of(value: ir.Value) -> tuple[ir.Value, Slice]:
 
 @dataclass(frozen=True)
 class JoinedWindows:
-    """Windows over images (n, sides.., c), as rows of a matrix.
+    """Im2col matrix of images (n, sides.., c): one window per row.
 
     Attributes:
-        image: The images.
-        counts: Numbers of windows along each side.
-        kernel: Taps of a window along each side.
-        strides: Steps between windows.
-        dilations: Steps between taps of a window.
+        image: Tensor of images.
+        counts: Number of windows along each spatial dimension.
+        kernel: Number of taps of a window along each spatial dimension.
+        strides: Strides of windows.
+        dilations: Dilations of taps.
     """
 
     image: ir.Value
@@ -55,7 +55,7 @@ class JoinedWindows:
 
     @classmethod
     def of(cls, matrix: ir.Value) -> "JoinedWindows | None":
-        """The windows that a matrix is made of; `None` of any other matrix."""
+        """Match an im2col matrix: collapsed concatenation of slices; return `None` if it does not match."""
         rows = maker_named(matrix, ROWS)
         joined = maker_named(rows.operands[0], JOINED) if rows is not None else None
         if rows is None or joined is None or not joined.results[0].type.has_static_shape:
@@ -76,11 +76,11 @@ class JoinedWindows:
 
     @property
     def channels(self) -> int:
-        """Channels of the images."""
+        """Number of channels of the images."""
         return int(self.image.type.shape[-1])
 
     def multiplied(self, weight: ir.Value) -> ir.Value:
-        """Products of all windows by a weight ((taps.., c), f), in 32 bits, at the insertion point."""
+        """Build the convolution by a weight ((taps.., c), f), accumulated in i32."""
         filters, n = weight.type.shape[-1], self.image.type.shape[0]
         sides = len(self.counts)
         kernel = unflat(weight, [[*range(sides + 1)], [sides + 1]], [*self.kernel, self.channels, filters])
@@ -97,12 +97,12 @@ class JoinedWindows:
 
 
 def multiply_add(x: ir.Value, weight: ir.Value, there: ir.Value) -> ir.Value:
-    """What was there, plus a product of bytes."""
+    """Build the sum of an accumulator and a product of i8 values."""
     return arith.addi(there, arith.muli(arith.extsi(there.type, x), arith.extsi(there.type, weight)))
 
 
 def grid_of(offsets: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Counts and steps of a grid, by dimension, that offsets are the points of, in order; `None` if they are none."""
+    """Return counts and steps of the regular grid that offsets enumerate in row-major order; `None` if they do not."""
     along = [sorted(set(each)) for each in zip(*offsets, strict=True)]
     steps = tuple(each[1] if len(each) > 1 else 1 for each in along)
     counts = tuple(map(len, along))
@@ -114,7 +114,7 @@ def grid_of(offsets: list[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int,
 
 
 def read_joined_windows(module: ir.Module) -> None:
-    """Write products of joined windows of bytes as convolutions, in place."""
+    """Rewrite products of im2col matrices of i8 as convolutions, in place."""
 
     def write(op: ir.Operation) -> ir.Value | None:
         windows = windows_of(op)
@@ -128,7 +128,7 @@ def read_joined_windows(module: ir.Module) -> None:
 
 
 def windows_of(op: ir.Operation) -> JoinedWindows | None:
-    """The joined windows that an op multiplies by a matrix of bytes, from zero; `None` of any other op."""
+    """Match a product of an im2col matrix of i8 and an i8 matrix that starts from zero; `None` if it does not match."""
     if [str(each.type.element_type) for each in op.operands] != ["i8", "i8", "i32"]:
         return None
     if "cast" in op.attributes or [dimensions(amap) for amap in indexing_maps(op)] != PLAIN or not starts_at_zero(op):
@@ -138,6 +138,6 @@ def windows_of(op: ir.Operation) -> JoinedWindows | None:
 
 
 def starts_at_zero(op: ir.Operation) -> bool:
-    """Tell whether sums of whole numbers begin with zero."""
+    """Return whether the integer accumulator of a product is filled with zero."""
     fill = fill_of(op.operands[2])
     return fill is not None and is_constant(fill.operands[0]) and int(fill.operands[0].owner.attributes["value"]) == 0

@@ -1,4 +1,4 @@
-"""Positions along a line, as a map of a loop: in even steps, perhaps held back at both ends."""
+"""Fit a table of indices by an affine function of a loop, possibly clamped at both ends."""
 
 from dataclasses import dataclass
 
@@ -6,20 +6,20 @@ from mlir import ir
 
 from autotune.compiler.normalise.types.scalars import Table
 
-MOST_REPEATS = 64  # steps of a loop after which positions go on as before
+MOST_REPEATS = 64  # largest divisor that is tried
 
 
 @dataclass(frozen=True)
 class IndexLine:
-    """Positions ``(factor * loop + offset) // divisor`` from the `first` to the `last` step of a loop; clamped outside.
+    """Index ``(factor * loop + offset) // divisor`` for iterations from `first` to `last`; constant outside.
 
     Attributes:
-        table: The position at every step.
-        factor: See above.
-        divisor: See above.
-        offset: See above.
-        first: The first step where that holds.
-        last: The last one.
+        table: Index in every iteration.
+        factor: Factor of the loop.
+        divisor: Divisor of the floor division.
+        offset: Offset before the division.
+        first: First iteration in which the formula holds.
+        last: Last iteration in which the formula holds.
     """
 
     table: tuple[int, ...]
@@ -31,24 +31,24 @@ class IndexLine:
 
     @property
     def is_held_back(self) -> bool:
-        """Whether it stands still at an end."""
+        """Whether the index is clamped at an end."""
         return (self.first, self.last) != (0, len(self.table) - 1)
 
     @property
     def breaks(self) -> set[int]:
-        """Steps where something else begins."""
+        """Iterations at which the index changes between clamped and affine."""
         return {self.first, self.last + 1} - {0, len(self.table)}
 
     def within(self, start: int, length: int) -> bool:
-        """Tell whether a map gives all positions of some steps."""
+        """Return whether one affine expression holds for all iterations of a range."""
         return self.still(start, length) or (self.first <= start and start + length - 1 <= self.last)
 
     def still(self, start: int, length: int) -> bool:
-        """Tell whether some steps lead to one position."""
+        """Return whether the index is the same in all iterations of a range."""
         return len(set(self.table[start : start + length])) == 1
 
     def index_expr(self, loop: int, start: int, length: int, size: int) -> ir.AffineExpr:
-        """The index of some steps, counted from the first of them; where it is held back, it wraps around `size`."""
+        """Return the index for a range of iterations, relative to `start`; if it is clamped, it wraps around `size`."""
         if self.still(start, length):
             return ir.AffineConstantExpr.get(self.table[start])
         moved = ir.AffineDimExpr.get(loop) * self.factor + (self.factor * start + self.offset)
@@ -60,23 +60,26 @@ class IndexLine:
 
 
 def line_of(table: Table) -> IndexLine | None:
-    """The map of indices that a table holds; `None` if there is none."""
+    """Fit a table of indices; return `None` if no function of this form fits."""
     indices = tuple(int(index) for index in table)
     if len(set(indices)) == 1:
         return IndexLine(indices, 0, 1, indices[0], 0, len(indices) - 1)
     best: IndexLine | None = None
     middle = len(indices) // 2
     for divisor in range(1, min(MOST_REPEATS, len(indices) - 1 - middle) + 1):
-        found = stretch(indices, middle, divisor)
-        if found is not None and (best is None or found.last - found.first > best.last - best.first):
-            best = found
+        candidate = stretch(indices, middle, divisor)
+        if candidate is not None and (best is None or candidate.last - candidate.first > best.last - best.first):
+            best = candidate
     if best is None or len(set(indices[: best.first])) > 1 or len(set(indices[best.last + 1 :])) > 1:
         return None
     return best
 
 
 def stretch(indices: tuple[int, ...], middle: int, divisor: int) -> IndexLine | None:
-    """The longest line about the middle that goes on as before after so many steps; `None` if it goes back."""
+    """Return the longest fit around the middle with a given divisor; `None` if the index decreases.
+
+    The range is extended in both directions as long as the intervals of possible offsets intersect.
+    """
     factor = indices[middle + divisor] - indices[middle]
     if factor < 0:
         return None
@@ -93,6 +96,6 @@ def stretch(indices: tuple[int, ...], middle: int, divisor: int) -> IndexLine | 
 
 
 def offsets(indices: tuple[int, ...], step: int, factor: int, divisor: int) -> tuple[int, int]:
-    """The least and the most offset with which a line leads to a position at a step."""
+    """Return the smallest and largest offset for which the formula yields the index of an iteration."""
     least = divisor * indices[step] - factor * step
     return least, least + divisor - 1

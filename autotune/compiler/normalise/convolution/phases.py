@@ -1,11 +1,11 @@
-"""Phases of a transposed convolution: dense ones of one tensor, concatenated and spread, all have channels last.
+"""Phases of a transposed convolution: dense convolutions of one tensor whose results are interleaved, all in NHWC.
 
     p = pad x by 1, 1;  q = pad x by 0, 1;  c = concat (conv p), (conv q)
       ->   p = pad x by 1, 1;  q = p[.., 1 :];  c = concat (conv p), (conv q)
 
-One by one they would lie as is best for each, and what they read be padded and transposed for each. Together what they
-read is transposed once, and each is written to every other row and column of a whole with channels last. Where one
-convolution gives all phases, they are spread from there: neither is transposed back to be spread.
+If converted separately, each would get its own layout, and its input would be padded and transposed for each. Converted
+together, the input is transposed once, and each phase is written to strided rows and columns of one NHWC tensor. If one
+convolution computes all phases, they are interleaved from its NHWC result without transposing it back.
 """
 
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ from autotune.compiler.normalise.emit import unflat
 from autotune.compiler.normalise.shapes.dimensions import RESHAPES
 from autotune.compiler.normalise.shapes.slices import amounts, is_plain_pad
 
-CHANNELS = 1  # dimension of (n, c, h, w)
-SPLIT, JOINED = [[0], [1, 2, 3], [4], [5]], [[0], [1], [2, 3], [4, 5]]  # channels, and positions with phases
-APART = [0, 3, 4, 1, 5, 2]  # of (n, down, across, c, h, w), phases behind their positions
+CHANNELS = 1  # dimension of channels in (n, c, h, w)
+SPLIT, JOINED = [[0], [1, 2, 3], [4], [5]], [[0], [1], [2, 3], [4, 5]]  # reassociations of channels and of positions
+APART = [0, 3, 4, 1, 5, 2]  # permutation of (n, down, across, c, h, w) to (n, c, h, down, w, across)
 
 
 def mark_phases(module: ir.Module) -> None:
-    """Mark such convolutions, and let them read parts of one pad, in place."""
+    """Mark convolutions that are phases of a transposed convolution, and let them read slices of one pad, in place."""
     for op in every_op(module):
         if op.name == "tensor.concat" and op.attributes["dim"].value == CHANNELS:
             phases = [maker(value) for value in op.operands]
@@ -39,12 +39,12 @@ def mark_phases(module: ir.Module) -> None:
 
 
 def is_phase(op: ir.Operation | None) -> bool:
-    """Tell whether an op is a convolution over planes whose result nothing but one op reads."""
+    """Return whether an operation is a 2-D convolution whose result has a single use."""
     return op is not None and op.name == PLANES and len(list(op.results[0].uses)) == 1
 
 
 def take_together(phases: list[ir.Operation]) -> None:
-    """Mark convolutions, if they read one tensor in pads of which one holds all, and are fastest with channels last."""
+    """Mark convolutions if they read pads of one tensor that are slices of the widest, and NHWC is estimated faster."""
     pads = [maker(op.operands[0]) for op in phases]
     plain = [pad for pad in pads if pad is not None and pad.name == "tensor.pad" and is_plain_pad(pad)]
     sources = {pad.operands[0] for pad in plain} | {
@@ -68,17 +68,17 @@ def take_together(phases: list[ir.Operation]) -> None:
 
 
 def is_faster_together(phases: list[ir.Operation], x: ir.Value) -> bool:
-    """Estimate whether convolutions take less time with channels last, what all read transposed, than along rows."""
+    """Estimate whether convolutions are faster with channels last, including the transposed input, than along rows."""
     along_rows, of_channels = map(sum, zip(*map(times_of, phases), strict=True))
     return bool(of_channels + MOVED * prod(x.type.shape) < along_rows)
 
 
 def interleave_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Value | None:
-    """Phases that are concatenated, then spread over rows and columns, with channels last; `None` of another op.
+    """Build interleaved phases with channels last from a concatenation; `None` for any other operation.
 
     Args:
-        op: The last of those ops, which makes positions and phases one dimension each.
-        last: Values with channels last, by value.
+        op: Last operation of the interleaving, which collapses positions and phases.
+        last: Values with channels last, by original value.
     """
     split = split_before(op)
     parts = phases_before(split, last) if split is not None else []
@@ -93,14 +93,14 @@ def interleave_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir
 
 
 def split_before(op: ir.Operation) -> ir.Operation | None:
-    """The op that splits channels into phases, where an op is the last of those that spread them; else `None`."""
+    """Return the operation that expands channels into phases, given the last operation of the interleaving."""
     spread = maker(op.operands[0]) if groups_of(op) == JOINED else None
     split = maker(spread.operands[0]) if spread is not None and permutation_of(spread) == APART else None
     return split if split is not None and groups_of(split) == SPLIT else None
 
 
 def phases_before(split: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
-    """Convolutions with channels last, one for each phase, that are concatenated before they are split; else none."""
+    """Return the concatenated convolutions with channels last, one per phase; empty if there are none."""
     whole = maker(last[split.operands[0]]) if split.operands[0] in last else None
     if whole is None or whole.name != "tensor.concat" or groups_of(split) != SPLIT:  # groups are split, too
         return []
@@ -111,11 +111,11 @@ def phases_before(split: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> lis
 
 
 def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Value | None:
-    """A transpose of what has its channels split into phases, read with channels last; `None` of another op.
+    """Build a transpose of expanded channels from the NHWC value; `None` for any other operation.
 
     Args:
-        op: The transpose.
-        last: Values with channels last, by value.
+        op: Transpose.
+        last: Values with channels last, by original value.
     """
     order, split = permutation_of(op), maker(op.operands[0]) if op.name == "linalg.transpose" else None
     if split is None or split.name != "tensor.expand_shape" or split.operands[0] not in last:
@@ -123,16 +123,16 @@ def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Val
     if phases_before(split, last) and all(split_before(use.owner.operation) for use in op.results[0].uses):
         return None  # they are interleaved
     n, channels, rows, columns = groups_of(split)
-    lies = [*n, *rows, *columns, *channels]
+    layout = [*n, *rows, *columns, *channels]
     shape, sizes = split.results[0].type.shape, [len(group) for group in (n, rows, columns, channels)]
     ends = list(accumulate(sizes))
     groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
-    apart = unflat(last[split.operands[0]], groups, [shape[d] for d in lies])
-    kind = op.results[0].type
-    into = tensor.empty(kind.shape, kind.element_type)
-    return linalg.transpose(apart, outs=[into], permutation=[lies.index(d) for d in order]).results[0]
+    expanded = unflat(last[split.operands[0]], groups, [shape[d] for d in layout])
+    result_type = op.results[0].type
+    into = tensor.empty(result_type.shape, result_type.element_type)
+    return linalg.transpose(expanded, outs=[into], permutation=[layout.index(d) for d in order]).results[0]
 
 
 def groups_of(op: ir.Operation) -> list[list[int]]:
-    """Groups of dimensions that a reshape makes one each, or that it makes of one; none of another op."""
+    """Return the reassociation of a reshape; empty for any other operation."""
     return reassociation(op) if op.name in RESHAPES else []

@@ -1,8 +1,8 @@
-"""Pointwise (1x1) convolutions whose channels are first and stay so: products with all positions of a plane.
+"""Rewrite pointwise (1x1) convolutions in NCHW as matrix products over all positions of a plane.
 
     y[n, f, h, w] += x[n, c, h, w] * k[f, c, 0, 0]   ->   Y[n, f, p] += K[f, c] * X[n, c, p], of p = (h, w)
 
-Positions lie side by side, as many as a plane or a volume has: nothing is transposed, no row ends in part of a vector.
+Positions of a plane or volume are contiguous: nothing is transposed, and rows do not end in partial vectors.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from autotune.compiler.normalise.convolution.windows import KERNEL_BACK, before_
 from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
 
 PLANES, VOLUMES = "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw"
-LEAST_POSITIONS = 16  # of fewer, channels make longer vectors
+LEAST_POSITIONS = 16  # with fewer positions, vectors of channels are longer
 
 
 def write_volumes_as_products(module: ir.Module) -> None:
-    """Write pointwise convolutions over volumes as products, in place."""
+    """Rewrite pointwise 3-D convolutions as products, in place."""
     replace_ops(module, [op for op in every_op(module) if op.name == VOLUMES], product_of, passes=CLEAN)
 
 
 def product_of(op: ir.Operation) -> ir.Value | None:
-    """The result of a convolution with channels first, as a product; `None` of an op that is no such product."""
+    """Build a pointwise convolution with channels first as a product; `None` for any other operation."""
     if op.name not in (PLANES, VOLUMES) or not all(map(holds_f32, op.operands)) or not is_pointwise(op):
         return None
     x, kernel, start = op.operands
@@ -44,12 +44,12 @@ def product_of(op: ir.Operation) -> ir.Value | None:
 
 
 def is_pointwise(op: ir.Operation) -> bool:
-    """Tell whether a convolution is pointwise: it reads one position for each that it writes."""
+    """Return whether a convolution is pointwise: unit kernel size and strides."""
     return {*op.operands[1].type.shape[2:], *steps_of(op, "strides")} == {1}
 
 
 def matrix_of(kernel: ir.Value) -> tuple[ir.Value, bool]:
-    """A kernel ``(f, c, 1..)`` as a matrix, and whether that is stored ``(c, f)``."""
+    """Return a kernel ``(f, c, 1..)`` as a matrix, and whether the matrix is stored as ``(c, f)``."""
     rank = len(kernel.type.shape)
     last = before_transpose(kernel, KERNEL_BACK)
     if last is not None:
@@ -58,14 +58,14 @@ def matrix_of(kernel: ir.Value) -> tuple[ir.Value, bool]:
 
 
 def multiplied(matrix: tuple[ir.Value, bool], x: ir.Value, into: ir.Value) -> ir.Value:
-    """Products of one matrix ``(f, c)`` with each of ``(n, c, p)``, added to ``(n, f, p)``."""
+    """Build the product of a matrix ``(f, c)`` and a batch ``(n, c, p)``, accumulated into ``(n, f, p)``."""
     a, transposed = matrix
     if x.type.shape[0] == 1:
         whole = [[0, 1], [2]]
         m, n, k = dims(3)
         maps = reads(3, [k, m] if transposed else [m, k], [k, n], [m, n])
-        layouts = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
-        product = linalg.matmul(a, flat(x, whole), outs=[flat(into, whole)], indexing_maps=layouts)
+        indexing_maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
+        product = linalg.matmul(a, flat(x, whole), outs=[flat(into, whole)], indexing_maps=indexing_maps)
         return unflat(product, whole, into.type.shape)
     b, m, n, k = dims(4)
     maps = reads(4, [k, m] if transposed else [m, k], [b, k, n], [b, m, n])
@@ -73,5 +73,5 @@ def multiplied(matrix: tuple[ir.Value, bool], x: ir.Value, into: ir.Value) -> ir
 
 
 def reads(loops: int, *results: Sequence[ir.AffineExpr]) -> list[ir.AffineMap]:
-    """Maps of so many loops to the indices of each operand."""
+    """Return indexing maps from loops to the given index expressions of each operand."""
     return [ir.AffineMap.get(loops, 0, list(each)) for each in results]

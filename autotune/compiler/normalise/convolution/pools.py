@@ -1,11 +1,11 @@
-"""Pools whose channels are first, over any number of dimensions: element-wise ops that read each position of a window.
+"""Rewrite pools with channels first, of any rank, as element-wise operations that read every tap of a window.
 
     y[n, c, d, h, w] = max over e, i, j of x[n, c, 2 d + e, 2 h + i, 2 w + j]
-      ->   p[n, c, d, h, w] = max(x[n, c, 2 d, h, w], x[n, c, 2 d + 1, h, w], ...), and so with what is left of a window
+      ->   p[n, c, d, h, w] = max(x[n, c, 2 d, h, w], x[n, c, 2 d + 1, h, w], ...), then likewise along h and w
 
-Upstream has no named op for such of volumes; importers write them as generic ops, whose second operand has a window's
-sizes and is not read. A window goes along its outer dimensions one by one, and along as many inner ones at once as
-leave it small: outer ones combine whole rows.
+Upstream has no named operation for these in 3-D; importers write them as `linalg.generic`, whose second operand has the
+shape of the window and is not read. Outer dimensions of a window are reduced one by one, combining whole rows, and as
+many inner ones together as keep the number of taps small.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from autotune.compiler.normalise.convolution.channels_first import (
 from autotune.compiler.normalise.convolution.window_sums import holds_f32
 from autotune.compiler.normalise.emit import dims, generic
 
-COMBINED = {"arith.maximumf": True, "arith.addf": False}  # whether it is a maximum
+COMBINED = {"arith.maximumf": True, "arith.addf": False}  # combiners, and whether each is a maximum
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class PoolAxis:
 
     Attributes:
         windows: Number of windows.
-        stride: Positions between one window and the next.
-        loop: Number of the loop along a window; -1 where windows do not go along the dimension.
-        side: Positions of a window.
-        dilation: Positions between neighbours in a window.
+        stride: Distance between consecutive windows.
+        loop: Reduction loop over the taps; -1 if the dimension is not reduced.
+        side: Number of taps.
+        dilation: Distance between consecutive taps.
     """
 
     windows: int
@@ -52,7 +52,7 @@ class PoolAxis:
 
 
 def write_pools(module: ir.Module) -> None:
-    """Write generic pools of f32 with channels first as element-wise ops, in place."""
+    """Rewrite generic pools of f32 with channels first as element-wise operations, in place."""
     for op in every_op(module):
         axes = axes_of(op)
         if not axes:
@@ -66,7 +66,7 @@ def write_pools(module: ir.Module) -> None:
 
 
 def axes_of(op: ir.Operation) -> list[PoolAxis]:
-    """Windows along each dimension of what a pool reads; none of any other op."""
+    """Return the windows along each dimension of the input of a pool; empty for any other operation."""
     if op.name != "linalg.generic" or len(op.results) != 1 or len(op.operands) == 1:
         return []
     if not all(map(holds_f32, op.operands)):
@@ -96,7 +96,7 @@ def axes_of(op: ir.Operation) -> list[PoolAxis]:
 
 
 def axis_of(expr: ir.AffineExpr, loop: int, sizes: Sequence[int]) -> PoolAxis | None:
-    """Windows along a dimension read at an expression; `None` where they are none, along the loop of a number."""
+    """Match the index expression of a dimension, ``loop * stride + tap * dilation``; `None` if it does not match."""
     steps = read_index(expr).moving
     total = sum((ir.AffineExpr.get_dim(each) * step for each, step in steps), ir.AffineExpr.get_constant(0))
     if total != expr or [loop] != [each for each, _ in steps[:1]] or len(steps) > 2 or min(steps)[1] < 1:
@@ -109,12 +109,12 @@ def axis_of(expr: ir.AffineExpr, loop: int, sizes: Sequence[int]) -> PoolAxis | 
 
 
 def is_maximum_of(op: ir.Operation) -> bool:
-    """Tell whether a pool takes maxima; else sums."""
+    """Return whether a pool is a maximum; else it is a sum."""
     return COMBINED[op.regions[0].blocks[0].operations[0].operation.name]
 
 
 def parts_of(axes: Sequence[PoolAxis]) -> list[list[int]]:
-    """Dimensions that windows go along at once, outer ones first."""
+    """Return the groups of dimensions that are reduced together, outer ones first."""
     parts: list[list[int]] = [[]]
     count = 1
     for number in reversed([number for number, axis in enumerate(axes) if axis.side > 1 or axis.stride > 1]):
@@ -127,7 +127,7 @@ def parts_of(axes: Sequence[PoolAxis]) -> list[list[int]]:
 
 
 def write_along(x: ir.Value, axes: Sequence[PoolAxis], along: Sequence[int], *, is_maximum: bool) -> ir.Value:
-    """What windows hold along some dimensions, combined."""
+    """Build the reduction of windows along some dimensions."""
     shape = [axes[d].windows if d in along else size for d, size in enumerate(x.type.shape)]
     loops, maps = dims(len(shape)), []
     for offsets in product(*(range(axes[d].side) for d in along)):

@@ -1,8 +1,8 @@
-"""Pads of one tensor that convolutions along rows read: the widest is made, and the others are parts of it.
+"""Replace pads of one tensor by slices of the widest pad, for convolutions along rows.
 
     p = pad x by 1 and 1;  q = pad x by 1 and 0   ->   p = pad x by 1 and 1;  q = p[.., : -1]
 
-A part is read where it lies. The phases of a transposed convolution read what they multiply in several widths.
+A slice is read without a copy. The phases of a transposed convolution pad their input by different amounts.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from autotune.compiler.normalise.shapes.slices import amounts, is_plain_pad
 
 
 def share_pads(module: ir.Module) -> None:
-    """Make pads parts of a wider one before them, in place."""
+    """Replace pads by slices of a preceding wider pad, in place."""
     for pads in pads_of_one(module):
         widest = max(pads, key=lambda pad: sum(pad.results[0].type.shape))
         for pad in pads:
@@ -28,38 +28,41 @@ def share_pads(module: ir.Module) -> None:
 
 
 def part_of_pad(widest: ir.Operation, kind: ir.RankedTensorType, before: Sequence[int]) -> ir.Value:
-    """The part of a pad's result that another pad of the same tensor is.
+    """Build the slice of a pad that equals another pad of the same tensor.
 
     Args:
-        widest: The pad.
-        kind: Type of the other one.
-        before: Elements that the other one has in front, by dimension.
+        widest: Pad to slice.
+        kind: Type of the result of the other pad.
+        before: Low padding of the other pad, by dimension.
     """
     offsets = [most - mine for most, mine in zip(amounts(widest)[0], before, strict=True)]
     return tensor.extract_slice(kind, widest.results[0], [], [], [], offsets, list(kind.shape), [1] * kind.rank)
 
 
 def pads_of_one(module: ir.Module) -> list[list[ir.Operation]]:
-    """Static pads of a tensor by a constant, in a block and in program order, that convolutions along rows read."""
-    alike: dict[tuple[ir.Value, str, ir.Block], list[ir.Operation]] = {}
+    """Return groups of static constant pads of the same tensor, value and block, used by convolutions along rows.
+
+    Each group is in program order.
+    """
+    groups: dict[tuple[ir.Value, str, ir.Block], list[ir.Operation]] = {}
     for op in every_op(module):
         if op.name == "tensor.pad" and is_plain_pad(op) and is_along_rows(op):
-            alike.setdefault((op.operands[0], constant_of(op), op.block), []).append(op)
-    return list(alike.values())
+            groups.setdefault((op.operands[0], constant_of(op), op.block), []).append(op)
+    return list(groups.values())
 
 
 def constant_of(pad: ir.Operation) -> str:
-    """The constant of a plain pad, as text."""
+    """Return the constant value of a plain pad, as text."""
     return str(pad.regions[0].blocks[0].operations[0].operation.operands[0].owner.attributes["value"])
 
 
 def is_along_rows(pad: ir.Operation) -> bool:
-    """Tell whether nothing but convolutions along rows read a pad."""
+    """Return whether all users of a pad are convolutions along rows."""
     return all(goes_along_rows(use.owner.operation) for use in pad.results[0].uses)
 
 
 def is_part(pad: ir.Operation, widest: ir.Operation) -> bool:
-    """Tell whether a pad is a part of another."""
+    """Return whether the result of a pad is a slice of that of another."""
     return all(
         mine <= most
         for sides in zip(amounts(pad), amounts(widest), strict=True)

@@ -1,11 +1,11 @@
-"""Convolutions over volumes with channels last, where products with what a pad holds are left out.
+"""Convert 3-D convolutions to NDHWC where skipping products with padding makes it faster.
 
     y[n, f, d, h, w] += K[f, c, i, j, k] * p[n, c, d + i, h + j, w + k],  p = pad x
       ->   Y[n, d, h, w, f] += K[i, j, k, c, f] * P[n, d + i, h + j, w + k, c],  P = pad X
 
-Vectors along rows multiply zeros in front of each row and behind it; those of channels are skipped
-(``passes/skip_pads.py``). A transposed convolution is all pad at its borders: of 16x16x16 by a kernel of 3x5x7, half of
-the products are with zeros.
+Vectors along rows multiply the zeros on both sides of each row; with vectors of channels these products are skipped
+(``passes/skip_pads.py``). Transposed convolutions have wide padding: for 16x16x16 and a kernel of 3x5x7, half of the
+products are with zeros.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,41 +26,41 @@ from autotune.compiler.normalise.emit import filled, permuted
 from autotune.compiler.normalise.shapes.slices import amounts, is_plain_pad
 
 LAST, BACK, KERNEL = (0, 2, 3, 4, 1), (0, 4, 1, 2, 3), (2, 3, 4, 1, 0)
-REGISTERS = 28  # accumulators of a register tile: positions of a whole row by vectors of channels
-MOVED = 1.0  # multiply-adds of vectors in the time in which an element is transposed, 8 by 8 of them at once
+REGISTERS = 28  # accumulators of a register tile: positions of a row times vectors of channels
+MOVED = 1.0  # cost of transposing an element, in blocks of 8 x 8, in vector multiply-adds
 
 
 def turn_volumes(module: ir.Module) -> None:
-    """Turn convolutions over volumes that are estimated faster with channels last, in place."""
-    found = [op for op in every_op(module) if op.name == VOLUMES and is_faster_last(op)]
-    replace_ops(module, found, lambda op: permuted(with_channels_last(op), BACK), passes=CLEAN)
+    """Convert 3-D convolutions that are estimated to be faster with channels last, in place."""
+    convolutions = [op for op in every_op(module) if op.name == VOLUMES and is_faster_last(op)]
+    replace_ops(module, convolutions, lambda op: permuted(with_channels_last(op), BACK), passes=CLEAN)
 
 
 def is_faster_last(op: ir.Operation) -> bool:
-    """Estimate whether a convolution takes less time with channels last, what has to be transposed included."""
+    """Estimate whether a convolution is faster with channels last, including transposes."""
     start = op.operands[2]
     if not all(map(holds_f32, op.operands)) or is_pointwise(op) or (bias_of(start) is None and fill_of(start) is None):
         return False
     shape = op.results[0].type.shape
-    moved = prod(shape) + sum(
+    transposed_elements = prod(shape) + sum(
         prod(value.type.shape) for value in (source_of(op), op.operands[1]) if not is_constant(value)
     )
-    return bool(products_of_channels(op) + MOVED * moved < products_along_rows(op))
+    return bool(products_of_channels(op) + MOVED * transposed_elements < products_along_rows(op))
 
 
 def products_along_rows(op: ir.Operation) -> float:
-    """Multiply-adds of vectors along rows."""
+    """Return the number of multiply-adds of vectors along rows."""
     *outer, height, width = op.results[0].type.shape
     rows = height * ceil(width / LANES)
     if steps_of(op, "strides")[-1] != 1:
-        rows *= 2  # what lies apart is put together first
+        rows *= 2  # strided elements are gathered first
     elif is_better_whole(op):
         rows = ceil(((height - 1) * pitch_of(op.operands[0]) + width) / LANES)
     return float(prod(outer) * rows * prod(op.operands[1].type.shape[1:]))
 
 
 def products_of_channels(op: ir.Operation) -> float:
-    """Multiply-adds of vectors of channels, without those with zeros of a pad."""
+    """Return the number of multiply-adds of vectors of channels, without products with padding."""
     batch, filters = op.results[0].type.shape[:2]
     channels, vectors = op.operands[1].type.shape[1], ceil(filters / LANES)
     *outer, row = axes_of(op)
@@ -71,48 +71,48 @@ def products_of_channels(op: ir.Operation) -> float:
 
 
 def axes_of(op: ir.Operation) -> Iterator[WindowAxis]:
-    """The windows of a convolution along each dimension, of what is padded."""
+    """Yield the windows of a convolution along each spatial dimension, over the unpadded input."""
     source, before = source_of(op).type.shape, pads_of(op)
-    steps, gaps = steps_of(op, "strides"), steps_of(op, "dilations")
+    strides, dilations = steps_of(op, "strides"), steps_of(op, "dilations")
     windows, sides = op.results[0].type.shape[2:], op.operands[1].type.shape[2:]
-    for each in zip(source[2:], windows, sides, steps, gaps, before, strict=True):
+    for each in zip(source[2:], windows, sides, strides, dilations, before, strict=True):
         yield WindowAxis(*each)
 
 
 def pad_of(op: ir.Operation) -> ir.Operation | None:
-    """The pad with zeros that a convolution reads, of positions alone; `None` where it reads something else."""
-    made_by = maker(op.operands[0])
-    if made_by is None or made_by.name != "tensor.pad" or not is_plain_pad(made_by):
+    """Return the constant pad of spatial dimensions that a convolution reads; `None` if there is none."""
+    producer = maker(op.operands[0])
+    if producer is None or producer.name != "tensor.pad" or not is_plain_pad(producer):
         return None
-    return made_by if not any(side[d] for side in amounts(made_by) for d in (0, 1)) else None
+    return producer if not any(side[d] for side in amounts(producer) for d in (0, 1)) else None
 
 
 def source_of(op: ir.Operation) -> ir.Value:
-    """What a convolution reads, before it is padded."""
+    """Return the unpadded input of a convolution."""
     pad = pad_of(op)
     return op.operands[0] if pad is None else pad.operands[0]
 
 
 def pads_of(op: ir.Operation) -> Sequence[int]:
-    """Positions in front of what is padded, along each dimension."""
+    """Return the low padding along each spatial dimension."""
     pad = pad_of(op)
     return [0, 0, 0] if pad is None else amounts(pad)[0][2:]
 
 
 def with_channels_last(op: ir.Operation) -> ir.Value:
-    """A convolution's result (n, d, h, w, f): its sums, and then its bias."""
+    """Build a convolution with channels last, (n, d, h, w, f); a bias is added afterwards."""
     x, kernel, start = op.operands
     pad, bias, fill = pad_of(op), bias_of(start), fill_of(start)
-    last = None if pad is None else write_pad(pad, lambda value: permuted(value, LAST), transposed)
-    kind = op.results[0].type
-    zero = arith.constant(kind.element_type, 0.0) if fill is None else fill.operands[0]
-    into = filled(transposed(kind.shape), kind.element_type, zero)
-    steps = {name: op.attributes[name] for name in ("strides", "dilations") if name in op.attributes}
-    read = permuted(x, LAST) if last is None else last
-    sums = linalg.conv_3d_ndhwc_dhwcf(read, permuted(kernel, KERNEL), outs=[into], **steps)
+    padded = None if pad is None else write_pad(pad, lambda value: permuted(value, LAST), transposed)
+    result_type = op.results[0].type
+    zero = arith.constant(result_type.element_type, 0.0) if fill is None else fill.operands[0]
+    into = filled(transposed(result_type.shape), result_type.element_type, zero)
+    attributes = {name: op.attributes[name] for name in ("strides", "dilations") if name in op.attributes}
+    read = permuted(x, LAST) if padded is None else padded
+    sums = linalg.conv_3d_ndhwc_dhwcf(read, permuted(kernel, KERNEL), outs=[into], **attributes)
     return sums if bias is None else with_bias(sums, bias, -1)
 
 
 def transposed(sizes: Sequence[int]) -> list[int]:
-    """What there is of the dimensions (n, c, d, h, w), of (n, d, h, w, c)."""
+    """Permute a sequence from the order (n, c, d, h, w) to (n, d, h, w, c)."""
     return [sizes[d] for d in LAST]

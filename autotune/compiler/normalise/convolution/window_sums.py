@@ -1,9 +1,10 @@
-"""Windows written out: what named ops with windows compute, as generic ops whose loops are plain to see.
+"""Generalize named convolutions and pools to `linalg.generic`.
 
     linalg.depthwise_conv_2d_nhwc_hwc   ->   linalg.generic: y[n, h, w, c] += x[n, h + i, w + j, c] * k[i, j, c]
 
-Dimensions of size 1 are then dropped from it, and a product and its sum may become one multiply-add, as in a matmul.
-A kernel that is widened first is read as it is stored: half the bytes are read, and it is seen as a weight.
+Unit dimensions can then be dropped, and a product and its sum may be contracted to a fused multiply-add, as in a
+matmul. A kernel that is widened first is read in its stored type, which halves the bytes read and identifies it as a
+weight.
 """
 
 from collections.abc import Callable
@@ -23,13 +24,13 @@ EXPAND = "tensor.expand_shape"
 
 
 def multiply_add(x: ir.Value, kernel: ir.Value, there: ir.Value) -> ir.Value:
-    """What was there, plus a product, which need not be rounded before."""
+    """Build the sum of an accumulator and a product, which may be contracted to a fused multiply-add."""
     contract = ir.Attribute.parse(CONTRACT)
     factor = kernel if kernel.type == there.type else arith.extf(there.type, kernel)
     return arith.addf(there, arith.mulf(x, factor, fastmath=contract), fastmath=contract)
 
 
-BODIES = {  # of a window, by what the name of an op holds
+BODIES = {  # body of a window operation, by substring of its name
     "conv_": multiply_add,
     "pooling_nhwc_max": lambda x, _, there: arith.maximumf(there, x),
     "pooling_nhwc_sum": lambda x, _, there: arith.addf(there, x),
@@ -37,45 +38,45 @@ BODIES = {  # of a window, by what the name of an op holds
 
 
 def body_of(op: ir.Operation) -> Callable[..., ir.Value] | None:
-    """What a named convolution, or pool with channels last, computes at a point of a window; `None` of other ops."""
+    """Return the body of a named convolution or NHWC pool; `None` for any other operation."""
     return next((body for name, body in BODIES.items() if op.name.startswith("linalg.") and name in op.name), None)
 
 
 def has_windows(module: ir.Module) -> bool:
-    """Tell whether a module has a named convolution or pool that would be written out."""
+    """Return whether a module has a named convolution or pool that would be generalized."""
     return any(body_of(op) is not None for op in every_op(module))
 
 
 def write_windows_out(module: ir.Module) -> None:
-    """Make named convolutions and pools of f32 generic ops, in place; products and their sums may be contracted."""
+    """Generalize named convolutions and pools of f32, in place; their products and sums may be contracted."""
     for op in every_op(module):
         body = body_of(op)
         if body is None or not all(map(holds_f32, op.operands)) or len(op.operands) != OPERANDS or not len(op.results):
             continue
         maps = indexing_maps(op)
         written = dimensions(maps[-1])
-        kinds = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]
+        iterators = ["parallel" if d in written else "reduction" for d in range(maps[-1].n_dims)]
         x, kernel, into = op.operands
         nest = loop_nest(op)
         with ir.InsertionPoint(op), op.location:
             read = part_read(x, maps[0], nest.sizes) if nest is not None else x
-            result = generic([read, as_stored(kernel)], into, maps, kinds, body)
+            result = generic([read, as_stored(kernel)], into, maps, iterators, body)
         op.results[0].replace_all_uses_with(result)
         op.erase()
 
 
 def as_stored(kernel: ir.Value) -> ir.Value:
-    """What a kernel is widened from, before or behind a change of its shape; itself where it is not."""
-    made_by = maker(kernel)
-    if made_by is None:
+    """Return the tensor that a kernel is widened from, possibly through a reshape; the kernel itself if it is not."""
+    producer = maker(kernel)
+    if producer is None:
         return kernel
-    if widens(made_by):
-        return made_by.operands[0]
-    if made_by.name != EXPAND or (stored := as_stored(made_by.operands[0])) == made_by.operands[0]:
+    if widens(producer):
+        return producer.operands[0]
+    if producer.name != EXPAND or (stored := as_stored(producer.operands[0])) == producer.operands[0]:
         return kernel
-    return unflat(stored, reassociation(made_by), list(kernel.type.shape))
+    return unflat(stored, reassociation(producer), list(kernel.type.shape))
 
 
 def holds_f32(value: ir.Value) -> bool:
-    """Tell whether a value is a tensor of f32."""
+    """Return whether a value is a tensor of f32."""
     return isinstance(value.type, ir.RankedTensorType) and isinstance(value.type.element_type, ir.F32Type)

@@ -1,4 +1,4 @@
-"""Booleans in memory: tensors of i1 become tensors of i8, 0 and 1, since LLVM stores no single bits."""
+"""Store booleans as bytes: tensors of i1 become tensors of i8 that hold 0 or 1, since LLVM stores no single bits."""
 
 from mlir import ir
 from mlir.dialects import arith
@@ -12,15 +12,15 @@ ON_TENSORS = "builtin.module(func.func(convert-elementwise-to-linalg))"
 YIELDS = ("linalg.yield", "tensor.yield")
 TAKE_SCALARS = ("linalg.fill", "linalg.pack", "tensor.insert", "tensor.from_elements", "tensor.splat", "memref.store")
 GIVE_SCALARS = ("tensor.extract", "memref.load")
-SAME_IN_BYTES = ("linalg.fill", "linalg.copy", "linalg.transpose", "linalg.broadcast")  # what moves elements alone
-WRITTEN_OUT = ("linalg.generic", "linalg.map", "linalg.reduce")  # ops whose bodies are part of the text
+SAME_IN_BYTES = ("linalg.fill", "linalg.copy", "linalg.transpose", "linalg.broadcast")  # these only move elements
+WRITTEN_OUT = ("linalg.generic", "linalg.map", "linalg.reduce")  # operations with an explicit body
 MARK, ANY = "autotune.written_out", "!transform.any_op"
 
 
 def store_booleans_as_bytes(module: ir.Module) -> bool:
-    """Give every tensor and memref of i1 the element type i8, in place; tells whether there was any.
+    """Change the element type of every tensor and memref of i1 to i8, in place; return whether there were any.
 
-    Bodies of structured ops compute with i1 as before: what they read is compared to 0, what they yield is widened.
+    Bodies of structured operations still compute with i1: elements read are compared to 0, yielded values are extended.
     """
     if not any(holds_booleans(value) for op in every_op(module) for value in values_of(op)):
         return False
@@ -34,20 +34,20 @@ def store_booleans_as_bytes(module: ir.Module) -> bool:
             op.attributes["value"] = constant_as_bytes(op.attributes["value"])
         if op.name == "func.func":
             say_range(op)
-            kind = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
-            kinds = ([as_bytes(t) for t in kind.inputs], [as_bytes(t) for t in kind.results])
-            op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*kinds))
+            function_type = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
+            new_types = ([as_bytes(t) for t in function_type.inputs], [as_bytes(t) for t in function_type.results])
+            op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*new_types))
     for op in every_op(module):
         convert_scalars(op)
     return True
 
 
 def write_out(module: ir.Module) -> None:
-    """Write named ops on booleans as generic ones: ``linalg.add`` of i1 is or, but of bytes a sum."""
-    found = [op for op in every_op(module) if computes_by_its_name(op)]
-    for op in found:
+    """Generalize named operations on booleans: ``linalg.add`` of i1 is a disjunction, of i8 a sum."""
+    named_ops = [op for op in every_op(module) if computes_by_its_name(op)]
+    for op in named_ops:
         op.attributes[MARK] = ir.UnitAttr.get()
-    if found:
+    if named_ops:
         run_script(
             module,
             f"""module attributes {{transform.with_named_sequence}} {{
@@ -64,31 +64,31 @@ def write_out(module: ir.Module) -> None:
 
 
 def computes_by_its_name(op: ir.Operation) -> bool:
-    """Tell whether an op on booleans computes, and its text does not say what."""
+    """Return whether an operation is a named one that computes on booleans."""
     named = op.name.startswith("linalg.") and len(op.regions) > 0 and op.name not in (*WRITTEN_OUT, *SAME_IN_BYTES)
     return named and any(holds_booleans_type(value.type) for value in op.operands)
 
 
 def say_range(function: ir.Operation) -> None:
-    """Say of every argument that is to hold booleans that it is 0 or 1."""
+    """Annotate every boolean argument of a function with the range from 0 to 1."""
     kinds = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
     bounds = {LOW: integer(0), HIGH: integer(2)}
     say(function, {number: bounds for number, kind in enumerate(kinds) if holds_booleans_type(kind)})
 
 
 def holds_booleans(value: ir.Value) -> bool:
-    """Tell whether a value is a tensor or memref of i1."""
+    """Return whether a value is a tensor or memref of i1."""
     return holds_booleans_type(value.type)
 
 
 def holds_booleans_type(kind: ir.Type) -> bool:
-    """Tell whether a type is that of tensors or memrefs of i1."""
+    """Return whether a type is a tensor or memref of i1."""
     shaped = isinstance(kind, (ir.RankedTensorType, ir.MemRefType))
     return shaped and str(ir.ShapedType(kind).element_type) == "i1"
 
 
 def as_bytes(kind: ir.Type) -> ir.Type:
-    """The type with i8 instead of i1; any other type as it is."""
+    """Return the type with i8 instead of i1; any other type unchanged."""
     if not holds_booleans_type(kind):
         return kind
     byte = ir.IntegerType.get_signless(8)
@@ -98,18 +98,18 @@ def as_bytes(kind: ir.Type) -> ir.Type:
 
 
 def constant_as_bytes(attribute: ir.Attribute) -> ir.Attribute:
-    """A constant tensor of i1 as one of i8."""
-    held, byte = ir.DenseIntElementsAttr(attribute), ir.IntegerType.get_signless(8)
-    kind = ir.RankedTensorType(as_bytes(held.type))
-    if held.is_splat:
-        one = bool(ir.IntegerAttr(held.get_splat_value()).value)
+    """Convert a constant tensor of i1 to i8."""
+    elements, byte = ir.DenseIntElementsAttr(attribute), ir.IntegerType.get_signless(8)
+    kind = ir.RankedTensorType(as_bytes(elements.type))
+    if elements.is_splat:
+        one = bool(ir.IntegerAttr(elements.get_splat_value()).value)
         return ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(byte, int(one)))
-    values = [ir.IntegerAttr.get(byte, int(bool(held[index]))) for index in range(len(held))]
+    values = [ir.IntegerAttr.get(byte, int(bool(elements[index]))) for index in range(len(elements))]
     return ir.DenseElementsAttr.get(values, kind)
 
 
 def convert_scalars(op: ir.Operation) -> None:
-    """Let an op that hands single elements in or out hand out i1 and take i8."""
+    """Insert conversions around an operation that reads or writes single elements: i8 in memory, i1 in the body."""
     boolean, byte = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(8)
     if op.name == "linalg.fill":
         for argument in op.regions[0].blocks[0].arguments:
@@ -133,7 +133,7 @@ def convert_scalars(op: ir.Operation) -> None:
 
 
 def narrow(value: ir.Value) -> None:
-    """Let everything that reads a byte read whether it is not 0."""
+    """Replace all uses of a byte by its comparison with 0."""
     if not list(value.uses):
         return
     zero = arith.constant(value.type, 0)

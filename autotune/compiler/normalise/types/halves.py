@@ -1,4 +1,4 @@
-"""Floats of 16 bits: they are stored so, and computed in f32, which is exact where they are read."""
+"""Promote f16 and bf16 arithmetic to f32; stored values have 16 bits and are widened, which is exact, when read."""
 
 from mlir import ir
 from mlir.dialects import arith, tensor
@@ -16,17 +16,17 @@ WIDEN, NARROW, GENERIC = "arith.extf", "arith.truncf", "linalg.generic"
 CASTS = (WIDEN, NARROW)
 PICK = "tensor.extract"
 MOVES = (READ, "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape", PICK)
-BITS = "arith.bitcast"  # what reads a float's bits cannot be computed in another type
+BITS = "arith.bitcast"  # code that reads the bits of a float cannot be computed in another type
 
 
 def compute_in_singles(module: ir.Module) -> bool:
-    """Compute in f32 what is f16 or bf16, in place; tells whether there was any. Arguments stay as they are.
+    """Compute f16 and bf16 values in f32, in place; return whether there were any. Arguments keep their types.
 
         c = a * b in f16   ->   c = truncf(extf(a) * extf(b) in f32)
 
-    What is narrowed from f32 only to be widened again is rounded, as it was meant.
-    A function that works on memrefs of them, or on their bits, stays as it is, and one that computes nothing in them:
-    what is widened where it is used is not widened as a whole, by a pass over memory.
+    A truncation from f32 that is extended again still rounds. A module that accesses memrefs of such floats directly,
+    or reads their bits, is left unchanged; so is one that only widens them, since values that are widened at their use
+    need no separate pass over memory.
     """
     if all(only_widens(op) for op in every_op(module)):
         return False
@@ -34,20 +34,20 @@ def compute_in_singles(module: ir.Module) -> bool:
     ops = every_op(module)
     if any(op.name == BITS or (holds_halves(op) and op.name not in (READ, WRITE)) for op in ops):
         return False
-    rounded_to = [element_of(op.results[0].type) if is_rounding(op) else None for op in ops]
+    rounding_types = [element_of(op.results[0].type) if is_rounding(op) else None for op in ops]
     for value in [value for op in ops for value in values_of(op)]:
         if is_half(value.type) and not isinstance(value.type, ir.MemRefType):
             value.set_type(narrowed(value.type))
     for op in ops:
         if op.name == "arith.constant" and is_half(op.attributes["value"].type):
             widen_constant(op)
-    for op, rounded in zip(ops, rounded_to, strict=True):
+    for op, rounding_type in zip(ops, rounding_types, strict=True):
         if op.name == READ:
             widen_read(op)
         elif op.name == WRITE:
             narrow_written(op)
-        elif rounded is not None:
-            round_value(op, rounded)
+        elif rounding_type is not None:
+            round_value(op, rounding_type)
         elif op.name in CASTS and op.operands[0].type == op.results[0].type:
             op.results[0].replace_all_uses_with(op.operands[0])
             op.erase()
@@ -56,24 +56,24 @@ def compute_in_singles(module: ir.Module) -> bool:
 
 
 def is_half(kind: ir.Type) -> bool:
-    """Tell whether a type is a float of 16 bits, or tensors or memrefs of it."""
+    """Return whether a type is a 16-bit float, or a tensor or memref of them."""
     return str(element_of(kind)) in HALVES
 
 
 def element_of(kind: ir.Type) -> ir.Type:
-    """The type of a float, or of those of tensors or memrefs."""
+    """Return the element type of a tensor or memref; a scalar type itself."""
     return kind.element_type if isinstance(kind, ir.ShapedType) else kind
 
 
 def is_rounding(op: ir.Operation) -> bool:
-    """Tell whether an op narrows an f32 that every op which reads it widens at once."""
+    """Return whether an operation truncates f32 to 16 bits and every user extends the result immediately."""
     if op.name != NARROW or not is_half(op.results[0].type) or str(element_of(op.operands[0].type)) != "f32":
         return False
     return is_widened(op.results[0])
 
 
 def is_widened(value: ir.Value) -> bool:
-    """Tell whether a number is read, and by ops alone that widen it; by others of whole tensors, too."""
+    """Return whether a scalar has uses and all of them are extensions, also in bodies that read the yielded tensor."""
     uses = list(value.uses)
     for use in uses:
         reader = use.owner.operation
@@ -88,12 +88,12 @@ def is_widened(value: ir.Value) -> bool:
 
 
 def inside(op: ir.Operation, number: int) -> ir.Value:
-    """What the body of a structured op has an operand's elements as."""
+    """Return the block argument that holds the elements of an operand in the body of a structured operation."""
     return op.regions[0].blocks[0].arguments[number]
 
 
 def round_value(op: ir.Operation, element: ir.Type) -> None:
-    """Let an op that narrowed a number give it rounded, as wide as it was."""
+    """Replace a truncation by a truncation to `element` and an extension to the type that its result has now."""
     with ir.InsertionPoint(op), op.location:
         rounded = arith.extf(op.results[0].type, cast(op.operands[0], element))
     op.results[0].replace_all_uses_with(rounded)
@@ -101,35 +101,35 @@ def round_value(op: ir.Operation, element: ir.Type) -> None:
 
 
 def only_widens(op: ir.Operation) -> bool:
-    """Tell whether an op does nothing with such floats but read, move, widen or round them, or let its body do so.
+    """Return whether an operation only reads, moves, widens or rounds 16-bit floats, itself or in its body.
 
-    Factors of products are not left to bodies: families multiply f32, and read what is stored where they know how.
+    Factors of contractions are excluded: families multiply f32, and read the stored type where they support it.
     """
     if any(is_half(value.type) for value in op.results):
         return op.name in MOVES or (is_rounding(op) and not isinstance(op.results[0].type, ir.ShapedType))
-    taken = [number for number, value in enumerate(op.operands) if is_half(value.type)]
-    if taken and op.name == GENERIC:
-        return not any(is_factor(op, number) for number in taken)
-    return not taken or op.name in (*MOVES, WIDEN)
+    half_operands = [number for number, value in enumerate(op.operands) if is_half(value.type)]
+    if half_operands and op.name == GENERIC:
+        return not any(is_factor(op, number) for number in half_operands)
+    return not half_operands or op.name in (*MOVES, WIDEN)
 
 
 def is_factor(op: ir.Operation, number: int) -> bool:
-    """Tell whether a sum reads an operand along every loop that it sums, or in windows."""
+    """Return whether a reduction reads an operand along every reduction dimension, or in sliding windows."""
     nest = loop_nest(op)
     if nest is None:
         return True
-    summed = {loop for loop, kind in enumerate(nest.iterators) if kind == "reduction"}
+    reduction_loops = {loop for loop, kind in enumerate(nest.iterators) if kind == "reduction"}
     loops = dimensions(indexing_maps(op)[number])
-    return bool(summed) and (summed <= set(loops) or None in loops)
+    return bool(reduction_loops) and (reduction_loops <= set(loops) or None in loops)
 
 
 def holds_halves(op: ir.Operation) -> bool:
-    """Tell whether an op reads or makes memrefs of such floats."""
+    """Return whether an operation has an operand or result that is a memref of 16-bit floats."""
     return any(isinstance(v.type, ir.MemRefType) and is_half(v.type) for v in (*op.operands, *op.results))
 
 
 def widen_constant(op: ir.Operation) -> None:
-    """Let a constant be one of f32; elements that differ are not read here but widened by an op, which is folded."""
+    """Change a constant to f32; unless it is a splat, append an extension, which is folded later."""
     attribute, result = op.attributes["value"], op.results[0]
     if isinstance(attribute, ir.FloatAttr) or attribute.is_splat:
         op.attributes["value"] = narrow_constant(attribute)
@@ -142,9 +142,9 @@ def widen_constant(op: ir.Operation) -> None:
 
 
 def widen_read(op: ir.Operation) -> None:
-    """Let a tensor be read from its memref as it is stored, and then be widened.
+    """Read a tensor from its memref in the stored type, and widen it.
 
-    Where elements are picked, as rows of a table are, those alone are widened.
+    Where single elements are extracted, as for rows of a table, only those are widened.
     """
     stored, result = op.operands[0].type, op.results[0]
     if not is_half(stored):
@@ -161,7 +161,7 @@ def widen_read(op: ir.Operation) -> None:
 
 
 def narrow_written(op: ir.Operation) -> None:
-    """Let a tensor be narrowed before it is written to its memref."""
+    """Truncate a tensor before it is written to its memref."""
     target = op.operands[1].type
     if is_half(target):
         with ir.InsertionPoint(op), op.location:
@@ -169,7 +169,7 @@ def narrow_written(op: ir.Operation) -> None:
 
 
 def cast_all(value: ir.Value, element: ir.Type) -> ir.Value:
-    """A tensor with another element type, by an op over all its elements."""
+    """Build an element-wise conversion of a tensor to another element type."""
     kind = value.type
     same = ir.AffineMap.get_identity(len(kind.shape))
     into = tensor.empty(list(kind.shape), element)
@@ -177,14 +177,14 @@ def cast_all(value: ir.Value, element: ir.Type) -> ir.Value:
 
 
 def cast(x: ir.Value, element: ir.Type) -> ir.Value:
-    """A float with another type; without the processor's help, bf16 is made by a routine that not all systems have."""
+    """Convert a float to another type; to bf16 by integer arithmetic, as some systems lack its runtime routine."""
     if element == ir.F32Type.get():
         return arith.extf(element, x)
     return round_bits(x) if element == ir.BF16Type.get() else arith.truncf(element, x)
 
 
 def round_bits(x: ir.Value) -> ir.Value:
-    """The upper half of the bits of an f32, rounded to the nearest, of two as near to the even one; a bf16."""
+    """Convert f32 to bf16 by integer arithmetic: round to nearest, ties to even, on the upper half of the bits."""
     word, half = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(16)
     bits = arith.bitcast(word, x)
     sixteen, one, most = (arith.constant(word, number) for number in (16, 1, 0x7FFF))

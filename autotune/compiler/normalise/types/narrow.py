@@ -1,7 +1,7 @@
-"""Types no wider than what is computed needs.
+"""Narrow types that are wider than necessary.
 
-Sums in f64 of what is f32 before and after, as importers write norms, cost half the lanes of vectors: they are f32.
-Operands of products that are widened first are read as they are stored, and widened where they are multiplied.
+Sums in f64 between f32 values, as importers write norms, halve the number of vector lanes: they are computed in f32.
+Operands of products that are widened first are read in their stored type, and widened where they are multiplied.
 """
 
 from mlir import ir
@@ -16,19 +16,23 @@ WIDE = "f64"
 
 
 def narrow_floats(module: ir.Module) -> None:
-    """Compute in f32 what is f64 inside a module alone, in place; with an argument of f64 it stays as it is.
+    """Compute intermediate f64 values in f32, in place; a module with f64 arguments is left unchanged.
 
     sum(extf x) in f64, truncf   ->   sum(x) in f32
 
-    Numbers that loops carry stay, too: they are no vectors, and what has been carried far has been rounded often.
+    Loop-carried f64 scalars are left unchanged: they are not vectorized, and their rounding errors accumulate.
     """
-    kept = {op for loop in every_op(module) if carries_wide_numbers(loop) for op in kept_in(loop)}
-    ops = [op for op in every_op(module) if op not in kept]
-    inside = [value for op in ops for value in values_of(op) if is_wide(value.type)]
-    stored = (kind for op in ops if op.name == "func.func" for kind in ir.FunctionType(type_of(op)).inputs)
-    if not inside or any(is_wide(kind) for kind in stored) or not any(op.name == "arith.extf" for op in ops):
+    excluded = {op for loop in every_op(module) if carries_wide_numbers(loop) for op in kept_in(loop)}
+    ops = [op for op in every_op(module) if op not in excluded]
+    wide_values = [value for op in ops for value in values_of(op) if is_wide(value.type)]
+    argument_types = (kind for op in ops if op.name == "func.func" for kind in ir.FunctionType(type_of(op)).inputs)
+    if (
+        not wide_values
+        or any(is_wide(kind) for kind in argument_types)
+        or not any(op.name == "arith.extf" for op in ops)
+    ):
         return
-    for value in inside:
+    for value in wide_values:
         value.set_type(narrowed(value.type))
     for op in ops:
         if op.name == "arith.constant" and is_wide(op.attributes["value"].type):
@@ -41,24 +45,24 @@ def narrow_floats(module: ir.Module) -> None:
 
 
 def carries_wide_numbers(loop: ir.Operation) -> bool:
-    """Tell whether an op is a loop that carries numbers of f64, and gives and takes no tensor of them."""
+    """Return whether an operation is a loop that carries f64 scalars and has no other f64 inputs or used results."""
     if loop.name != "scf.for" or not any(str(value.type) == WIDE for value in loop.results):
         return False
     inside = set(every_op(loop))
     wide = {value for op in inside for value in op.operands if is_wide(value.type)}
-    given = [value for value in wide if owner_of(value) not in inside and not is_constant(value)]
-    used = [value for value in loop.results if is_wide(value.type) and list(value.uses)]
-    return not given and not used and all(str(value.type) == WIDE for value in wide)
+    external = [value for value in wide if owner_of(value) not in inside and not is_constant(value)]
+    live_results = [value for value in loop.results if is_wide(value.type) and list(value.uses)]
+    return not external and not live_results and all(str(value.type) == WIDE for value in wide)
 
 
 def owner_of(value: ir.Value) -> ir.Operation:
-    """The op that makes a value, or whose block is given it."""
+    """Return the operation that defines a value, or the parent operation of the block whose argument it is."""
     owner = value.owner
     return owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
 
 
 def kept_in(loop: ir.Operation) -> list[ir.Operation]:
-    """The ops of a loop, and constants of f64 that it reads: copies of its own."""
+    """Return the operations of a loop; f64 constants that it reads are cloned into it first."""
     inside = every_op(loop)
     for op in inside:
         for number, value in enumerate(op.operands):
@@ -70,17 +74,17 @@ def kept_in(loop: ir.Operation) -> list[ir.Operation]:
 
 
 def type_of(function: ir.Operation) -> ir.Type:
-    """A function's type."""
+    """Return the type of a function."""
     return ir.TypeAttr(function.attributes["function_type"]).value
 
 
 def is_wide(kind: ir.Type) -> bool:
-    """Tell whether a type is f64, or tensors or memrefs of it."""
+    """Return whether a type is f64, or a tensor or memref of it."""
     return str(kind.element_type if isinstance(kind, ir.ShapedType) else kind) == WIDE
 
 
 def narrowed(kind: ir.Type) -> ir.Type:
-    """The type with f32 instead of f64."""
+    """Return the type with f32 as its element type."""
     single = ir.F32Type.get()
     if isinstance(kind, ir.RankedTensorType):
         return ir.RankedTensorType.get(kind.shape, single)
@@ -90,25 +94,27 @@ def narrowed(kind: ir.Type) -> ir.Type:
 
 
 def narrow_constant(attribute: ir.Attribute) -> ir.Attribute:
-    """A constant of f64 as one of f32."""
+    """Convert a constant, scalar or tensor of floats, to f32."""
     if isinstance(attribute, ir.FloatAttr):
         return ir.FloatAttr.get(ir.F32Type.get(), float(attribute.value))
-    held = ir.DenseFPElementsAttr(attribute)
-    kind = ir.RankedTensorType(narrowed(held.type))
-    if held.is_splat:
-        return ir.DenseElementsAttr.get_splat(kind, narrow_constant(held.get_splat_value()))
-    return ir.DenseElementsAttr.get([ir.FloatAttr.get(kind.element_type, held[i]) for i in range(len(held))], kind)
+    elements = ir.DenseFPElementsAttr(attribute)
+    kind = ir.RankedTensorType(narrowed(elements.type))
+    if elements.is_splat:
+        return ir.DenseElementsAttr.get_splat(kind, narrow_constant(elements.get_splat_value()))
+    return ir.DenseElementsAttr.get(
+        [ir.FloatAttr.get(kind.element_type, elements[i]) for i in range(len(elements))], kind
+    )
 
 
 PRODUCTS = {"linalg.matmul": linalg.matmul, "linalg.batch_matmul": linalg.batch_matmul}
 
 
 def read_as_stored(module: ir.Module) -> None:
-    """Let products read B in the type that it is stored in, in place.
+    """Let products read B in its stored type, in place.
 
         W = extf(w);  C[m, n] += A[m, k] * W[k, n]   ->   C[m, n] += A[m, k] * extf(w[k, n])
 
-    Half the bytes are read, and w is seen as a weight.
+    This halves the bytes read, and w is recognized as a weight.
     """
     changed = False
     for op in every_op(module):
@@ -119,21 +125,21 @@ def read_as_stored(module: ir.Module) -> None:
 
 
 def read_before_widening(op: ir.Operation) -> bool:
-    """Let B of a product be read before it is widened; tells whether it is."""
-    made_by = maker(op.operands[1])
-    if made_by is None or not widens(made_by) or element_type(op.operands[0]) != "f32":
+    """Replace B of a product by the tensor it is widened from; return whether it is."""
+    producer = maker(op.operands[1])
+    if producer is None or not widens(producer) or element_type(op.operands[0]) != "f32":
         return False
     maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in indexing_maps(op)])
     with ir.InsertionPoint(op), op.location:
         a, _, c = op.operands
-        plain = PRODUCTS[op.name](a, made_by.operands[0], outs=[c], indexing_maps=maps)
-    op.results[0].replace_all_uses_with(plain)
+        product = PRODUCTS[op.name](a, producer.operands[0], outs=[c], indexing_maps=maps)
+    op.results[0].replace_all_uses_with(product)
     op.erase()
     return True
 
 
 def widens(op: ir.Operation) -> bool:
-    """Tell whether an op gives a tensor widened to f32, and does nothing else."""
+    """Return whether an operation only widens a tensor to f32."""
     if not widens_elements(op) or element_type(op.operands[0]) not in WIDENED:
         return False
     same = len({str(amap) for amap in indexing_maps(op)}) == 1
@@ -141,7 +147,7 @@ def widens(op: ir.Operation) -> bool:
 
 
 def widens_elements(op: ir.Operation) -> bool:
-    """Tell whether the body of an op does nothing but widen an element of one array."""
+    """Return whether the body of an operation only extends an element of one operand."""
     if op.name != "linalg.generic" or len(op.operands) != 2:
         return False
     return [inner.operation.name for inner in op.regions[0].blocks[0].operations] == ["arith.extf", "linalg.yield"]

@@ -1,6 +1,6 @@
-"""Weights of 16 bits that a model multiplies in their own type, told apart from those that it widens itself.
+"""Mark 16-bit weights that a model multiplies in their own type, as opposed to those that it widens itself.
 
-Both are computed in f32 afterwards, and nothing in a module would tell any more: this is found before.
+Both are computed in f32 after `halves`, where they can no longer be distinguished, so this analysis runs before it.
 """
 
 from collections.abc import Iterator
@@ -19,29 +19,29 @@ MOVES = (READ, *VIEWS, "linalg.transpose", "linalg.broadcast")
 
 
 def say_narrow_factors(module: ir.Module) -> bool:
-    """Say of arguments of 16 bits that all they are multiplied with has 16 bits, too, where it is so.
+    """Mark 16-bit arguments whose other factors all have 16 bits, too; return whether any was marked.
 
-        x.float() @ w.float()   of a router in f32: nothing is said of w, since f32 is what the model asks for
-        x @ w                   of x in bf16: w is one of them, whatever type the products are summed in
+        x.float() @ w.float()   of a router in f32: w is not marked, since the model asks for f32
+        x @ w                   of x in bf16: w is marked, whatever type the products are summed in
 
-    What was said before stays: of a text whose floats were widened already, types tell nothing.
+    Existing marks are kept: in a module whose floats are already widened, types no longer tell.
     """
-    is_found = False
+    is_any_marked = False
     for function in (op for op in every_op(module) if op.name == "func.func" and op.regions[0].blocks):
-        found = {}
+        marks = {}
         for number, argument in enumerate(function.regions[0].blocks[0].arguments):
             if isinstance(argument.type, ir.MemRefType) and is_half(argument.type):
                 known = NARROW_FACTORS in attributes_of(function, number)
                 others = [other for each in factors(argument) for other in each]
                 if not known and others and all(map(was_half, others)):
-                    found[number] = {NARROW_FACTORS: ir.UnitAttr.get()}
-        say(function, found)
-        is_found = is_found or bool(found)
-    return is_found
+                    marks[number] = {NARROW_FACTORS: ir.UnitAttr.get()}
+        say(function, marks)
+        is_any_marked = is_any_marked or bool(marks)
+    return is_any_marked
 
 
 def factors(value: ir.Value) -> Iterator[list[ir.Value]]:
-    """What a value is multiplied with in sums of products, however it is moved or widened before."""
+    """Yield the other factors of every contraction that uses a value, through operations that move or widen it."""
     for use in value.uses:
         op = use.owner.operation
         inputs = list(op.operands)[: len(op.operands) - len(op.results)]
@@ -54,12 +54,12 @@ def factors(value: ir.Value) -> Iterator[list[ir.Value]]:
 
 
 def is_product(op: ir.Operation) -> bool:
-    """Tell whether an op sums products of two arrays."""
+    """Return whether an operation is a contraction or convolution."""
     return len(op.operands) > 2 and (linalg.isa_contraction_op(op) or linalg.isa_convolution_op(op))
 
 
 def was_half(value: ir.Value) -> bool:
-    """Tell whether a value is of 16 bits, or was before it was moved and widened."""
+    """Return whether a value has 16 bits, or had before it was moved and widened."""
     while not is_half(value.type):
         op = maker(value)
         if op is None or not (op.name in MOVES or only_widens_all(op)):
@@ -69,5 +69,5 @@ def was_half(value: ir.Value) -> bool:
 
 
 def only_widens_all(op: ir.Operation) -> bool:
-    """Tell whether an op does nothing but widen every element of one array."""
+    """Return whether an operation only widens every element of one operand."""
     return op.name == "arith.extf" or widens_elements(op)

@@ -1,4 +1,4 @@
-"""Small whole powers become products, others real powers: LLVM has whole powers of no vectors."""
+"""Expand small integer powers to products, and others to real powers: LLVM has no vector `powi`."""
 
 from mlir import ir
 from mlir.dialects import arith, math
@@ -12,7 +12,7 @@ POWERS = (WHOLE, "math.powf")
 
 
 def multiply_powers(module: ir.Module) -> None:
-    """Write ``x ** n`` as a product where n is a constant whole number from -4 to 4 and not 0, in place.
+    """Rewrite ``x ** n`` as a product if n is a constant integer from -4 to 4 and not 0, in place.
 
     x ** 3   ->   x * x * x
     x ** -2  ->   1 / (x * x)
@@ -23,34 +23,34 @@ def multiply_powers(module: ir.Module) -> None:
         exponent = whole_exponent(op)
         return real_power(op) if exponent is None else product(op.operands[0], exponent)
 
-    found = [op for op in every_op(module) if op.name == WHOLE or whole_exponent(op) is not None]
-    replace_ops(module, found, write, passes="builtin.module(canonicalize)")
+    powers = [op for op in every_op(module) if op.name == WHOLE or whole_exponent(op) is not None]
+    replace_ops(module, powers, write, passes="builtin.module(canonicalize)")
 
 
 def product(base: ir.Value, exponent: int) -> ir.Value:
-    """A power as a product, or as one over it."""
-    found = base
+    """Build a power as a product, or as its reciprocal if the exponent is negative."""
+    power = base
     for _ in range(abs(exponent) - 1):
-        found = arith.mulf(found, base)
+        power = arith.mulf(power, base)
     if exponent > 0:
-        return found
-    return arith.divf(splat_of(base.type, 1.0), found)
+        return power
+    return arith.divf(splat_of(base.type, 1.0), power)
 
 
 def real_power(op: ir.Operation) -> ir.Value:
-    """A whole power as one of a real number, which PyTorch and ONNX have for it, too."""
+    """Build an integer power as `math.powf`, which PyTorch and ONNX use for it, too."""
     base, exponent = op.operands
     return math.powf(base, arith.sitofp(base.type, exponent))
 
 
 def whole_exponent(op: ir.Operation) -> int | None:
-    """The exponent of a power that is a product; `None` for any other op."""
+    """Return the exponent of a power that is expanded to a product; `None` for any other operation."""
     if op.name not in POWERS:
         return None
-    made_by = maker(op.operands[1])
-    if made_by is None or made_by.name != "arith.constant":
+    producer = maker(op.operands[1])
+    if producer is None or producer.name != "arith.constant":
         return None
-    attribute = made_by.attributes["value"]
+    attribute = producer.attributes["value"]
     if isinstance(attribute, ir.DenseElementsAttr):
         if not attribute.is_splat:
             return None

@@ -1,4 +1,4 @@
-"""Scalar ops on what is known beforehand: a value that follows from the counter of a loop, for all its iterations."""
+"""Evaluate scalar operations on loop indices and constants at compile time, for all iterations of a loop."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,39 +32,41 @@ DTYPES = {"f32": "float32", "f64": "float64", "index": "int64", "i64": "int64", 
 
 
 def loops_of(value: ir.Value) -> frozenset[int] | None:
-    """The loops that a value in the body of an op follows from; `None` if it follows from something else."""
-    made_by = maker(value)
-    if made_by is None or str(value.type) not in DTYPES:
+    """Return the loops whose indices a value in a body depends on; `None` if it depends on anything but indices."""
+    producer = maker(value)
+    if producer is None or str(value.type) not in DTYPES:
         return None
-    if made_by.name == "arith.constant":
+    if producer.name == "arith.constant":
         return frozenset()
-    if made_by.name == "linalg.index":
-        return frozenset({int(ir.IntegerAttr(made_by.attributes["dim"]).value)})
-    if made_by.name not in (*OPS, "arith.cmpi", "arith.cmpf") or comparison(made_by) is None:
+    if producer.name == "linalg.index":
+        return frozenset({int(ir.IntegerAttr(producer.attributes["dim"]).value)})
+    if producer.name not in (*OPS, "arith.cmpi", "arith.cmpf") or comparison(producer) is None:
         return None
-    found = [loops_of(operand) for operand in made_by.operands]
-    known = [loops for loops in found if loops is not None]
-    return frozenset().union(*known) if len(known) == len(found) else None
+    operand_loops = [loops_of(operand) for operand in producer.operands]
+    known = [loops for loops in operand_loops if loops is not None]
+    return frozenset().union(*known) if len(known) == len(operand_loops) else None
 
 
 def comparison(op: ir.Operation) -> Callable[..., Any] | None:
-    """What an op does, also one that compares; `None` if that is not known."""
-    kinds: Mapping[str, Mapping[int, Callable[..., Any]]] = {"arith.cmpi": SIGNED, "arith.cmpf": ORDERED}
-    if op.name not in kinds:
+    """Return the NumPy function of a scalar operation or comparison; `None` if it is not supported."""
+    predicates: Mapping[str, Mapping[int, Callable[..., Any]]] = {"arith.cmpi": SIGNED, "arith.cmpf": ORDERED}
+    if op.name not in predicates:
         return OPS.get(op.name)
-    return kinds[op.name].get(int(ir.IntegerAttr(op.attributes["predicate"]).value))
+    return predicates[op.name].get(int(ir.IntegerAttr(op.attributes["predicate"]).value))
 
 
 def table_of(value: ir.Value, size: int) -> Table:
-    """A value that follows from one loop, in every iteration of it; as the op would compute it."""
-    made_by, dtype = value.owner.operation, DTYPES[str(value.type)]
-    if made_by.name == "linalg.index":
+    """Return the value in every iteration of the one loop that it depends on, in the dtype of the operation."""
+    producer, dtype = value.owner.operation, DTYPES[str(value.type)]
+    if producer.name == "linalg.index":
         return np.arange(size, dtype=dtype)
-    if made_by.name == "arith.constant":
-        held = made_by.attributes["value"]
-        return np.full(size, ir.FloatAttr(held).value if "float" in dtype else ir.IntegerAttr(held).value, dtype=dtype)
-    does = comparison(made_by)
-    if does is None:
-        raise TypeError(f"a table must be made by known ops, got {made_by.name}")
+    if producer.name == "arith.constant":
+        constant = producer.attributes["value"]
+        return np.full(
+            size, ir.FloatAttr(constant).value if "float" in dtype else ir.IntegerAttr(constant).value, dtype=dtype
+        )
+    function = comparison(producer)
+    if function is None:
+        raise TypeError(f"a table must be made by known ops, got {producer.name}")
     with np.errstate(all="ignore"):
-        return np.asarray(does(*(table_of(operand, size) for operand in made_by.operands))).astype(dtype)
+        return np.asarray(function(*(table_of(operand, size) for operand in producer.operands))).astype(dtype)
