@@ -1,10 +1,10 @@
-"""Adopting: a module as others write it becomes one that a payload may be.
+"""Convert an imported module to the form that a payload must have.
 
-Functions from tensors to tensors, as importers write them, become functions over memrefs; what they call becomes a part
-of them, so that its types, tensors and tasks are seen as theirs are. Assertions go, being no part
-of what is computed. Intrinsics of LLVM that only compute, as upstream's examples have them, become the ops of ``arith``
-and ``math`` that mean the same (https://mlir.llvm.org/docs/Dialects/LLVM/), which vectorize and lower. Ops of ``math``
-that become machine code on scalars and vectors of one dimension alone become plain arithmetic.
+Functions from tensors to tensors, as importers write them, become functions over memrefs, and calls are inlined, so
+that types, tensors and tasks of callees are handled as well. Assertions are erased. LLVM intrinsics without side
+effects, as in upstream examples, become the equivalent operations of ``arith`` and ``math``
+(https://mlir.llvm.org/docs/Dialects/LLVM/), which can be vectorized and lowered. Operations of ``math`` that lower only
+on scalars and 1-D vectors become plain arithmetic.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,14 +26,14 @@ from autotune.core.errors import PayloadError
 
 
 def adopt(module: ir.Module, entry: Callable[[], ir.OpView]) -> bool:
-    """Change what no payload may have and every importer writes, in place; tells whether there was any.
+    """Rewrite constructs of importers that a payload must not have, in place; return whether there were any.
 
     Args:
-        module: The module.
-        entry: Gives its public function, as it is by then.
+        module: Module.
+        entry: Function that returns the current public function of the module.
 
     Raises:
-        PayloadError: A tensor of the function's signature has no static shape, or the function has several blocks.
+        PayloadError: A tensor in the signature of the function has no static shape, or the function has several blocks.
     """
     changed = [
         take_memrefs(entry()),
@@ -57,49 +57,49 @@ RESULTS = "res_attrs"
 
 
 def take_memrefs(function: ir.OpView) -> bool:
-    """Let a function read its tensors from memrefs, and write its results to memrefs behind them, in place.
+    """Convert tensor arguments of a function to memrefs, and its results to trailing memref arguments, in place.
 
     Args:
-        function: The function.
+        function: Function.
 
     Returns:
-        Whether anything had to be changed.
+        Whether the function was changed.
 
     Raises:
         PayloadError: A tensor has no static shape, a result is no tensor, or there are several blocks.
     """
-    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    inputs, results = list(kind.inputs), list(kind.results)
+    function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    inputs, results = list(function_type.inputs), list(function_type.results)
     if not results and not any(map(is_tensor, inputs)):
         return False
-    block, *others = function.regions[0].blocks
-    if others:
+    block, *more_blocks = function.regions[0].blocks
+    if more_blocks:
         raise PayloadError(
-            f"a function of tensors must be one block, @{symbol(function)} has {1 + len(others)}; branch by scf.if"
+            f"a function of tensors must be one block, @{symbol(function)} has {1 + len(more_blocks)}; branch by scf.if"
         )
     for number, value in enumerate(list(block.arguments)):
         if is_tensor(value.type):
             read_from_memref(block, value, number)
     write_results(block, results)
-    kinds = [value.type for value in block.arguments]
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
+    new_inputs = [value.type for value in block.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(new_inputs, []))
     if RESULTS in function.attributes:
         del function.attributes[RESULTS]
     pad(function)
-    say(function, {number: {ROLE: ir.StringAttr.get("output")} for number in range(len(inputs), len(kinds))})
+    say(function, {number: {ROLE: ir.StringAttr.get("output")} for number in range(len(inputs), len(new_inputs))})
     return True
 
 
 def is_tensor(kind: ir.Type) -> bool:
-    """Tell whether a type is that of tensors."""
+    """Return whether a type is a tensor."""
     return isinstance(kind, (ir.RankedTensorType, ir.UnrankedTensorType))
 
 
 def memref_of(kind: ir.Type, what: str) -> ir.MemRefType:
-    """The memref that holds a tensor.
+    """Return the memref type that holds a tensor.
 
     Raises:
-        PayloadError: The type is no tensor of static shape.
+        PayloadError: The type is not a tensor of static shape.
     """
     if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
         raise PayloadError(f"{what} must be a tensor of static shape, it is {kind}; export the model at fixed sizes")
@@ -107,21 +107,21 @@ def memref_of(kind: ir.Type, what: str) -> ir.MemRefType:
 
 
 def read_from_memref(block: ir.Block, value: ir.Value, number: int) -> None:
-    """Make a block argument a memref, and what reads it read the tensor there."""
-    kind = value.type
-    value.set_type(memref_of(kind, f"argument {number}"))
+    """Change a block argument to a memref, and replace its uses by a tensor read from it."""
+    tensor_type = value.type
+    value.set_type(memref_of(tensor_type, f"argument {number}"))
     with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
-        held = bufferization.to_tensor(kind, value, restrict=True)
-    value.replace_all_uses_except(held, held.owner.operation)
+        contents = bufferization.to_tensor(tensor_type, value, restrict=True)
+    value.replace_all_uses_except(contents, contents.owner.operation)
 
 
 def write_results(block: ir.Block, kinds: Sequence[ir.Type]) -> None:
-    """Write what a block returns to new arguments."""
+    """Write the values that a block returns to new arguments."""
     end = block.operations[len(block.operations) - 1].operation
     results = list(end.operands)
     with ir.InsertionPoint(end), ir.Location.unknown():
-        for number, (value, kind) in enumerate(zip(results, kinds, strict=True)):
-            target = block.add_argument(memref_of(kind, f"result {number}"), ir.Location.unknown())
+        for number, (value, tensor_type) in enumerate(zip(results, kinds, strict=True)):
+            target = block.add_argument(memref_of(tensor_type, f"result {number}"), ir.Location.unknown())
             bufferization.materialize_in_destination(None, value, target, restrict=True, writable=True)
         func.ReturnOp([])
     end.erase()
@@ -131,25 +131,25 @@ CALL = "func.call"
 
 
 def inline_calls(module: ir.Module) -> bool:
-    """Put the bodies of functions where they are called, in place, if one is of tensors; tells whether any was."""
+    """Inline function calls, in place, if one passes tensors; return whether any does."""
     calls = [op for op in every_op(module) if op.name == CALL]
-    is_called = any(is_tensor(value.type) for op in calls for value in (*op.operands, *op.results))
-    if is_called:
+    passes_tensors = any(is_tensor(value.type) for op in calls for value in (*op.operands, *op.results))
+    if passes_tensors:
         run_passes(module, "builtin.module(inline,symbol-dce)")
-    return is_called
+    return passes_tensors
 
 
 ASSERT = "cf.assert"
 
 
 def drop_asserts(module: ir.Module) -> bool:
-    """Erase every ``cf.assert``, and what was computed for it alone, in place; tells whether there was any."""
-    found = [op for op in every_op(module) if op.name == ASSERT]
-    for op in found:
+    """Erase every ``cf.assert`` and the operations that only it uses, in place; return whether there were any."""
+    asserts = [op for op in every_op(module) if op.name == ASSERT]
+    for op in asserts:
         op.erase()
-    if found:
+    if asserts:
         run_passes(module, "builtin.module(canonicalize)")
-    return bool(found)
+    return bool(asserts)
 
 
 INTRINSICS = {
@@ -178,7 +178,7 @@ INTRINSICS = {
 
 
 def replace_intrinsics(module: ir.Module) -> bool:
-    """Replace every intrinsic that has such an op, in place; tells whether there was any."""
+    """Replace LLVM intrinsics by operations of ``arith`` and ``math``, in place; return whether there were any."""
 
     def write(op: ir.Operation) -> ir.Value:
         return ir.Operation.create(INTRINSICS[op.name], [op.results[0].type], list(op.operands)).result
@@ -187,28 +187,28 @@ def replace_intrinsics(module: ir.Module) -> bool:
 
 
 def write_plainly(module: ir.Module) -> bool:
-    """Write every such op as plain arithmetic, in place; tells whether there was any."""
-    found = [op for op in every_op(module) if op.name in PLAIN]
-    return replace_ops(module, found, lambda op: PLAIN[op.name](op.operands[0]))
+    """Expand operations of ``math`` in `PLAIN` to plain arithmetic, in place; return whether there were any."""
+    operations = [op for op in every_op(module) if op.name in PLAIN]
+    return replace_ops(module, operations, lambda op: PLAIN[op.name](op.operands[0]))
 
 
 def magnitude(x: ir.Value) -> ir.Value:
-    """The larger of a whole number and its negative; the least number of its type stays as it is."""
+    """Build the absolute value of an integer as max(x, -x); the smallest integer is returned unchanged."""
     return arith.maxsi(x, arith.subi(splat_of(x.type, 0), x))
 
 
 def is_nan(x: ir.Value) -> ir.Value:
-    """Whether a number is none."""
+    """Build the test whether a float is NaN."""
     return arith.cmpf(arith.CmpFPredicate.UNO, x, x)
 
 
 def is_infinite(x: ir.Value) -> ir.Value:
-    """Whether the size of a number is infinite."""
+    """Build the test whether a float is infinite."""
     return arith.cmpf(arith.CmpFPredicate.OEQ, math.absf(x), splat_of(x.type, float("inf")))
 
 
 def is_finite(x: ir.Value) -> ir.Value:
-    """Whether the size of a number is below infinity, which that of NaN is not."""
+    """Build the test whether a float is finite, that is, neither infinite nor NaN."""
     return arith.cmpf(arith.CmpFPredicate.OLT, math.absf(x), splat_of(x.type, float("inf")))
 
 

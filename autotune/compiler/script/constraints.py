@@ -88,7 +88,7 @@ def term_of(op: ir.Operation, terms: Mapping[ir.Value, Term], number: int, sourc
 
 
 def signed(attribute: ir.IntegerAttr) -> int:
-    """Return the value of an ``smt.int.constant``, interpreting the bits of its signless type as two's complement."""
+    """Return the value of an ``smt.int.constant`` as a signed integer, whatever the signedness of its type."""
     value, width = int(attribute), ir.IntegerType(attribute.type).width
     return value - (1 << width) if value >= 1 << (width - 1) else value
 

@@ -194,8 +194,8 @@ def finish(own: ir.Module, entry: ir.Operation, chosen: ChosenScript) -> None:
 
 def free_name(own: ir.Module) -> str:
     """Return an unused name for the user's entry."""
-    taken, name = sequences_of(own.operation), OWN_MAIN
-    while name in taken:
+    used, name = sequences_of(own.operation), OWN_MAIN
+    while name in used:
         name += "_"
     return name
 

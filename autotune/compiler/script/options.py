@@ -89,18 +89,18 @@ def span(attribute: ir.DictAttr) -> list[int]:
     Raises:
         SpaceError: A bound is missing or not an integer, or a key is unknown.
     """
-    given = {named.name: named.attr for named in attribute}
-    if not any(set(given) <= keys for keys in (SPAN, RANGE, BOUNDS)):
-        unknown = ", ".join(sorted(set(given) - SPAN - RANGE - BOUNDS)) or "keys of several"
+    entries = {named.name: named.attr for named in attribute}
+    if not any(set(entries) <= keys for keys in (SPAN, RANGE, BOUNDS)):
+        unknown = ", ".join(sorted(set(entries) - SPAN - RANGE - BOUNDS)) or "keys of several"
         raise SpaceError(
             f"must span {{lb, ub, step}} or {{lower_bound, upper_bound, divisible_by, divides}}, has {unknown}"
         )
-    if isinstance(listed := given.pop("options", None), ir.ArrayAttr):
+    if isinstance(listed := entries.pop("options", None), ir.ArrayAttr):
         numbers = [number_of("options", each) for each in listed]
         low, high = min(numbers, default=0), max(numbers, default=0)
     else:
         numbers, low, high = [], 1, None
-    bounds = {name: number_of(name, value) for name, value in given.items()}
+    bounds = {name: number_of(name, value) for name, value in entries.items()}
     low = next((bounds[key] for key in ("lb", "start", "lower_bound") if key in bounds), low)
     high = next((bounds[key] for key in ("ub", "stop", "upper_bound", "divides") if key in bounds), high)
     step = bounds.get("step", 1)

@@ -156,13 +156,13 @@ class ScriptWalk:
             *_, end = block.operations
             yielded.append([terms.get(operand) for operand in end.operation.operands])
         for result, *each in zip(op.results, *yielded, strict=True):
-            known = [one for one in each if one is not None]
+            known = [branch_term for branch_term in each if branch_term is not None]
             if term.op == GIVEN and len(known) == count:
                 terms[result] = Term(CHOOSE, tuple(known), term.value)
             else:
-                for one, where in zip(each, region_paths, strict=True):
-                    if one is not None:
-                        self.use(one, where)
+                for branch_term, where in zip(each, region_paths, strict=True):
+                    if branch_term is not None:
+                        self.use(branch_term, where)
 
     def constraint(self, op: ir.Operation, taken: Taken, terms: Terms) -> None:
         """Record a ``transform.smt.constrain_params``.

@@ -86,7 +86,7 @@ def column_loops(
         rows: Number of leading loops of each operation that are rows.
         some: Loops over columns that are known, by operation.
     """
-    found = dict(some)
+    loops = dict(some)
     producers = {op.results[0]: op for op in ops}
     edges = [
         (op, producers[value], dimensions(indexing_maps(op)[number]))
@@ -97,18 +97,18 @@ def column_loops(
     if any(read[:rows] != list(range(rows)) for _, _, read in edges):
         return None
     grown = True
-    while found and grown:
+    while loops and grown:
         grown = False
-        for reader, made_by, read in edges:
-            written = dimensions(indexing_maps(made_by)[-1])
+        for reader, producer, read in edges:
+            written = dimensions(indexing_maps(producer)[-1])
             for here, there in zip(read, written, strict=True):
-                if runs_over(reader, here, found) != runs_over(made_by, there, found):
-                    if here is None or there is None or (reader in found and made_by in found):
+                if runs_over(reader, here, loops) != runs_over(producer, there, loops):
+                    if here is None or there is None or (reader in loops and producer in loops):
                         return None
                     grown = True
-                    found.setdefault(reader, here)
-                    found.setdefault(made_by, there)
-    return found or None
+                    loops.setdefault(reader, here)
+                    loops.setdefault(producer, there)
+    return loops or None
 
 
 def runs_over(op: ir.Operation, loop: int | None, columns: Mapping[ir.Operation, int]) -> bool:

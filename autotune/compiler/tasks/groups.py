@@ -118,8 +118,8 @@ def grow(group: Group, candidates: set[ir.Operation]) -> None:
     root = group.root
     if root is None or rows_in(root) < 1 or sums_over_planes(root):
         return
-    while (found := next_member(group, root, candidates)) is not None:
-        op, position = found
+    while (candidate := next_member(group, root, candidates)) is not None:
+        op, position = candidate
         group.ops.append(op)
         group.found_by.append(position)
 

@@ -62,14 +62,12 @@ class Intervals:
             return refined[value]
         if not refined and value in self._known:
             return self._known[value]
-        full_range = type_range(value)
+        full = type_range(value)
         self._steps += 1
         if depth > DEEPEST or self._steps > MOST_STEPS:
-            return full_range
-        low, high = self._of_op(value, refined, depth + 1) or full_range
-        result = (
-            (low, high) if full_range[0] <= low and high <= full_range[1] else full_range
-        )  # otherwise it may overflow
+            return full
+        low, high = self._of_op(value, refined, depth + 1) or full
+        result = (low, high) if full[0] <= low and high <= full[1] else full  # otherwise it may overflow
         if not refined:
             self._known[value] = result
         return result
@@ -144,30 +142,30 @@ class Intervals:
         return dict.fromkeys(same_numbers(value), narrow) if narrow[0] < narrow[1] else None
 
     def _where_computed(self, condition: ir.BlockArgument, depth: int, *, holds: bool) -> dict[ir.Value, Range] | None:
-        """Return ranges of the body arguments of a nest implied by one of them, computed by another element-wise nest.
+        """Return ranges of the body arguments of a nest that a condition implies, itself computed by a preceding nest.
 
-        The condition may be computed by a preceding nest, from the same elements that this nest reads.
+        Both nests must be element-wise with the same map, so that the condition is about the elements this nest reads.
         """
         nest = condition.owner.owner.operation
-        maker = elementwise(nest.operands[condition.arg_number]) if nest.name == "linalg.generic" else None
-        if maker is None or depth > DEEPEST:
+        producer = elementwise(nest.operands[condition.arg_number]) if nest.name == "linalg.generic" else None
+        if producer is None or depth > DEEPEST:
             return {}
-        known = self._where(yielded_by(maker), {}, depth + 1, holds=holds)
+        known = self._where(yielded_by(producer), {}, depth + 1, holds=holds)
         if not known:
             return known
-        elements = {maker.operands[v.arg_number]: each for v, each in known.items() if is_argument_of(v, maker)}
-        maps, found = indexing_maps(nest), dict[ir.Value, Range]()
+        elements = {producer.operands[v.arg_number]: each for v, each in known.items() if is_argument_of(v, producer)}
+        maps, ranges = indexing_maps(nest), dict[ir.Value, Range]()
         for argument, operand, amap in zip(nest.regions[0].blocks[0].arguments, nest.operands, maps, strict=True):
             if amap != maps[condition.arg_number] or not is_whole(operand):
                 continue
             if operand in elements:
-                found[argument] = elements[operand]
-            elif (other := elementwise(operand)) is not None:
-                inner = zip(other.regions[0].blocks[0].arguments, other.operands, strict=True)
+                ranges[argument] = elements[operand]
+            elif (operand_producer := elementwise(operand)) is not None:
+                inner = zip(operand_producer.regions[0].blocks[0].arguments, operand_producer.operands, strict=True)
                 bound = {each: elements[read] for each, read in inner if read in elements}
                 if bound:
-                    found[argument] = self.of(yielded_by(other), bound, depth + 1)
-        return found
+                    ranges[argument] = self.of(yielded_by(operand_producer), bound, depth + 1)
+        return ranges
 
     def _of_nest(self, op: ir.Operation, number: int, refined: Mapping[ir.Value, Range], depth: int) -> Range | None:
         """Return the range of a result of a structured operation: the join of its initial value and what it yields.
@@ -183,11 +181,11 @@ class Intervals:
         yielded = terminator.operands[number]
         if initial is None:
             return self.of(yielded, refined, depth)
-        once = join([initial, self.of(yielded, {**refined, carried: initial}, depth)])
-        if once is None:
+        first_range = join([initial, self.of(yielded, {**refined, carried: initial}, depth)])
+        if first_range is None:
             return None
-        again = self.of(yielded, {**refined, carried: once}, depth)
-        return once if once[0] <= again[0] and again[1] <= once[1] else None
+        next_range = self.of(yielded, {**refined, carried: first_range}, depth)
+        return first_range if first_range[0] <= next_range[0] and next_range[1] <= first_range[1] else None
 
 
 def accepted_ranges(function: ir.OpView, drawn: Mapping[ir.Value, Range]) -> dict[ir.Value, Range]:
@@ -240,7 +238,7 @@ def same_numbers(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def elementwise(tensor: ir.Value) -> ir.Operation | None:
-    """Return the element-wise operation that computes a tensor, all operands read by one map; `None` if it is none."""
+    """Return the element-wise operation that computes a tensor, operands read by one map; `None` if there is none."""
     if isinstance(tensor, ir.BlockArgument):
         return None
     op = tensor.owner.operation
@@ -313,8 +311,8 @@ def indices_in(op: ir.Operation) -> Iterator[tuple[ir.Value, int | None]]:
 
 def extent(value: ir.Value, dim: int) -> int | None:
     """Return the size of a dimension; `None` if it is dynamic."""
-    kind = ir.ShapedType(value.type)
-    return None if kind.is_dynamic_dim(dim) else kind.get_dim_size(dim)
+    shaped_type = ir.ShapedType(value.type)
+    return None if shaped_type.is_dynamic_dim(dim) else shaped_type.get_dim_size(dim)
 
 
 def sources_of(value: ir.Value) -> tuple[set[ir.Value], bool]:
@@ -364,17 +362,17 @@ def made_of_loop(loop: ir.Operation, carried: int) -> Iterator[ir.Value]:
 
 def type_range(value: ir.Value) -> Range:
     """Return the range of values of a type; an index has 64 bits."""
-    kind = element_type(value)
-    if kind == "i1":
+    dtype = element_type(value)
+    if dtype == "i1":
         return 0, 2
-    bits = int(kind[1:]) if kind[:1] == "i" and kind[1:].isdigit() else MOST_BITS
+    bits = int(dtype[1:]) if dtype[:1] == "i" and dtype[1:].isdigit() else MOST_BITS
     return -(1 << (bits - 1)), 1 << (bits - 1)
 
 
 def is_whole(value: ir.Value) -> bool:
     """Return whether a value is an integer or index, or a tensor or memref of them."""
-    kind = element_type(value)
-    return kind == "index" or (kind[:1] == "i" and kind[1:].isdigit())
+    dtype = element_type(value)
+    return dtype == "index" or (dtype[:1] == "i" and dtype[1:].isdigit())
 
 
 def constant_range(op: ir.Operation) -> Range | None:
@@ -431,10 +429,10 @@ def times(a: Range, b: Range) -> Range:
 
 def compared(how: int, a: Range, b: Range) -> Range | None:
     """Return the range of a signed comparison, by enum value of its predicate; `None` if the outcome is unknown."""
-    apart = a[1] <= b[0] or b[1] <= a[0]
+    disjoint = a[1] <= b[0] or b[1] <= a[0]
     surely = {
         0: a == b and a[1] - a[0] == 1,
-        1: apart,
+        1: disjoint,
         2: a[1] - 1 < b[0],
         3: a[1] <= b[0] + 1,
         4: a[0] > b[1] - 1,

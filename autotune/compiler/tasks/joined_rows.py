@@ -126,8 +126,8 @@ def join_all(ops: Sequence[ir.Operation], groups: Groups) -> None:
         shape = op.results[0].type.shape
         with ir.InsertionPoint(op), op.location:
             pairs = zip(op.operands, reads, strict=True)
-            taken = [merged.get(maker(value)) or joined(value, parts) for value, (_, parts) in pairs]
-            result = generic(taken[:-1], taken[-1], new_maps, iterators, copy_of_body(op))
+            operands = [merged.get(maker(value)) or joined(value, parts) for value, (_, parts) in pairs]
+            result = generic(operands[:-1], operands[-1], new_maps, iterators, copy_of_body(op))
             whole = unflat(result, reads[-1][1], shape)
         op.results[0].replace_all_uses_with(whole)
         merged[maker(whole)] = result
@@ -140,7 +140,7 @@ def join_all(ops: Sequence[ir.Operation], groups: Groups) -> None:
 
 def joined(value: ir.Value, parts: Groups) -> ir.Value:
     """Collapse groups of dimensions of a tensor; a new empty tensor if it is one."""
-    made_by = maker(value)
-    if made_by is None or made_by.name != "tensor.empty":
+    producer = maker(value)
+    if producer is None or producer.name != "tensor.empty":
         return flat(value, parts)
     return tensor.empty([prod(value.type.shape[d] for d in part) for part in parts], value.type.element_type)

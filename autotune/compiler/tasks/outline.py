@@ -38,7 +38,7 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
         Text of the module and its arguments; `None` if a body captures other values that are not constants, or an
         element type is not supported by payloads.
     """
-    made = {(op, i) for op in ops for i in range(len(op.operands)) if is_made(op, i)}
+    new_operands = {(op, i) for op in ops for i in range(len(op.operands)) if is_made(op, i)}
     values = taken(ops)
     read = gathered(ops[-1])
     if read is None:
@@ -72,14 +72,14 @@ def outline(ops: Sequence[ir.Operation], weights: Collection[ir.Value] = ()) -> 
     with ir.InsertionPoint(block):
         size = read_extent(block.arguments[len(values)]) if extents else None
         tensors = [to_tensor(block.arguments[j], value, size) for j, value in enumerate(values)]
-        given = iter(tensors)
+        next_tensor = iter(tensors)
         copies = dict(zip(values, tensors, strict=True))
         for op in ops:
-            fresh = {i: make_again(op.operands[i], size) for i in range(len(op.operands)) if (op, i) in made}
+            fresh = {i: make_again(op.operands[i], size) for i in range(len(op.operands)) if (op, i) in new_operands}
             constants = {value: make_again(value) for value in captured(op) if value not in read}
             clone = op.clone().operation
             for i, value in enumerate(op.operands):
-                clone.operands[i] = fresh[i] if i in fresh else next(given) if apart else copies[value]
+                clone.operands[i] = fresh[i] if i in fresh else next(next_tensor) if apart else copies[value]
             replace_captured(clone, copies | constants)
             if any(value in weights for value in op.operands):
                 clone.attributes[WEIGHT_OF] = ir.StringAttr.get("__weight_of__")
@@ -133,8 +133,10 @@ def is_made(op: ir.Operation, index: int) -> bool:
 
 def to_tensor(memref: ir.Value, value: ir.Value, size: ir.Value | None) -> ir.Value:
     """Build the tensor that replaces `value`: the contents of an argument, or a prefix of it if the size is dynamic."""
-    kind = ir.RankedTensorType.get(static_shape(value), value.type.element_type) if is_tensor(value) else value.type
-    whole = bufferization.to_tensor(kind, memref, restrict=True)
+    tensor_type = (
+        ir.RankedTensorType.get(static_shape(value), value.type.element_type) if is_tensor(value) else value.type
+    )
+    whole = bufferization.to_tensor(tensor_type, memref, restrict=True)
     return whole if size is None or extent_of(value) is None else first_part(value.type, whole, size)
 
 
@@ -162,10 +164,10 @@ def argument(name: str, role: str, value: ir.Value, positive: bool) -> Argument:
 
 def supported(value: ir.Value) -> bool:
     """Return whether a payload argument can hold a value: a tensor of bounded sizes or scalar of a supported dtype."""
-    kind = value.type
-    if isinstance(kind, ir.RankedTensorType):
-        return (kind.has_static_shape or extent_of(value) is not None) and str(kind.element_type) in DTYPES
-    return str(kind) in DTYPES
+    value_type = value.type
+    if isinstance(value_type, ir.RankedTensorType):
+        return (value_type.has_static_shape or extent_of(value) is not None) and str(value_type.element_type) in DTYPES
+    return str(value_type) in DTYPES
 
 
 def make_again(value: ir.Value, size: ir.Value | None = None) -> ir.Value:
@@ -173,17 +175,17 @@ def make_again(value: ir.Value, size: ir.Value | None = None) -> ir.Value:
     if is_constant(value):
         return value.owner.clone().operation.results[0]
     if size is not None and extent_of(value) is not None:
-        kind = ir.RankedTensorType.get(static_shape(value), value.type.element_type)
-        empty = first_part(value.type, bufferization.alloc_tensor(kind, []), size)
+        tensor_type = ir.RankedTensorType.get(static_shape(value), value.type.element_type)
+        empty = first_part(value.type, bufferization.alloc_tensor(tensor_type, []), size)
     else:
         empty = tensor.empty(value.type.shape, value.type.element_type)
     fill = fill_of(value)
     if fill is None:
         return empty
     constant = make_again(fill.operands[0])
-    again = fill.clone().operation
-    again.operands[0], again.operands[1] = constant, empty
-    return again.results[0]
+    clone = fill.clone().operation
+    clone.operands[0], clone.operands[1] = constant, empty
+    return clone.results[0]
 
 
 def inner_ops(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -59,7 +59,7 @@ def partition(payload: Payload) -> Partition:
         if written_by_others:
             join_reduced_rows(find_function(module, payload.entry))
             join_short_rows(find_function(module, payload.entry))
-            write_results_in_shape(module)  # fusing moves what reshapes a result to behind the op that makes it
+            write_results_in_shape(module)  # again, as fusion moves reshapes of results behind their producers
         function = find_function(module, payload.entry)
         roles = [argument.role for argument in payload.arguments]
         if payload.foreign:
@@ -84,9 +84,9 @@ def partition(payload: Payload) -> Partition:
                         break
         uncovered = uncovered_ops(function.operation, covered)
         text = str(module)
-    kind = payload.result_type
+    result_type = payload.result_type
     counted = (
-        replace(t, occurrences=seen[tag], count=counts[tag], result_type=kind, narrow=tag not in wide)
+        replace(t, occurrences=seen[tag], count=counts[tag], result_type=result_type, narrow=tag not in wide)
         for tag, t in tasks.items()
     )
     return Partition(replace(payload, text=text), tuple(counted), rewriting, uncovered)

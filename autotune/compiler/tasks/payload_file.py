@@ -178,32 +178,32 @@ def read_arguments(function: ir.OpView, path: str) -> tuple[Argument, ...]:
         )
     arguments = []
     for index, value in enumerate(block.arguments):
-        kind = value.type
-        if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape:
-            is_open = isinstance(kind, (ir.MemRefType, ir.UnrankedMemRefType))
+        arg_type = value.type
+        if not isinstance(arg_type, ir.MemRefType) or not arg_type.has_static_shape:
+            is_open = isinstance(arg_type, (ir.MemRefType, ir.UnrankedMemRefType))
             way_out = "fix its sizes" if is_open else "store it in one, such as memref<1xf32>"
             raise PayloadError(
-                f"argument {index} of @{symbol(function)} in {path} must be a memref of static shape, got {kind}; "
+                f"argument {index} of @{symbol(function)} in {path} must be a memref of static shape, got {arg_type}; "
                 f"{way_out}"
             )
-        if str(kind.element_type) not in DTYPES:
+        if str(arg_type.element_type) not in DTYPES:
             raise PayloadError(
                 f"argument {index} of @{symbol(function)} in {path} must have elements of {', '.join(DTYPES)}, "
-                f"got {kind}; store them as one of those"
+                f"got {arg_type}; store them as one of those"
             )
-        if kind.rank > MOST_DIMENSIONS:
+        if arg_type.rank > MOST_DIMENSIONS:
             raise PayloadError(
                 f"argument {index} of @{symbol(function)} in {path} must have {MOST_DIMENSIONS} dimensions at most, "
-                f"it has {kind.rank}; collapse some"
+                f"it has {arg_type.rank}; collapse some"
             )
-        if str(kind) != (plain := plain_type(kind)):
+        if str(arg_type) != (plain := plain_type(arg_type)):
             raise PayloadError(
                 f"argument {index} of @{symbol(function)} in {path} must be {plain}, whose elements lie one behind "
-                f"another, got {kind}; copy it into one of other steps"
+                f"another, got {arg_type}; copy it into one of other steps"
             )
         role = role_of(function, index, path)
         low, high = range_of(function, index, value)
-        arguments.append(Argument(f"arg{index}", role, tuple(kind.shape), str(kind.element_type), low, high))
+        arguments.append(Argument(f"arg{index}", role, tuple(arg_type.shape), str(arg_type.element_type), low, high))
     if not any(a.role in WRITTEN for a in arguments):
         raise PayloadError(
             f"@{symbol(function)} in {path} must write at least one argument, it writes none; "

@@ -72,8 +72,8 @@ def ops_in(tag: str, text: str) -> tuple[Op, ...]:
         with context():
             module = parse(text, tag)
             ops = [view.operation for view, _ in structured_ops(module.body)]
-            found = ((op, read_op(op)) for op in ops)
-            return tuple(joined(read, op, ops) for op, read in found if read is not None)
+            pairs = ((op, read_op(op)) for op in ops)
+            return tuple(joined(read, op, ops) for op, read in pairs if read is not None)
     except CompileError:
         return ()
 
@@ -112,11 +112,11 @@ def read_operand(op: ir.Operation, number: int, amap: ir.AffineMap, roles: Seque
 
 def operand_of(value: ir.Value, indices: tuple[Index, ...]) -> Operand:
     """Return an operand that reads a value at some indices."""
-    kind = value.type
-    if not isinstance(kind, ir.RankedTensorType | ir.MemRefType):
-        return Operand((), str(kind), (), is_scalar=True)
+    value_type = value.type
+    if not isinstance(value_type, ir.RankedTensorType | ir.MemRefType):
+        return Operand((), str(value_type), (), is_scalar=True)
     growing = tuple(open_dimensions(value))
-    return Operand(tuple(static_shape(value)), str(kind.element_type), indices, growing)
+    return Operand(tuple(static_shape(value)), str(value_type.element_type), indices, growing)
 
 
 class BodyReader:
@@ -182,9 +182,11 @@ class BodyReader:
         for result in op.results:
             self._numbers[result] = self._next
             self._next += 1
-        kinds = tuple(str(result.type) for result in op.results)
+        result_types = tuple(str(result.type) for result in op.results)
         has_steps = len(op.regions) > 0
-        self.steps.append(BodyOp(op.name, tuple(operands), kinds, values[0] if values else None, nested or has_steps))
+        self.steps.append(
+            BodyOp(op.name, tuple(operands), result_types, values[0] if values else None, nested or has_steps)
+        )
         for inner in inner_ops(op):
             self._add(inner, nested=True)
 

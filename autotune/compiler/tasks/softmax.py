@@ -65,7 +65,7 @@ def find_plan(ops: Sequence[ir.Operation]) -> Plan | None:
 
 
 def corrects(maximum: ir.Operation, exponential: ir.Operation, sums: Set[ir.Operation]) -> bool:
-    """Return whether a change of the maximum only scales all sums, as they are linear in its exponentials."""
+    """Return whether a change of the maximum only scales the sums: all are linear in the exponentials, its only use."""
     is_only_user = readers(maximum) == {exponential} and exponential.operands[1] == maximum.results[0]
     return is_only_user and readers(exponential) == sums and all(is_linear(op, exponential) for op in sums)
 

@@ -106,12 +106,12 @@ def close_gaps(module: ir.Module) -> None:
     for op in stands_in(module):
         last = len(op.operands) - 1
         for number, value in enumerate(op.operands):
-            memref_type = ir.MemRefType(value.type)
-            if is_dense(memref_type):
+            operand_type = ir.MemRefType(value.type)
+            if is_dense(operand_type):
                 continue
             with ir.InsertionPoint(op), op.location:
                 copy = memref.alloc(
-                    ir.MemRefType.get(memref_type.shape, memref_type.element_type), [], [], alignment=ALIGNMENT
+                    ir.MemRefType.get(operand_type.shape, operand_type.element_type), [], [], alignment=ALIGNMENT
                 )
                 if number < last:
                     linalg.copy(value, outs=[copy])

@@ -86,20 +86,20 @@ def is_read_by_windows(value: ir.Value) -> bool:
 def sums_along_rows(op: ir.Operation) -> ir.Value:
     """Build a convolution with loops over (n, f, positions, c, window); a bias is added afterwards."""
     x, _, start = op.operands
-    kind, bias = op.results[0].type.element_type, bias_of(start)
+    element_type, bias = op.results[0].type.element_type, bias_of(start)
     whole = is_better_whole(op)
     shape = list(op.results[0].type.shape)
     pitch = pitch_of(x) if whole else 0
     padded_shape = [*shape[:-2], (shape[-2] - 1) * pitch + shape[-1]] if whole else shape
     fill = fill_of(start)
-    zero = arith.constant(kind, 0.0) if fill is None else fill.operands[0]
-    into = start if bias is None and not whole else filled(padded_shape, kind, zero)
+    zero = arith.constant(element_type, 0.0) if fill is None else fill.operands[0]
+    into = start if bias is None and not whole else filled(padded_shape, element_type, zero)
     sums = window_sums(op, into, pitch)
     if whole:
         *outer, row, column = dims(len(shape))
         read = ir.AffineMap.get(len(shape), 0, [*outer, row * pitch + column])
         identity = ir.AffineMap.get_identity(len(shape))
-        empty = tensor.empty(shape, kind)
+        empty = tensor.empty(shape, element_type)
         sums = generic([sums], empty, [read, identity], ["parallel"] * len(shape), lambda element, _: element)
     return sums if bias is None else with_bias(sums, bias, 1)
 
@@ -154,13 +154,15 @@ def in_one_dimension(x: ir.Value, pitch: int) -> ir.Value:
     """Collapse rows of planes, or of slices of planes, to one dimension, including elements between sliced rows."""
     source, (row, column) = source_of(x)
     inner = len(x.type.shape) - 2
-    whole = flat(source, [*([d] for d in range(inner)), [inner, inner + 1]])
+    flattened = flat(source, [*([d] for d in range(inner)), [inner, inner + 1]])
     *outer, height, width = x.type.shape
     begin, size = row * pitch + column, (height - 1) * pitch + width
-    if size == whole.type.shape[-1]:
-        return whole
-    kind = ir.RankedTensorType.get([*outer, size], x.type.element_type)
-    return tensor.extract_slice(kind, whole, [], [], [], [*[0] * inner, begin], [*outer, size], [1] * (inner + 1))
+    if size == flattened.type.shape[-1]:
+        return flattened
+    slice_type = ir.RankedTensorType.get([*outer, size], x.type.element_type)
+    return tensor.extract_slice(
+        slice_type, flattened, [], [], [], [*[0] * inner, begin], [*outer, size], [1] * (inner + 1)
+    )
 
 
 def is_better_whole(op: ir.Operation) -> bool:

@@ -91,14 +91,14 @@ class Planes:
             maps.append(ir.AffineMap.get_identity(4))
 
         def write(*elements: ir.Value) -> ir.Value:
-            *given, _ = elements
-            total = given.pop() if fill is None else fill.operands[0]
-            outside = len(positions) < len(window)  # of a sum it is zeros
+            *operands, _ = elements
+            total = operands.pop() if fill is None else fill.operands[0]
+            outside = len(positions) < len(window)  # padding of a sum adds zeros
             found = dict(
-                zip(positions, (self.masked(x, j) for x, (_, j) in zip(given, positions, strict=False)), strict=True)
+                zip(positions, (self.masked(x, j) for x, (_, j) in zip(operands, positions, strict=False)), strict=True)
             )
             if self.kernel is not None:
-                for x, weight in zip(found.values(), given[len(positions) :], strict=True):
+                for x, weight in zip(found.values(), operands[len(positions) :], strict=True):
                     total = multiply_add(x, weight, total)
                 return total
             values = [*found.values(), *([self.border] if outside and self.is_maximum else [])]
@@ -214,8 +214,8 @@ def cut(value: ir.Value, offsets: Sequence[int], sizes: Sequence[int]) -> ir.Val
     """Build a slice of a tensor; the tensor itself if the slice is all of it."""
     if list(value.type.shape) == list(sizes):
         return value
-    kind = ir.RankedTensorType.get(sizes, value.type.element_type)
-    return tensor.extract_slice(kind, value, [], [], [], offsets, sizes, [1] * len(sizes))
+    slice_type = ir.RankedTensorType.get(sizes, value.type.element_type)
+    return tensor.extract_slice(slice_type, value, [], [], [], offsets, sizes, [1] * len(sizes))
 
 
 def read_by(value: ir.Value, amap: ir.AffineMap, sizes: Sequence[int]) -> ir.Value:

@@ -134,8 +134,8 @@ class ChannelsLast:
         start = groups.start if groups.start is not None else groups.op.operands[2]
         bias, fill = bias_of(start), fill_of(start)
         if bias is not None:
-            kind = bias.type.element_type
-            return with_bias(groups.convolve(self.of(groups.x), arith.constant(kind, 0.0)), bias, -1)
+            element_type = bias.type.element_type
+            return with_bias(groups.convolve(self.of(groups.x), arith.constant(element_type, 0.0)), bias, -1)
         return groups.convolve(self.of(groups.x), fill.operands[0]) if fill is not None else None
 
     def turn_pad(self, op: ir.Operation) -> ir.Value | None:
@@ -162,11 +162,11 @@ class ChannelsLast:
 
     def turn_slice(self, op: ir.Operation) -> ir.Value | None:
         """Convert a static slice of the same rank as its source."""
-        kind, offsets_sizes_strides = op.results[0].type, static_slice(op)
+        result_type, offsets_sizes_strides = op.results[0].type, static_slice(op)
         whole = self.last.get(op.operands[0])
-        if whole is None or len(op.operands) > 1 or len(kind.shape) != len(LAST):
+        if whole is None or len(op.operands) > 1 or len(result_type.shape) != len(LAST):
             return None
-        part = ir.RankedTensorType.get(transposed(kind.shape), kind.element_type)
+        part = ir.RankedTensorType.get(transposed(result_type.shape), result_type.element_type)
         return tensor.extract_slice(part, whole, [], [], [], *map(transposed, offsets_sizes_strides))
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:

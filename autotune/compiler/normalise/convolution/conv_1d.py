@@ -94,16 +94,16 @@ class Rows:
 
     def holds(self, value: ir.Value) -> bool:
         """Return whether a value is available as a plane of one row, or is a column expanded from a 1-D value."""
-        made_by = maker(value)
-        return value in self.planes or (made_by is not None and is_column(made_by))
+        producer = maker(value)
+        return value in self.planes or (producer is not None and is_column(producer))
 
     def of(self, value: ir.Value) -> ir.Value:
         """Return a 1-D value or column as a plane of one row."""
         if value in self.planes:
             return self.planes[value]
-        made_by, fill, bias = maker(value), fill_of(value), bias_of(value)
-        if made_by is not None and is_column(made_by):
-            return self.of(made_by.operands[0])
+        producer, fill, bias = maker(value), fill_of(value), bias_of(value)
+        if producer is not None and is_column(producer):
+            return self.of(producer.operands[0])
         n, c, w, *_ = value.type.shape
         if fill is not None:
             return filled([n, c, 1, w], value.type.element_type, fill.operands[0])
@@ -131,9 +131,9 @@ class Rows:
         parts = unflat(x, joined, [n, groups, x.type.shape[1] // groups, *x.type.shape[2:]])
         kernel = with_one(without_one(conv.operands[1], COLUMN), RANK)
         shape = [n, groups, filters, 1, w]
-        kind = conv.results[0].type.element_type
+        dtype = conv.results[0].type.element_type
         is_fill = start.name == "linalg.fill"
-        into = filled(shape, kind, start.operands[0]) if is_fill else unflat(self.of(start.operands[0]), joined, shape)
+        into = filled(shape, dtype, start.operands[0]) if is_fill else unflat(self.of(start.operands[0]), joined, shape)
         return flat(GROUPED[conv.name](parts, kernel, outs=[into], **steps(conv)), joined)
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:

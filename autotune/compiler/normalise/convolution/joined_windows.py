@@ -92,8 +92,8 @@ class JoinedWindows:
         maps = [ir.AffineMap.get(len(loops), 0, each) for each in (read, [*taps, channel, lane], loops[: sides + 2])]
         i32 = ir.IntegerType.get_signless(32)
         into = filled([n, *self.counts, filters], i32, arith.constant(i32, 0))
-        kinds = [*["parallel"] * (sides + 2), *["reduction"] * (sides + 1)]
-        return generic([self.image, kernel], into, maps, kinds, multiply_add)
+        iterators = [*["parallel"] * (sides + 2), *["reduction"] * (sides + 1)]
+        return generic([self.image, kernel], into, maps, iterators, multiply_add)
 
 
 def multiply_add(x: ir.Value, weight: ir.Value, there: ir.Value) -> ir.Value:

@@ -102,7 +102,9 @@ def split_before(op: ir.Operation) -> ir.Operation | None:
 def phases_before(split: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
     """Return the concatenated convolutions with channels last, one per phase; empty if there are none."""
     whole = maker(last[split.operands[0]]) if split.operands[0] in last else None
-    if whole is None or whole.name != "tensor.concat" or groups_of(split) != SPLIT:  # groups are split, too
+    if (
+        whole is None or whole.name != "tensor.concat" or groups_of(split) != SPLIT
+    ):  # grouped convolutions also expand channels
         return []
     n, down, across, channels, rows, columns = split.results[0].type.shape
     parts = list(whole.operands)
@@ -121,7 +123,7 @@ def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Val
     if split is None or split.name != "tensor.expand_shape" or split.operands[0] not in last:
         return None
     if phases_before(split, last) and all(split_before(use.owner.operation) for use in op.results[0].uses):
-        return None  # they are interleaved
+        return None  # `interleave_phases` rewrites these
     n, channels, rows, columns = groups_of(split)
     layout = [*n, *rows, *columns, *channels]
     shape, sizes = split.results[0].type.shape, [len(group) for group in (n, rows, columns, channels)]

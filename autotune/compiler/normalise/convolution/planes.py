@@ -87,8 +87,8 @@ def concat_of(op: ir.Operation) -> ir.Operation | None:
 
 def cut_of(plane: ir.Value) -> ir.Operation | None:
     """Return the slice of volumes that a plane is expanded from; `None` if it is not."""
-    apart = maker_named(plane, "tensor.expand_shape")
-    cut = maker_named(apart.operands[0], "tensor.extract_slice") if apart and reassociation(apart) == APART else None
+    expand = maker_named(plane, "tensor.expand_shape")
+    cut = maker_named(expand.operands[0], "tensor.extract_slice") if expand and reassociation(expand) == APART else None
     return cut if cut and len(cut.operands) == 1 else None
 
 

@@ -34,11 +34,11 @@ def product_of(op: ir.Operation) -> ir.Value | None:
     if prod(shape[2:]) < LEAST_POSITIONS:
         return None
     groups = [[0], [1], list(range(2, len(shape)))]
-    bias, kind = bias_of(start), op.results[0].type.element_type
+    bias, element_type = bias_of(start), op.results[0].type.element_type
     if bias is None:
         into = flat(start, groups)
     else:
-        into = filled([*shape[:2], prod(shape[2:])], kind, arith.constant(kind, 0.0))
+        into = filled([*shape[:2], prod(shape[2:])], element_type, arith.constant(element_type, 0.0))
     result = multiplied(matrix_of(kernel), flat(x, groups), into)
     return unflat(result if bias is None else with_bias(result, bias, 1), groups, shape)
 

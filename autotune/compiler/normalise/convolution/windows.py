@@ -114,7 +114,7 @@ def bias_of(value: ir.Value) -> ir.Value | None:
     """Return the vector that a tensor, or the source of its copy, broadcasts along channels; `None` if it does not."""
     producer = maker(value)
     if producer is not None and producer.name == "bufferization.alloc_tensor" and len(producer.operands) == 1:
-        producer = maker(producer.operands[0])  # of one that several convolutions start from
+        producer = maker(producer.operands[0])  # a copy of an initial value that several convolutions share
     if producer is None or producer.name not in ("linalg.broadcast", "linalg.generic") or not moves_elements(producer):
         return None
     read, written = map(dimensions, indexing_maps(producer))

@@ -1,1 +1,1 @@
-"""Gathers: indices that are affine in the loops are folded, and gathers go before broadcasts."""
+"""Rewrites of gathers: fold affine indices into indexing maps, and move gathers before broadcasts."""

@@ -1,17 +1,17 @@
-"""Indices that an op computes, in the form that vectorizes: those of extrema, and those that are repeated along a row.
+"""Rewrite index computations so that they vectorize: argmax and argmin, and indices that are broadcast along a row.
 
-An op with two results becomes two of one:
+An operation with two results becomes two operations with one:
 
     (m, i) = argmax x   ->   m = max x;  p = 0, 1, 2, ...;  i = min of p where x = m, or x is NaN
 
-The first of equal elements is taken, as before. Where a row holds a NaN that is its extremum, as NumPy and PyTorch have
-it: m is NaN, and i the first of them. Indices of 64 bits are found in 32, where those hold them, and widened.
+The first of equal elements is taken, as before. If a row contains NaN, m is NaN and i is the index of the first NaN, as
+in NumPy and PyTorch. Indices of 64 bits are computed in 32 bits if they fit, and extended.
 
-Indices that are repeated before elements are read at them are read where they lie, once a row:
+Indices that are broadcast before elements are read at them are read from the source, once per row:
 
     P[i, j] = ids[i];  y[i, j] = x[P[i, j], j]   ->   y[i, j] = x[ids[i], j]
 
-A gather then sees that an index is the same for a whole row, and reads the row in vectors.
+The index is then uniform along a row, which is read in vectors.
 """
 
 from math import inf, prod
@@ -26,27 +26,27 @@ from autotune.compiler.normalise.emit import dims, filled, flat, generic, unflat
 from autotune.compiler.normalise.gather.long_rows import LEAST, LongRow
 
 EXTREMA = {"arith.maximumf": "arith.cmpf ogt", "arith.minimumf": "arith.cmpf olt"}
-WORST = {"arith.maximumf": -inf, "arith.minimumf": inf}  # where results begin: no element is further from the extremum
-COMPARISONS = {2: "arith.cmpf ogt", 4: "arith.cmpf olt"}  # by the number of a predicate
-BODY = 6  # operations of such an op
-NARROW = 32  # bits that indices are found in: a vector holds twice as many
+WORST = {"arith.maximumf": -inf, "arith.minimumf": inf}  # neutral elements
+COMPARISONS = {2: "arith.cmpf ogt", 4: "arith.cmpf olt"}  # by enum value of the predicate
+BODY = 6  # number of scalar operations in the body of an argmax
+NARROW = 32  # bits of computed indices: a vector holds twice as many as of 64 bits
 
 
 def split_argmax(module: ir.Module) -> None:
-    """Split ops that give an extremum and its index, in place."""
-    for op in [op for op in every_op(module) if op.name == "linalg.generic"]:  # ops inside go with one that is split
+    """Split operations that compute an extremum and its index, in place."""
+    for op in [op for op in every_op(module) if op.name == "linalg.generic"]:  # the body is erased with its operation
         loop = argmax_loop(op)
         if loop is not None:
             split(op, loop)
 
 
 def argmax_loop(op: ir.Operation) -> int | None:
-    """The loop along which an op finds the first index of an extremum; `None` of any other op."""
+    """Match an argmax or argmin that takes the first index; return its reduction loop, `None` if it does not match."""
     block = op.regions[0].blocks[0]
     body = [inner.operation for inner in block.operations]
     if len(op.operands) != len(block.arguments) or len(op.results) != 2 or len(block.arguments) != 3:
         return None
-    x, there, before = block.arguments
+    x, accumulator, index_so_far = block.arguments
     end = body[-1]
     extremum, chosen = (maker(value) for value in end.operands)
     if len(body) != BODY or extremum is None or chosen is None or chosen.name != "arith.select":
@@ -56,16 +56,16 @@ def argmax_loop(op: ir.Operation) -> int | None:
     if compared is None or compared.name != "arith.cmpf" or number is None or number.name != "linalg.index":
         return None
     expected = COMPARISONS.get(ir.IntegerAttr(compared.attributes["predicate"]).value)
-    plain = EXTREMA.get(extremum.name) == expected and list(compared.operands) == [x, there]
-    if not plain or set(extremum.operands) != {x, there} or chosen.operands[2] != before:
+    plain = EXTREMA.get(extremum.name) == expected and list(compared.operands) == [x, accumulator]
+    if not plain or set(extremum.operands) != {x, accumulator} or chosen.operands[2] != index_so_far:
         return None
     return int(ir.IntegerAttr(number.attributes["dim"]).value)
 
 
 def split(op: ir.Operation, loop: int) -> None:
-    """Write two ops for one that finds indices along a loop, where its results start from the worst number and from 0.
+    """Replace an argmax along a loop by a reduction and an index search, if it starts from the neutral element and 0.
 
-    Of one long row, indices are found by blocks; where nobody reads the indices, one op is enough.
+    The index in one long row is searched by blocks; if the index is unused, the reduction alone is enough.
     """
     x, start, first = op.operands
     nest, (read, written, _) = loop_nest(op), indexing_maps(op)
@@ -117,7 +117,7 @@ def split(op: ir.Operation, loop: int) -> None:
 
 
 def is_filled(value: ir.Value, number: float) -> bool:
-    """Tell whether a tensor is filled with a number."""
+    """Return whether a tensor is filled with a constant."""
     fill = fill_of(value)
     if fill is None or not is_constant(fill.operands[0]):
         return False
@@ -125,7 +125,7 @@ def is_filled(value: ir.Value, number: float) -> bool:
 
 
 def is_index(kind: ir.Type) -> bool:
-    """Tell whether a type is that of whole numbers of 64 bits."""
+    """Return whether a type is a 64-bit integer."""
     return isinstance(kind, ir.IntegerType) and kind.width == 2 * NARROW
 
 
@@ -133,7 +133,7 @@ COPIES = ("linalg.generic", "linalg.broadcast", "linalg.transpose")
 
 
 def gather_before_broadcast(module: ir.Module) -> None:
-    """Let ops that read elements be given their operands as they were before copies repeated them, in place."""
+    """Let operations that extract elements read the source of broadcast operands, in place."""
     changed = False
     for op in every_op(module):
         if op.name == "linalg.generic" and reads_elements(op):
@@ -146,12 +146,12 @@ def gather_before_broadcast(module: ir.Module) -> None:
 
 
 def reads_elements(op: ir.Operation) -> bool:
-    """Tell whether a body reads elements of tensors."""
+    """Return whether a body extracts elements of tensors."""
     return any(inner.operation.name == "tensor.extract" for inner in op.regions[0].blocks[0].operations)
 
 
 def copied_from(value: ir.Value) -> ir.Operation | None:
-    """The op that copies elements of a tensor to a value, some of them several times; `None` if that is all."""
+    """Return the operation that copies or broadcasts a tensor to a value; `None` if there is none."""
     op = maker(value)
     if op is None or op.name not in COPIES or not moves_elements(op):
         return None
@@ -160,7 +160,7 @@ def copied_from(value: ir.Value) -> ir.Operation | None:
 
 
 def read_from(op: ir.Operation, number: int, copy: ir.Operation) -> None:
-    """Give an op what was copied, read by both maps, one after the other."""
+    """Replace an operand by the source of a copy, with the composed indexing map."""
     maps, (read, _) = indexing_maps(op), indexing_maps(copy)
     amap = maps[number]
     maps[number] = ir.AffineMap.get(amap.n_dims, 0, [expr.compose(amap) for expr in read.results])

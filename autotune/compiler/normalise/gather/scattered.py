@@ -1,10 +1,10 @@
-"""Elements that are read of slices whose rows do not follow each other in memory: read of the whole, or of a copy.
+"""Replace `tensor.extract` of non-contiguous slices by reads of the source, or of a copy.
 
-    s = x[:, 3], of rank 1 less;  y = s[i, j]   ->   y = x[i, 3, j]
-    s = x[::2];  y = s[i, j]                    ->   y = x[2 i, j]
+    s = x[:, 3], rank-reduced;  y = s[i, j]   ->   y = x[i, 3, j]
+    s = x[::2];  y = s[i, j]                  ->   y = x[2 i, j]
 
-Upstream reads vectors of elements by one number each, counted in the shape of what is read (`vector.gather`): where
-that lies in pieces, it counts past them.
+Upstream vectorizes such reads by `vector.gather` with linearized indices, which are wrong if the tensor is not
+contiguous.
 """
 
 from mlir import ir
@@ -19,7 +19,7 @@ CUT = "tensor.extract_slice"
 
 
 def read_scattered_elements(module: ir.Module) -> None:
-    """Let bodies read elements of tensors that lie in one piece alone, in place."""
+    """Let bodies extract elements of contiguous tensors only, in place."""
     reads = [op.operation for op in every_op(module) if op.name == "tensor.extract" and is_scattered(op.operands[0])]
     for read in reads:
         last = read_of_wholes(read)
@@ -32,7 +32,7 @@ def read_scattered_elements(module: ir.Module) -> None:
 
 
 def read_of_wholes(read: ir.Operation) -> ir.Operation:
-    """A read of what is no slice in pieces, as far as slices are known."""
+    """Replace a read of nested slices by a read of their source, as long as offsets are constants."""
     cut = maker(read.operands[0])
     if cut is None or not is_known(cut) or not is_scattered(read.operands[0]):
         return read
@@ -40,15 +40,15 @@ def read_of_wholes(read: ir.Operation) -> ir.Operation:
 
 
 def is_scattered(value: ir.Value) -> bool:
-    """Tell whether a tensor is a slice, or a view of one, whose elements lie in pieces."""
-    made_by = maker(value)
-    if made_by is None or made_by.name not in (CUT, *VIEWS):
+    """Return whether a tensor is a non-contiguous slice, or a view of one."""
+    producer = maker(value)
+    if producer is None or producer.name not in (CUT, *VIEWS):
         return False
-    return (made_by.name == CUT and not is_one_piece(made_by)) or is_scattered(made_by.operands[0])
+    return (producer.name == CUT and not is_one_piece(producer)) or is_scattered(producer.operands[0])
 
 
 def is_one_piece(cut: ir.Operation) -> bool:
-    """Tell whether elements of a slice follow each other in what it is cut from."""
+    """Return whether a slice is contiguous in its source."""
     _, sizes, strides = static_slice(cut)
     whole = cut.operands[0].type.shape
     parts = [d for d, size in enumerate(sizes) if size != whole[d]]
@@ -58,5 +58,5 @@ def is_one_piece(cut: ir.Operation) -> bool:
 
 
 def is_known(cut: ir.Operation) -> bool:
-    """Tell whether an op is a slice whose offsets are constants."""
+    """Return whether an operation is a slice with constant offsets."""
     return cut.name == CUT and len(cut.operands) == 1

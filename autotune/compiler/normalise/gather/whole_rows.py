@@ -1,4 +1,4 @@
-"""Gathers of whole rows of several dimensions: rows of one, which are copied in long vectors.
+"""Collapse the dimensions of gathered rows, so that they are copied in long vectors.
 
 y[i, a, b] = x[index[i], a, b]   ->   Y[i, r] = X[index[i], r], of r = (a, b)
 """
@@ -15,7 +15,7 @@ BODY = {"arith.index_cast", "linalg.index", "tensor.extract", "linalg.yield"}
 
 
 def read_rows_in_one(module: ir.Module) -> None:
-    """Let gathers read the last dimensions of a tensor, where they read them whole, as one; in place."""
+    """Collapse the trailing dimensions that gathers read whole, in place."""
     for op in every_op(module):
         if op.name != "linalg.generic" or (extract := only_read(op)) is None:
             continue
@@ -24,7 +24,7 @@ def read_rows_in_one(module: ir.Module) -> None:
 
 
 def only_read(op: ir.Operation) -> ir.Operation | None:
-    """The one element that an op's body reads from a tensor and gives as it is; `None` of any other op."""
+    """Return the only `tensor.extract` of a body if its result is yielded unchanged; `None` for any other operation."""
     nest = loop_nest(op)
     body = [inner.operation for inner in op.regions[0].blocks[0].operations]
     read = [inner for inner in body if inner.name == "tensor.extract"]
@@ -35,7 +35,7 @@ def only_read(op: ir.Operation) -> ir.Operation | None:
 
 
 def dimensions_read_whole(op: ir.Operation, extract: ir.Operation) -> int:
-    """How many of the last dimensions of what is read are those of what is written, in the same order."""
+    """Return the number of trailing dimensions of the source that are whole trailing dimensions of the result."""
     source, *indices = extract.operands
     written, read = op.results[0].type.shape, source.type.shape
     inputs = {d for amap in indexing_maps(op)[:-1] for d in dimensions(amap)}
@@ -50,7 +50,7 @@ def dimensions_read_whole(op: ir.Operation, extract: ir.Operation) -> int:
 
 
 def rewrite(op: ir.Operation, extract: ir.Operation, whole: int) -> None:
-    """Write an op again with so many of its last loops in one, in place."""
+    """Rewrite an operation with its last `whole` loops collapsed."""
     source, *indices = extract.operands
     shape, lead = list(op.results[0].type.shape), len(op.results[0].type.shape) - whole
     groups = [*([d] for d in range(lead)), list(range(lead, lead + whole))]
@@ -74,11 +74,11 @@ def rewrite(op: ir.Operation, extract: ir.Operation, whole: int) -> None:
 
 
 def rebuilt_index(index: ir.Value, known: dict[ir.Value, ir.Value]) -> ir.Value:
-    """An index that a body reads at, in another body; `known` has the elements of that one."""
+    """Rebuild an index in another body; `known` maps block arguments to the elements there."""
     if (loop := loop_of_index(index)) is not None:
         return linalg.IndexOp(loop).result
-    made_by = maker(index)
-    if made_by is not None and made_by.name == "arith.index_cast":
-        held = made_by.operands[0]
-        return arith.index_cast(ir.IndexType.get(), known.get(held, held))
+    producer = maker(index)
+    if producer is not None and producer.name == "arith.index_cast":
+        source = producer.operands[0]
+        return arith.index_cast(ir.IndexType.get(), known.get(source, source))
     return known.get(index, index)

@@ -1,13 +1,13 @@
-"""Dimensions: those of size 1 are dropped, and transposed or reshaped values are read and written where they lie.
+"""Drop unit dimensions, and read and write transposed or reshaped values without a copy.
 
-Dimensions of size 1 so stand between no two ops. Transposed operands of products are not transposed in every call.
-Results that are reshaped last are written where they are wanted, not copied there as another shape:
+Reshapes that add or drop unit dimensions then no longer separate operations. Transposed operands of products are not
+transposed in every call. Results whose last operation is a reshape are written to a view of their argument:
 
     x = f(..);  materialize (expand_shape x) in out     ->   x = f(..);  materialize x in (collapse_shape out)
     x = f(..);  materialize (collapse_shape x) in out   ->   x = f(..);  materialize x in (expand_shape out)
 
-Upstream writes to where a result is wanted instead of to an empty tensor, and sees none behind a reshape: one that is
-reshaped is empty in that shape.
+Upstream replaces empty tensors by the buffer of a result, but does not look through reshapes: a reshaped empty tensor
+becomes an empty tensor of that shape.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ from autotune.compiler.normalise.emit import copy_of_body, flat, generic, part_r
 PASSES = "builtin.module(func.func(linalg-fold-unit-extent-dims),canonicalize,cse)"
 MOVES = ("linalg.transpose", "linalg.broadcast")
 RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
-VIEWS = (*RESHAPES, "tensor.cast")  # what shows all elements of a tensor as another type
-MATRIX = 2  # dimensions
+VIEWS = (*RESHAPES, "tensor.cast")  # operations that reinterpret a whole tensor as another type
+MATRIX = 2  # rank of a matrix
 
 
 def drop_unit_dimensions(module: ir.Module) -> None:
-    """Let ops compute on what has no dimension of size 1, in place; the shapes of arguments stay.
+    """Drop unit dimensions of operands, in place; arguments keep their shapes.
 
         C[0, m, n] += A[0, m, k] * B[0, k, n]   ->   C[m, n] += A[m, k] * B[k, n]
 
-    Importers keep a batch of one everywhere. Reshapes between an op with it and one without hide that the two are
-    neighbours. A module stays as it is where a batch of one is what attention groups go by: in one with a single head.
-    Windows with steps may leave a rest of what they read, which upstream does not expect of those of one tap.
+    Importers keep a batch of one everywhere. Reshapes between an operation with it and one without would prevent
+    fusion. A module with single-head attention is left unchanged, since attention groups need the batch dimension.
+    Strided windows may not read their input to the end, which upstream does not expect of windows of one tap.
     """
     ops = [op for op in every_op(module) if has_unit_dimension(op)]
     batches = [op for op in ops if op.name == "linalg.batch_matmul" and op.results[0].type.shape[0] == 1]
@@ -50,7 +50,7 @@ def drop_unit_dimensions(module: ir.Module) -> None:
 
 
 def has_unit_dimension(op: ir.Operation) -> bool:
-    """Tell whether a structured op on tensors has an operand with a dimension of size 1."""
+    """Return whether a structured operation on tensors has an operand with a unit dimension."""
     if not op.name.startswith("linalg.") or not len(op.results):
         return False
     tensors = [value.type for value in op.operands if isinstance(value.type, ir.RankedTensorType)]
@@ -58,7 +58,7 @@ def has_unit_dimension(op: ir.Operation) -> bool:
 
 
 def read_parts(op: ir.Operation) -> None:
-    """Let an op that has loops of one step read no more of its operands than its windows reach, in place."""
+    """Slice the operands of an operation with unit loops to the part that its windows reach, in place."""
     nest = loop_nest(op)
     if nest is None or not nest.is_known or 1 not in nest.sizes:
         return
@@ -72,21 +72,21 @@ def read_parts(op: ir.Operation) -> None:
 
 
 def is_stored(value: ir.Value) -> bool:
-    """Tell whether a value is an argument of two dimensions, moved about at most: a weight, and no activations."""
-    made_by = maker(value)
-    while made_by is not None and (made_by.name in (*MOVES, *RESHAPES) or is_move(made_by)):
-        value = made_by.operands[0]
-        made_by = maker(value)
-    return made_by is not None and made_by.name == "bufferization.to_tensor" and len(value.type.shape) <= MATRIX
+    """Return whether a value is an argument of rank 2 at most, possibly moved: a weight, not an activation."""
+    producer = maker(value)
+    while producer is not None and (producer.name in (*MOVES, *RESHAPES) or is_move(producer)):
+        value = producer.operands[0]
+        producer = maker(value)
+    return producer is not None and producer.name == "bufferization.to_tensor" and len(value.type.shape) <= MATRIX
 
 
 def is_move(op: ir.Operation) -> bool:
-    """Tell whether an op is a generic one that computes nothing."""
+    """Return whether an operation is a `linalg.generic` that only copies elements."""
     return op.name == "linalg.generic" and len(op.regions[0].blocks[0].operations) == 1 and len(op.operands) == 2
 
 
 def open_batch(op: ir.Operation) -> None:
-    """Make a product with a batch of one a plain one."""
+    """Rewrite a batched product with a batch of one as a plain product."""
     maps = [without_first(amap) for amap in indexing_maps(op)]
     with ir.InsertionPoint(op), op.location:
         a, b, c = (flat(value, groups(value.type.rank)) for value in op.operands)
@@ -98,18 +98,18 @@ def open_batch(op: ir.Operation) -> None:
 
 
 def without_first(amap: ir.AffineMap) -> ir.AffineMap:
-    """The map of an operand without the batch: its first loop, and its first dimension."""
+    """Return an indexing map without the first loop and the first dimension, the batch."""
     loops = [ir.AffineDimExpr.get(ir.AffineDimExpr(e).position - 1) for e in list(amap.results)[1:]]
     return ir.AffineMap.get(amap.n_dims - 1, 0, loops)
 
 
 def groups(rank: int) -> Sequence[Sequence[int]]:
-    """Dimensions that belong together when the first two become one."""
+    """Return the reassociation that collapses the first two dimensions."""
     return [[0, 1], *([index] for index in range(2, rank))]
 
 
 def generalize(op: ir.Operation) -> None:
-    """Write a named op, or a map, as a generic one of the same body, which upstream drops dimensions of."""
+    """Generalize a named operation or `linalg.map`, so that upstream can drop its unit dimensions."""
     *inputs, into = op.operands
     with ir.InsertionPoint(op), op.location:
         plain = generic(inputs, into, indexing_maps(op), ["parallel"] * len(into.type.shape), copy_of_body(op))
@@ -118,7 +118,7 @@ def generalize(op: ir.Operation) -> None:
 
 
 def is_named_elementwise(op: ir.Operation) -> bool:
-    """Tell whether a named op, or a map, computes each element of its result of single elements of its inputs."""
+    """Return whether an operation is a named element-wise operation or `linalg.map`."""
     if op.name in ("linalg.generic", "linalg.fill", *MOVES) or not indexing_maps(op) or len(op.results) != 1:
         return False
     *read, written = indexing_maps(op)
@@ -127,20 +127,20 @@ def is_named_elementwise(op: ir.Operation) -> bool:
 
 
 def follows_window(op: ir.Operation) -> bool:
-    """Tell whether a named element-wise op reads what windows give, maybe through others of its kind."""
+    """Return whether a named element-wise operation uses the result of a window, directly or through others."""
     if not is_named_elementwise(op):
         return False
-    makers = [made_by for value in list(op.operands)[:-1] if (made_by := maker(value)) is not None]
-    slides = any(None in dimensions(amap) for made_by in makers for amap in indexing_maps(made_by))
-    return slides or any(map(follows_window, makers))
+    producers = [made_by for value in list(op.operands)[:-1] if (made_by := maker(value)) is not None]
+    slides = any(None in dimensions(amap) for made_by in producers for amap in indexing_maps(made_by))
+    return slides or any(map(follows_window, producers))
 
 
 def read_in_place(module: ir.Module) -> None:
-    """Let products read operands of which the last two dimensions are swapped from before the swap, in place.
+    """Let products read the source of operands whose last two dimensions are transposed, in place.
 
         T[k, n] = W[n, k];  C[m, n] += A[m, k] * T[k, n]   ->   C[m, n] += A[m, k] * W[n, k]
 
-    A weight is then seen as one, and may be stored as its product reads it.
+    A weight is then recognized as one, and may be repacked as its product reads it.
     """
     changed = False
     for op in every_op(module):
@@ -152,20 +152,20 @@ def read_in_place(module: ir.Module) -> None:
 
 
 def read_before_swap(op: ir.Operation, number: int) -> bool:
-    """Let an operand of a product be read before the swap that makes it; tells whether there is one."""
-    made_by, maps = maker(op.operands[number]), indexing_maps(op)
-    if made_by is None or not swaps_last(made_by):
+    """Replace a transposed operand of a product by its source; return whether it was transposed."""
+    producer, maps = maker(op.operands[number]), indexing_maps(op)
+    if producer is None or not swaps_last(producer):
         return False
     amap = maps[number]
     *lead, first, second = amap.results
     maps[number] = ir.AffineMap.get(amap.n_dims, 0, [*lead, second, first])
-    op.operands[number] = made_by.operands[0]
+    op.operands[number] = producer.operands[0]
     op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps])
     return True
 
 
 def swaps_last(op: ir.Operation) -> bool:
-    """Tell whether an op gives a tensor with its last two dimensions swapped, and does nothing else."""
+    """Return whether an operation only transposes the last two dimensions of a tensor."""
     if op.name not in ("linalg.transpose", "linalg.generic") or not moves_elements(op):
         return False
     read, written = map(dimensions, indexing_maps(op))
@@ -176,38 +176,38 @@ def swaps_last(op: ir.Operation) -> bool:
 
 
 def write_results_in_shape(module: ir.Module) -> None:
-    """Let results that are reshaped last be written to a view of their argument, in place."""
-    waiting = [op for op in every_op(module) if op.name == "bufferization.materialize_in_destination"]
-    while waiting:
-        op = waiting.pop()
+    """Write results whose last operation is a reshape to a view of their argument, in place."""
+    worklist = [op for op in every_op(module) if op.name == "bufferization.materialize_in_destination"]
+    while worklist:
+        op = worklist.pop()
         value, out = op.operands
-        made_by = maker(value)
-        if made_by is None or made_by.name not in RESHAPES or not isinstance(out.type, ir.MemRefType):
+        reshape = maker(value)
+        if reshape is None or reshape.name not in RESHAPES or not isinstance(out.type, ir.MemRefType):
             continue
-        source = made_by.operands[0]
+        source = reshape.operands[0]
         static = source.type.has_static_shape and value.type.has_static_shape
         if not static or out.type.affine_map != ir.AffineMap.get_identity(out.type.rank):
             continue
         with ir.InsertionPoint(op), op.location:
-            view = view_of(out, made_by, source.type)
+            view = view_of(out, reshape, source.type)
             inside = bufferization.materialize_in_destination(None, source, view, restrict=True, writable=True)
-        waiting.append(inside.operation)
+        worklist.append(inside.operation)
         op.erase()
-        if not list(made_by.results[0].uses):
-            made_by.erase()
+        if not list(reshape.results[0].uses):
+            reshape.erase()
     for op in [op for op in every_op(module) if op.name in RESHAPES]:
         empty = maker(op.operands[0])
         if empty is not None and empty.name == "tensor.empty" and op.results[0].type.has_static_shape:
             with ir.InsertionPoint(op), op.location:
-                kind = op.results[0].type
-                op.results[0].replace_all_uses_with(tensor.empty(kind.shape, kind.element_type))
+                tensor_type = op.results[0].type
+                op.results[0].replace_all_uses_with(tensor.empty(tensor_type.shape, tensor_type.element_type))
             op.erase()
 
 
 def view_of(out: ir.Value, reshape: ir.Operation, like: ir.RankedTensorType) -> ir.Value:
-    """A memref in the shape that a tensor has before it is reshaped."""
-    kind = ir.MemRefType.get(like.shape, like.element_type)
+    """Build the view of a memref in the shape that a tensor has before a reshape."""
+    view_type = ir.MemRefType.get(like.shape, like.element_type)
     groups = reassociation(reshape)
     if reshape.name == "tensor.expand_shape":
-        return memref.collapse_shape(kind, out, groups)
-    return memref.expand_shape(kind, out, groups, [], list(like.shape))
+        return memref.collapse_shape(view_type, out, groups)
+    return memref.expand_shape(view_type, out, groups, [], list(like.shape))

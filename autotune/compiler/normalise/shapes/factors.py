@@ -1,9 +1,9 @@
-"""Numbers that both operands of a product are multiplied by: all of them on the operand of fewer elements.
+"""Move scalar factors of both operands of a product to the smaller operand.
 
     sum over k of (s * A[m, k]) * (t * B[k, n])   ->   sum over k of ((s * A[m, k]) * t) * B[k, n]
 
-PyTorch exports attention so, with the square root of its scale on queries and on keys, which are transposed, too: that
-took a pass over all keys. The other operand is then read where it lies.
+PyTorch exports attention with the square root of its scale on queries and on keys, which would take a pass over all
+keys. The larger operand is then read without a copy.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ FACTORS = 2  # operands of a multiplication
 
 @dataclass(frozen=True)
 class ScaledOperand:
-    """An operand of a product that is a tensor times a number, perhaps reshaped.
+    """Operand of a product that is a tensor times a scalar, possibly reshaped.
 
     Attributes:
-        source: The tensor before it was multiplied.
-        factor: The number, as a tensor with one element.
-        reshapes: What makes the operand of the multiplied tensor, the first one first.
+        source: Tensor before the multiplication.
+        factor: Scalar factor, as a tensor with one element.
+        reshapes: Reshapes between the multiplication and the operand, in program order.
     """
 
     source: ir.Value
@@ -39,16 +39,16 @@ class ScaledOperand:
     reshapes: tuple[ir.Operation, ...]
 
     def times(self, factors: Sequence[ir.Value]) -> ir.Value:
-        """The operand with its source multiplied by some numbers, one after the other."""
-        kind = self.source.type
-        identity = ir.AffineMap.get_identity(kind.rank)
+        """Build the operand with its source multiplied by the given factors in sequence."""
+        source_type = self.source.type
+        identity = ir.AffineMap.get_identity(source_type.rank)
         first = ir.AffineConstantExpr.get(0)
-        reads = [ir.AffineMap.get(kind.rank, 0, [first] * each.type.rank) for each in factors]
+        reads = [ir.AffineMap.get(source_type.rank, 0, [first] * each.type.rank) for each in factors]
         value = self.source
         if factors:
-            into = tensor.empty(kind.shape, kind.element_type)
+            into = tensor.empty(source_type.shape, source_type.element_type)
             maps = [identity, *reads, identity]
-            value = generic([value, *factors], into, maps, ["parallel"] * kind.rank, multiply)
+            value = generic([value, *factors], into, maps, ["parallel"] * source_type.rank, multiply)
         for reshape in self.reshapes:
             clone = reshape.clone().operation
             clone.operands[0] = value
@@ -57,7 +57,7 @@ class ScaledOperand:
 
 
 def multiply_smaller_operands(module: ir.Module) -> None:
-    """Let the smaller of two scaled operands of a product be multiplied by the numbers of both, in place."""
+    """Multiply the smaller of two scaled operands of a product by the factors of both, in place."""
     changed = False
     for op in every_op(module):
         operands = [scaled(value) for value in op.operands[:FACTORS]] if op.name in PRODUCTS else []
@@ -74,34 +74,34 @@ def multiply_smaller_operands(module: ir.Module) -> None:
 
 
 def scaled(value: ir.Value) -> ScaledOperand | None:
-    """What an operand is a number times of; `None` where it is not seen to be that."""
-    made_by, reshapes = maker(value), list[ir.Operation]()
-    while made_by is not None and made_by.name in RESHAPES:
-        reshapes.insert(0, made_by)
-        made_by = maker(made_by.operands[0])
-    if made_by is None or made_by.name != "linalg.generic" or len(made_by.operands) != FACTORS + 1:
+    """Match an operand that is a tensor times a scalar; return `None` if it does not match."""
+    producer, reshapes = maker(value), list[ir.Operation]()
+    while producer is not None and producer.name in RESHAPES:
+        reshapes.insert(0, producer)
+        producer = maker(producer.operands[0])
+    if producer is None or producer.name != "linalg.generic" or len(producer.operands) != FACTORS + 1:
         return None
-    block = made_by.regions[0].blocks[0]
+    block = producer.regions[0].blocks[0]
     steps = [inner.operation for inner in block.operations]
     if [step.name for step in steps] != SCALING or set(steps[0].operands) != set(list(block.arguments)[:FACTORS]):
         return None
-    *maps, written = indexing_maps(made_by)
+    *maps, written = indexing_maps(producer)
     if written != ir.AffineMap.get_identity(written.n_dims):
         return None
     for source, factor in ((0, 1), (1, 0)):
-        number = made_by.operands[factor]
+        number = producer.operands[factor]
         if maps[source] == written and is_one_number(number) and set(dimensions(maps[factor])) <= {None}:
-            return ScaledOperand(made_by.operands[source], number, tuple(reshapes))
+            return ScaledOperand(producer.operands[source], number, tuple(reshapes))
     return None
 
 
 def is_one_number(value: ir.Value) -> bool:
-    """Tell whether a value is a tensor with one element."""
+    """Return whether a value is a tensor with one element."""
     return isinstance(value.type, ir.RankedTensorType) and value.type.has_static_shape and prod(value.type.shape) == 1
 
 
 def multiply(element: ir.Value, *rest: ir.Value) -> ir.Value:
-    """An element times numbers, one after the other; the last value is what the result held."""
+    """Build the product of an element and factors, in sequence; the last value, the destination, is ignored."""
     for factor in rest[:-1]:
         element = arith.mulf(element, factor)
     return element

@@ -1,11 +1,11 @@
-"""Parts of a tensor: what is put together of several, or has a border around it, is written there at once.
+"""Let producers write directly into the parts of a padded or concatenated tensor.
 
     x = f(..) into empty;  p = pad x       ->   b = border of a constant;  x = f(..) into the inside of b;  p = b with x
     x = f(..) into empty;  c = concat x, y ->   x = f(..) into the begin of w;  c = w with x and y
 
-Tensors that are put into an empty one, as phases every other row, are like those that are concatenated. What reads a
-padded x behind that reads the inside of p. Concatenations that begin as an earlier one copy what that one made instead
-of every part of it again.
+Tensors inserted into an empty one, such as phases in every other row, are handled like concatenated ones. Later users
+of a padded x read the inside of p. Concatenations that have an earlier one as prefix copy its result instead of every
+part.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,12 @@ from autotune.compiler.normalise.shapes.slices import is_plain_pad
 GATHER = "tensor.extract"
 SEEN = ("tensor.extract_slice", *VIEWS)
 NAME, PUT = "tensor.concat", "tensor.insert_slice"
-MOST_PARTS = 64  # of a tensor, each of which is compared with each other
+MOST_PARTS = 64  # of a tensor, as all pairs are checked for overlap
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of a tensor: its first element, its elements, and how far they are apart, along each dimension."""
+    """Static slice of a tensor: offset, size and stride along each dimension."""
 
     offsets: list[int]
     sizes: list[int]
@@ -37,11 +37,11 @@ class Slice:
 
     @classmethod
     def dense(cls, offsets: list[int], sizes: list[int]) -> "Slice":
-        """A part of neighbours."""
+        """Return a slice with unit strides."""
         return cls(offsets, sizes, [1] * len(sizes))
 
     def within(self, outer: "Slice") -> "Slice":
-        """This part of another part, as one of what that is a part of."""
+        """Compose this slice of a slice `outer` to a slice of the source of `outer`."""
         of_both = zip(outer.offsets, self.offsets, outer.strides, strict=True)
         return Slice(
             [before + here * step for before, here, step in of_both],
@@ -50,12 +50,12 @@ class Slice:
         )
 
     def of(self, whole: ir.Value) -> ir.Value:
-        """The part of a tensor."""
-        kind = ir.RankedTensorType.get(self.sizes, whole.type.element_type)
-        return tensor.extract_slice(kind, whole, [], [], [], self.offsets, self.sizes, self.strides)
+        """Build the `tensor.extract_slice` of a tensor."""
+        slice_type = ir.RankedTensorType.get(self.sizes, whole.type.element_type)
+        return tensor.extract_slice(slice_type, whole, [], [], [], self.offsets, self.sizes, self.strides)
 
     def is_apart(self, other: "Slice") -> bool:
-        """Tell whether another part has no element of this one: they begin behind each other, or take turns."""
+        """Return whether two slices are disjoint: their ranges do not overlap, or their elements are interleaved."""
         mine, theirs = (zip(each.offsets, each.sizes, each.strides, strict=True) for each in (self, other))
         for (first, size, step), (second, count, pace) in zip(mine, theirs, strict=True):
             if first + (size - 1) * step < second or second + (count - 1) * pace < first:
@@ -65,16 +65,16 @@ class Slice:
         return False
 
     def put(self, part: ir.Value, whole: ir.Value) -> ir.Value:
-        """A tensor with that part of it replaced."""
+        """Build the `tensor.insert_slice` of a part into a tensor."""
         return tensor.insert_slice(part, whole, [], [], [], self.offsets, self.sizes, self.strides)
 
 
 def begin_with_earlier(module: ir.Module) -> None:
-    """Let concatenations start from the longest earlier one that they begin as, in place.
+    """Let concatenations reuse the longest earlier one that has a prefix of their operands, in place.
 
         u = concat a, b;  v = concat a, b, c   ->   u = concat a, b;  v = concat u, c
 
-    Blocks that are densely connected concatenate all results so far, again and again: n of them have n copies each.
+    Densely connected blocks concatenate all previous results again in every layer: n layers take n copies each.
     """
     blocks: dict[ir.Block, list[ir.Operation]] = {}
     for op in every_op(module):
@@ -89,7 +89,7 @@ def begin_with_earlier(module: ir.Module) -> None:
 
 
 def shorten(op: ir.Operation, parts: list[ir.Value], earlier: list[tuple[ir.Operation, list[ir.Value]]]) -> None:
-    """Write a concatenation again, from the longest of earlier ones that it begins as; one that there is not stays."""
+    """Replace a prefix of the operands of a concatenation by the longest earlier concatenation equal to it, if any."""
     along = op.attributes["dim"]
     known = [
         (len(others), other.results[0])
@@ -108,9 +108,9 @@ def shorten(op: ir.Operation, parts: list[ir.Value], earlier: list[tuple[ir.Oper
 
 
 def write_side_by_side(module: ir.Module) -> None:
-    """Let ops write what is put together of their results to where it is to be, in place.
+    """Let producers of concatenated or inserted tensors write to their part of the whole, in place.
 
-    A tensor that is no result, and of which no op of its block makes a part, for nothing else, stays as it is.
+    A tensor is left unchanged if it is no result of the function and no producer in its block can write to a part.
     """
     wholes = [(op, parts) for op in every_op(module) if (parts := parts_of(op))]
     changed = [write_parts(op, parts) for op, parts in wholes]
@@ -119,91 +119,91 @@ def write_side_by_side(module: ir.Module) -> None:
 
 
 def parts_of(op: ir.Operation) -> list[tuple[ir.Value, Slice]]:
-    """What a static tensor is put together of, in the order in which it is put there; nothing of another op."""
+    """Return the parts that a static tensor is assembled from, in program order; empty for any other operation."""
     if op.name not in (NAME, PUT) or not op.results[0].type.has_static_shape:
         return []
     return concatenated(op) if op.name == NAME else put_into_empty(op)
 
 
 def concatenated(op: ir.Operation) -> list[tuple[ir.Value, Slice]]:
-    """The parts of a concatenation that have elements; nothing where a size is not known."""
-    along, begin, found = op.attributes["dim"].value, 0, []
+    """Return the non-empty parts of a concatenation; empty if a size is dynamic."""
+    along, begin, parts = op.attributes["dim"].value, 0, []
     for operand in op.operands:
-        made_by = maker(operand)
-        value = made_by.operands[0] if made_by is not None and made_by.name == "tensor.cast" else operand
+        producer = maker(operand)
+        value = producer.operands[0] if producer is not None and producer.name == "tensor.cast" else operand
         if not value.type.has_static_shape:
             return []
         shape = list(value.type.shape)
         if 0 not in shape:
-            found.append((value, Slice.dense([begin if d == along else 0 for d in range(len(shape))], shape)))
+            parts.append((value, Slice.dense([begin if d == along else 0 for d in range(len(shape))], shape)))
         begin += shape[along]
-    return found
+    return parts
 
 
 def put_into_empty(op: ir.Operation) -> list[tuple[ir.Value, Slice]]:
-    """The parts of an empty tensor, each apart from the others, at the op that puts the last there; else nothing."""
+    """Return the disjoint parts inserted into an empty tensor, given the last insertion; empty if there are none."""
     if any(use.owner.operation.name == PUT and use.operand_number == 1 for use in op.results[0].uses):
         return []
-    found: list[tuple[ir.Value, Slice]] = []
+    parts: list[tuple[ir.Value, Slice]] = []
     last: ir.Operation | None = op
     while last is not None and last.name == PUT:
-        part, whole, *others = last.operands
-        if others or part.type.rank != whole.type.rank or (found and not has_one_use(last.results[0])):
+        part, whole, *dynamic_operands = last.operands
+        if dynamic_operands or part.type.rank != whole.type.rank or (parts and not has_one_use(last.results[0])):
             return []
-        found.append((part, Slice(*static_slice(last))))
+        parts.append((part, Slice(*static_slice(last))))
         last = maker(whole)
-    is_whole = last is not None and last.name == "tensor.empty" and 1 < len(found) <= MOST_PARTS
-    if not is_whole or not all(a.is_apart(b) for (_, a), (_, b) in combinations(found, 2)):
-        return []  # of two that overlap, the later one stays
-    return found[::-1]
+    is_whole = last is not None and last.name == "tensor.empty" and 1 < len(parts) <= MOST_PARTS
+    if not is_whole or not all(a.is_apart(b) for (_, a), (_, b) in combinations(parts, 2)):
+        return []  # of two overlapping parts, the later one would have to win
+    return parts[::-1]
 
 
 def write_parts(op: ir.Operation, parts: Sequence[tuple[ir.Value, Slice]]) -> bool:
-    """Let a tensor be written part by part; tells whether it, or some part, can be written where it is to be."""
-    fresh, others = list[tuple[ir.Operation, Slice]](), list[tuple[ir.Value, Slice]]()
+    """Write a tensor part by part; return whether the whole, or some part, can be written in place."""
+    written_in_place, copied = list[tuple[ir.Operation, Slice]](), list[tuple[ir.Value, Slice]]()
     for value, cut in parts:
         writer = maker(value)
         if writer is not None and writer.block == op.block and has_one_use(value) and writes_to_empty(writer):
-            fresh.append((writer, cut))
+            written_in_place.append((writer, cut))
         else:
-            others.append((value, cut))
-    if not fresh and result_buffer(op) is None:
+            copied.append((value, cut))
+    if not written_in_place and result_buffer(op) is None:
         return False
-    fresh.sort(key=cmp_to_key(in_program_order))
-    with ir.InsertionPoint(fresh[0][0] if fresh else op), op.location:
+    written_in_place.sort(key=cmp_to_key(in_program_order))
+    with ir.InsertionPoint(written_in_place[0][0] if written_in_place else op), op.location:
         whole = empty_whole(op)
-    for writer, cut in fresh:
+    for writer, cut in written_in_place:
         with ir.InsertionPoint(writer), writer.location:
             write_to(writer, cut.of(whole))
         with ir.InsertionPoint.after(writer), op.location:
             whole = cut.put(writer.results[0], whole)
     with ir.InsertionPoint(op), op.location:
-        for value, cut in others:
+        for value, cut in copied:
             whole = cut.put(value, whole)
     op.results[0].replace_all_uses_with(whole)
     return True
 
 
 def in_program_order(part: tuple[ir.Operation, Slice], other: tuple[ir.Operation, Slice]) -> int:
-    """Below zero where the op of a part comes before that of another in their block, as `cmp_to_key` takes it."""
+    """Compare two parts by the program order of their producers, for `cmp_to_key`."""
     return -1 if part[0].is_before_in_block(other[0]) else 1
 
 
 def has_one_use(value: ir.Value) -> bool:
-    """Tell whether nothing but one operand of one op reads a value."""
+    """Return whether a value has exactly one use."""
     return len(list(value.uses)) == 1
 
 
 def empty_whole(op: ir.Operation) -> ir.Value:
-    """What the result of an op is written to, part by part: the argument that is to hold it, or a new tensor."""
-    kind, target = op.results[0].type, result_buffer(op)
+    """Return the tensor that the result of an operation is assembled in: that of its argument, or a new one."""
+    tensor_type, target = op.results[0].type, result_buffer(op)
     if target is None:
-        return bufferization.alloc_tensor(kind, [])
-    return bufferization.to_tensor(kind, target, restrict=True, writable=True)
+        return bufferization.alloc_tensor(tensor_type, [])
+    return bufferization.to_tensor(tensor_type, target, restrict=True, writable=True)
 
 
 def write_inside_borders(module: ir.Module) -> None:
-    """Replace pads by amounts known beforehand, in place."""
+    """Replace static pads by a filled border and a producer that writes inside of it, in place."""
     pads = [op for op in every_op(module) if op.name == "tensor.pad" and is_plain_pad(op)]
     pads = [op for op in pads if not is_gathered(op.operands[0])]
     for op in pads:
@@ -213,14 +213,14 @@ def write_inside_borders(module: ir.Module) -> None:
 
 
 def is_gathered(value: ir.Value) -> bool:
-    """Tell whether an op reads elements of a tensor, or of a view of it, at indices: it must lie in one piece then."""
+    """Return whether a tensor, or a view of it, is read by `tensor.extract`, for which it must be contiguous."""
     users = [use.owner.operation for use in value.uses]
     return any(op.name == GATHER or (op.name in SEEN and is_gathered(op.results[0])) for op in users)
 
 
 def write_inside_border(pad: ir.Operation) -> None:
-    """Replace one pad."""
-    source, kind = pad.operands[0], pad.results[0].type
+    """Replace one pad by a border and an insertion of its source."""
+    source, padded_type = pad.operands[0], pad.results[0].type
     value = pad.regions[0].blocks[0].operations[0].operation.operands[0]
     inside = Slice.dense(list(ir.DenseI64ArrayAttr(pad.attributes["static_low"])), list(source.type.shape))
     writer = maker(source)
@@ -228,22 +228,22 @@ def write_inside_border(pad: ir.Operation) -> None:
     with ir.InsertionPoint(writer if fresh else pad), pad.location:
         whole = empty_whole(pad)
         constant = value.owner.clone().operation.results[0]
-        for cut in sides(inside, kind.shape):
+        for cut in sides(inside, padded_type.shape):
             whole = cut.put(linalg.fill(constant, outs=[cut.of(whole)]), whole)
         if writer is not None and fresh:
             write_to(writer, inside.of(whole))
     later = [use for use in source.uses if use.owner.operation != pad and comes_later(use.owner.operation, pad)]
     with ir.InsertionPoint(pad), pad.location:
         whole = inside.put(source, whole)
-        again = inside.of(whole)
+        inner = inside.of(whole)
     for use in later:
-        use.owner.operation.operands[use.operand_number] = again
+        use.owner.operation.operands[use.operand_number] = inner
     pad.results[0].replace_all_uses_with(whole)
     pad.erase()
 
 
 def result_buffer(op: ir.Operation) -> ir.Value | None:
-    """The argument that is to hold what an op gives; `None` if there is another use, of either."""
+    """Return the argument that the result of an operation is written to; `None` if either has another use."""
     users = [use.owner.operation for use in op.results[0].uses]
     if [user.name for user in users] != ["bufferization.materialize_in_destination"]:
         return None
@@ -253,7 +253,7 @@ def result_buffer(op: ir.Operation) -> ir.Value | None:
 
 
 def writes_to_empty(op: ir.Operation) -> bool:
-    """Tell whether a structured op has one result, which goes to a tensor that holds nothing, or one constant."""
+    """Return whether a structured operation has one result, with an empty or filled tensor as its destination."""
     if not op.name.startswith("linalg.") or len(op.results) != 1:
         return False
     fill = fill_of(op.operands[-1])
@@ -262,7 +262,7 @@ def writes_to_empty(op: ir.Operation) -> bool:
 
 
 def write_to(op: ir.Operation, into: ir.Value) -> None:
-    """Let an op, and what fills its destination with a constant first, write there instead."""
+    """Replace the destination of an operation, and of the fill of that destination, by another tensor."""
     fill = fill_of(op.operands[-1])
     if fill is not None:
         fill = fill.clone().operation
@@ -271,12 +271,12 @@ def write_to(op: ir.Operation, into: ir.Value) -> None:
 
 
 def comes_later(op: ir.Operation, pad: ir.Operation) -> bool:
-    """Tell whether an op of the same block follows a pad."""
+    """Return whether an operation follows a pad in the same block."""
     return bool(op.block == pad.block and pad.is_before_in_block(op))
 
 
 def sides(inside: Slice, shape: Sequence[int]) -> Iterator[Slice]:
-    """Parts of a tensor that are not inside, none in another: below and above along each dimension in turn."""
+    """Yield disjoint slices that cover the border around a slice: low and high side along each dimension in turn."""
     offsets, sizes = [0] * len(shape), list(shape)
     for dim, (start, size) in enumerate(zip(inside.offsets, inside.sizes, strict=True)):
         for at, length in ((0, start), (start + size, shape[dim] - start - size)):

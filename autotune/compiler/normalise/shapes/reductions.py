@@ -1,10 +1,10 @@
-"""Reductions, in the fewest dimensions that they read and write.
+"""Simplify reductions to the fewest dimensions that they read and write.
 
-Those of reductions become one over all of their dimensions, which is one dimension where these are neighbours:
+Chained reductions become one over all of their dimensions, collapsed where these are adjacent:
 
     r[i] = max over j of x[i, j];  m = max over i of r[i]   ->   X = x, flat;  m = max over p of X[p]
 
-Those that keep what they reduce as a dimension of size 1 write without it:
+Reduced dimensions that are kept with size 1 are dropped from the result:
 
     s[i, 0] = sum over j of x[i, j]   ->   t[i] = sum over j of x[i, j];  s = expand t
 """
@@ -23,26 +23,26 @@ from autotune.core.ops.op import LoopNest
 
 
 def join_reductions(module: ir.Module) -> None:
-    """Let a reduction of what the same operation reduced before read what that reduced first of all, in place."""
+    """Merge chains of reductions with the same combiner, in place."""
     for chain in chains_of(module):
         op = chain[-1]
         x, kept = chain[0].operands[0], kept_of(chain)
         groups = [list(run) for _, run in groupby(range(len(x.type.shape)), kept.__contains__)]
         loops, left = dims(len(groups)), [at for at, group in enumerate(groups) if group[0] in kept]
         shape = op.results[0].type.shape
-        apart = [[kept.index(d) for d in groups[at]] for at in left]
+        reassociation = [[kept.index(d) for d in groups[at]] for at in left]
         maps = [ir.AffineMap.get_identity(len(groups)), ir.AffineMap.get(len(groups), 0, [loops[at] for at in left])]
         iterators = ["parallel" if at in left else "reduction" for at in range(len(groups))]
         with ir.InsertionPoint(op), op.location:
-            into = flat(op.operands[1], apart)
-            result = unflat(generic([flat(x, groups)], into, maps, iterators, copy_of_body(op)), apart, shape)
+            into = flat(op.operands[1], reassociation)
+            result = unflat(generic([flat(x, groups)], into, maps, iterators, copy_of_body(op)), reassociation, shape)
         op.results[0].replace_all_uses_with(result)
         for each in reversed(chain):
             each.erase()
 
 
 def chains_of(module: ir.Module) -> list[list[ir.Operation]]:
-    """Reductions, each of what the one before it gives, by the same operation; as long as they can be."""
+    """Return the maximal chains of reductions with the same combiner, each reducing the result of the previous one."""
     chains, joined = list[list[ir.Operation]](), set[ir.Operation]()
     for op in reversed(list(every_op(module))):
         if op.name != "linalg.generic" or op in joined:
@@ -57,22 +57,22 @@ def chains_of(module: ir.Module) -> list[list[ir.Operation]]:
 
 
 def write_without_kept(module: ir.Module) -> None:
-    """Let reductions write tensors whose dimensions are loops, in place.
+    """Let reductions write results whose dimensions are all loops, in place.
 
-    Upstream's `tile_reduction_using_for` aborts the process over any other.
+    Upstream `tile_reduction_using_for` aborts the process on any other.
     """
     changed = False
-    for op in [op for op in every_op(module) if op.name == "linalg.generic"]:  # ops inside go with one that is erased
+    for op in [op for op in every_op(module) if op.name == "linalg.generic"]:  # the body is erased with its operation
         nest = loop_nest(op)
         if nest is None or not keeps_reduced(op, nest):
             continue
         changed = True
         *maps, written = indexing_maps(op)
         *inputs, into = op.operands
-        kept = [at for at, loop in enumerate(dimensions(written)) if loop is not None]
-        begins, ends = [0, *kept[1:]], [*kept[1:], len(written.results)]
+        loop_dims = [at for at, loop in enumerate(dimensions(written)) if loop is not None]
+        begins, ends = [0, *loop_dims[1:]], [*loop_dims[1:], len(written.results)]
         groups = [list(range(*around)) for around in zip(begins, ends, strict=True)]
-        narrow = ir.AffineMap.get(written.n_dims, 0, [written.results[at] for at in kept])
+        narrow = ir.AffineMap.get(written.n_dims, 0, [written.results[at] for at in loop_dims])
         with ir.InsertionPoint(op), op.location:
             result = generic(inputs, flat(into, groups), [*maps, narrow], nest.iterators, copy_of_body(op))
             op.results[0].replace_all_uses_with(unflat(result, groups, into.type.shape))
@@ -82,7 +82,7 @@ def write_without_kept(module: ir.Module) -> None:
 
 
 def keeps_reduced(op: ir.Operation, nest: LoopNest) -> bool:
-    """Tell whether an op reduces, and writes one tensor, some dimensions of which are of size 1 and no loop's."""
+    """Return whether an operation is a reduction whose only result has unit dimensions that are no loops."""
     if len(op.results) != 1 or "reduction" not in nest.iterators or not op.results[0].type.has_static_shape:
         return False
     written, shape = indexing_maps(op)[-1].results, op.results[0].type.shape
@@ -92,7 +92,7 @@ def keeps_reduced(op: ir.Operation, nest: LoopNest) -> bool:
 
 
 def reduced_before(op: ir.Operation) -> ir.Operation | None:
-    """The reduction that made what another reads, for that alone, by the same operation; `None` where none did."""
+    """Return the single-use reduction with the same combiner that another reduces further; `None` if there is none."""
     name = reduced_by(op)
     first = maker(op.operands[0]) if name else None
     if first is None or first.name != "linalg.generic" or reduced_by(first) != name:
@@ -103,19 +103,19 @@ def reduced_before(op: ir.Operation) -> ir.Operation | None:
 
 
 def keeps_order(op: ir.Operation) -> bool:
-    """Tell whether a reduction reads a tensor as it lies, and writes the dimensions that it keeps in their order."""
+    """Return whether a reduction reads its input by the identity map and keeps the order of parallel dimensions."""
     read, written = indexing_maps(op)
     kept = dimensions(written)
     return read == ir.AffineMap.get_identity(read.n_dims) and None not in kept and kept == sorted(filter_known(kept))
 
 
 def filter_known(loops: list[int | None]) -> list[int]:
-    """The loops that are known."""
+    """Return the loops that are not `None`."""
     return [loop for loop in loops if loop is not None]
 
 
 def kept_of(chain: Sequence[ir.Operation]) -> list[int]:
-    """Dimensions of what the first of some reductions reads that are left after the last."""
+    """Return the dimensions of the input of the first reduction that remain after the last."""
     left, *more = (filter_known(dimensions(indexing_maps(op)[1])) for op in chain)
     for again in more:
         left = [left[d] for d in again]

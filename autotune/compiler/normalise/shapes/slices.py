@@ -1,7 +1,7 @@
-"""Slices: what is only a part of something is not copied.
+"""Rewrites of slices that avoid copies.
 
-Slices that others write as something else, or read elements of, become one slice, or an element of the whole. Pads by
-less than nothing are slices.
+Elements of slices are read from the source, element-wise operations read strided slices by strided maps, and negative
+pads become slices.
 """
 
 from collections.abc import Iterator
@@ -17,65 +17,65 @@ SLICES = ("tensor.extract_slice", "tensor.insert_slice", "tensor.parallel_insert
 
 
 def cut_negative_pads(module: ir.Module) -> bool:
-    """Let pads by less than nothing be slices, and a pad of what is left, in place; tells whether there were any.
+    """Split pads with negative amounts into a slice and a non-negative pad, in place; return whether there were any.
 
         p = pad x by -1 in front, 2 behind   ->   p = pad x[1:] by 0 in front, 2 behind
 
-    Upstream writes outside of what is padded.
+    Upstream lowers negative pads to writes out of bounds.
     """
     pads = [op for op in every_op(module) if op.name == "tensor.pad" and is_negative(op)]
     for pad in pads:
-        source, kind = pad.operands[0], pad.results[0].type
+        source, padded_type = pad.operands[0], pad.results[0].type
         low, high = amounts(pad)
         offsets = [max(-amount, 0) for amount in low]
         sizes = [
             size - first - max(-last, 0) for size, first, last in zip(source.type.shape, offsets, high, strict=True)
         ]
-        left = ir.RankedTensorType.get(sizes, kind.element_type)
+        left = ir.RankedTensorType.get(sizes, padded_type.element_type)
         with ir.InsertionPoint(pad), pad.location:
             pad.operands[0] = tensor.extract_slice(left, source, [], [], [], offsets, sizes, [1] * len(sizes))
-        for side, given in (("low", low), ("high", high)):
-            pad.attributes[f"static_{side}"] = ir.DenseI64ArrayAttr.get([max(amount, 0) for amount in given])
+        for side, side_amounts in (("low", low), ("high", high)):
+            pad.attributes[f"static_{side}"] = ir.DenseI64ArrayAttr.get([max(amount, 0) for amount in side_amounts])
     if pads:
         run_passes(module, "builtin.module(canonicalize)")
     return bool(pads)
 
 
 def step_once_along_one(module: ir.Module) -> bool:
-    """Let slices of one element along a dimension have steps of one there, in place; tells whether any had others.
+    """Set the stride of slices to 1 in dimensions of size 1, in place; return whether any was changed.
 
-    The step to a next element that there is not is all the same, but upstream's views of fewer dimensions end on it.
+    The stride of a unit dimension has no effect, but upstream fails on rank-reducing views with one.
     """
     changed = False
     for op in every_op(module):
         if op.name not in SLICES:
             continue
         sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{what}"])) for what in ("sizes", "strides"))
-        plain = [1 if size == 1 and step > 0 else step for size, step in zip(sizes, steps, strict=True)]
-        if plain != steps:
-            op.attributes["static_strides"] = ir.DenseI64ArrayAttr.get(plain)
+        new_steps = [1 if size == 1 and step > 0 else step for size, step in zip(sizes, steps, strict=True)]
+        if new_steps != steps:
+            op.attributes["static_strides"] = ir.DenseI64ArrayAttr.get(new_steps)
             changed = True
     return changed
 
 
 def is_negative(pad: ir.Operation) -> bool:
-    """Tell whether a pad of a static tensor, by amounts known beforehand, takes something away."""
+    """Return whether a static pad has a negative amount."""
     known = len(pad.operands) == 1 and pad.operands[0].type.has_static_shape
     return known and any(amount < 0 for side in amounts(pad) for amount in side)
 
 
 def amounts(pad: ir.Operation) -> tuple[list[int], list[int]]:
-    """By how much a pad makes each dimension longer, in front and behind."""
+    """Return the static low and high amounts of a pad, by dimension."""
     low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[f"static_{side}"])) for side in ("low", "high"))
     return low, high
 
 
 def read_elements_of_wholes(module: ir.Module) -> None:
-    """Let bodies that read elements of a slice read them of the tensor that it is cut from, in place.
+    """Let bodies that extract elements of a slice extract them from its source, in place.
 
         s = x[.., 3:5];  y = s[.., i]   ->   y = x[.., i + 3]
 
-    Where a slice lies in memory, its elements need not follow each other, and upstream then reads no vectors of them.
+    A slice need not be contiguous in memory, in which case upstream does not vectorize the reads.
     """
     changed = False
     for read in [op for op in every_op(module) if op.name == "tensor.extract"]:
@@ -87,13 +87,15 @@ def read_elements_of_wholes(module: ir.Module) -> None:
 
 
 def read_of_whole(read: ir.Operation, cut: ir.Operation) -> ir.Operation:
-    """Read an element of a slice, whose offsets are constants, of the tensor that it is cut from; replaces `read`."""
-    given, left, indices = list(read.operands)[1:], list(cut.results[0].type.shape), []
+    """Replace a read of an element of a slice with constant offsets by a read of the source of the slice."""
+    slice_indices, remaining_sizes, indices = list(read.operands)[1:], list(cut.results[0].type.shape), []
     with ir.InsertionPoint(read), read.location:
         for offset, size, stride in zip(*static_slice(cut), strict=True):
-            if left and left[0] == size:  # which of several dimensions of size 1 is dropped is all the same
-                left.pop(0)
-                along = given.pop(0)
+            if (
+                remaining_sizes and remaining_sizes[0] == size
+            ):  # among several unit dimensions, it does not matter which one is dropped
+                remaining_sizes.pop(0)
+                along = slice_indices.pop(0)
                 along = arith.muli(along, index(stride)) if stride != 1 else along
                 indices.append(arith.addi(along, index(offset)) if offset else along)
             else:
@@ -105,23 +107,23 @@ def read_of_whole(read: ir.Operation, cut: ir.Operation) -> ir.Operation:
 
 
 def is_plain(cut: ir.Operation) -> bool:
-    """Tell whether an op cuts a slice of all dimensions, known beforehand, without steps."""
+    """Return whether an operation is a static slice with unit strides and without rank reduction."""
     return is_known_slice(cut) and set(static_slice(cut)[2]) == {1}
 
 
 def is_known_slice(cut: ir.Operation | None) -> bool:
-    """Tell whether an op cuts a slice of all dimensions, known beforehand."""
+    """Return whether an operation is a static slice without rank reduction."""
     if cut is None or cut.name != "tensor.extract_slice" or len(cut.operands) != 1:
         return False
     return len(cut.results[0].type.shape) == len(cut.operands[0].type.shape)
 
 
 def read_in_steps(module: ir.Module) -> None:
-    """Let element-wise ops that read slices by steps read the whole by steps, in place.
+    """Let element-wise operations that read strided slices read the source by strided maps, in place.
 
         s = x[.., 1::2];  y = f(s[.., i])   ->   y = f(x[.., 2 i + 1])
 
-    Neighbours of such a slice lie apart in memory: an op that reads by steps is known to choose lanes of vectors.
+    Elements of such a slice are not adjacent in memory: schedules of strided maps select lanes of vectors instead.
     """
     changed = False
     for op in every_op(module):
@@ -141,7 +143,7 @@ def read_in_steps(module: ir.Module) -> None:
 
 
 def cuts_by_steps(value: ir.Value) -> Iterator[ir.Operation]:
-    """Slices of all dimensions, known beforehand, by steps, that a value is cut by, the last one first."""
+    """Yield the chain of static strided slices that a value is taken by, the last one first."""
     cut = maker(value)
     while cut is not None and is_known_slice(cut) and not set(static_slice(cut)[2]) <= {1}:
         yield cut
@@ -149,12 +151,12 @@ def cuts_by_steps(value: ir.Value) -> Iterator[ir.Operation]:
 
 
 def before_steps(cut: ir.Operation, value: ir.Value, amap: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
-    """What a slice is cut from, as long as before where it has no steps, and where that is read.
+    """Return the source of a strided slice, sliced in dimensions without stride or offset, and its indexing map.
 
     Args:
-        cut: The slice.
-        value: A part of its result, from the first element on, that is read.
-        amap: Map from loops to where it is read.
+        cut: Strided slice.
+        value: Result of the slice, or a leading part of it, that is read.
+        amap: Indexing map of the value.
     """
     offsets, _, steps = static_slice(cut)
     source, results = cut.operands[0], list(amap.results)
@@ -166,13 +168,13 @@ def before_steps(cut: ir.Operation, value: ir.Value, amap: ir.AffineMap) -> tupl
             shape[d] = value.type.shape[d]
     if shape != list(source.type.shape):
         with ir.InsertionPoint(cut), cut.location:
-            kind = ir.RankedTensorType.get(shape, source.type.element_type)
-            source = tensor.extract_slice(kind, source, [], [], [], [0] * len(shape), shape, [1] * len(shape))
+            source_type = ir.RankedTensorType.get(shape, source.type.element_type)
+            source = tensor.extract_slice(source_type, source, [], [], [], [0] * len(shape), shape, [1] * len(shape))
     return source, ir.AffineMap.get(amap.n_dims, 0, results)
 
 
 def is_plain_pad(pad: ir.Operation) -> bool:
-    """Tell whether a pad is by a constant, and shapes and amounts are known."""
+    """Return whether a pad has a constant value and static shapes and amounts."""
     body = [inner.operation for inner in pad.regions[0].blocks[0].operations]
     known = pad.operands[0].type.has_static_shape and pad.results[0].type.has_static_shape
     return known and len(pad.operands) == 1 and len(body) == 1 and is_constant(body[0].operands[0])

@@ -71,9 +71,9 @@ def computes_by_its_name(op: ir.Operation) -> bool:
 
 def say_range(function: ir.Operation) -> None:
     """Annotate every boolean argument of a function with the range from 0 to 1."""
-    kinds = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
+    input_types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
     bounds = {LOW: integer(0), HIGH: integer(2)}
-    say(function, {number: bounds for number, kind in enumerate(kinds) if holds_booleans_type(kind)})
+    say(function, {number: bounds for number, kind in enumerate(input_types) if holds_booleans_type(kind)})
 
 
 def holds_booleans(value: ir.Value) -> bool:
@@ -100,12 +100,12 @@ def as_bytes(kind: ir.Type) -> ir.Type:
 def constant_as_bytes(attribute: ir.Attribute) -> ir.Attribute:
     """Convert a constant tensor of i1 to i8."""
     elements, byte = ir.DenseIntElementsAttr(attribute), ir.IntegerType.get_signless(8)
-    kind = ir.RankedTensorType(as_bytes(elements.type))
+    tensor_type = ir.RankedTensorType(as_bytes(elements.type))
     if elements.is_splat:
-        one = bool(ir.IntegerAttr(elements.get_splat_value()).value)
-        return ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(byte, int(one)))
+        flag = bool(ir.IntegerAttr(elements.get_splat_value()).value)
+        return ir.DenseElementsAttr.get_splat(tensor_type, ir.IntegerAttr.get(byte, int(flag)))
     values = [ir.IntegerAttr.get(byte, int(bool(elements[index]))) for index in range(len(elements))]
-    return ir.DenseElementsAttr.get(values, kind)
+    return ir.DenseElementsAttr.get(values, tensor_type)
 
 
 def convert_scalars(op: ir.Operation) -> None:

@@ -118,8 +118,8 @@ def numbers_of(constant: ir.Value) -> NDArray[np.int64]:
 
 def write_sum(op: ir.Operation, products: list[ByteProduct], others: list[tuple[ir.Value, ir.AffineMap]]) -> ir.Value:
     """Build the sum of products, in pairs, and of the other addends."""
-    count, kind = len(products), op.results[0].type
-    i16, whole = ir.IntegerType.get_signless(16), kind.element_type
+    count, result_type = len(products), op.results[0].type
+    i16, whole = ir.IntegerType.get_signless(16), result_type.element_type
     inputs = [*(each.bytes for each in products), *(as_bytes(each.weight) for each in products)]
     maps = [*(each.read for each in products), *(each.weighed for each in products)]
     inputs += [value for value, _ in others]
@@ -131,8 +131,8 @@ def write_sum(op: ir.Operation, products: list[ByteProduct], others: list[tuple[
         sums = [reduce(add_exactly, found[at : at + 2]) for at in range(0, count, 2)]
         return reduce(arith.addi, [*(arith.extsi(whole, each) for each in sums), *elements[2 * count : -1]])
 
-    into = tensor.empty(kind.shape, whole)
-    return generic(inputs, into, [*maps, indexing_maps(op)[-1]], ["parallel"] * len(kind.shape), write)
+    into = tensor.empty(result_type.shape, whole)
+    return generic(inputs, into, [*maps, indexing_maps(op)[-1]], ["parallel"] * len(result_type.shape), write)
 
 
 def add_exactly(first: ir.Value, second: ir.Value) -> ir.Value:
@@ -142,5 +142,5 @@ def add_exactly(first: ir.Value, second: ir.Value) -> ir.Value:
 
 def as_bytes(weight: ir.Value) -> ir.Value:
     """Build a constant weight as i8."""
-    kind = ir.RankedTensorType.get(weight.type.shape, ir.IntegerType.get_signless(8))
-    return arith.constant(kind, ir.DenseElementsAttr.get(numbers_of(weight).astype(np.int8), type=kind))
+    byte_type = ir.RankedTensorType.get(weight.type.shape, ir.IntegerType.get_signless(8))
+    return arith.constant(byte_type, ir.DenseElementsAttr.get(numbers_of(weight).astype(np.int8), type=byte_type))

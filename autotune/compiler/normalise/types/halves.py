@@ -170,10 +170,12 @@ def narrow_written(op: ir.Operation) -> None:
 
 def cast_all(value: ir.Value, element: ir.Type) -> ir.Value:
     """Build an element-wise conversion of a tensor to another element type."""
-    kind = value.type
-    same = ir.AffineMap.get_identity(len(kind.shape))
-    into = tensor.empty(list(kind.shape), element)
-    return generic([value], into, [same, same], ["parallel"] * len(kind.shape), lambda x, _: cast(x, element))
+    tensor_type = value.type
+    identity = ir.AffineMap.get_identity(len(tensor_type.shape))
+    into = tensor.empty(list(tensor_type.shape), element)
+    return generic(
+        [value], into, [identity, identity], ["parallel"] * len(tensor_type.shape), lambda x, _: cast(x, element)
+    )
 
 
 def cast(x: ir.Value, element: ir.Type) -> ir.Value:
@@ -187,9 +189,9 @@ def round_bits(x: ir.Value) -> ir.Value:
     """Convert f32 to bf16 by integer arithmetic: round to nearest, ties to even, on the upper half of the bits."""
     word, half = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(16)
     bits = arith.bitcast(word, x)
-    sixteen, one, most = (arith.constant(word, number) for number in (16, 1, 0x7FFF))
+    sixteen, one, largest = (arith.constant(word, number) for number in (16, 1, 0x7FFF))
     odd = arith.andi(arith.shrui(bits, sixteen), one)
-    rounded = arith.shrui(arith.addi(bits, arith.addi(odd, most)), sixteen)
+    rounded = arith.shrui(arith.addi(bits, arith.addi(odd, largest)), sixteen)
     undefined = arith.cmpf(arith.CmpFPredicate.UNO, x, x)
     quiet = arith.constant(word, 0x7FC0)
     return arith.bitcast(ir.BF16Type.get(), arith.trunci(half, arith.select(undefined, quiet, rounded)))

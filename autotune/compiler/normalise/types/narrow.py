@@ -98,11 +98,11 @@ def narrow_constant(attribute: ir.Attribute) -> ir.Attribute:
     if isinstance(attribute, ir.FloatAttr):
         return ir.FloatAttr.get(ir.F32Type.get(), float(attribute.value))
     elements = ir.DenseFPElementsAttr(attribute)
-    kind = ir.RankedTensorType(narrowed(elements.type))
+    tensor_type = ir.RankedTensorType(narrowed(elements.type))
     if elements.is_splat:
-        return ir.DenseElementsAttr.get_splat(kind, narrow_constant(elements.get_splat_value()))
+        return ir.DenseElementsAttr.get_splat(tensor_type, narrow_constant(elements.get_splat_value()))
     return ir.DenseElementsAttr.get(
-        [ir.FloatAttr.get(kind.element_type, elements[i]) for i in range(len(elements))], kind
+        [ir.FloatAttr.get(tensor_type.element_type, elements[i]) for i in range(len(elements))], tensor_type
     )
 
 

@@ -24,7 +24,7 @@ def say_narrow_factors(module: ir.Module) -> bool:
         x.float() @ w.float()   of a router in f32: w is not marked, since the model asks for f32
         x @ w                   of x in bf16: w is marked, whatever type the products are summed in
 
-    Existing marks are kept: in a module whose floats are already widened, types no longer tell.
+    Existing marks are kept, as types are no longer conclusive in a module whose floats are already widened.
     """
     is_any_marked = False
     for function in (op for op in every_op(module) if op.name == "func.func" and op.regions[0].blocks):
@@ -32,8 +32,8 @@ def say_narrow_factors(module: ir.Module) -> bool:
         for number, argument in enumerate(function.regions[0].blocks[0].arguments):
             if isinstance(argument.type, ir.MemRefType) and is_half(argument.type):
                 known = NARROW_FACTORS in attributes_of(function, number)
-                others = [other for each in factors(argument) for other in each]
-                if not known and others and all(map(was_half, others)):
+                other_factors = [other for each in factors(argument) for other in each]
+                if not known and other_factors and all(map(was_half, other_factors)):
                     marks[number] = {NARROW_FACTORS: ir.UnitAttr.get()}
         say(function, marks)
         is_any_marked = is_any_marked or bool(marks)
