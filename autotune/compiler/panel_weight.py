@@ -58,15 +58,15 @@ class PanelWeight:
         """
         *lead, k, n = self.shape
         if self.precision in PRECISIONS:
-            plain = pack_words(PRECISIONS[self.precision], weight, self.shape, transposed=self.transposed)
+            matrix = pack_words(PRECISIONS[self.precision], weight, self.shape, transposed=self.transposed)
         elif self.precision:
-            plain = plugged_form(self.precision).pack(weight, self.shape, transposed=self.transposed)
+            matrix = plugged_form(self.precision).pack(weight, self.shape, transposed=self.transposed)
         else:
-            plain = weight.reshape(*lead, n, k).swapaxes(-1, -2) if self.transposed else weight.reshape(self.shape)
+            matrix = weight.reshape(*lead, n, k).swapaxes(-1, -2) if self.transposed else weight.reshape(self.shape)
         panels = self.stored_shape[-3]
-        wide = np.zeros((*lead, k, panels * self.columns), plain.dtype)
-        wide[..., :n] = plain
-        return np.ascontiguousarray(wide.reshape(*lead, k, panels, self.columns).swapaxes(-3, -2))
+        padded = np.zeros((*lead, k, panels * self.columns), matrix.dtype)
+        padded[..., :n] = matrix
+        return np.ascontiguousarray(padded.reshape(*lead, k, panels, self.columns).swapaxes(-3, -2))
 
 
 def pack_words(precision: Precision, weight: Array, stored: Shape, *, transposed: bool) -> Array:

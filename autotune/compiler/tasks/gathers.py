@@ -42,10 +42,10 @@ def cut_at_constants(op: ir.Operation) -> None:
     for number, amap in enumerate(maps[:-1]):
         fixed = {d: index for d, each in enumerate(amap.results) if (index := constant_of(each))}
         if fixed:
-            whole = op.operands[number]
-            sizes = [1 if d in fixed else size for d, size in enumerate(whole.type.shape)]
+            source = op.operands[number]
+            sizes = [1 if d in fixed else size for d, size in enumerate(source.type.shape)]
             with ir.InsertionPoint(op), op.location:
-                op.operands[number] = cut(whole, [fixed.get(d, 0) for d in range(len(sizes))], sizes)
+                op.operands[number] = cut(source, [fixed.get(d, 0) for d in range(len(sizes))], sizes)
             zero = ir.AffineExpr.get_constant(0)
             results = [zero if d in fixed else each for d, each in enumerate(amap.results)]
             maps[number] = ir.AffineMap.get(amap.n_dims, 0, results)

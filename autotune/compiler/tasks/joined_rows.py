@@ -128,14 +128,14 @@ def join_all(ops: Sequence[ir.Operation], groups: Groups) -> None:
             pairs = zip(op.operands, reads, strict=True)
             operands = [merged.get(maker(value)) or joined(value, parts) for value, (_, parts) in pairs]
             result = generic(operands[:-1], operands[-1], new_maps, iterators, copy_of_body(op))
-            whole = unflat(result, reads[-1][1], shape)
-        op.results[0].replace_all_uses_with(whole)
-        merged[maker(whole)] = result
+            expanded = unflat(result, reads[-1][1], shape)
+        op.results[0].replace_all_uses_with(expanded)
+        merged[maker(expanded)] = result
     for op in reversed(ops):
         op.erase()
-    for whole in merged:
-        if whole is not None and whole.name == "tensor.expand_shape" and not list(whole.results[0].uses):
-            whole.erase()
+    for expanded in merged:
+        if expanded is not None and expanded.name == "tensor.expand_shape" and not list(expanded.results[0].uses):
+            expanded.erase()
 
 
 def joined(value: ir.Value, parts: Groups) -> ir.Value:

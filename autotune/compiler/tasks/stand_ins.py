@@ -124,9 +124,9 @@ def close_gaps(module: ir.Module) -> None:
 def is_dense(kind: ir.MemRefType) -> bool:
     """Return whether a memref is contiguous in row-major order."""
     strides, _ = kind.get_strides_and_offset()
-    wanted = 1
+    expected = 1
     for size, stride in reversed(list(zip(kind.shape, strides, strict=True))):
-        if size != 1 and stride != wanted:
+        if size != 1 and stride != expected:
             return False
-        wanted *= size
+        expected *= size
     return True

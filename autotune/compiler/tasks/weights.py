@@ -35,7 +35,7 @@ def weight_behind(value: ir.Value, roles: Sequence[str]) -> Weight | None:
         slice_op, producer = producer, maker(producer.operands[0])
         if not keeps_matrix(slice_op):
             return None
-    whole = slice_op.operands[0] if slice_op is not None else value
+    source_value = slice_op.operands[0] if slice_op is not None else value
     if producer is not None and producer.name == "tensor.expand_shape":
         producer = maker(producer.operands[0])
     if producer is None or producer.name != "bufferization.to_tensor":
@@ -47,12 +47,12 @@ def weight_behind(value: ir.Value, roles: Sequence[str]) -> Weight | None:
     function = argument.owner.owner
     if function.operation.name != "func.func" or roles[argument.arg_number] != "weight":
         return None
-    return Weight(argument, slice_op, tuple(whole.type.shape))
+    return Weight(argument, slice_op, tuple(source_value.type.shape))
 
 
 def keeps_matrix(cut: ir.Operation) -> bool:
     """Return whether a slice takes the last two dimensions whole and drops all others."""
     offsets, sizes, strides = static_slice(cut)
-    whole = list(ir.RankedTensorType(cut.operands[0].type).shape)[-2:]
+    matrix_shape = list(ir.RankedTensorType(cut.operands[0].type).shape)[-2:]
     rank = ir.RankedTensorType(cut.results[0].type).rank
-    return rank == 2 and sizes[-2:] == whole and offsets[-2:] == [0, 0] and all(s == 1 for s in strides)
+    return rank == 2 and sizes[-2:] == matrix_shape and offsets[-2:] == [0, 0] and all(s == 1 for s in strides)

@@ -87,15 +87,15 @@ def sums_along_rows(op: ir.Operation) -> ir.Value:
     """Build a convolution with loops over (n, f, positions, c, window); a bias is added afterwards."""
     x, _, start = op.operands
     element_type, bias = op.results[0].type.element_type, bias_of(start)
-    whole = is_better_whole(op)
+    is_flat = is_better_whole(op)
     shape = list(op.results[0].type.shape)
-    pitch = pitch_of(x) if whole else 0
-    padded_shape = [*shape[:-2], (shape[-2] - 1) * pitch + shape[-1]] if whole else shape
+    pitch = pitch_of(x) if is_flat else 0
+    padded_shape = [*shape[:-2], (shape[-2] - 1) * pitch + shape[-1]] if is_flat else shape
     fill = fill_of(start)
     zero = arith.constant(element_type, 0.0) if fill is None else fill.operands[0]
-    into = start if bias is None and not whole else filled(padded_shape, element_type, zero)
+    into = start if bias is None and not is_flat else filled(padded_shape, element_type, zero)
     sums = window_sums(op, into, pitch)
-    if whole:
+    if is_flat:
         *outer, row, column = dims(len(shape))
         read = ir.AffineMap.get(len(shape), 0, [*outer, row * pitch + column])
         identity = ir.AffineMap.get_identity(len(shape))
@@ -178,6 +178,6 @@ def is_better_whole(op: ir.Operation) -> bool:
     if steps_of(op, "strides")[-2] != 1 or (bias_of(start) is None and fill_of(start) is None):
         return False
     positions = (height - 1) * pitch_of(x) + width
-    alone, whole = (ceil(size / LANES) * LANES * rows for size, rows in ((width, height), (positions, 1)))
-    saved = (alone - whole) * prod(kernel.type.shape[1:]) / LANES
+    separate_rows, flat_rows = (ceil(size / LANES) * LANES * rows for size, rows in ((width, height), (positions, 1)))
+    saved = (separate_rows - flat_rows) * prod(kernel.type.shape[1:]) / LANES
     return bool(saved > COPIED * height * width / LANES)

@@ -163,9 +163,9 @@ def is_cheaper_inside(pad: ir.Operation) -> bool:
         return False
     body = [inner.operation for inner in pad.regions[0].blocks[0].operations]
     low, high = amounts(pad)
-    plain = len(body) == 1 and is_constant(body[0].operands[0]) and not any((*low[:2], *high[:2]))
+    is_constant_pad = len(body) == 1 and is_constant(body[0].operands[0]) and not any((*low[:2], *high[:2]))
     source = maker(pad.operands[0])
-    return plain and (source is None or not source.name.startswith("linalg."))
+    return is_constant_pad and (source is None or not source.name.startswith("linalg."))
 
 
 def is_cut_well(down: WindowAxis, across: WindowAxis) -> bool:
@@ -220,6 +220,6 @@ def cut(value: ir.Value, offsets: Sequence[int], sizes: Sequence[int]) -> ir.Val
 
 def read_by(value: ir.Value, amap: ir.AffineMap, sizes: Sequence[int]) -> ir.Value:
     """Slice a tensor to the trip count of a loop in dimensions indexed by that loop alone, as linalg requires."""
-    plain = dimensions(amap)
-    shape = [size if d is None else sizes[d] for d, size in zip(plain, value.type.shape, strict=True)]
+    loop_dims = dimensions(amap)
+    shape = [size if d is None else sizes[d] for d, size in zip(loop_dims, value.type.shape, strict=True)]
     return cut(value, [0] * len(shape), shape)

@@ -163,11 +163,11 @@ class ChannelsLast:
     def turn_slice(self, op: ir.Operation) -> ir.Value | None:
         """Convert a static slice of the same rank as its source."""
         result_type, offsets_sizes_strides = op.results[0].type, static_slice(op)
-        whole = self.last.get(op.operands[0])
-        if whole is None or len(op.operands) > 1 or len(result_type.shape) != len(LAST):
+        source = self.last.get(op.operands[0])
+        if source is None or len(op.operands) > 1 or len(result_type.shape) != len(LAST):
             return None
         part = ir.RankedTensorType.get(transposed(result_type.shape), result_type.element_type)
-        return tensor.extract_slice(part, whole, [], [], [], *map(transposed, offsets_sizes_strides))
+        return tensor.extract_slice(part, source, [], [], [], *map(transposed, offsets_sizes_strides))
 
     def turn_elementwise(self, op: ir.Operation) -> ir.Value | None:
         """Convert an element-wise operation whose operands are read by identity maps or are broadcast."""

@@ -66,10 +66,10 @@ class JoinedWindows:
             return None
         parts = [part_of(each) for each in joined.operands]
         image, first = parts[0]
-        whole = all(first.sizes[d] == image.type.shape[d] for d in (0, rank - 1))
-        alike = all((of, p.sizes, p.strides) == (image, first.sizes, first.strides) for of, p in parts)
+        spans_image = all(first.sizes[d] == image.type.shape[d] for d in (0, rank - 1))
+        same_shape = all((of, p.sizes, p.strides) == (image, first.sizes, first.strides) for of, p in parts)
         grid = grid_of([tuple(part.offsets) for _, part in parts])
-        if not (whole and alike) or grid is None or grid[0][0] > 1 or grid[0][-1] > 1:
+        if not (spans_image and same_shape) or grid is None or grid[0][0] > 1 or grid[0][-1] > 1:
             return None
         kernel, dilations = (each[1:-1] for each in grid)
         return cls(image, tuple(first.sizes[1:-1]), kernel, tuple(first.strides[1:-1]), dilations)

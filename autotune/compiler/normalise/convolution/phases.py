@@ -46,14 +46,14 @@ def is_phase(op: ir.Operation | None) -> bool:
 def take_together(phases: list[ir.Operation]) -> None:
     """Mark convolutions if they read pads of one tensor that are slices of the widest, and NHWC is estimated faster."""
     pads = [maker(op.operands[0]) for op in phases]
-    plain = [pad for pad in pads if pad is not None and pad.name == "tensor.pad" and is_plain_pad(pad)]
-    sources = {pad.operands[0] for pad in plain} | {
-        op.operands[0] for op, pad in zip(phases, pads, strict=True) if pad not in plain
+    static_pads = [pad for pad in pads if pad is not None and pad.name == "tensor.pad" and is_plain_pad(pad)]
+    sources = {pad.operands[0] for pad in static_pads} | {
+        op.operands[0] for op, pad in zip(phases, pads, strict=True) if pad not in static_pads
     }
-    if not plain or len(sources) > 1:
+    if not static_pads or len(sources) > 1:
         return
-    widest = max(plain, key=lambda pad: sum(pad.results[0].type.shape))
-    if any(constant_of(pad) != constant_of(widest) or not is_part(pad, widest) for pad in plain):
+    widest = max(static_pads, key=lambda pad: sum(pad.results[0].type.shape))
+    if any(constant_of(pad) != constant_of(widest) or not is_part(pad, widest) for pad in static_pads):
         return
     if any(op.is_before_in_block(widest) for op in phases):
         return
@@ -62,7 +62,7 @@ def take_together(phases: list[ir.Operation]) -> None:
     for op, pad in zip(phases, pads, strict=True):
         op.attributes[TOGETHER] = ir.UnitAttr.get(op.context)
         if pad != widest:
-            before = amounts(pad)[0] if pad in plain else [0] * op.operands[0].type.rank
+            before = amounts(pad)[0] if pad in static_pads else [0] * op.operands[0].type.rank
             with ir.InsertionPoint(op), op.location:
                 op.operands[0] = part_of_pad(widest, op.operands[0].type, before)
 
@@ -101,15 +101,15 @@ def split_before(op: ir.Operation) -> ir.Operation | None:
 
 def phases_before(split: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> list[ir.Value]:
     """Return the concatenated convolutions with channels last, one per phase; empty if there are none."""
-    whole = maker(last[split.operands[0]]) if split.operands[0] in last else None
+    concat = maker(last[split.operands[0]]) if split.operands[0] in last else None
     if (
-        whole is None or whole.name != "tensor.concat" or groups_of(split) != SPLIT
+        concat is None or concat.name != "tensor.concat" or groups_of(split) != SPLIT
     ):  # grouped convolutions also expand channels
         return []
     n, down, across, channels, rows, columns = split.results[0].type.shape
-    parts = list(whole.operands)
-    alike = all(list(part.type.shape) == [n, rows, columns, channels] for part in parts)
-    return parts if alike and len(parts) == down * across else []
+    parts = list(concat.operands)
+    same_shape = all(list(part.type.shape) == [n, rows, columns, channels] for part in parts)
+    return parts if same_shape and len(parts) == down * across else []
 
 
 def spread_phases(op: ir.Operation, last: Mapping[ir.Value, ir.Value]) -> ir.Value | None:

@@ -58,15 +58,20 @@ def planes_of(op: ir.Operation) -> PlanesOfVolumes | None:
     cuts = [cut_of(plane) for plane in concat.operands] if concat is not None else []
     slices = [cut for cut in cuts if cut is not None]
     parts = [static_slice(cut) for cut in slices]
-    alike = {(cut.operands[0], *sizes, *strides) for cut, (_, sizes, strides) in zip(slices, parts, strict=True)}
-    if len(slices) < len(cuts) or len(alike) != 1:
+    shared = {(cut.operands[0], *sizes, *strides) for cut, (_, sizes, strides) in zip(slices, parts, strict=True)}
+    if len(slices) < len(cuts) or len(shared) != 1:
         return None
     volumes, (_, sizes, strides) = slices[0].operands[0], parts[0]
     begins = tuple(offsets.pop(DEPTH) for offsets, _, _ in parts)
-    positions, stride, whole = sizes.pop(DEPTH), strides.pop(DEPTH), list(volumes.type.shape)
-    del whole[DEPTH]
+    positions, stride, plane_shape = sizes.pop(DEPTH), strides.pop(DEPTH), list(volumes.type.shape)
+    del plane_shape[DEPTH]
     distances = {after - before for before, after in pairwise(begins)}
-    if sizes != whole or set(strides) != {1} or any(any(offsets) for offsets, _, _ in parts) or len(distances) != 1:
+    if (
+        sizes != plane_shape
+        or set(strides) != {1}
+        or any(any(offsets) for offsets, _, _ in parts)
+        or len(distances) != 1
+    ):
         return None
     return PlanesOfVolumes(volumes, positions, stride, begins)
 

@@ -61,12 +61,12 @@ def multiplied(matrix: tuple[ir.Value, bool], x: ir.Value, into: ir.Value) -> ir
     """Build the product of a matrix ``(f, c)`` and a batch ``(n, c, p)``, accumulated into ``(n, f, p)``."""
     a, transposed = matrix
     if x.type.shape[0] == 1:
-        whole = [[0, 1], [2]]
+        groups = [[0, 1], [2]]
         m, n, k = dims(3)
         maps = reads(3, [k, m] if transposed else [m, k], [k, n], [m, n])
         indexing_maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
-        product = linalg.matmul(a, flat(x, whole), outs=[flat(into, whole)], indexing_maps=indexing_maps)
-        return unflat(product, whole, into.type.shape)
+        product = linalg.matmul(a, flat(x, groups), outs=[flat(into, groups)], indexing_maps=indexing_maps)
+        return unflat(product, groups, into.type.shape)
     b, m, n, k = dims(4)
     maps = reads(4, [k, m] if transposed else [m, k], [b, k, n], [b, m, n])
     return generic([a, x], into, maps, ["parallel"] * 3 + ["reduction"], multiply_add)

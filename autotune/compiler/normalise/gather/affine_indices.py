@@ -218,9 +218,9 @@ def is_inside(found: KnownReads) -> bool:
 def is_computed(op: ir.Operation) -> bool:
     """Return whether a body only computes, and every value it starts from is an extracted element or fits a table."""
     body = [inner.operation for inner in op.regions[0].blocks[0].operations]
-    plain = all(inner.name.startswith(("arith.", "math.", "linalg.")) or inner.name == READ for inner in body)
+    is_scalar_body = all(inner.name.startswith(("arith.", "math.", "linalg.")) or inner.name == READ for inner in body)
     computed = [value for value in frontier(yielded(op)) if value.owner.operation.name != READ]
-    return plain and all(loops_of(value) is not None and str(value.type) in HELD for value in computed)
+    return is_scalar_body and all(loops_of(value) is not None and str(value.type) in HELD for value in computed)
 
 
 def yielded(op: ir.Operation) -> ir.Value:

@@ -56,8 +56,8 @@ def argmax_loop(op: ir.Operation) -> int | None:
     if compared is None or compared.name != "arith.cmpf" or number is None or number.name != "linalg.index":
         return None
     expected = COMPARISONS.get(ir.IntegerAttr(compared.attributes["predicate"]).value)
-    plain = EXTREMA.get(extremum.name) == expected and list(compared.operands) == [x, accumulator]
-    if not plain or set(extremum.operands) != {x, accumulator} or chosen.operands[2] != index_so_far:
+    is_consistent = EXTREMA.get(extremum.name) == expected and list(compared.operands) == [x, accumulator]
+    if not is_consistent or set(extremum.operands) != {x, accumulator} or chosen.operands[2] != index_so_far:
         return None
     return int(ir.IntegerAttr(number.attributes["dim"]).value)
 

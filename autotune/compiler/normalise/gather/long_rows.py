@@ -47,15 +47,15 @@ class LongRow:
         so_far = filled([], self.x.type.element_type, self.start)
         if rest:
             so_far = self.reduced(self.part(blocks * BLOCK, rest), so_far)
-        most = self.reduced(of_blocks, so_far)
-        block_start = self.start_of(self.first_index(of_blocks, most, blocks), count - BLOCK)
+        extremum = self.reduced(of_blocks, so_far)
+        block_start = self.start_of(self.first_index(of_blocks, extremum, blocks), count - BLOCK)
         index = arith.index_cast(ir.IndexType.get(), tensor.extract(block_start, []))
         block_type = ir.RankedTensorType.get([BLOCK], self.x.type.element_type)
         dynamic = ir.ShapedType.get_dynamic_size()
         block = tensor.extract_slice(block_type, self.x, [index], [], [], [dynamic], [BLOCK], [1])
-        inside = self.first_index(block, most, BLOCK - 1)
+        inside = self.first_index(block, extremum, BLOCK - 1)
         maps, into = [ir.AffineMap.get(0, 0, [])] * 3, tensor.empty([], self.kind)
-        return most, generic([inside, block_start], into, maps, [], lambda a, b, _: arith.addi(a, b))
+        return extremum, generic([inside, block_start], into, maps, [], lambda a, b, _: arith.addi(a, b))
 
     def part(self, start: int, count: int) -> ir.Value:
         """Build a slice of `count` elements from `start`."""

@@ -50,8 +50,8 @@ def is_scattered(value: ir.Value) -> bool:
 def is_one_piece(cut: ir.Operation) -> bool:
     """Return whether a slice is contiguous in its source."""
     _, sizes, strides = static_slice(cut)
-    whole = cut.operands[0].type.shape
-    parts = [d for d, size in enumerate(sizes) if size != whole[d]]
+    source_shape = cut.operands[0].type.shape
+    parts = [d for d, size in enumerate(sizes) if size != source_shape[d]]
     return all(sizes[d] == 1 for d in range(max(parts, default=0))) and all(
         stride == 1 for size, stride in zip(sizes, strides, strict=True) if size != 1
     )

@@ -91,9 +91,9 @@ def open_batch(op: ir.Operation) -> None:
     with ir.InsertionPoint(op), op.location:
         a, b, c = (flat(value, groups(value.type.rank)) for value in op.operands)
         attributes = ir.ArrayAttr.get([ir.AffineMapAttr.get(amap) for amap in maps])
-        plain = linalg.matmul(a, b, outs=[c], indexing_maps=attributes)
-        whole = unflat(plain, groups(op.results[0].type.rank), op.results[0].type.shape)
-    op.results[0].replace_all_uses_with(whole)
+        product = linalg.matmul(a, b, outs=[c], indexing_maps=attributes)
+        expanded = unflat(product, groups(op.results[0].type.rank), op.results[0].type.shape)
+    op.results[0].replace_all_uses_with(expanded)
     op.erase()
 
 
@@ -112,8 +112,8 @@ def generalize(op: ir.Operation) -> None:
     """Generalize a named operation or `linalg.map`, so that upstream can drop its unit dimensions."""
     *inputs, into = op.operands
     with ir.InsertionPoint(op), op.location:
-        plain = generic(inputs, into, indexing_maps(op), ["parallel"] * len(into.type.shape), copy_of_body(op))
-    op.results[0].replace_all_uses_with(plain)
+        result = generic(inputs, into, indexing_maps(op), ["parallel"] * len(into.type.shape), copy_of_body(op))
+    op.results[0].replace_all_uses_with(result)
     op.erase()
 
 

@@ -56,8 +56,8 @@ class Slice:
 
     def is_apart(self, other: "Slice") -> bool:
         """Return whether two slices are disjoint: their ranges do not overlap, or their elements are interleaved."""
-        mine, theirs = (zip(each.offsets, each.sizes, each.strides, strict=True) for each in (self, other))
-        for (first, size, step), (second, count, pace) in zip(mine, theirs, strict=True):
+        own_dims, other_dims = (zip(each.offsets, each.sizes, each.strides, strict=True) for each in (self, other))
+        for (first, size, step), (second, count, pace) in zip(own_dims, other_dims, strict=True):
             if first + (size - 1) * step < second or second + (count - 1) * pace < first:
                 return True
             if step == pace and (first - second) % step:
@@ -91,14 +91,14 @@ def begin_with_earlier(module: ir.Module) -> None:
 def shorten(op: ir.Operation, parts: list[ir.Value], earlier: list[tuple[ir.Operation, list[ir.Value]]]) -> None:
     """Replace a prefix of the operands of a concatenation by the longest earlier concatenation equal to it, if any."""
     along = op.attributes["dim"]
-    known = [
+    prefixes = [
         (len(others), other.results[0])
         for other, others in earlier
         if other.attributes["dim"] == along and 1 < len(others) < len(parts) and parts[: len(others)] == others
     ]
-    if not known:
+    if not prefixes:
         return
-    count, whole = max(known, key=lambda each: each[0])
+    count, whole = max(prefixes, key=lambda each: each[0])
     with ir.InsertionPoint(op), op.location:
         fresh = ir.Operation.create(
             NAME, [op.results[0].type], [whole, *parts[count:]], attributes={"dim": along}, loc=op.location
@@ -248,8 +248,8 @@ def result_buffer(op: ir.Operation) -> ir.Value | None:
     if [user.name for user in users] != ["bufferization.materialize_in_destination"]:
         return None
     target = users[0].operands[1]
-    known = isinstance(target.owner, ir.Block) and isinstance(target.type, ir.MemRefType)
-    return target if known and len(list(target.uses)) == 1 else None
+    is_argument = isinstance(target.owner, ir.Block) and isinstance(target.type, ir.MemRefType)
+    return target if is_argument and len(list(target.uses)) == 1 else None
 
 
 def writes_to_empty(op: ir.Operation) -> bool:

@@ -209,8 +209,8 @@ def drop_loops_of_one(module: ir.Module) -> None:
             else:
                 iterators = ["parallel"] * (len(left) - 1) + ["reduction"]
                 result = generic(operands[:2], operands[2], reads, iterators, multiply_add)
-            whole = unflat(result, groups[2], op.results[0].type.shape)
-        op.results[0].replace_all_uses_with(whole)
+            expanded = unflat(result, groups[2], op.results[0].type.shape)
+        op.results[0].replace_all_uses_with(expanded)
         op.erase()
     if products:
         run_passes(module, "builtin.module(canonicalize,cse)")

@@ -60,8 +60,8 @@ def step_once_along_one(module: ir.Module) -> bool:
 
 def is_negative(pad: ir.Operation) -> bool:
     """Return whether a static pad has a negative amount."""
-    known = len(pad.operands) == 1 and pad.operands[0].type.has_static_shape
-    return known and any(amount < 0 for side in amounts(pad) for amount in side)
+    is_static = len(pad.operands) == 1 and pad.operands[0].type.has_static_shape
+    return is_static and any(amount < 0 for side in amounts(pad) for amount in side)
 
 
 def amounts(pad: ir.Operation) -> tuple[list[int], list[int]]:
@@ -100,10 +100,10 @@ def read_of_whole(read: ir.Operation, cut: ir.Operation) -> ir.Operation:
                 indices.append(arith.addi(along, index(offset)) if offset else along)
             else:
                 indices.append(index(offset))
-        whole = tensor.extract(cut.operands[0], indices)
-    read.results[0].replace_all_uses_with(whole)
+        element = tensor.extract(cut.operands[0], indices)
+    read.results[0].replace_all_uses_with(element)
     read.erase()
-    return maker(whole)
+    return maker(element)
 
 
 def is_plain(cut: ir.Operation) -> bool:
@@ -176,5 +176,5 @@ def before_steps(cut: ir.Operation, value: ir.Value, amap: ir.AffineMap) -> tupl
 def is_plain_pad(pad: ir.Operation) -> bool:
     """Return whether a pad has a constant value and static shapes and amounts."""
     body = [inner.operation for inner in pad.regions[0].blocks[0].operations]
-    known = pad.operands[0].type.has_static_shape and pad.results[0].type.has_static_shape
-    return known and len(pad.operands) == 1 and len(body) == 1 and is_constant(body[0].operands[0])
+    is_static = pad.operands[0].type.has_static_shape and pad.results[0].type.has_static_shape
+    return is_static and len(pad.operands) == 1 and len(body) == 1 and is_constant(body[0].operands[0])

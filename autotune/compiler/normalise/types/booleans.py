@@ -65,8 +65,8 @@ def write_out(module: ir.Module) -> None:
 
 def computes_by_its_name(op: ir.Operation) -> bool:
     """Return whether an operation is a named one that computes on booleans."""
-    named = op.name.startswith("linalg.") and len(op.regions) > 0 and op.name not in (*WRITTEN_OUT, *SAME_IN_BYTES)
-    return named and any(holds_booleans_type(value.type) for value in op.operands)
+    is_named = op.name.startswith("linalg.") and len(op.regions) > 0 and op.name not in (*WRITTEN_OUT, *SAME_IN_BYTES)
+    return is_named and any(holds_booleans_type(value.type) for value in op.operands)
 
 
 def say_range(function: ir.Operation) -> None:

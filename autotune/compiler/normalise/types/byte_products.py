@@ -119,7 +119,7 @@ def numbers_of(constant: ir.Value) -> NDArray[np.int64]:
 def write_sum(op: ir.Operation, products: list[ByteProduct], others: list[tuple[ir.Value, ir.AffineMap]]) -> ir.Value:
     """Build the sum of products, in pairs, and of the other addends."""
     count, result_type = len(products), op.results[0].type
-    i16, whole = ir.IntegerType.get_signless(16), result_type.element_type
+    i16, i32 = ir.IntegerType.get_signless(16), result_type.element_type
     inputs = [*(each.bytes for each in products), *(as_bytes(each.weight) for each in products)]
     maps = [*(each.read for each in products), *(each.weighed for each in products)]
     inputs += [value for value, _ in others]
@@ -129,9 +129,9 @@ def write_sum(op: ir.Operation, products: list[ByteProduct], others: list[tuple[
         pairs = zip(elements[:count], elements[count : 2 * count], strict=True)
         found = [arith.muli(*(arith.extsi(i16, each) for each in pair)) for pair in pairs]
         sums = [reduce(add_exactly, found[at : at + 2]) for at in range(0, count, 2)]
-        return reduce(arith.addi, [*(arith.extsi(whole, each) for each in sums), *elements[2 * count : -1]])
+        return reduce(arith.addi, [*(arith.extsi(i32, each) for each in sums), *elements[2 * count : -1]])
 
-    into = tensor.empty(result_type.shape, whole)
+    into = tensor.empty(result_type.shape, i32)
     return generic(inputs, into, [*maps, indexing_maps(op)[-1]], ["parallel"] * len(result_type.shape), write)
 
 
