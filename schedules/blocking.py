@@ -1,7 +1,6 @@
-"""How a contraction is cut into blocks: static pieces of every dimension, and the loop nest of each piece.
+"""Blocking of contractions: static pieces of every dimension, and the loop nest of each piece.
 
-Sizes that do not divide are split off into pieces of their own, so that every tile has a static shape and
-vectorizes without masks.
+Remainders are split off into pieces of their own, so that every tile has a static shape and vectorizes without masks.
 """
 
 import functools
@@ -15,10 +14,10 @@ VECTORS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of one dimension that its tiles divide.
+    """A contiguous range of one dimension that its tiles divide.
 
     Attributes:
-        size: Length of the piece.
+        size: Trip count of the piece.
         cache: Step of the loop over cache tiles; equal to `size` if there is none.
         register: Step of the loop over register tiles; equal to `cache` if there is none.
     """
@@ -29,7 +28,7 @@ class Piece:
 
     @property
     def looped(self) -> bool:
-        """It has a loop over cache tiles: one that runs more than once."""
+        """Whether there is a loop over cache tiles, that is, one that runs more than once."""
         return self.cache < self.size
 
 
@@ -37,13 +36,13 @@ Region = dict[str, Piece]
 
 
 def fitting_vectors(size: int, lanes: int) -> tuple[int, ...]:
-    """Numbers of vectors of so many lanes that fit a size; one where none does."""
+    """Return the numbers of vectors of `lanes` elements that fit a size; one vector if none does."""
     return tuple(v for v in VECTORS if v * lanes <= size) or VECTORS[:1]
 
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop of a region's nest: over dimension `dim`, in steps of `step`; `level` is ``cache`` or ``register``."""
+    """One loop of a region's nest, over `dim` in steps of `step`; `level` is ``cache`` or ``register``."""
 
     dim: str
     step: int
@@ -54,20 +53,20 @@ class Loop:
 def cut(  # noqa: PLR0917 - a size, and how it is cut
     size: int, cache: int, register: int, powers_of_two: bool = False, one: bool = False, masked: int = 0
 ) -> tuple[Piece, ...]:
-    """Cut a dimension into a main piece, what cache tiles leave over, and what register tiles leave over.
+    """Split a dimension into a main piece, the remainder of cache tiles, and the remainder of register tiles.
 
-    Where only a few rows would be left over, they share with the last whole register tile: two halves keep the FMA
-    units busier than one tile of two rows (128 x 3072 x 768: 84.4 to 85.9 % of the roof, 32 x 256 x 64: 86 to 90).
+    If only a few rows would remain, they are merged with the last whole register tile and halved: two halves keep
+    the FMA units busier than a tile of two rows (128 x 3072 x 768: 84.4 to 85.9 % of peak, 32 x 256 x 64: 86 to 90).
 
     Args:
-        size: Length of the dimension.
-        cache: Wanted cache tile, rounded down to whole register tiles; 0 means all of it.
-        register: Wanted register tile.
-        powers_of_two: Cut what register tiles leave over into powers of two: LLVM turns vectors of any other
-            length into scalar code, at a twentieth of the speed.
-        one: Leave what register tiles leave over in one piece, which begins where a tile would.
-        masked: Elements of a vector whose ends are masked, so that a piece may be of any length whose vectors are a
-            power of two in number; 0 where that is not so.
+        size: Trip count of the dimension.
+        cache: Requested cache tile, rounded down to whole register tiles; 0 for no cache tiling.
+        register: Requested register tile.
+        powers_of_two: Whether the remainder of register tiles is split into powers of two: LLVM lowers vectors of any
+            other length to scalar code, at a twentieth of the speed.
+        one: Whether the remainder of register tiles stays one piece, starting at a tile boundary.
+        masked: Length of a masked vector in elements; pieces may then have any length that takes a power of two of
+            vectors. 0 without masks.
 
     Example:
         >>> [piece.size for piece in cut(512, 120, 6)]
@@ -84,7 +83,7 @@ def cut(  # noqa: PLR0917 - a size, and how it is cut
     register = min(register, size)
     whole = size // register * register
     if not (powers_of_two or one or masked) and 0 < size - whole < register // 2 and whole > register:
-        whole -= register  # a tile of few rows leaves FMA units idle: share with the last whole one
+        whole -= register  # a tile of few rows leaves FMA units idle: merge it with the last whole one
     cache = max(register, min(cache or whole, whole) // register * register)
     main = whole // cache * cache
     pieces = [Piece(main, cache, register)]
@@ -97,13 +96,13 @@ def cut(  # noqa: PLR0917 - a size, and how it is cut
 
 
 def masked_length(size: int, lanes: int) -> int:
-    """The most of a size that a power of two of vectors holds, the last of them masked."""
+    """Return the largest length up to a size that a power of two of vectors holds, the last of them masked."""
     vectors = -(-size // lanes)
     return size if vectors & (vectors - 1) == 0 else lanes << vectors.bit_length() - 1
 
 
 def masked_ends(rest: int, lanes: int) -> tuple[Piece, ...]:
-    """Pieces of what register tiles leave over, where vectors may be masked."""
+    """Return the pieces of a remainder of register tiles whose vectors may be masked."""
     parts = []
     while rest:
         parts.append(masked_length(rest, lanes))
@@ -112,7 +111,7 @@ def masked_ends(rest: int, lanes: int) -> tuple[Piece, ...]:
 
 
 def leftovers(rest: int, register: int, powers_of_two: bool) -> tuple[Piece, ...]:
-    """Pieces of what register tiles leave over; two halves where that is more than one of them."""
+    """Return the pieces of a remainder of register tiles; two halves if it is longer than one tile."""
     if powers_of_two:
         parts = [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
     elif rest > register and rest % 2 == 0:
@@ -123,19 +122,19 @@ def leftovers(rest: int, register: int, powers_of_two: bool) -> tuple[Piece, ...
 
 
 def regions(pieces: dict[str, tuple[Piece, ...]]) -> Iterator[Region]:
-    """Every combination of one piece per dimension."""
-    for chosen in product(*(pieces[dim] for dim in DIMS)):
-        yield dict(zip(DIMS, chosen, strict=True))
+    """Yield every combination of one piece per dimension."""
+    for combination in product(*(pieces[dim] for dim in DIMS)):
+        yield dict(zip(DIMS, combination, strict=True))
 
 
 def nest_order(n: Piece, k: Piece) -> str:
-    """The order of a nest without a cache loop over m: n and k where they have one, then the others as m, n, k."""
+    """Return the order of a nest without a cache loop over m: n and k if they have one, then the rest as m, n, k."""
     looped = ("n" if n.looped else "") + ("k" if k.looped else "")
     return looped + "".join(dim for dim in DIMS if dim not in looped)
 
 
 def register_loops(region: Region, register_order: str) -> list[Loop]:
-    """Loops over register tiles, outermost first; one that would run once is left out.
+    """Return the loops over register tiles, outermost first, without those of a single iteration.
 
     Args:
         region: A piece for each of m, n and k.

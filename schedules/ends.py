@@ -1,6 +1,6 @@
-"""Ends of rows that whole vectors do not cover: in vectors of powers of two, or in one whose memory is masked.
+"""Row tails that whole vectors do not cover: peeled into vectors of powers of two, or one masked vector.
 
-13 columns on 16 lanes are 8 + 4 + 1, peeled, or one vector of which 13 elements are loaded and stored.
+With 16 lanes, a tail of 13 columns is 8 + 4 + 1 when peeled, or one vector of which 13 elements are loaded and stored.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,13 @@ PEELED, MASKED = "peeled", "masked"
 
 
 def knobs_of_ends(lengths: Iterable[int], machine: Machine, *, is_tiled: bool = False) -> tuple[Knob, ...]:
-    """How rows of these lengths end; no knob where one vector covers what is left over, or where nothing is masked.
+    """Return the knob ``ends`` for rows of these lengths; none where one vector covers the tail or masks are missing.
 
     Args:
-        lengths: Elements of each.
+        lengths: Elements of each row.
         machine: Host.
-        is_tiled: Whether register tiles are of two vectors or more: one then holds an end beside the last whole vector,
-            which would be alone in its tile where their number is odd.
+        is_tiled: Whether register tiles have two or more vectors. One tile then holds the masked tail beside the
+            last whole vector, which would be alone in its tile if the number of whole vectors is odd.
     """
     parts = [divmod(length, machine.lanes) for length in lengths]
     several = any(rest & (rest - 1) or (is_tiled and rest and whole % 2) for whole, rest in parts)
@@ -31,31 +31,31 @@ def knobs_of_ends(lengths: Iterable[int], machine: Machine, *, is_tiled: bool = 
 
 
 def is_masked(config: Config) -> bool:
-    """Tell whether ends are masked."""
+    """Return whether the config masks row tails."""
     return config.get("ends") == MASKED
 
 
 def lanes_of_ends(config: Config, machine: Machine) -> int:
-    """Elements of a vector whose end is masked, for `blocking.cut`; 0 where none is."""
+    """Return the length of a masked vector in elements, as `blocking.cut` takes it; 0 if nothing is masked."""
     return machine.lanes if is_masked(config) else 0
 
 
 def mark_ends(script: Script, config: Config, function: str = "") -> None:
-    """Ask for masks, where a config has them, in a function; in that around ``%op`` by default."""
+    """Mark a function for masked tails if the config has them; by default the function that contains ``%op``."""
     if is_masked(config):
         moves.annotate(script, function or moves.enclosing_function(script, "%op"), marks.MASKED)
 
 
 def needed_for(config: Config) -> tuple[NeededRewrite, ...]:
-    """The rewrite that masks ends, where a config asks for it."""
+    """Return the rewrite that masks tails, if the config asks for it."""
     return (MASKED_ENDS,) if is_masked(config) else ()
 
 
 def seen_by(task: Task, machine: Machine) -> Machine:
-    """The machine as a contraction meets it: by its element type; in a loop of the payload, without masks.
+    """Return the machine for a task's element type; without masks if the task runs in a loop of the payload.
 
-    What a loop carries is read and written by parts there. Upstream's bufferization refuses masked parts of it
+    A value carried by such a loop is read and written in parts. Upstream's bufferization rejects masked parts of it
     ("cannot avoid RaW conflict"), as in a recurrent network.
     """
-    held = machine.holding(task.dtype)
-    return held.without_masks() if task.count > task.occurrences else held
+    typed_machine = machine.holding(task.dtype)
+    return typed_machine.without_masks() if task.count > task.occurrences else typed_machine

@@ -1,7 +1,7 @@
-"""What decides how fast a contraction's config is, in numbers: for models that learn from measured configs.
+"""Features of a config that determine its speed, for cost models that learn from measured configs.
 
-Footprints are binary logarithms of bytes over a cache's, so that what was learnt on one machine and one size holds on
-others. The nest is the one of `schedules.matmul`: blocks of B in L2, strips of A in L1, register tiles.
+Footprints are log2 of the ratio of bytes to a cache's size, so that a model carries over to other machines and sizes.
+The nest is the one of `schedules.matmul`: blocks of B in L2, strips of A in L1, register tiles.
 """
 
 from math import log2
@@ -17,10 +17,10 @@ from schedules.predicted import least_cycles, row_delay, whole_cycles
 
 
 def contraction_features(c: Contraction, config: Config, machine: Machine) -> dict[str, float]:
-    """Numbers of one contraction's nest; all are finite, and none depends on a clock.
+    """Return the features of one contraction's nest; all are finite, and none depends on measured times.
 
     Args:
-        c: Contraction, as large as it is where the nest begins.
+        c: Contraction, of the size at which the nest begins.
         config: Value of every knob of `schedules.matmul`.
         machine: Host that the script is for.
     """
@@ -48,12 +48,12 @@ def contraction_features(c: Contraction, config: Config, machine: Machine) -> di
 
 
 def volume(region: Region) -> int:
-    """Multiply-adds of a region."""
+    """Return the multiply-adds of a region."""
     return region["m"].size * region["n"].size * region["k"].size
 
 
 def footprints(main: Region, machine: Machine) -> dict[str, float]:
-    """Binary logarithms of bytes over a cache's: what the loops of a region go over again and again."""
+    """Return log2 of the footprints that a region's loops reuse, relative to the size of the intended cache."""
     m, n, k = (main[dim] for dim in DIMS)
     l1, l2, l3 = machine.l1_bytes, machine.l2_bytes, max(machine.l3_bytes, machine.l2_bytes)
     return {
@@ -67,17 +67,17 @@ def footprints(main: Region, machine: Machine) -> dict[str, float]:
 
 
 def traffic(main: Region, order: str) -> dict[str, float]:
-    """How often each operand is gone over, as a binary logarithm, and how far out the loop over each dimension is."""
+    """Return log2 of the passes over each operand, and the position of each dimension's cache loop in the nest."""
     passes = {dim: log2(main[dim].size / main[dim].cache) for dim in DIMS}
     positions = {f"place_{dim}": float(order.index(dim)) if main[dim].looped else 3.0 for dim in DIMS}
     return {"passes_a": passes["n"], "passes_b": passes["m"], "passes_c": passes["k"], **positions}
 
 
 def group_features(shape: Shape, config: Config, machine: Machine) -> dict[str, float]:
-    """Numbers of a group's loops and of each of its contractions, as large as they are inside those loops."""
+    """Return the features of a group's loops and of each of its contractions, sized as inside those loops."""
     rows = int(config["rows"])
     columns = block_columns(config) or shape.columns or shape.width
-    found = {
+    features = {
         "blocks": log2(max(1, shape.most_rows // rows)),
         "row_block_in_l1": log2(BYTES * rows * columns / machine.l1_bytes),
         "row_block_in_l2": log2(BYTES * rows * columns / machine.l2_bytes),
@@ -85,7 +85,7 @@ def group_features(shape: Shape, config: Config, machine: Machine) -> dict[str, 
     for index in range(len(shape.contractions)):
         tile, chosen = tile_of(shape, config, index), contraction_config(shape, config, index)
         inner = contraction_features(tile, chosen, machine)
-        found |= {name + suffix(shape, index): value for name, value in inner.items()}
+        features |= {name + suffix(shape, index): value for name, value in inner.items()}
     if len(shape.contractions) < 2:
-        found["delay"] = log2(row_delay(shape, config, machine))
-    return found
+        features["delay"] = log2(row_delay(shape, config, machine))
+    return features

@@ -1,7 +1,7 @@
-"""Groups of ops in one loop over blocks of rows: softmax, layer norm, a contraction with its epilogue, attention.
+"""Family for fusion groups, in one loop over row blocks: softmax, layer norm, contraction with epilogue, attention.
 
-The root's rows are tiled, every member is fused into the loop, and each is then scheduled where it is: contractions as
-`schedules.matmul` does it, the others in vectors along the row. With ``fuse=False`` each op keeps a loop of its own.
+The root's rows are tiled and all producers are fused into the loop. Each op is then scheduled in place: contractions as
+in `schedules.matmul`, other ops in vectors along the row. With ``fuse=False`` each op keeps a loop of its own.
 """
 
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class Fused(Family):
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Every group of rows; none of a batch with a dimension of size 1 besides, which opening the batch drops."""
+        """Return whether the task is a group of rows; batched ops must have no other unit dimension to be dropped."""
         if not task.is_group or task.grows or any(op.lanes for op in task.ops):
             return False
         lead = shape_of(task).rows - 1
@@ -57,26 +57,26 @@ class Fused(Family):
         return lead < 1 or all(1 not in op.nest.sizes[lead:] for op in task.ops)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Blocks of rows and columns, vectors, and the knobs of each contraction."""
+        """Return the knobs for blocks of rows and columns, for vectors, and of each contraction."""
         space = fused_space(shape_of(task), seen_by(task, machine))
         return replace(space, knobs=(*space.knobs, *function_knobs(task)))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Fused, with blocks that stay in the caches."""
+        """Return the default: fused, with blocks that stay in the caches."""
         shape = shape_of(task)
         machine = seen_by(task, machine)
         return {**default_config(shape, fused_space(shape, machine), machine), **function_defaults(task)}
 
     def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
-        """Numbers that decide how fast a config is."""
+        """Return the features that determine a config's speed."""
         return group_features(shape_of(task), config, seen_by(task, machine))
 
     def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
-        """Cycles of the contractions of a call, from those of a multiply-add in the hot loop; 0 where it has none."""
+        """Return the cycles of a call's contractions from those of a multiply-add in the hot loop; 0 if it has none."""
         return group_cycles(shape_of(task), config, seen_by(task, machine), in_l1)
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Panels as wide as the register tile, if the config wants them made beforehand; blocks, if it goes online."""
+        """Return the rewrites: blocks of an online softmax, or panels as wide as the register tile if packed before."""
         shape, needed = piece_of_group(shape_of(task), config), needed_for(config)
         if columns := online_columns(config):
             blocks = Blocks(int(config["rows"]), columns, config.get("hidden") == "skipped")
@@ -88,16 +88,16 @@ class Fused(Family):
         return Rewrites(needed=needed)
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Find the members of ``%op``, fuse them into its loops, and schedule each."""
+        """Write the script: find the ops of the group, fuse them into the loops of ``%op``, and schedule each."""
         if not task.is_group:
             raise ScheduleError(
                 f"schedule 'fused' needs a task of several ops, got {task.tag}; try schedule 'vectorize'"
             )
         space = self.space(task, machine)
         space.check(config)
-        kind = OnlineWriter if online_columns(config) else FusedWriter
+        writer_class = OnlineWriter if online_columns(config) else FusedWriter
         shape = piece_of_group(shape_of(task), config)
-        writer = kind(Script(space.knobs, config), task.ops, shape, config, seen_by(task, machine))
+        writer = writer_class(Script(space.knobs, config), task.ops, shape, config, seen_by(task, machine))
         mark_ends(writer.script, config)
         writer.write()
         return writer.script.text
@@ -105,7 +105,7 @@ class Fused(Family):
 
 @dataclass(frozen=True)
 class FusedWriter(GroupWriter):
-    """Fuses the members into loops over the root's rows, and schedules each there."""
+    """Writer that fuses the ops of a group into loops over the root's rows and schedules each in place."""
 
     def write(self) -> None:
         """Schedule the whole group."""
@@ -119,7 +119,7 @@ class FusedWriter(GroupWriter):
                 self.fuse_members(handles, fills, loops)
             if pieces(self.config, "m") > 1:
                 moves.annotate(self.script, loops[0].handle, PIECES_OF_M, self.shape.most_rows)
-            loops = [each for each in loops if each.loop.level != SHARED]
+            loops = [loop for loop in loops if loop.loop.level != SHARED]
             moves.shrink_empties(self.script, function)
             if self.skips:
                 moves.annotate(self.script, loops[0].handle, ROW_BLOCKS, self.shape.period or None)
@@ -138,10 +138,10 @@ class FusedWriter(GroupWriter):
             writer.vectorize()
 
     def open_batch(self, function: str) -> tuple[str, str]:
-        """One loop over every leading dimension around the whole group, and two-dimensional ops inside.
+        """Tile every leading dimension by 1 around the whole group and drop the unit dimensions inside.
 
         Returns:
-            The root's handle, and that of the outermost loop.
+            Handle of the root, and that of the outermost loop.
         """
         self.script.say("one product of the batch at a time, with all that belongs to it")
         handles, fills = self.find_members("%op", True)
@@ -163,20 +163,20 @@ class FusedWriter(GroupWriter):
         return moves.drop_unit_dimensions(self.script, outermost, len(inside))[-1], outermost
 
     def find_members(self, root: str, root_is_filled: bool) -> tuple[list[str], list[str]]:
-        """Handles of the ops, and of the fills of their destinations (empty where there is none)."""
+        """Return handles of the ops and of the fills of their destinations (empty where there is none)."""
         number = self.members[0].filled if root_is_filled else None
         first = moves.producer(self.script, root, number) if number is not None else ""
         handles, fills = find_members(self.script, self.members, root)
         return handles, [first, *fills[1:]]
 
     def tile_root(self, op: str) -> tuple[str, list[OpenLoop]]:
-        """Loops over blocks of rows, and of columns, around the root; consumes `op`."""
+        """Tile the root into blocks of rows and columns, and into pieces for threads; consumes `op`."""
         self.script.say("blocks of rows; what feeds them is computed where it is used")
         rank, loops = len(self.members[0].nest.sizes) - self.lead, []
-        cut = [pieces(self.config, dim) > 1 for dim in "mn"[: len(self.shape.sizes) - self.lead]]
-        if any(cut):
-            sizes = zip(self.shape.sizes[self.lead :], cut, strict=True)
-            steps = [size if is_cut else 0 for size, is_cut in sizes]
+        is_split = [pieces(self.config, dim) > 1 for dim in "mn"[: len(self.shape.sizes) - self.lead]]
+        if any(is_split):
+            sizes = zip(self.shape.sizes[self.lead :], is_split, strict=True)
+            steps = [size if split else 0 for size, split in sizes]
             op, handle = tile_parallel(self.script, op, [*steps, *[0] * (rank - len(steps))])
             loops.append(OpenLoop(Loop("m", self.shape.most_rows, SHARED), handle))
         for dim, (size, step) in enumerate(zip(self.shape.sizes[self.lead :], self.steps, strict=True)):
@@ -187,51 +187,51 @@ class FusedWriter(GroupWriter):
 
     @property
     def lead(self) -> int:
-        """Leading dimensions, of which one is worked on at a time."""
+        """Number of leading (batch) dimensions, which are tiled by 1."""
         return self.shape.rows - 1
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Elements a step of the loops over rows and, where they can be cut, columns."""
+        """Steps of the loops over rows and, if they can be tiled, columns."""
         if not self.config["fuse"]:
             return self.shape.sizes[self.lead :]
         columns = (block_columns(self.config) or self.shape.columns,) if self.shape.columns else ()
         return (int(self.config["rows"]), *columns)
 
     def fuse_members(self, handles: list[str], fills: list[str], loops: list[OpenLoop]) -> None:
-        """Compute all but the root inside the loops; renews the handles of ops, fills and loops.
+        """Fuse all ops but the root into the loops; updates the handles of ops, fills and loops in place.
 
-        The root's own destination stays outside: it goes round the loops, filled before them.
+        The root's own destination is filled before the loops, which carry it as an iteration argument.
         """
         inside = [loop.handle for loop in loops]
         fuse_members(self.script, handles, fills, inside)
         loops[:] = [replace(loop, handle=handle) for loop, handle in zip(loops, inside, strict=True)]
 
     def sizes_of(self, member: Op) -> tuple[int, ...]:
-        """Sizes of an op's loops inside the fused ones, without leading dimensions."""
+        """Return the trip counts of an op inside the fused loops, without leading dimensions."""
         steps, sizes = self.steps, member.nest.sizes[self.lead :]
         return (*steps, *sizes[len(steps) :])[: len(sizes)]
 
     @property
     def skips(self) -> bool:
-        """Columns that a causal mask hides are skipped, not computed."""
+        """Whether columns hidden by a causal mask are skipped instead of computed."""
         return self.config.get("hidden") == "skipped"
 
     def write_member(self, op: str, member: Op) -> None:
-        """Schedule a member that is no contraction; consumes `op`."""
+        """Schedule an op that is not a contraction; consumes `op`."""
         self.choose_functions(op)
         mark = HIDDEN if self.skips and member.masked_loop is not None else ""
-        # rows of scores go from op to op: of parts of all rows, bufferization copies what the next op changes
+        # scores pass between ops by whole rows: if parts span all rows, bufferization copies what the next op overwrites
         whole = len(self.shape.contractions) > 1
         self.write_rows(op, self.sizes_of(member), reduced=member.in_strands, mark=mark, whole=whole)
 
     def open_contractions(
         self, handles: list[str], fills: list[str], loops: list[OpenLoop], function: str, scope: str
     ) -> list[MatmulWriter]:
-        """Tile and pack each contraction, in program order; vectors come when all of that is done."""
-        found = [each for each in zip(self.members, handles, fills, strict=True) if each[0].contraction]
+        """Tile and pack all contractions in program order; they are vectorized after that."""
+        contractions = [entry for entry in zip(self.members, handles, fills, strict=True) if entry[0].contraction]
         writers = []
-        for index, (member, handle, fill) in enumerate(reversed(found)):
+        for index, (member, handle, fill) in enumerate(reversed(contractions)):
             chosen = contraction_config(self.shape, self.config, index)
             contraction = tile_of(self.shape, self.config, index)
             if chosen["pack_b"] == "beforehand":

@@ -1,4 +1,4 @@
-"""The config that a group of ops gets without any search."""
+"""Default config of a fusion group, chosen without any search."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,26 +16,26 @@ from schedules.matmul_space import BYTES, ends_of, matmul_space, may_fetch
 from schedules.shares import pays
 
 MOST_WHOLE_K = 1024  # of a contraction whose B is packed once for all blocks of rows
-MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 48, 4, 256  # few of f32; of bytes, as many as have their bytes
-FLOPS_A_ELEMENT = 32  # of a row-wise group, with its exponentials and its passes
-ARRAYS = 4  # what is in L1 together: rows that are read, worked on and written, and the next ones
-ROWS_A_COPY = 128  # where B is packed again for every block of rows
-LEAST_ROWS = 8  # of a contraction in blocks: with fewer its B is read too often
-WHOLE = {"hidden": "computed", "online": 0, "prefetch_rows": False}  # of a group whose rows are one block
-APART = {"fuse": False, "columns": 0}  # each op alone, besides
+MANY_ROWS, FEW_ROWS, DEFAULT_COLUMNS = 48, 4, 256  # FEW_ROWS counts f32 rows: of i8, as many as have the same bytes
+FLOPS_A_ELEMENT = 32  # of a row-wise group, counting its exponentials and its passes over the row
+ARRAYS = 4  # arrays in L1 at the same time: rows read, intermediate rows, rows written, and the next rows
+ROWS_A_COPY = 128  # rows per block where B is packed again for every block
+LEAST_ROWS = 8  # per block of a contraction: with fewer rows its B is read too often
+WHOLE = {"hidden": "computed", "online": 0, "prefetch_rows": False}  # of a group with a single block of rows
+APART = {"fuse": False, "columns": 0}  # in addition to `WHOLE`, if nothing is fused
 
 
 def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
-    """Row groups a few rows at a time, in L1; an epilogue on blocks that stay in L2; attention in blocks of rows.
+    """Return the default: row groups in small blocks in L1, epilogues in blocks that stay in L2, attention by rows.
 
-    It goes online where a block's scores would fill half of L2. On several threads, each does so with its pieces.
+    The softmax is online where a block's scores would fill half of L2. On several threads this applies to each piece.
     """
     if machine.threads > 1:
         return shared_default(shape, space, machine)
     values = {knob.name: knob.values for knob in space.knobs}
     fitting_l1 = machine.l1_bytes // ARRAYS // (BYTES * shape.width)
-    few = FEW_ROWS * max(1, BYTES // shape.written)
-    most = MANY_ROWS if shape.contractions else max(1, min(few, fitting_l1))
+    few_rows = FEW_ROWS * max(1, BYTES // shape.written)
+    most = MANY_ROWS if shape.contractions else max(1, min(few_rows, fitting_l1))
     if shape.columns or shape.keys >= MOST_WHOLE_K:
         most = ROWS_A_COPY
     fused: dict[str, Any] = {
@@ -51,8 +51,8 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
     if shape.causal:
         fused["hidden"] = "skipped"
     if not shape.contractions:
-        several = int(fused["rows"]) < shape.most_rows
-        fused["prefetch_rows"] = several and BYTES * shape.sizes[0] * shape.width > machine.l2_bytes
+        has_several_blocks = int(fused["rows"]) < shape.most_rows
+        fused["prefetch_rows"] = has_several_blocks and BYTES * shape.sizes[0] * shape.width > machine.l2_bytes
         fused["prefetch_written"] = False
     if "online" in values:
         long = BYTES * int(fused["rows"]) * shape.keys > machine.l2_bytes // 2
@@ -66,7 +66,7 @@ def default_config(shape: Shape, space: Space, machine: Machine) -> Config:
 
 
 def default_rows(blocks: Sequence[int], most: int, least: int) -> int:
-    """The largest block of rows that is none too large, or, where all of these are too small, the next one.
+    """Return the largest block that is not too large, or the next larger one if all such blocks are too small.
 
     Example:
         >>> default_rows([1, 2, 4, 49, 98, 196], 32, 8), default_rows([1, 197], 128, 8)
@@ -78,35 +78,35 @@ def default_rows(blocks: Sequence[int], most: int, least: int) -> int:
 
 
 def shared_default(shape: Shape, space: Space, machine: Machine) -> Config:
-    """The config of a group whose threads compute equal pieces; of one thread where there is too little to do.
+    """Return the config of a group whose threads compute equal pieces; of a single thread if the work is too small.
 
-    Pieces are of a leading dimension, else of the columns of a contraction, each with its own part of B, else of rows.
+    The pieces are of a leading dimension, else of a contraction's columns, each with its part of B, else of rows.
     """
-    one = replace(machine, threads=1)
+    single_threaded = replace(machine, threads=1)
     work = sum(2 * c.batch * c.m * c.n * c.k for c in shape.contractions)
     size = prod(shape.sizes[: shape.rows]) * shape.width
     traffic = BYTES * (2 * size + sum(c.batch * c.k * c.n for c in shape.contractions))
     knobs = {knob.name: knob.values for knob in space.knobs}
-    alone: Config = {knob.name: 1 for knob in group_knobs(shape, machine)}
+    unshared: Config = {knob.name: 1 for knob in group_knobs(shape, machine)}
     order = "bnm" if shape.columns >= shape.most_rows else "bmn"
     for dim in order if pays(work or FLOPS_A_ELEMENT * size, traffic, machine) else "":
         name = f"pieces_{dim}"
         if machine.threads not in knobs.get(name, ()):
             continue
-        wanted = {**alone, name: machine.threads}
-        piece = piece_of_group(shape, wanted)
-        config = {**default_config(piece, fused_space(piece, one), one), **wanted}
+        pieces = {**unshared, name: machine.threads}
+        piece = piece_of_group(shape, pieces)
+        config = {**default_config(piece, fused_space(piece, single_threaded), single_threaded), **pieces}
         if all(config[each] in values for each, values in knobs.items()) and space.broken_constraint(config) is None:
             return config
-    return {**default_config(shape, fused_space(shape, one), one), **alone}
+    return {**default_config(shape, fused_space(shape, single_threaded), single_threaded), **unshared}
 
 
 def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> dict[str, Value]:
-    """The frame with the default of every contraction for the tile it will be."""
+    """Return the frame with the default config of every contraction for the tile it has inside the fused loops."""
     config, ends = dict(frame), list[str]()
     for index, whole in enumerate(shape.contractions):
         c = tile_of(shape, frame, index)
-        # where B is packed once for all blocks of rows, not once for each
+        # B is packed once for all blocks of rows, not once for each
         shared = c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1
         pack_b = packing(whole if shared else c, machine)
         chosen = matmul_default(c, matmul_space(c, machine), machine, copied=shared and pack_b == "panels")

@@ -1,4 +1,4 @@
-"""Groups as their loops see them: sizes of rows and columns, and each contraction as it is inside the fused loops."""
+"""Shape of a fusion group: sizes of its rows and columns, and its contractions as they are inside the fused loops."""
 
 from dataclasses import dataclass, replace
 
@@ -23,19 +23,19 @@ INHERITED = (
 
 @dataclass(frozen=True)
 class Shape:
-    """What the loops of a group run over.
+    """Iteration space of a group's loops.
 
     Attributes:
-        sizes: Trip counts of the loops that can be tiled: rows, outermost first, then columns if they can be cut.
+        sizes: Trip counts of the loops that can be tiled: rows, outermost first, then columns if they can be tiled.
         rows: Number of loops in `sizes` that are rows.
         contractions: Contractions in program order, each whole.
         width: Elements of a row.
-        written: Bytes of an element that the root gives.
-        lengths: Elements of what becomes vectors: rows, of all ops of the group.
-        causal: A causal mask hides columns from rows; the last contraction sums over them.
-        period: Rows after which that mask begins again, so that no block of rows may lie over that; 0 if it does not.
-        keys: Columns that may come block by block; 0 if there are none.
-        along: Name of the dimension that `keys` counts, for every contraction; empty if it has none of them.
+        written: Bytes per element of the root's result.
+        lengths: Trip counts of the vectorized loops, of all ops of the group.
+        causal: Whether a causal mask hides columns from rows; the last contraction sums over them.
+        period: Rows after which that mask repeats, so that no block of rows may straddle them; 0 if it does not repeat.
+        keys: Columns that an online softmax may process in blocks; 0 if there are none.
+        along: Dimension of each contraction that `keys` counts; empty if it has none of them.
     """
 
     sizes: tuple[int, ...]
@@ -51,7 +51,7 @@ class Shape:
 
     @property
     def columns(self) -> int:
-        """Columns that can be cut into blocks; 0 where rows must stay whole."""
+        """Columns that can be tiled; 0 if rows must stay whole."""
         return self.sizes[-1] if len(self.sizes) > self.rows else 0
 
     @property
@@ -61,35 +61,35 @@ class Shape:
 
 
 def shape_of(task: Task) -> Shape:
-    """The loops of a group: the root's rows, and its columns if nothing is summed along them but in a contraction."""
+    """Return the iteration space of a group: the root's rows, and its columns if only contractions reduce them."""
     root = task.ops[0]
     parallel = [s for s, i in zip(root.nest.sizes, root.nest.iterators, strict=True) if i == "parallel"]
     elementwise = len(parallel) == len(root.nest.sizes)
     rows = rows_of(root.nest.iterators, contracts=root.contraction is not None)
     cuttable = elementwise and all(m.contraction or not m.nest.reduced for m in task.ops) and rows == 1
     sizes = tuple(parallel[: rows + 1]) if cuttable else tuple(parallel[:rows])
-    found = [m for m in reversed(task.ops) if m.contraction]
+    contractions = [m for m in reversed(task.ops) if m.contraction]
     return Shape(
         sizes,
         rows,
         task.contractions,
         width=root.nest.sizes[-1],
-        written=max((each.element_bytes for each in root.outputs), default=BYTES),
+        written=max((output.element_bytes for output in root.outputs), default=BYTES),
         lengths=tuple(member.contraction.n if member.contraction else member.nest.sizes[-1] for member in task.ops),
         causal=any(m.masked_loop is not None for m in task.ops),
         period=max(m.mask_period for m in task.ops),
         keys=max((m.nest.sizes[m.online_loop] for m in task.ops if m.online_loop is not None), default=0),
-        along=tuple("" if m.online_loop is None else DIMS[m.online_loop - rows + 1] for m in found),
+        along=tuple("" if m.online_loop is None else DIMS[m.online_loop - rows + 1] for m in contractions),
     )
 
 
 def suffix(shape: Shape, index: int) -> str:
-    """What the knobs of a contraction end in: nothing if it is the only one."""
+    """Return the suffix of a contraction's knob names: empty if it is the only contraction."""
     return f"_{index + 1}" if len(shape.contractions) > 1 else ""
 
 
 def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Value]:
-    """One contraction's config, as `schedules.matmul` knows it, for the tile it is inside the fused loops."""
+    """Return one contraction's config in terms of `schedules.matmul`, for its tile inside the fused loops."""
     end = suffix(shape, index)
     chosen: dict[str, Value] = {name: config[name + end] for name in inherited(shape.contractions[index])}
     if "ends" in config:
@@ -101,7 +101,7 @@ def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Va
 
 
 def tile_of(shape: Shape, config: Config, index: int) -> Contraction:
-    """A contraction as it is inside the fused loops."""
+    """Return a contraction of the size it has inside the fused loops."""
     c = replace(shape.contractions[index], batch=1, batched=False)
     if not config["fuse"]:
         return c
@@ -113,22 +113,22 @@ def tile_of(shape: Shape, config: Config, index: int) -> Contraction:
 
 
 def block_columns(config: Config) -> int:
-    """Columns of a block; 0 for all of them, which is so too where they cannot be cut."""
+    """Return the columns per block; 0 for all of them, also where they cannot be tiled."""
     return int(config.get("columns", 0))
 
 
 def online_columns(config: Config) -> int:
-    """Columns of a block of an online softmax; 0 for whole rows."""
+    """Return the columns per block of an online softmax; 0 for whole rows."""
     return int(config.get("online", 0))
 
 
 def inherited(c: Contraction) -> tuple[str, ...]:
-    """Knobs of a matmul that one of a group has; what it fetches ahead is a weight."""
+    """Return the matmul knobs that a contraction of a group has; only a constant B is prefetched."""
     return (*INHERITED, "prefetch") if c.constant_b else INHERITED
 
 
 def piece_of_group(shape: Shape, config: Config) -> Shape:
-    """A group as one thread computes it; the same where it is not shared out."""
+    """Return the shape of the piece that one thread computes; the shape itself if nothing is split among threads."""
     if not is_shared(config):
         return shape
     sizes, columns = list(shape.sizes), pieces(config, "n")

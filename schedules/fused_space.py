@@ -1,4 +1,4 @@
-"""The knobs of a group of ops, and the constraints between them."""
+"""Search space of a fusion group: its knobs and the constraints between them."""
 
 from dataclasses import replace
 from functools import partial
@@ -21,14 +21,14 @@ from schedules.fused_shape import (
 from schedules.matmul_space import columns_of, constraints, matmul_space
 from schedules.shares import LINE, even_counts, few_pieces, is_shared, knobs_for, pieces
 
-MOST_ROWS = 256  # of a block, unless it is all of them
+MOST_ROWS = 256  # rows per block, unless a block has all rows
 COLUMNS = (64, 128, 256, 512, 768, 1024)
 VECTORS = (1, 2, 4, 8)
 ONLINE = (64, 128, 256, 512)
 
 
 def row_blocks(rows: int, period: int = 0) -> tuple[int, ...]:
-    """Rows of a block: numbers that divide all rows, and where there is one a period of them, and all of them.
+    """Return the valid rows per block: divisors of all rows and of the mask's period if there is one, and all rows.
 
     Example:
         >>> row_blocks(196), row_blocks(196, 98)
@@ -39,7 +39,7 @@ def row_blocks(rows: int, period: int = 0) -> tuple[int, ...]:
 
 
 def fused_space(shape: Shape, machine: Machine) -> Space:
-    """Knobs whose values make sense for these sizes, and the constraints between them."""
+    """Return the knobs whose values make sense for these sizes, with the constraints between them."""
     knobs = [
         Knob("fuse", (True, False)),
         Knob("rows", row_blocks(shape.most_rows, shape.period)),
@@ -64,14 +64,14 @@ def fused_space(shape: Shape, machine: Machine) -> Space:
 
 
 def group_knobs(shape: Shape, machine: Machine) -> tuple[Knob, ...]:
-    """Pieces of a group for threads: of its first leading dimension, its rows, its columns; none on one thread."""
+    """Return the knobs for thread pieces of the first leading dimension, rows and columns; none on a single thread."""
     lead = shape.sizes[0] if shape.rows > 1 else 1
-    found = {"b": lead, "m": shape.most_rows, "n": shape.columns or 1}
-    return knobs_for({dim: even_counts(size, machine) for dim, size in found.items()})
+    sizes = {"b": lead, "m": shape.most_rows, "n": shape.columns or 1}
+    return knobs_for({dim: even_counts(size, machine) for dim, size in sizes.items()})
 
 
 def shared_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
-    """The constraints of a group that threads share: those of one of its pieces, and of the pieces."""
+    """Return the constraints of a group split among threads: those of one piece, and those between pieces."""
 
     def of_piece(number: int, config: Config) -> bool:
         return group_constraints(piece_of_group(shape, config), machine)[number].holds(config)
@@ -83,20 +83,21 @@ def shared_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]
         return pieces(config, "b") == 1 or (pieces(config, "m") == 1 and pieces(config, "n") == 1)
 
     def blocks(config: Config) -> bool:
-        mine = piece_of_group(shape, config)
+        piece = piece_of_group(shape, config)
         columns = block_columns(config)
-        return mine.most_rows % int(config["rows"]) == 0 and (not columns or mine.columns % columns == 0)
+        return piece.most_rows % int(config["rows"]) == 0 and (not columns or piece.columns % columns == 0)
 
     def whole_lines(config: Config) -> bool:
-        mine = piece_of_group(shape, config)
-        row = mine.columns or shape.width
-        return not is_shared(config) or (row * prod(mine.sizes[: shape.rows]) % LINE == 0 and row_ends(config, row))
+        piece = piece_of_group(shape, config)
+        row = piece.columns or shape.width
+        return not is_shared(config) or (row * prod(piece.sizes[: shape.rows]) % LINE == 0 and row_ends(config, row))
 
     def row_ends(config: Config, row: int) -> bool:
         return pieces(config, "n") == 1 or row % LINE == 0
 
-    found = [
-        Constraint(each.sentence, partial(of_piece, i)) for i, each in enumerate(group_constraints(shape, machine))
+    inherited_constraints = [
+        Constraint(constraint.sentence, partial(of_piece, i))
+        for i, constraint in enumerate(group_constraints(shape, machine))
     ]
     return (
         Constraint("a group runs on several threads only where it is fused without an online softmax", fused),
@@ -104,24 +105,24 @@ def shared_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]
         few_pieces(machine),
         Constraint("blocks of rows and columns divide those of a piece", blocks),
         Constraint("a piece ends where a cache line does", whole_lines),
-        *found,
+        *inherited_constraints,
     )
 
 
 def group_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
-    """The constraints between knobs, each a sentence."""
+    """Return the constraints between knobs, each described by a sentence."""
 
     def in_blocks(config: Config) -> bool:
         return bool(config["fuse"]) and int(config["rows"]) < shape.most_rows
 
     def looped(config: Config) -> bool:
-        more = (
+        has_loop = (
             is_shared(config)
             or shape.rows > 1
             or 0 < block_columns(config) < shape.columns
             or int(config["rows"]) < shape.most_rows
         )
-        return more if config["fuse"] else True
+        return has_loop if config["fuse"] else True
 
     def idle(config: Config) -> bool:
         return bool(config["fuse"]) or (config["rows"] == shape.most_rows and not block_columns(config))
@@ -164,6 +165,6 @@ def group_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
 
 
 def is_valid(shape: Shape, config: Config, index: int, machine: Machine) -> bool:
-    """Tell whether one contraction obeys the constraints of schedule 'matmul' for its tile."""
-    chosen = contraction_config(shape, config, index)
-    return all(each.holds(chosen) for each in constraints(tile_of(shape, config, index), machine))
+    """Return whether one contraction's config satisfies the constraints of schedule 'matmul' for its tile."""
+    inner_config = contraction_config(shape, config, index)
+    return all(constraint.holds(inner_config) for constraint in constraints(tile_of(shape, config, index), machine))

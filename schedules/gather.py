@@ -1,6 +1,6 @@
-"""Rows by index, such as the embedding of tokens: the index is read once a row, the row itself copied.
+"""Family for gathers of rows by index, such as token embeddings: one index is read per row, and the row is copied.
 
-A row is copied in vectors, or at once, as a block of memory, where it is long.
+A row is copied in vectors or, if it is long, as one block of memory.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from schedules.single_op import SingleOp
 from schedules.vectorize import in_rows, tile_and_vectorize
 
 AT_ONCE = "at_once"  # knob
-LEAST_BYTES = 2048  # of a row that is copied at once by default
+LEAST_BYTES = 2048  # rows of at least this size are copied as one block by default
 READ, COUNT = "tensor.extract", "linalg.index"
 
 
@@ -28,36 +28,36 @@ class Gather(SingleOp):
     name: str = "gather"
 
     def covers(self, task: Task) -> bool:
-        """Every gather; where a row's elements do not follow each other, vectors are gathered element by element."""
+        """Return whether the task is a gather; elements of a row that are not contiguous are gathered one by one."""
         return task.root.gathers and not task.grows
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
-        """Vectors read and written at a time, and whether rows are copied at once, where they are copies."""
+        """Return the knobs: vectors per access and, if rows are plain copies, whether each is copied as one block."""
         vectors = Knob("vectors", fitting_vectors(task.nest.sizes[-1], machine.lanes))
         return (vectors, Knob(AT_ONCE, (False, True))) if copies_rows(task.root) else (vectors,)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """One vector: stores of several come in another order than lines follow each other; long rows at once."""
+        """Return one vector, as stores of several do not follow cache line order; long rows are copied as a block."""
         if not copies_rows(task.root):
             return {"vectors": 1}
         long = task.nest.sizes[-1] * task.root.outputs[0].element_bytes >= LEAST_BYTES
         return {"vectors": 1, AT_ONCE: long}
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
-        """Row by row, at once, or in pieces that vectors divide; each is vectorized."""
-        op, (*row, _) = in_rows(script, op, sizes, 1)  # a loop for each piece would write lines twice
+        """Loop over rows; copy each as one block, or split it into pieces that vectors divide and vectorize these."""
+        op, (*row, _) = in_rows(script, op, sizes, 1)  # separate row loops for the pieces would write cache lines twice
         if config.get(AT_ONCE):
             moves.annotate(script, op, ROW_COPY)
             return
         pieces = cut(sizes[-1], 0, int(config["vectors"]) * lanes, powers_of_two=True)
         parts = split_into(script, op, len(row), [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
-            if piece.register > 1:  # a last column of its own stays a loop of scalars
+            if piece.register > 1:  # a single leftover column stays scalar
                 tile_and_vectorize(script, part, (*row, piece.size), 1, piece.register, gathers=True)
 
 
 def copies_rows(op: Op) -> bool:
-    """Tell whether each row of the result is one of a tensor, as it is: only the last index is of the last loop."""
+    """Return whether each row of the result is a row of a tensor: only the last index depends on the last loop."""
     first = len(op.operands) + len(op.captured)
     if len(op.gives) != 1 or not first <= op.gives[0] or op.outputs[0].element_bytes < 1:
         return False
@@ -69,12 +69,12 @@ def copies_rows(op: Op) -> bool:
 
 
 def is_column(op: Op, step: int) -> bool:
-    """Tell whether a step of the body is the count of the last loop."""
+    """Return whether a step of the body is the induction variable of the last loop."""
     return step >= 0 and op.body[step].name == COUNT and op.body[step].value == len(op.sizes) - 1
 
 
 def is_of_column(op: Op, value: int) -> bool:
-    """Tell whether a value may be another one for each column."""
+    """Return whether a value may differ between columns."""
     first = len(op.operands) + len(op.captured)
     if value < 0:
         return True
@@ -83,7 +83,7 @@ def is_of_column(op: Op, value: int) -> bool:
         return any(loop == last for terms in op.operands[value].terms for loop, _ in terms)
     if value < first:
         return False
-    return is_column(op, value - first) or any(is_of_column(op, each) for each in op.body[value - first].operands)
+    return is_column(op, value - first) or any(is_of_column(op, operand) for operand in op.body[value - first].operands)
 
 
 GATHER = Gather()

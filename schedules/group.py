@@ -1,4 +1,4 @@
-"""What the writers of groups share."""
+"""Helpers and base class of the writers of fusion groups."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from schedules.fused_shape import Shape
 from schedules.moves import Script
 from schedules.vectorize import vectorize_rows
 
-ROUNDING = "rounding"  # kind of an op that rounds what a product multiplies: it stays one, for code of ours
+ROUNDING = "rounding"  # kind of an op that rounds an operand of a product; it stays an op, lowered by a pass of ours
 
 
 def find_members(script: Script, members: Sequence[Op], root: str) -> tuple[list[str], list[str]]:
-    """Handles of a group's ops, and of the fills of the destinations of all but the root (empty where there is none).
+    """Return handles of a group's ops and of the fills of their destinations (empty for the root and without a fill).
 
     Args:
         script: Script that ops are appended to.
@@ -32,9 +32,9 @@ def find_members(script: Script, members: Sequence[Op], root: str) -> tuple[list
 
 
 def fuse_members(script: Script, handles: list[str], fills: list[str], loops: list[str]) -> None:
-    """Compute all but the root inside loops; renews the handles of ops, fills and loops.
+    """Fuse all ops but the root into the loops; updates the handles of ops, fills and loops in place.
 
-    The root's own destination stays outside: it goes round the loops, filled before them.
+    The root's own destination is filled before the loops, which carry it as an iteration argument.
     """
     for index in range(1, len(handles)):
         handles[index] = fuse(script, handles[index], loops)
@@ -43,7 +43,7 @@ def fuse_members(script: Script, handles: list[str], fills: list[str], loops: li
 
 
 def fuse(script: Script, op: str, loops: list[str]) -> str:
-    """Compute a producer inside all the loops, outermost first; consumes `op` and renews the loops' handles."""
+    """Fuse a producer into a loop nest, outermost loop first; consumes `op` and updates the loops' handles."""
     moves.merge_equal(script, loops[0])
     for index, loop in enumerate(loops):
         op, loops[index] = moves.fuse_into(script, op, loop)
@@ -52,7 +52,7 @@ def fuse(script: Script, op: str, loops: list[str]) -> str:
 
 @dataclass(frozen=True)
 class GroupWriter:
-    """Writes the script of one group.
+    """Writer of one group's script.
 
     Attributes:
         script: Script that ops are appended to.
@@ -71,19 +71,19 @@ class GroupWriter:
     def write_rows(
         self, op: str, sizes: tuple[int, ...], *, reduced: bool = False, mark: str = "", whole: bool = False
     ) -> None:
-        """One row at a time, in vectors; consumes `op`.
+        """Vectorize an op row by row; consumes `op`.
 
         Args:
             op: Handle of ops over rows, or rows and columns.
             sizes: Trip counts of their loops.
             reduced: Whether the ops reduce their columns.
-            mark: Attribute for the loop along whole vectors.
-            whole: What vectors leave over of a row comes right behind them.
+            mark: Attribute for the loop over whole vectors.
+            whole: Whether the tail of each row is computed right after its whole vectors, not after all rows.
         """
         width = int(self.config["vectors"]) * self.machine.lanes
         masked = lanes_of_ends(self.config, self.machine)
         vectorize_rows(self.script, op, sizes, width, reduced=reduced, mark=mark, masked=masked, whole=whole)
 
     def choose_functions(self, op: str) -> None:
-        """Polynomials or libm, for one op."""
+        """Choose polynomials or libm for the math functions of one op, as the config says."""
         choose_functions(self.script, self.config, op)

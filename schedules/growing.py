@@ -1,8 +1,8 @@
-"""Groups with a loop whose trip count is known at run time only: attention over what a cache holds so far.
+"""Family for groups with a loop of dynamic trip count, such as attention over a cache of growing length.
 
-One compiled program serves every length. What runs along the growing loop itself is cut into vectors, whole ones in a
-loop of their own and the rest one by one; a contraction takes one step of the growing loop at a time, in vectors along
-the static dimension, so that no length leaves anything over.
+One compiled program serves all lengths. An op along the growing loop runs in whole vectors, with a peeled loop for the
+rest. A contraction over the growing loop takes one of its steps at a time, in vectors along the static dimension, so
+that no length leaves a remainder.
 """
 
 from dataclasses import dataclass
@@ -32,20 +32,20 @@ class Growing(Family):
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Groups in which a growing loop is the last one, or the last but one around a static sum."""
+        """Return whether the task is a group whose growing loops are last, or enclose a static reduction."""
         return task.grows and task.is_group and all(is_known(op.nest) for op in task.ops)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Vectors along the growing loop and along static sums, and steps of the growing loop taken together."""
+        """Return the knobs: vectors along the growing loop and along static dimensions, and the unroll factor."""
         knobs = (Knob("vectors", VECTORS), Knob("strands", strands_for(task, machine)), Knob("unroll", UNROLLS))
         return Space(knobs, ())
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Two vectors, four strands or what there are, two steps."""
+        """Return two vectors, up to four accumulators, and unrolling by two."""
         return {"vectors": 2, "strands": min(4, strands_for(task, machine)[-1]), "unroll": 2}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Find the members of ``%op`` and schedule each, the first that runs last."""
+        """Write the script: find the ops of the group of ``%op`` and schedule each, consumers first."""
         if not self.covers(task):
             raise ScheduleError(f"schedule 'growing' needs a group with a growing loop, got {task.tag}; try 'fused'")
         self.space(task, machine).check(config)
@@ -59,18 +59,18 @@ class Growing(Family):
 
 
 def strands_for(task: Task, machine: Machine) -> tuple[int, ...]:
-    """Numbers of vectors along static dimensions, up to all of the longest."""
+    """Return the numbers of vectors along static dimensions, up to those that cover the longest."""
     longest = max(static_length(member.nest) for member in task.ops)
     return tuple(s for s in STRANDS if s == 1 or s // 2 * machine.lanes < longest)
 
 
 def static_length(nest: LoopNest) -> int:
-    """The last size that does not grow: elements, columns of a weighted sum, or summands."""
+    """Return the last static trip count: elements of a row, columns of a weighted sum, or terms of a sum."""
     return next((size for dim, size in reversed([*enumerate(nest.sizes)]) if dim not in nest.growing), 1)
 
 
 def is_known(nest: LoopNest) -> bool:
-    """Tell whether this family can schedule an op."""
+    """Return whether this family can schedule an op of these loops."""
     last = len(nest.sizes) - 1
     if not nest.growing:
         return not nest.reduced
@@ -96,7 +96,7 @@ def write_member(script: Script, op: str, nest: LoopNest, config: Config, machin
 
 
 def write_static(script: Script, op: str, sizes: tuple[int, ...], width: int) -> None:
-    """Elements that do not grow in number, in vectors along the last dimension; consumes `op`."""
+    """Vectorize an op of static shape along its last dimension; consumes `op`."""
     pieces = cut(sizes[-1], 0, width, powers_of_two=True)
     for index, piece in enumerate(pieces):
         part, op = moves.split_at(script, op, len(sizes) - 1, piece.size) if index + 1 < len(pieces) else (op, "")
@@ -104,12 +104,12 @@ def write_static(script: Script, op: str, sizes: tuple[int, ...], width: int) ->
 
 
 def is_weighted_sum(nest: LoopNest) -> bool:
-    """Tell a contraction over the growing loop from a reduction of rows: it has a loop more, that of its columns."""
+    """Return whether an op is a contraction over the growing loop, not a row reduction: it has an extra column loop."""
     return nest.iterators[-1] == "reduction" and len(nest.sizes) > 3
 
 
 def write_sums(script: Script, op: str, sizes: tuple[int, ...], width: int) -> None:
-    """A static sum for every step of the growing loop before it; consumes `op`."""
+    """Vectorize a static reduction inside the growing loop; consumes `op`."""
     pieces = cut(sizes[-1], 0, width, powers_of_two=True)
     for index, piece in enumerate(pieces):
         part, op = moves.split_at(script, op, len(sizes) - 1, piece.size) if index + 1 < len(pieces) else (op, "")
@@ -122,7 +122,7 @@ def write_sums(script: Script, op: str, sizes: tuple[int, ...], width: int) -> N
 
 
 def write_weighted_sum(script: Script, op: str, sizes: tuple[int, ...], width: int, unroll: int) -> None:
-    """Columns in vectors, the growing loop innermost; consumes `op`."""
+    """Vectorize a contraction along its columns, with the growing loop innermost; consumes `op`."""
     rank, columns = len(sizes), sizes[-2]
     pieces = cut(columns, 0, width, powers_of_two=True)
     for index, piece in enumerate(pieces):
@@ -139,7 +139,7 @@ def write_weighted_sum(script: Script, op: str, sizes: tuple[int, ...], width: i
 
 
 def write_along(script: Script, op: str, sizes: tuple[int, ...], width: int) -> None:
-    """Vectors along the growing loop, which is the last; consumes `op`."""
+    """Vectorize along the growing loop, which is the last; consumes `op`."""
     rank = len(sizes)
     for dim, size in enumerate(sizes[:-1]):
         if size > 1:
@@ -150,13 +150,13 @@ def write_along(script: Script, op: str, sizes: tuple[int, ...], width: int) -> 
 
 
 def peel_loop(script: Script, loop: str) -> str:
-    """Run what a loop's step leaves over in a loop of its own; consumes `loop`, and gives the one of whole steps.
+    """Peel the last partial iteration of a loop; consumes `loop` and returns the handle of the loop of whole steps.
 
     for i in 0..n step 8: body(min(8, n - i))   ->   for i in 0..n/8*8 step 8: body(8);  for the rest: body(n % 8)
     """
-    typed, main, rest = (script.fresh(stem) for stem in ("for", "whole", "rest"))
-    script.emit(f"{typed} = transform.cast {loop} : {ANY} to {FOR}")
-    script.emit(f"{main}, {rest} = transform.loop.peel {typed} : ({FOR}) -> ({ANY}, {ANY})")
+    for_loop, main, rest = (script.fresh(stem) for stem in ("for", "whole", "rest"))
+    script.emit(f"{for_loop} = transform.cast {loop} : {ANY} to {FOR}")
+    script.emit(f"{main}, {rest} = transform.loop.peel {for_loop} : ({FOR}) -> ({ANY}, {ANY})")
     script.emit(f"transform.apply_patterns to {main} {{ transform.apply_patterns.canonicalization }} : {ANY}")
     return main
 

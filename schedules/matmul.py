@@ -1,4 +1,4 @@
-"""Matmul and batch matmul: cache tiles, a B that may be packed, a register tile of outer products.
+"""Family for matmul and batch matmul: cache tiles, optional packing of B, register tiles of outer products.
 
 The nest is the one of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication, ACM TOMS 2008):
 loops over cache tiles, a copy of B into the order it is read in, loops over register tiles, and a k loop whose
@@ -25,8 +25,8 @@ from schedules.predicted import contraction_cycles
 from schedules.shares import is_shared, piece_of, share_out
 
 BLOCKS = {"n": marks.BLOCKS_OF_N, "k": marks.BLOCKS_OF_K}
-LEAST_ROWS_TO_TURN = {0: 5, 128: 16, 384: 32}  # of A, that share the transposition of B, by the least sum
-LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B before the copy is worth writing
+LEAST_ROWS_TO_TURN = {0: 5, 128: 16, 384: 32}  # rows of A that amortize transposing B, by the least k they hold for
+LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B to amortize the copy
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,11 @@ class Matmul(Family):
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Any contraction but products with one column, of few rows by a transposed B, and of vectors in a batch.
+        """Return whether the task is a contraction for this family; sums along rows are left to `vectorize`.
 
-        A tile of one column has no vectors; columns of a transposed B that few rows use are not worth gathering: both
-        are sums along rows. Every loop of one step is dropped with that of a batch.
+        A single column has no vectors to tile. Columns of a transposed B that only few rows use are not worth
+        gathering. A batch of products with m or k of 1 would lose that dimension when the batch's unit dimension is
+        dropped.
         """
         c = task.contraction
         if c is None or c.n == 1 or (c.batched and 1 in (c.m, c.k)):
@@ -48,23 +49,23 @@ class Matmul(Family):
         return not c.transposed_b or c.constant_b or bool(c.precision) or is_worth_gathering(c)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Knobs whose values make sense for these sizes, and the constraints between them."""
+        """Return the knobs whose values make sense for these sizes, with the constraints between them."""
         return matmul_space(contraction_of(task), seen_by(task, machine))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The config an analytic model of registers and caches prefers."""
+        """Return the config that an analytic model of registers and caches ranks first."""
         return default_config(contraction_of(task), self.space(task, machine), seen_by(task, machine))
 
     def features(self, task: Task, config: Config, machine: Machine) -> dict[str, float]:
-        """Numbers that decide how fast a config is."""
+        """Return the features that determine a config's speed."""
         return contraction_features(contraction_of(task), config, seen_by(task, machine))
 
     def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
-        """Cycles of a call, from those of a multiply-add in the hot loop."""
+        """Return the cycles of a call from those of a multiply-add in the hot loop."""
         return contraction_cycles(contraction_of(task), config, seen_by(task, machine), in_l1)
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Cut ``%op`` into regions, and tile, pack and vectorize each."""
+        """Write the script: split ``%op`` into regions, then tile, pack and vectorize each."""
         c = contraction_of(task)
         space = self.space(task, machine)
         space.check(config)
@@ -92,20 +93,20 @@ class Matmul(Family):
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Panels as wide as the register tile, if the config wants them made beforehand."""
+        """Return panels as wide as the register tile, if B is packed beforehand."""
         panel = columns_of(config) if config["pack_b"] == "beforehand" else 0
         return Rewrites(panel, needed=needed_for(config))
 
 
 def is_worth_gathering(c: Contraction) -> bool:
-    """Tell whether enough rows use columns of a transposed B; of long sums along its rows, tiles are as fast."""
+    """Return whether enough rows use a transposed B to gather its columns; for long k, sums along rows are as fast."""
     summed = 0 if c.transposed_a else c.k
     return c.m >= max(rows for least, rows in LEAST_ROWS_TO_TURN.items() if least <= summed)
 
 
 @dataclass(frozen=True)
 class OpenLoop:
-    """A loop that has been written, and its handle."""
+    """A loop that has been emitted, with its handle."""
 
     loop: Loop
     handle: str
@@ -113,15 +114,15 @@ class OpenLoop:
 
 @dataclass(frozen=True)
 class TileOp:
-    """A register tile that has been written.
+    """A register tile that has been emitted.
 
     Attributes:
         op: Handle of the tiled op.
-        back: Handle of the transpose that undoes the order its B was packed in; empty where there is none.
+        back: Handle of the transpose that undoes the packed order of its B; empty if there is none.
         depth: Trip count of its k loop.
-        starts: Whether the tile's k loop begins at the beginning of k.
-        main: Whether the tile is in the main region, which holds no leftovers.
-        first: Whether the tile adds up the first piece of k, or one block of it.
+        starts: Whether the tile's k loop starts at the beginning of k.
+        main: Whether the tile is in the main region, without remainders.
+        first: Whether the tile accumulates the first piece of k, or one block of it.
         copied: Whether the tile reads a copy of B.
     """
 
@@ -136,19 +137,19 @@ class TileOp:
 
 @dataclass(frozen=True)
 class MatmulWriter:
-    """Writes the nest of one contraction: dimensions in the config's order, each cut into pieces and looped over.
+    """Writer of one contraction's nest: dimensions in the config's order, each split into pieces and tiled.
 
     Attributes:
         script: Script that ops are appended to.
         function: Handle of the function around the op.
         contraction: Contraction that is computed.
         config: Value of every knob.
-        around: Loops that are open already, outermost first; B does not depend on those over m.
-        zeros: Handle of the fill of C with zeros; empty where there is none, or C must be filled.
-        hidden: The dimension, if any, of which loops may stop where a causal mask hides the rest.
-        scope: Handle of a loop around all copies of B, in which equal ones become one; empty where there is none.
-        tiles: Register tiles written so far, to be vectorized when everything is packed: packing simplifies what is
-            around it, and a sum over one element of k would then no longer be recognised as a contraction.
+        around: Enclosing loops, outermost first; B does not depend on those over m.
+        zeros: Handle of the zero fill of C; empty if there is none, or if C must be filled.
+        hidden: Dimension, if any, whose loops may stop where a causal mask hides the rest.
+        scope: Handle of a loop around all copies of B, in which CSE merges equal copies; empty if there is none.
+        tiles: Register tiles emitted so far. They are vectorized after all packing: packing canonicalizes the code
+            around it, after which a sum over a single element of k would no longer be recognised as a contraction.
     """
 
     script: Script
@@ -162,22 +163,22 @@ class MatmulWriter:
     tiles: list[TileOp] = field(default_factory=list)
 
     def tile_and_pack(self, op: str) -> None:
-        """Loops and copies, down to register tiles; consumes `op`."""
+        """Emit loops and copies down to register tiles; consumes `op`."""
         before = len(self.tiles)
         self.descend(op, str(self.config["order"]), {}, self.around)
         if self.scope and sum(tile.copied for tile in self.tiles[before:]) > 1:
-            # not in the function, where empty tensors of other tasks would become one
+            # not in the function, where CSE would merge empty tensors of other tasks
             moves.merge_equal(self.script, self.scope)
 
     @property
     def pieces(self) -> dict[str, tuple[Piece, ...]]:
-        """The pieces of every dimension."""
+        """Pieces of every dimension."""
         return cut_all(self.contraction, self.config)
 
     def descend(self, op: str, dims: str, region: Region, nest: tuple[OpenLoop, ...]) -> None:
-        """Cut the first of `dims` into pieces, loop over each, and go on inside with the other dimensions.
+        """Split the first of `dims` into pieces, tile each, and recurse into the other dimensions.
 
-        What a dimension leaves over is thus worked on inside the loops before it, while their tiles are in the caches.
+        The remainder of a dimension is thus computed inside the loops before it, while their tiles are in the caches.
         """
         if not dims:
             self.write_region(op, region, nest)
@@ -199,20 +200,20 @@ class MatmulWriter:
             self.descend(inside, dims[1:], {**region, dim: piece}, loops)
 
     def words_packed_in(self, op: str, dim: str, nest: tuple[OpenLoop, ...]) -> str:
-        """The op that packs B in words, where that can be done in a loop over columns; empty elsewhere."""
+        """Return the op that packs B into words, if it can be fused into a loop over columns; empty otherwise."""
         in_call = bool(self.contraction.precision) and self.config["pack_b"] == "panels"
         alone = dim == "n" and not nest and len(self.pieces["n"]) == 1
         return moves.producer(self.script, op, 1) if in_call and alone else ""
 
     def pack_words_in(self, words: str, loop: str) -> str:
-        """Pack the words of one block of columns in the loop over them; renews the loop's handle."""
+        """Fuse the packing of words into the loop over column blocks; returns the loop's new handle."""
         self.script.say("pack a block of B's columns, which the rows then find in the caches")
         _, loop = moves.fuse_into(self.script, words, loop)
         moves.shrink_empties(self.script, self.function)
         return loop
 
     def tile(self, op: str, dim: str, step: int, *, hidden: bool, knob: str = "") -> tuple[str, str]:
-        """A loop over one dimension; `hidden` if it starts where the dimension does, `knob` names what the step is."""
+        """Tile one dimension; `hidden` if the loop starts where the dimension does, `knob` for the knob of the step."""
         op, loop = moves.tile_loop(self.script, op, 3, DIMS.index(dim), step, knob=knob)
         if hidden and dim == self.hidden:
             moves.annotate(self.script, loop, marks.HIDDEN)
@@ -220,20 +221,20 @@ class MatmulWriter:
 
     @property
     def prefetches(self) -> bool:
-        """The next block of B is fetched while one is used."""
+        """Whether the next block of B is prefetched while one is used."""
         return bool(self.config.get("prefetch", False))
 
     @property
     def starts_from_zero(self) -> bool:
-        """Accumulators start from zero: in loops over k that stay loops when they are unrolled."""
+        """Whether accumulators start from zero; requires a k loop that remains a loop after unrolling."""
         return bool(self.zeros) and self.pieces["k"][0].cache >= 2 * int(self.config["unroll_k"])
 
     def starts(self, region: Region, dim: str) -> bool:
-        """Tell whether a region's loop over register tiles, or over k, is the first of its dimension."""
+        """Return whether a region's loop over register tiles, or over k, is the first of its dimension."""
         return region[dim] == self.pieces[dim][0] and not region[dim].looped
 
     def write_region(self, op: str, region: Region, nest: tuple[OpenLoop, ...]) -> None:
-        """Register tiles of one region, B's panels packed, the k loop vectorized."""
+        """Emit the register tiles of one region, with panels of B packed if the config says so."""
         self.script.say(f"region of {' x '.join(str(region[d].size) for d in DIMS)} (m x n x k)")
         outside = len(nest)
         for loop in register_loops(region, str(self.config["register_order"])):
@@ -245,7 +246,7 @@ class MatmulWriter:
         back, copied = "", self.packs(region)
         if copied:
             self.script.say("copy B into panels, in the order the k loop reads it in")
-            # of these loops alone: slices of C around them go with those that are written back, and are cut as they are
+            # only these loops: slices of C around them merge with those written back, and are split in the same way
             moves.simplify(self.script, nest[outside].handle)
             hoists = loops_around_copy([opened.loop for opened in nest])
             transposed, dtype = self.contraction.transposed_b, self.contraction.dtype
@@ -258,7 +259,7 @@ class MatmulWriter:
         self.tiles.append(TileOp(op, back, region["k"].cache, self.starts(region, "k"), whole, first, copied))
 
     def copy_panel(self, region: Region) -> None:
-        """Write the copy of one panel, in vectors."""
+        """Lower the copy of one panel to vectors."""
         depth, width = region["k"].cache, region["n"].register
         if self.contraction.transposed_b:
             packing.copy_pads_transposed(self.script, self.function, depth, width)
@@ -268,22 +269,22 @@ class MatmulWriter:
                 moves.annotate(self.script, copies, marks.COPIES)
 
     def packs(self, region: Region) -> bool:
-        """Tell whether B has several panels here, read often enough for a copy."""
-        most = self.pieces["m"][0] if self.shares_copies else region["m"]
-        often = most.size >= LEAST_ROWS_PER_COPY * most.register
+        """Return whether B has several panels in a region, each read often enough to amortize a copy."""
+        row_piece = self.pieces["m"][0] if self.shares_copies else region["m"]
+        often = row_piece.size >= LEAST_ROWS_PER_COPY * row_piece.register
         often = often or self.contraction.transposed_b or any(opened.loop.dim == "m" for opened in self.around)
         once = self.config["pack_b"] == "panels" and not self.contraction.precision  # words are packed beforehand
         return once and often and region["n"].register < region["n"].cache
 
     @property
     def shares_copies(self) -> bool:
-        """Pieces of rows read the same copies: they are inside the loops over blocks that are copied."""
-        _, _, inside = str(self.config["order"]).partition("m")
-        return bool(self.scope) and not any(piece.looped for dim in inside for piece in self.pieces[dim])
+        """Whether pieces of rows read the same copies: their loops are inside those over the copied blocks."""
+        _, _, inner_dims = str(self.config["order"]).partition("m")
+        return bool(self.scope) and not any(piece.looped for dim in inner_dims for piece in self.pieces[dim])
 
     def vectorize(self) -> None:
-        """The innermost loops, over k: one outer product a step, accumulators in registers."""
-        if self.contraction.precision:  # the tiles stay ops, for code of ours
+        """Vectorize the innermost loops, over k: one outer product per step, accumulators in registers."""
+        if self.contraction.precision:  # the tiles stay ops, which `compiler/passes/dots.py` lowers
             for tile in self.tiles:
                 if tile.starts and self.hidden == "k":
                     moves.annotate(self.script, tile.op, marks.HIDDEN)
@@ -311,7 +312,7 @@ class MatmulWriter:
 
 
 def loops_around_copy(nest: list[Loop]) -> int:
-    """How many of the innermost loops a copy of B's cache tile moves out of."""
+    """Return how many of the innermost loops a copy of B's cache tile is hoisted out of."""
     outside = [i for i, loop in enumerate(nest) if loop.level == "cache" and loop.dim in "nk"]
     return len(nest) - (outside[-1] + 1 if outside else 0)
 

@@ -1,9 +1,9 @@
-"""The config a matmul gets without any search: registers and caches filled by a small analytic model.
+"""Default config of a matmul: register and cache tiles chosen by a small analytic model, without any search.
 
-After Low et al., Analytical Modeling Is Enough for High-Performance BLIS (ACM TOMS 2016): the register tile hides
-the latency of FMA, needs few loads, and no more of B than L2 delivers; and strips of A and blocks of B fill
-shares of L1 and L2 that differ with who makes the panels. Each strip of A is read from L1 for every panel of the block;
-panels come from L2 in reading order.
+After Low et al., Analytical Modeling Is Enough for High-Performance BLIS (ACM TOMS 2016). The register tile hides the
+latency of FMA, needs few loads, and needs no more of B than L2 delivers. Strips of A fill a share of L1 and blocks of B
+a share of L2; the shares depend on whether B is stored in panels or copied into them. Each strip of A is read from L1
+for every panel of the block; panels come from L2 in the order they are read.
 """
 
 from dataclasses import dataclass, replace
@@ -27,34 +27,34 @@ from schedules.shares import LINE, default_pieces, piece_of
 
 BYTES = 4
 FMAS_IN_FLIGHT = 8  # latency of 4 cycles times two pipes, on every x86 and Arm core of the last decade
-LEAST_STEPS = 3  # of an unrolled loop over k: of fewer no loop is left, and C must be filled with zeros before
-ENOUGH_FMAS_PER_LOAD = 5 / 3  # two loads a cycle feed two FMAs, and caches are filled besides
-COST_OF_GATHERED = 4  # times that of others, of columns of a transposed B that no panel holds
-COST_OF_LEFT_ROWS = 4  # times that of others, where they read B in place for want of a copy
-L2_BYTES_A_CYCLE = 24  # that a core sustains: half of what its makers promise
-BEYOND_L2_BYTES_A_CYCLE = 16  # that a core sustains from what lies behind its L2
-DEEP = 256  # steps of k that make up for reading and writing C
-TALL = 640  # rows that share a copy of B which then takes a twentieth of the time: 2 x 16 FMAs a cycle, 4 bytes of B
-LEAST_TRANSPOSED_ROWS, LEAST_ROWS_APART = 5, 16  # that share panels of a transposed B: of whole squares, and of any
-SQUARE = 4  # side of the least square that is transposed in registers at some speed
-LEAST_PACKED_ROWS, MANY_ROWS = 32, 512  # that share a copy of B: of rows that displace each other, and of any others
-ALIASED_BYTES = 4096  # rows that are multiples of it apart compete for the same few lines of L1
+LEAST_STEPS = 3  # of an unrolled loop over k: with fewer steps the loop disappears and C must be zero-filled first
+ENOUGH_FMAS_PER_LOAD = 5 / 3  # two loads a cycle feed two FMAs, and cache fills take load slots as well
+COST_OF_GATHERED = 4  # of a column of a transposed B that is in no panel, relative to one that is
+COST_OF_LEFT_ROWS = 4  # of a leftover row that reads B in place, without a copy, relative to any other row
+L2_BYTES_A_CYCLE = 24  # sustained by one core: half of what vendors state
+BEYOND_L2_BYTES_A_CYCLE = 16  # sustained by one core from L3 or memory
+DEEP = 256  # steps of k that amortize reading and writing C
+TALL = 640  # rows that share a copy of B, whose cost is then a twentieth: 2 x 16 FMAs a cycle, 4 bytes of B
+LEAST_TRANSPOSED_ROWS, LEAST_ROWS_APART = 5, 16  # rows that amortize panels of a transposed B: whole squares, any k
+SQUARE = 4  # side of the smallest square that is transposed efficiently in registers
+LEAST_PACKED_ROWS, MANY_ROWS = 32, 512  # rows that amortize a copy of B: if rows of B alias in L1, and otherwise
+ALIASED_BYTES = 4096  # rows whose distance is a multiple of this map to the same few sets of L1
 
 
 @dataclass(frozen=True)
 class Shares:
-    """What may be filled: of L1 by a strip of A, of L2 by a block of B."""
+    """Shares of the caches that may be filled: of L1 by a strip of A, of L2 by a block of B."""
 
     strip: float
     block: float
 
 
-STORED_SHARES = Shares(strip=3 / 8, block=1 / 8)  # few blocks of k; the next block of B and A are in L2 besides
-COPIED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # copies pass through L1, and are worth more panels at a time
-# Of many rows, A passes through L2 for every block of B: the larger that is, the less often.
-TALL_STORED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # the next block of B is in L2 besides
-TALL_COPIED_SHARES = Shares(strip=3 / 16, block=1 / 2)  # a copy is made once for so many rows: nothing is fetched ahead
-BLOCK_OF_TILES = 5 / 8  # of L2, by B: k of words is whole, and a matrix unit waits for what comes from beyond
+STORED_SHARES = Shares(strip=3 / 8, block=1 / 8)  # few blocks of k; L2 also holds A and the next block of B
+COPIED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # copies pass through L1, and more panels at a time pay
+# With many rows, A passes through L2 once for every block of B: the larger the block, the fewer passes.
+TALL_STORED_SHARES = Shares(strip=3 / 16, block=1 / 4)  # L2 also holds the next block of B
+TALL_COPIED_SHARES = Shares(strip=3 / 16, block=1 / 2)  # one copy serves many rows: nothing is prefetched
+BLOCK_OF_TILES = 5 / 8  # of L2, by B: k of packed lanes is not tiled, and a matrix unit stalls on loads from beyond L2
 
 SHARES = {
     (True, False): STORED_SHARES,
@@ -65,16 +65,16 @@ SHARES = {
 
 
 def default_config(c: Contraction, space: Space, machine: Machine, *, copied: bool = False) -> Config:
-    """The best config by the model that obeys the space's constraints; for the piece of a thread, if that is another.
+    """Return the valid config that the model ranks first; on several threads, the one for a thread's piece.
 
-    Register tiles are scored together with the cache tiles the model gives for each: where A and C pass through L2, a
-    tile that leaves k room for a few steps only is slow, however few loads it has.
+    Register tiles are ranked together with the cache tiles that the model derives for each: where A and C pass through
+    L2, a register tile that leaves room for only a few steps of k is slow, however few loads it needs.
 
     Args:
         c: Contraction.
         space: Knobs and constraints of its configs.
         machine: Host that the config is for.
-        copied: B is in panels, whatever is right for this contraction alone: loops around it share them.
+        copied: Whether B is in panels regardless of this contraction's own shape: enclosing loops share them.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     if machine.threads > 1 and (shared := shared_default(c, space, machine)) is not None:
@@ -94,15 +94,15 @@ def default_config(c: Contraction, space: Space, machine: Machine, *, copied: bo
 
 
 def shared_default(c: Contraction, space: Space, machine: Machine) -> Config | None:
-    """The config of a contraction whose threads compute what the model likes best of a piece; `None` where none obeys.
+    """Return the config whose threads each run the model's choice for one piece; `None` if it violates a constraint.
 
-    Tiles are those of the piece, which are cut otherwise than those of the whole.
+    The tiles are those of the piece, whose leftovers differ from those of the whole.
     """
-    one = replace(machine, threads=1)
-    alone = default_config(c, Space(space.knobs, constraints(c, one)), one)
+    single_threaded = replace(machine, threads=1)
+    alone = default_config(c, Space(space.knobs, constraints(c, single_threaded)), single_threaded)
     shared = default_pieces(c, alone, columns_of(alone), machine)
     piece = piece_of(c, shared, columns_of(alone))
-    chosen = default_config(piece, Space(space.knobs, constraints(piece, one)), one)
+    chosen = default_config(piece, Space(space.knobs, constraints(piece, single_threaded)), single_threaded)
     config = {**chosen, **shared}
     return config if space.broken_constraint(config) is None else None
 
@@ -122,7 +122,7 @@ class RegisterTile:
 
 
 def score(c: Contraction, tile: RegisterTile, machine: Machine, *, copied: bool = False) -> float:
-    """Higher for register tiles with few loads per FMA, enough FMAs in flight, and little left over."""
+    """Score a register tile: higher with few loads per FMA, enough FMAs in flight, and few leftovers."""
     if by_tiles(c):
         return score_of_tiles(c, tile)
     masked = bool(end_knobs(c, machine)) and ends_of(c) == MASKED
@@ -144,9 +144,9 @@ def score(c: Contraction, tile: RegisterTile, machine: Machine, *, copied: bool 
 
 
 def gathered(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
-    """Share of the columns of a transposed B that are in no panel: what panels leave over, or all where one is enough.
+    """Return the share of columns of a transposed B that are in no panel: the leftovers, or all if one panel is enough.
 
-    Where panels are one vector wide, the last one's end is masked instead.
+    Where panels are one vector wide, the tail of the last one is masked instead.
     """
     if ends_of(c, tile.vectors) == MASKED and end_knobs(c, machine):
         return 0.0
@@ -155,20 +155,20 @@ def gathered(c: Contraction, tile: RegisterTile, machine: Machine) -> float:
 
 
 def score_of_tiles(c: Contraction, tile: RegisterTile) -> float:
-    """Higher for register tiles of a matrix unit with few loads for their products, and little of them left over."""
+    """Score a register tile of a matrix unit: higher with few loads per tile product and few leftovers."""
     config: Config = {"register_m": tile.rows, "register_n": tile.vectors, "vector_width": tile.width}
-    high, wide = tiles_of(c, config)
+    tile_rows, tile_columns = tiles_of(c, config)
     covered = c.m * c.n / (-(-c.m // tile.rows) * tile.rows * -(-c.n // tile.columns) * tile.columns)
-    return high * wide / (high + wide) * covered
+    return tile_rows * tile_columns / (tile_rows + tile_columns) * covered
 
 
 def is_tall(c: Contraction, machine: Machine) -> bool:
-    """Tell whether rows are many: bringing B costs little, and A does not stay in L2 between blocks of B."""
+    """Return whether there are so many rows that loading B is cheap and A does not stay in L2 between blocks of B."""
     return c.m >= TALL and BYTES * c.m * min(c.k, DEEP) > machine.l2_bytes // 4
 
 
 def flow(c: Contraction, config: Config, machine: Machine) -> float:
-    """Share of the time that FMAs take, of that and what passes through L2: A for a block of n, C for a block of k.
+    """Return the share of time spent in FMAs, given L2 traffic: A for each block of n, C for each block of k.
 
     Low et al., "Analytical modeling is enough for high-performance BLIS" (2016), with A and B exchanged.
     """
@@ -185,12 +185,12 @@ def flow(c: Contraction, config: Config, machine: Machine) -> float:
 def fill_caches(
     c: Contraction, values: dict[str, tuple[Value, ...]], tile: RegisterTile, machine: Machine
 ) -> dict[str, Value]:
-    """Cache tiles for a register tile: the largest that fit, few enough pieces left over."""
-    # B that is used once, by a single strip of rows, is streamed: panel after panel, each whole
+    """Return the cache tiles for a register tile: the largest that fit and leave few leftovers over."""
+    # B that a single strip of rows reads once is streamed panel by panel: n and k need no cache tiles
     streamed = c.m <= tile.rows and BYTES * c.k * tile.columns <= machine.l2_bytes
     tall = is_tall(c, machine)
     shares = SHARES[c.constant_b, tall]
-    strip = max(tile.rows, LINE) if c.transposed_a else tile.rows  # whose elements of k lie in a cache line each
+    strip = max(tile.rows, LINE) if c.transposed_a else tile.rows  # transposed A: a cache line holds LINE rows of one k
     most_k = c.k if streamed else int(machine.l1_bytes * shares.strip) // BYTES // strip
     tile_k = largest(values["tile_k"], c.k, 1, most_k)
     main_k = cut(c.k, tile_k, 1)[0]
@@ -217,9 +217,9 @@ def fill_caches(
 
 
 def blocks_of_tiles(c: Contraction, config: Config, space: Space, machine: Machine) -> Config:
-    """Columns of B that stay in L2 while all rows of A pass, and the loops around them; for a group its columns.
+    """Return the columns of B that stay in L2 while all rows of A pass, and the loop order; for a group its columns.
 
-    A group that needs whole rows, as a softmax behind the product does, has no blocks of columns.
+    A group that needs whole rows, such as a softmax after the product, has no blocks of columns.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     columns, most = columns_of(config), int(machine.l2_bytes * BLOCK_OF_TILES) // (BYTES * c.k)
@@ -234,11 +234,11 @@ def blocks_of_tiles(c: Contraction, config: Config, space: Space, machine: Machi
 
 
 def packing(c: Contraction, machine: Machine) -> str:
-    """B in panels beforehand if it is a weight; a copy in every call if it is read often and does not stay in L1.
+    """Return how B is packed: beforehand for a weight; in every call if B is read often and does not stay in L1.
 
-    Rows of B that lie side by side are read from L2 as fast as panels are, but where they displace each other in L1.
-    Those of a batch's products may be parts of longer rows, of which the op does not tell. A transposed B is
-    transposed once for all tiles of rows, which takes longer where squares do not divide its columns.
+    Contiguous rows of B are read from L2 as fast as panels are, except where they evict each other from L1. Rows of a
+    batched B may be slices of longer rows, which the op does not show. A transposed B is transposed once for all row
+    tiles, which takes longer if squares do not divide its columns.
     """
     if c.constant_b:
         return "beforehand"
@@ -250,9 +250,9 @@ def packing(c: Contraction, machine: Machine) -> str:
 
 
 def largest(values: tuple[Value, ...], size: int, register: int, most: int) -> int:
-    """The largest cache tile of at most `most` elements; 0 (no tile) if the whole dimension fits.
+    """Return the largest cache tile of at most `most` elements; 0 (no tile) if the whole dimension fits.
 
-    A tile that divides what register tiles cover is taken before a larger one that leaves a piece over.
+    A tile that divides the part covered by register tiles is preferred to a larger one that leaves a remainder.
     """
     whole = size // register * register
     if whole <= most:

@@ -1,7 +1,7 @@
-"""Moves: each writes one step of a transform script and gives the handle of what it made.
+"""Builders of transform scripts: each function appends one step and returns the handle of its result.
 
-A handle is the name of an SSA value of type ``!transform.any_op``. A move that says it consumes its handle
-leaves it invalid, as in the transform dialect itself. Drawings show the payload before and after.
+A handle is the name of an SSA value of type ``!transform.any_op``. A function that consumes its handle invalidates
+it, as in the transform dialect itself. Drawings show the payload before and after.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ PARAM = "!transform.param<i64>"
 
 @dataclass
 class Script:
-    """Transform ops in the making: lines, and fresh names for handles.
+    """A transform script under construction: its lines, and a generator of fresh handle names.
 
     Attributes:
-        knobs: The knobs it is written for; those that are tile sizes become ops of the script.
+        knobs: Knobs of the space; those that are tile sizes become ``transform.tune.knob`` ops.
         config: Value of every knob.
         lines: Lines written so far.
-        names: Number of times that each stem of a handle is taken.
-        params: Handles of the knobs that are written.
+        names: Number of handles that use each stem.
+        params: Handles of the knobs written so far.
     """
 
     knobs: Sequence[Knob] = ()
@@ -33,7 +33,7 @@ class Script:
     params: dict[str, str] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
-        """A handle name that is not taken, such as ``%tiled_3``."""
+        """Return an unused handle name, such as ``%tiled_3``."""
         number = self.names.get(stem, 0)
         self.names[stem] = number + 1
         return f"%{stem}_{number}"
@@ -47,7 +47,7 @@ class Script:
         self.lines.append(f"// {comment}")
 
     def knob(self, name: str, size: int) -> str | None:
-        """The handle of a knob, where that is what a size is; `None` where the size is another."""
+        """Return the handle of a knob whose value is `size`, emitting the knob once; `None` if its value differs."""
         knob = next((knob for knob in self.knobs if knob.name == name), None)
         if knob is None or self.config[name] != size:
             return None
@@ -60,12 +60,12 @@ class Script:
 
     @property
     def text(self) -> str:
-        """The script so far."""
+        """Text of the script so far."""
         return "\n".join(self.lines) + "\n"
 
 
 def tile_loop(script: Script, op: str, rank: int, dim: int, size: int, *, knob: str = "") -> tuple[str, str]:
-    """Put one loop of steps of `size` around an op; consumes `op`.
+    """Tile one loop of an op by `size`; consumes `op`.
 
         C[i] = ...  for i in 0..n   ->   for i0 in 0..n step size:  C[i0 : i0 + size] = ...
 
@@ -74,8 +74,8 @@ def tile_loop(script: Script, op: str, rank: int, dim: int, size: int, *, knob: 
         op: Handle of a structured op.
         rank: Number of its loops.
         dim: Position of the loop to tile among the op's loops.
-        size: Elements a step; must divide the trip count, or the tile gets a dynamic shape.
-        knob: Name of the knob that the step is, unless it was rounded.
+        size: Tile size in elements; must divide the trip count, or the tile has a dynamic shape.
+        knob: Name of the knob whose value is the tile size, unless it was rounded.
 
     Returns:
         Handles of the tiled op and of the loop.
@@ -92,15 +92,15 @@ def tile_loop(script: Script, op: str, rank: int, dim: int, size: int, *, knob: 
 
 
 def match_inside(script: Script, scope: str, *names: str, stem: str = "found", optional: bool = False) -> str:
-    """All ops of these names under `scope`; that there are none is an error, unless `optional`."""
-    found, quoted = script.fresh(stem), ", ".join(f'"{name}"' for name in names)
+    """Match all ops of these names under `scope`; it is an error if there are none, unless `optional`."""
+    matches, quoted = script.fresh(stem), ", ".join(f'"{name}"' for name in names)
     mark = f" {{{OPTIONAL}}}" if optional else ""
-    script.emit(f"{found} = transform.structured.match ops{{[{quoted}]}} in {scope}{mark} : ({ANY}) -> {ANY}")
-    return found
+    script.emit(f"{matches} = transform.structured.match ops{{[{quoted}]}} in {scope}{mark} : ({ANY}) -> {ANY}")
+    return matches
 
 
 def annotate(script: Script, handle: str, name: str, value: int | None = None) -> None:
-    """Mark ops or loops with an attribute, a unit or a number; it stays through later moves, and bufferization."""
+    """Set a unit or integer attribute on ops or loops; it survives later transforms and bufferization."""
     if value is None:
         script.emit(f'transform.annotate {handle} "{name}" : {ANY}')
         return
@@ -110,12 +110,12 @@ def annotate(script: Script, handle: str, name: str, value: int | None = None) -
 
 
 def tile_reduction(script: Script, op: str, rank: int, size: int) -> tuple[tuple[str, str, str], str]:
-    """Reduce the last loop with `size` accumulators, which are reduced to one behind the loop; consumes `op`.
+    """Tile the last loop, a reduction, into `size` partial sums that are combined after it; consumes `op`.
 
     s = sum(x[0:n])   ->   p[0:size] = 0;  for i in 0..n step size: p[0:size] += x[i : i + size];  s = sum(p)
 
     Returns:
-        Handles of the fill of the accumulators, of the op inside the loop, and of the op behind it; and of the loop.
+        Handles of the fill of the partial sums, of the op inside the loop, and of the op after it; and of the loop.
     """
     fill, inside, behind, loop = (script.fresh(stem) for stem in ("strands", "partial", "combined", "loop"))
     sizes = ", ".join("0" if d < rank - 1 else str(size) for d in range(rank))
@@ -127,7 +127,7 @@ def tile_reduction(script: Script, op: str, rank: int, size: int) -> tuple[tuple
 
 
 def split_at(script: Script, op: str, dim: int, point: int) -> tuple[str, str]:
-    """Cut an op in two along a loop; consumes `op`.
+    """Split an op in two along a loop; consumes `op`.
 
     C[0:n] = ...   ->   C[0:point] = ... ;  C[point:n] = ...
     """
@@ -138,11 +138,11 @@ def split_at(script: Script, op: str, dim: int, point: int) -> tuple[str, str]:
 
 
 def split_into(script: Script, op: str, dim: int, sizes: Sequence[int]) -> Iterator[str]:
-    """Cut an op along a loop into parts of these sizes, which cover it; gives their handles, and consumes `op`.
+    """Split an op along a loop into parts of these sizes, which cover it; yield their handles and consume `op`.
 
     C[0:n] = ...   ->   C[0:s0] = ... ;  C[s0 : s0 + s1] = ... ;  ...
 
-    A part is cut off when the iterator yields it, so that ops for one come before the next cut.
+    Each part is split off when the iterator yields it, so that the ops emitted for one part precede the next split.
     """
     for size in sizes[:-1]:
         part, op = split_at(script, op, dim, size)
@@ -151,9 +151,12 @@ def split_into(script: Script, op: str, dim: int, sizes: Sequence[int]) -> Itera
 
 
 def drop_unit_batch(script: Script, op: str, rank: int) -> tuple[str, str]:
-    """Loop over the batch and turn what is inside into a plain matmul; consumes `op`, gives its handle and the loop's.
+    """Tile the batch dimension by 1 and drop it, leaving a plain matmul; consumes `op`.
 
     C[b, m, n] += ...   ->   for b:  C_b[m, n] += ...
+
+    Returns:
+        Handles of the matmul and of the loop.
     """
     tiled, loop = tile_loop(script, op, rank, 0, 1)
     script.emit(f"transform.structured.generalize {tiled} : ({ANY}) -> {ANY}")
@@ -165,7 +168,7 @@ def drop_unit_batch(script: Script, op: str, rank: int) -> tuple[str, str]:
 
 
 def simplify(script: Script, scope: str) -> None:
-    """Make slices of slices under `scope` slices of the original; handles to ops that stay remain valid."""
+    """Fold slices of slices under `scope` and canonicalize; handles to surviving ops stay valid."""
     script.emit(f"transform.apply_patterns to {scope} {{")
     script.emit("  transform.apply_patterns.tensor.merge_consecutive_insert_extract_slice")
     script.emit("  transform.apply_patterns.canonicalization")
@@ -173,7 +176,7 @@ def simplify(script: Script, scope: str) -> None:
 
 
 def fuse_producer(script: Script, producer: str, loop: str) -> str:
-    """Compute a producer tile by tile inside the loop that reads it; consumes `producer`.
+    """Fuse a producer into the loop that reads it, tile by tile; consumes `producer`.
 
     P = f(B);  for k: ... P[k]   ->   for k: p = f(B[k]); ... p
     """
@@ -181,7 +184,7 @@ def fuse_producer(script: Script, producer: str, loop: str) -> str:
 
 
 def fuse_into(script: Script, producer: str, loop: str) -> tuple[str, str]:
-    """Like `fuse_producer`; gives the handle of the loop too, which it consumes."""
+    """Fuse a producer as `fuse_producer` does, and return the new loop's handle too; consumes both handles."""
     fused, new_loop = script.fresh("fused"), script.fresh("loop")
     script.emit(
         f"{fused}, {new_loop} = transform.structured.fuse_into_containing_op {producer} into {loop} "
@@ -191,33 +194,33 @@ def fuse_into(script: Script, producer: str, loop: str) -> tuple[str, str]:
 
 
 def producer(script: Script, op: str, operand: int) -> str:
-    """The op that makes an operand."""
-    found = script.fresh("producer")
-    script.emit(f"{found} = transform.get_producer_of_operand {op}[{operand}] : ({ANY}) -> {ANY}")
-    return found
+    """Return the handle of the op that defines an operand."""
+    handle = script.fresh("producer")
+    script.emit(f"{handle} = transform.get_producer_of_operand {op}[{operand}] : ({ANY}) -> {ANY}")
+    return handle
 
 
 def merge_equal(script: Script, scope: str) -> None:
-    """Make ops and loops under `scope` that give the same one, so that it is computed, and fused, once."""
+    """Run CSE under `scope`, so that equal ops and loops are computed, and fused, once."""
     script.emit(f"transform.apply_cse to {scope} : {ANY}")
 
 
 def shrink_empties(script: Script, function: str) -> None:
-    """Give each fused op a destination of its tile's size: a slice of an empty tensor is a smaller empty tensor."""
+    """Fold slices of ``tensor.empty`` so that each fused op has a destination of its tile's size."""
     script.emit(
         f"transform.apply_patterns to {function} {{ transform.apply_patterns.tensor.fold_tensor_empty }} : {ANY}"
     )
 
 
 def generalize(script: Script, op: str) -> str:
-    """Turn a named op into a linalg.generic; consumes `op`."""
+    """Generalize a named op to linalg.generic; consumes `op`."""
     generic = script.fresh("generic")
     script.emit(f"{generic} = transform.structured.generalize {op} : ({ANY}) -> {ANY}")
     return generic
 
 
 def drop_unit_dimensions(script: Script, loop: str, ops: int) -> list[str]:
-    """Drop dimensions of size 1 from the linalg.generic ops in a loop; gives their handles, in program order.
+    """Drop unit dimensions from the linalg.generic ops in a loop; return their handles in program order.
 
     Args:
         script: Script that ops are appended to.
@@ -228,18 +231,18 @@ def drop_unit_dimensions(script: Script, loop: str, ops: int) -> list[str]:
     script.emit("  transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices")
     script.emit("  transform.apply_patterns.canonicalization")
     script.emit(f"}} : {ANY}")
-    found = match_inside(script, loop, "linalg.generic", stem="plain")
+    matches = match_inside(script, loop, "linalg.generic", stem="plain")
     if ops == 1:
-        return [found]
+        return [matches]
     parts = [script.fresh("plain") for _ in range(ops)]
-    script.emit(f"{', '.join(parts)} = transform.split_handle {found} : ({ANY}) -> ({', '.join([ANY] * ops)})")
+    script.emit(f"{', '.join(parts)} = transform.split_handle {matches} : ({ANY}) -> ({', '.join([ANY] * ops)})")
     return parts
 
 
 def drop_unit_loops(script: Script, loop: str) -> str:
-    """Drop loops of one step from all linalg.generic ops in a loop; gives one handle to all of them.
+    """Drop unit dimensions from all linalg.generic ops in a loop; return one handle to all of them.
 
-    Unlike `drop_unit_dimensions` it simplifies nothing else: an op that only moves elements stays one.
+    Unlike `drop_unit_dimensions` it does not canonicalize: an op that only moves data stays an op.
     """
     fold = "transform.apply_patterns.linalg.fold_unit_extent_dims_via_slices"
     script.emit(f"transform.apply_patterns to {loop} {{ {fold} }} : {ANY}")
@@ -247,14 +250,14 @@ def drop_unit_loops(script: Script, loop: str) -> str:
 
 
 def enclosing_function(script: Script, op: str) -> str:
-    """The function an op is in; stays valid whatever happens inside."""
+    """Return the handle of the function that contains an op; it stays valid when the body is transformed."""
     function = script.fresh("function")
     script.emit(f"{function} = transform.get_parent_op {op} {{isolated_from_above}} : ({ANY}) -> {ANY}")
     return function
 
 
 def vectorize(script: Script, op: str, *, gathers: bool = False) -> None:
-    """Replace an op of static shape by vector operations of that shape, also one that `gathers`; consumes `op`.
+    """Vectorize an op of static shape, including gathers if `gathers`; consumes `op`.
 
     C[0:6, 0:16] += A[0:6, k] * B[k, 0:16]   ->   vector.contract : vector<6x16xf32>
     """
@@ -262,7 +265,7 @@ def vectorize(script: Script, op: str, *, gathers: bool = False) -> None:
 
 
 def unroll_loop(script: Script, loop: str, factor: int) -> None:
-    """Repeat a loop's body `factor` times a step; consumes `loop`.
+    """Unroll a loop by `factor`; consumes `loop`.
 
     for k: body(k)   ->   for k step 2: body(k); body(k + 1)
     """

@@ -1,8 +1,8 @@
-"""Products in bf16 or int8, alone or in a group: the nest of a matmul, over words of values.
+"""Families for bf16 and int8 products, alone or in a group: the nest of a matmul over words of packed lanes.
 
-A B that is a weight is rounded by columns and stored in panels of words before any call, any other in the call, as A is
-by rows. Tiles and fusing are those of the families for f32; a register tile is code of ours
-(`compiler/passes/dots.py`). Products of a batch are multiplied one at a time (`compiler/passes/narrow.py`).
+A constant B is rounded by columns and stored in panels of words before any call; any other B is rounded in the call,
+like A, which is rounded by rows. Tiling and fusion are those of the f32 families; a register tile is lowered by
+`compiler/passes/dots.py`. Products of a batch are computed one at a time (`compiler/passes/narrow.py`).
 """
 
 import re
@@ -39,11 +39,11 @@ from schedules.matmul_model import blocks_of_tiles
 
 @dataclass(frozen=True)
 class OfPrecision(Family):
-    """What families have in common whose operands are rounded to a precision.
+    """Base of the families whose operands are rounded to a precision.
 
     Attributes:
-        precision: What operands are rounded to.
-        fallback: Steps in where nothing else covers a task; never.
+        precision: Precision that operands are rounded to.
+        fallback: Whether the family covers tasks that no other does; never.
     """
 
     precision: Precision
@@ -51,21 +51,21 @@ class OfPrecision(Family):
 
     @property
     def specific(self) -> int:
-        """Exact, it is before the families that compute anything, and by tiles before the one of vectors."""
+        """Priority: exact families come before the families of any op, matrix units before vectors."""
         return 1 + self.precision.by_tiles if self.precision.exact else 0
 
     @property
     def error(self) -> float:
-        """How coarsely operands are rounded: ways to compute a task are compared by it."""
+        """Relative rounding error of operands, by which alternatives of a task are ranked."""
         return self.precision.error
 
     @property
     def lacking(self) -> str:
-        """What this CPU lacks; empty if nothing."""
+        """CPU feature that this machine lacks; empty if none."""
         return self.precision.lacking
 
     def runs_on(self, machine: Machine) -> bool:
-        """Dot products are of vectors of 512 bits; which of them, a program says to whom it is loaded by."""
+        """Return whether the machine has 512-bit vectors and a matrix unit if needed; a program checks more on load."""
         return machine.isa == "avx512f" and (bool(machine.tiles) or not self.precision.by_tiles)
 
 
@@ -75,50 +75,50 @@ class Narrow(OfPrecision):
 
     @property
     def name(self) -> str:
-        """That of the precision."""
+        """Name of the precision."""
         return self.precision.name
 
     @property
     def asked(self) -> bool:
-        """Where vectors multiply parts, a word's products take no less time than those of its values in f32."""
+        """Whether it must be requested: vectors need as many products per word as its values would need in f32."""
         return not self.precision.by_tiles and len(self.precision.products) >= self.precision.values
 
     def covers(self, task: Task) -> bool:
-        """Products of f32, alone or in a group that the families for f32 cover."""
+        """Return whether the products of the task can be of this precision, alone or in a group that `FUSED` covers."""
         whole = task.contractions
         if not whole or not all(map(self.takes, whole)) or task.grows or (self.precision.exact and self.lacking):
             return False
         rows, length = self.precision.worth
         if self.precision.exact and any(c.m < rows or c.k < length for c in whole):
-            return False  # what is exact is the default wherever it is covered
+            return False  # an exact family is the default wherever it covers a task
         if not (FUSED if task.is_group else MATMUL).covers(task):
             return False
         if any(c.batched for c in whole) and not all(map(is_of_matrices, task.ops)):
             return False
-        # what feeds a product is rounded where it is computed, which a weight's panels and bytes have no code for
+        # the producer of an operand rounds it where it is computed: panels of a weight and i8 have no lowering for that
         return not feeds(task.ops) or not (self.precision.most or any(c.constant_b for c in whole))
 
     def takes(self, c: Contraction) -> bool:
-        """Whether a contraction has the operands that can be rounded."""
+        """Return whether a contraction's operands can be rounded to this precision."""
         stored = not c.stored_b or (c.constant_b and self.precision.reads_stored(c.stored_b))
         plain = c.zeroed and not c.transposed_a and stored
         plain &= (c.constant_b and not c.batched) or self.precision.packs_in_call
         return plain and c.dtype == ("i8" if self.precision.exact else "f32") and c.k <= self.precision.most_k
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """The knobs of the family for f32, those fixed that words leave no choice."""
-        inner, of_words = self.inner(task)
-        space = inner.space(of_words, machine)
-        packed = of_words.contractions[0].constant_b
+        """Return the space of the f32 family, with the knobs fixed that packed lanes leave no choice for."""
+        family, word_task = self.inner(task)
+        space = family.space(word_task, machine)
+        packed = word_task.contractions[0].constant_b
         return replace(space, knobs=tuple(fixed(knob, packed=packed) for knob in space.knobs))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """That of the family for f32, with what is fixed."""
-        inner, of_words = self.inner(task)
+        """Return the default of the f32 family, with the fixed values, adjusted until it satisfies the constraints."""
+        family, word_task = self.inner(task)
         space = self.space(task, machine)
-        chosen = dict(inner.default(of_words, machine))
-        if self.precision.by_tiles and len(of_words.contractions) == 1:
-            chosen |= blocks_of_tiles(of_words.contractions[0], chosen, space, machine)
+        chosen = dict(family.default(word_task, machine))
+        if self.precision.by_tiles and len(word_task.contractions) == 1:
+            chosen |= blocks_of_tiles(word_task.contractions[0], chosen, space, machine)
         only = {knob.name: knob.values[0] for knob in space.knobs if len(knob.values) == 1}
         for config in near({**chosen, **only}, space):
             if space.broken_constraint(config) is None:
@@ -126,19 +126,19 @@ class Narrow(OfPrecision):
         return next(space.configs())
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """The script of the family for f32, for products of words."""
-        inner, of_words = self.inner(task)
-        return inner.build(of_words, config, machine)
+        """Return the script of the f32 family for products of words."""
+        family, word_task = self.inner(task)
+        return family.build(word_task, config, machine)
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Panels of words, as wide as the register tile; what is packed in the call has panels of its own."""
-        inner, of_words = self.inner(task)
+        """Return the rewrites: panels of words as wide as the register tile, and the lowering to dot products."""
+        family, word_task = self.inner(task)
         dots = NeededRewrite(*DOTS, why=f"operands rounded to {self.name}")
-        found = inner.rewrites(of_words, config)
-        return replace(found, precision=self.name, needed=(*found.needed, dots))
+        rewrites = family.rewrites(word_task, config)
+        return replace(rewrites, precision=self.name, needed=(*rewrites.needed, dots))
 
     def inner(self, task: Task) -> tuple[Family, Task]:
-        """The family that writes the nest, and the task as it sees it.
+        """Return the family that writes the nest, and the task in words of packed lanes.
 
         Raises:
             ScheduleError: The task has no such products.
@@ -151,25 +151,25 @@ class Narrow(OfPrecision):
         return FUSED if task.is_group else MATMUL, replace(task, ops=ops)
 
     def of_words(self, op: Op) -> Op:
-        """An op of the task, none online; a product writes all of C, which nothing fills."""
+        """Return an op of the task in words, never online; a product writes all of C, which needs no fill."""
         op = replace(op, online_loop=None)
         if op.contraction is None:
             return op
         return replace(op, contraction=self.in_words(op.contraction), filled=None)
 
     def in_words(self, c: Contraction) -> Contraction:
-        """A product of words."""
+        """Return a product over words of packed lanes."""
         words = self.precision.words(c.k)
         return replace(c, k=words, transposed_b=False, zeroed=False, stored_b="", precision=self.name)
 
 
 def is_of_matrices(op: Op) -> bool:
-    """Tell whether an op can be computed one matrix of a batch at a time: it reads whole slices, in order of loops."""
+    """Return whether an op can be computed one matrix of a batch at a time: it reads whole slices in loop order."""
     return not op.captured and all(None not in each.loops for each in op.operands if not each.is_scalar)
 
 
 def of_one_matrix(op: Op) -> Op:
-    """An op without its loop over a batch."""
+    """Return an op without its batch loop."""
     nest = LoopNest(op.nest.sizes[1:], op.nest.iterators[1:])
     contraction = replace(op.contraction, batch=1, batched=False) if op.contraction else None
     masked = None if op.masked_loop is None else op.masked_loop - 1
@@ -177,28 +177,28 @@ def of_one_matrix(op: Op) -> Op:
 
 
 def feeds(ops: Sequence[Op]) -> bool:
-    """Tell whether an op of a task gives a product what it multiplies."""
+    """Return whether the result of an op is an operand of a product in the task."""
     return any(number and ops[op.reader].contraction is not None for number, op in enumerate(ops))
 
 
 def with_roundings(ops: Sequence[Op]) -> tuple[Op, ...]:
-    """The ops of a task, between a product and what feeds its A the rounding of that."""
-    found: list[Op] = []
-    numbers: dict[int, int] = {}  # of ops, among those found
+    """Return the task's ops with a rounding op inserted between each product and the producer of its A."""
+    result: list[Op] = []
+    numbers: dict[int, int] = {}  # position of each op in the result
     for number, op in enumerate(ops):
         reader = numbers[op.reader] if number else 0
-        by = found[reader].contraction if number else None
-        if by is not None:
-            rounding = LoopNest((by.m, by.k, op.nest.sizes[-1]), ("parallel", "parallel", "reduction"))
-            found.append(Op(rounding, reader=reader, kind=ROUNDING, masked_loop=op.masked_loop))
-            reader = len(found) - 1
-        numbers[number] = len(found)
-        found.append(replace(op, reader=reader))
-    return tuple(found)
+        consumer = result[reader].contraction if number else None
+        if consumer is not None:
+            rounding = LoopNest((consumer.m, consumer.k, op.nest.sizes[-1]), ("parallel", "parallel", "reduction"))
+            result.append(Op(rounding, reader=reader, kind=ROUNDING, masked_loop=op.masked_loop))
+            reader = len(result) - 1
+        numbers[number] = len(result)
+        result.append(replace(op, reader=reader))
+    return tuple(result)
 
 
 def fixed(knob: Knob, *, packed: bool) -> Knob:
-    """A knob as it is for words: B in panels, before any call or in each, k whole, whole vectors."""
+    """Return a knob as it is for words: B in panels, whole k, whole vectors."""
     only: dict[str, tuple[Value, ...]] = {
         "pack_b": ("beforehand" if packed else "panels",),
         "tile_k": (0,),
@@ -210,14 +210,14 @@ def fixed(knob: Knob, *, packed: bool) -> Knob:
 
 
 def base_of(name: str) -> str:
-    """The name of a knob without the number of a group's contraction."""
+    """Return a knob's name without the suffix of a group's contraction."""
     return re.sub(r"_\d+$", "", name)
 
 
 def near(config: dict[str, Value], space: Space) -> Iterator[dict[str, Value]]:
-    """A config with its loops in every order, its own first, then with ever narrower register tiles.
+    """Yield a config in every loop order, its own first, then with successively narrower register tiles.
 
-    What is fixed may leave a loop out; k is whole, so that a panel of a deep product must be narrow to stay in L2.
+    Fixed knobs may remove a loop. Since k is whole, the panel of a deep product must be narrow to stay in L2.
     """
     values = {knob.name: knob.values for knob in space.knobs}
     orders = ({}, *({"order": order} for order in values.get("order", ())))  # a group has no knob of that name

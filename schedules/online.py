@@ -1,6 +1,6 @@
-"""A group with an online softmax, which the payload has as loops over blocks of rows and columns already.
+"""Writer for a group with an online softmax, which the payload already has as loops over row and column blocks.
 
-The script finds every part by its attribute, since loops lie between them, and schedules it where it is.
+The ops lie inside those loops, so the script matches each by its attribute and schedules it in place.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from schedules.moves import ANY
 
 @dataclass(frozen=True)
 class OnlineWriter(GroupWriter):
-    """Schedules the parts of a group where they are."""
+    """Writer that schedules the ops of a group in place."""
 
     def write(self) -> None:
-        """Schedule every part of the group."""
+        """Schedule all ops of the group."""
         self.script.say("the softmax is online: loops over blocks of rows and columns are there")
         function = moves.enclosing_function(self.script, "%op")
         contractions = self.open_contractions(function)
@@ -38,14 +38,14 @@ class OnlineWriter(GroupWriter):
             writer.vectorize()
 
     def part(self, name: str) -> str:
-        """The handle of a part."""
-        found = self.script.fresh(name)
+        """Return the handle of the op that has this name in its attribute."""
+        handle = self.script.fresh(name)
         match = f'transform.structured.match attributes{{{PART} = "{name}"}} in %op'
-        self.script.emit(f"{found} = {match} : ({ANY}) -> {ANY}")
-        return found
+        self.script.emit(f"{handle} = {match} : ({ANY}) -> {ANY}")
+        return handle
 
     def sizes_of(self, member: Op) -> tuple[int, ...]:
-        """Sizes of an op's loops in a block, without leading dimensions."""
+        """Return the trip counts of an op inside a block, without leading dimensions."""
         sizes = list(member.nest.sizes)
         sizes[self.shape.rows - 1] = int(self.config["rows"])
         if member.online_loop is not None:
@@ -53,20 +53,20 @@ class OnlineWriter(GroupWriter):
         return tuple(sizes[self.shape.rows - 1 :])
 
     def open_contractions(self, function: str) -> list[MatmulWriter]:
-        """Tile and pack each contraction, in program order; vectors come when all of that is done."""
-        found = [(position, member) for position, member in enumerate(self.members) if member.contraction]
+        """Tile and pack all contractions in program order; they are vectorized after that."""
+        contractions = [(position, member) for position, member in enumerate(self.members) if member.contraction]
         rows, columns = self.part(ROWS), self.part(COLUMNS)
         writers = []
-        for index, (position, _) in enumerate(reversed(found)):
+        for index, (position, _) in enumerate(reversed(contractions)):
             handle = self.part(f"{MEMBER}{position}")
             tile, along = tile_of(self.shape, self.config, index), self.shape.along[index]
-            around = [OpenLoop(Loop("m", tile.m, "cache"), rows)]
+            enclosing_loops = [OpenLoop(Loop("m", tile.m, "cache"), rows)]
             if along:
-                around.append(OpenLoop(Loop(along, online_columns(self.config), "cache"), columns))
-            carried = along == "k"  # what it adds to comes from the block before
+                enclosing_loops.append(OpenLoop(Loop(along, online_columns(self.config), "cache"), columns))
+            carried = along == "k"  # the loop over blocks carries the accumulator
             zeros = moves.producer(self.script, handle, 2) if tile.zeroed and not carried else ""
             chosen = contraction_config(self.shape, self.config, index)
-            writer = MatmulWriter(self.script, function, tile, chosen, tuple(around), zeros)
+            writer = MatmulWriter(self.script, function, tile, chosen, tuple(enclosing_loops), zeros)
             writer.tile_and_pack(handle)
             writers.append(writer)
         return writers

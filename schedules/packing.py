@@ -1,6 +1,6 @@
-"""Moves that pack: operands copied into the order they are read in, before the loops that read them, or widened there.
+"""Transforms that pack: copy operands into the order in which loops read them, or widen their element type once.
 
-As in `schedules.moves`, each writes one step of a transform script and gives the handle of what it made.
+As in `schedules.moves`, each function appends one step of a transform script and returns the handle of its result.
 """
 
 from schedules import moves
@@ -8,17 +8,17 @@ from schedules.blocking import cut
 from schedules.moves import ANY, Script
 
 PACKED = "autotune.packed"  # marks the pads that are copies
-MOST_ROWS = 8  # of a pad copied a step
+MOST_ROWS = 8  # of a pad copied per iteration
 MOST_TRANSPOSED = 8  # side of the square that is transposed in registers
 PAD = '!transform.op<"tensor.pad">'
 
 
 def pad_operand(script: Script, op: str, operand: int, operands: int, dtype: str) -> str:
-    """Copy an operand's tile as it is, just before the op: a pad of no elements; consumes `op`.
+    """Copy an operand's tile unchanged just before the op, as a pad by zero elements; consumes `op`.
 
     C += A * B[k0 : k0 + kc, n0 : n0 + nc]   ->   P = B[k0 : k0 + kc, n0 : n0 + nc];  C += A * P
 
-    The pad becomes a copy by `copy_pads`.
+    `copy_pads` turns the pad into a copy.
     """
     zero, total = ("0", "i32") if dtype.startswith("i") else ("0.0", dtype)
     zeros = ", ".join([f"{zero} : {dtype}"] * (operands - 1) + [f"{zero} : {total}"])
@@ -36,7 +36,7 @@ def pad_operand(script: Script, op: str, operand: int, operands: int, dtype: str
 def pack_operand(
     script: Script, op: str, operand: int, operands: int, loops: int, *, dtype: str = "f32", transpose: bool = False
 ) -> tuple[str, str]:
-    """Copy an operand's tiles once, in the order they are read, outside of the innermost `loops` loops; consumes `op`.
+    """Pack an operand's tiles once, in the order they are read, outside the innermost `loops` loops; consumes `op`.
 
         for n0: for m0: C += A * B[:, n0 : n0 + nr]   ->   for n0: P[n0 / nr] = B[:, n0 : n0 + nr]
                                                            for n0: for m0: C += A * P[n0 / nr]
@@ -46,12 +46,12 @@ def pack_operand(
         op: Handle of the register-tiled op.
         operand: Position of the operand to pack.
         operands: Number of operands of the op.
-        loops: Number of enclosing loops that the copy moves out of.
+        loops: Number of enclosing loops that the copy is hoisted out of.
         dtype: Element type of the operands.
-        transpose: Store each tile transposed.
+        transpose: Whether each tile is stored transposed.
 
     Returns:
-        Handle of the op that now reads the packed tiles, and of the transpose back before it (empty without one).
+        Handle of the op that reads the packed tiles, and of the transpose back before it (empty if not transposed).
     """
     packed = pad_operand(script, op, operand, operands, dtype)
     source, hoisted = script.fresh("source"), script.fresh("hoisted")
@@ -66,14 +66,14 @@ def pack_operand(
 
 
 def copy_pads(script: Script, function: str, rows: int, columns: int) -> str:
-    """Turn the pads `pad_operand` left in a function into loops of vector copies, straight to where they are stored.
+    """Lower the pads that `pad_operand` left in a function to loops of vector copies, straight to their destination.
 
         P = B[k0 : k0 + kc, n0 : n0 + nr]   ->   for k in 0..kc step rows:  P[k : k + rows] = B[k0 + k : ...]
 
     Args:
         script: Script that ops are appended to.
         function: Handle of the function.
-        rows: Rows of a pad, copied a few a step.
+        rows: Rows of a pad, of which a few are copied per iteration.
         columns: Columns of a pad.
 
     Returns:
@@ -87,12 +87,12 @@ def copy_pads(script: Script, function: str, rows: int, columns: int) -> str:
 
 
 def copy_pads_transposed(script: Script, function: str, rows: int, columns: int) -> None:
-    """The same for pads that are stored transposed: copied and transposed in one loop, in registers.
+    """Lower transposed pads in a function: copy and transpose each in one loop, in registers.
 
     Args:
         script: Script that ops are appended to.
         function: Handle of the function.
-        rows: Rows of a stored tile, transposed a few a step.
+        rows: Rows of a stored tile, of which a few are transposed per iteration.
         columns: Columns of a stored tile.
     """
     rows, pads, transposed = step_of(rows, MOST_TRANSPOSED), match_pads(script, function), script.fresh("turned")
@@ -105,11 +105,11 @@ def copy_pads_transposed(script: Script, function: str, rows: int, columns: int)
         script.emit(f"transform.structured.vectorize {pad} vector_sizes [{piece.register}, {rows}] : {ANY}")
         moves.vectorize(script, tiled)
         pads = match_pads(script, function) if piece != pieces[-1] else ""
-    script.emit(f"transform.apply_dce to {function} : {ANY}")  # the pad that was fused stays behind, unused
+    script.emit(f"transform.apply_dce to {function} : {ANY}")  # erases the original of the fused pad
 
 
 def widen_first(script: Script, loop: str) -> None:
-    """Widen what vectors of a loop read before it is repeated for every row.
+    """Widen the element type of vectors in a loop before they are broadcast to all rows.
 
     extf(broadcast(b))   ->   broadcast(extf(b))
     """
@@ -120,12 +120,12 @@ def widen_first(script: Script, loop: str) -> None:
 
 
 def step_of(size: int, most: int) -> int:
-    """The largest power of two that divides a size, bounded by a power of two."""
+    """Return the largest power of two that divides a size, at most `most`, itself a power of two."""
     return min(size & -size, most)
 
 
 def match_pads(script: Script, function: str) -> str:
-    """All pads in a function that `pad_operand` made; others are the payload's."""
+    """Match all pads in a function that `pad_operand` created, not those of the payload."""
     pads = script.fresh("pads")
     script.emit(
         f'{pads} = transform.structured.match ops{{["tensor.pad"]}} attributes{{{PACKED}}} in {function} '
@@ -135,7 +135,7 @@ def match_pads(script: Script, function: str) -> str:
 
 
 def tile_pairs(script: Script, op: str, rows: int, columns: int) -> tuple[str, str, str]:
-    """Two loops around an op of two dimensions; consumes `op`."""
+    """Tile both loops of a two-dimensional op; consumes `op`."""
     tiled, outer, inner = script.fresh("tiled"), script.fresh("loop"), script.fresh("loop")
     script.emit(
         f"{tiled}, {outer}, {inner} = transform.structured.tile_using_for {op} tile_sizes [{rows}, {columns}] "

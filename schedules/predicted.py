@@ -1,8 +1,8 @@
-"""Cycles of a contraction by arithmetic, from what its hot loop takes with all data in L1: nothing is run.
+"""Cycles of a contraction predicted from those of its hot loop with all data in L1; nothing is run.
 
-    hot loop (llvm-mca) + B out of L2 + A and C through L2 + copies of B + what register tiles leave over
+    hot loop (llvm-mca) + B from L2 + A and C through L2 + copies of B + leftovers of the register tiles
 
-The caches are those of `schedules.matmul_model`, which chooses defaults; what the hot loop takes is llvm-mca's word.
+The cache model is that of `schedules.matmul_model`, which chooses defaults; the hot loop's cycles are llvm-mca's.
 """
 
 from math import prod
@@ -16,45 +16,45 @@ from schedules.fused_shape import Shape, contraction_config, tile_of
 from schedules.matmul_model import BEYOND_L2_BYTES_A_CYCLE, ENOUGH_FMAS_PER_LOAD, L2_BYTES_A_CYCLE, flow
 from schedules.matmul_space import BYTES, cut_all
 
-FMAS_A_CYCLE, LATENCY, LOADS_A_CYCLE = 2, 4, 2  # of cores of the last decade, as `matmul_model` takes them
+FMAS_A_CYCLE, LATENCY, LOADS_A_CYCLE = 2, 4, 2  # of cores of the last decade, as in `matmul_model`
 
-CALL_CYCLES, VECTOR_CYCLES = 40, 20  # of a function: by libm for one element, by a polynomial for a vector of them
+CALL_CYCLES, VECTOR_CYCLES = 40, 20  # of a math function: a libm call for one element, a polynomial for one vector
 
 
 def contraction_cycles(c: Contraction, config: Config, machine: Machine, in_l1: float) -> float:
-    """Cycles of one product, all batches of it.
+    """Return the cycles of one product, including its whole batch.
 
     Args:
-        c: The product, as large as it is where its nest begins.
+        c: Product, of the size at which its nest begins.
         config: Value of every knob of `schedules.matmul`.
         machine: Machine that the script is for.
-        in_l1: Cycles of a vector multiply-add in the hot loop, its data in L1.
+        in_l1: Cycles of a vector multiply-add in the hot loop, with its data in L1.
     """
     main, *rest = regions(cut_all(c, config))
     fmas = c.m * c.n * c.k / machine.lanes
     passing = (1 / flow(c, config, machine) - 1) / FMAS_A_CYCLE * fmas
     copied = 2 * BYTES * c.n * c.k / BEYOND_L2_BYTES_A_CYCLE if config["pack_b"] == "panels" else 0.0
-    done = region_cycles(main, machine, in_l1)
-    done += sum(region_cycles(each, machine, max(in_l1, slowest_of(each, machine))) for each in rest)
-    return c.batch * (done + passing + copied)
+    cycles = region_cycles(main, machine, in_l1)
+    cycles += sum(region_cycles(region, machine, max(in_l1, slowest_of(region, machine))) for region in rest)
+    return c.batch * (cycles + passing + copied)
 
 
 def whole_cycles(c: Contraction, config: Config, machine: Machine) -> float:
-    """Cycles of one product without any word of llvm-mca: its hot loop takes what latency and loads take."""
+    """Return the cycles of one product without llvm-mca: its hot loop is bound by FMA latency and loads."""
     main = next(iter(regions(cut_all(c, config))))
     return contraction_cycles(c, config, machine, slowest_of(main, machine))
 
 
 def least_cycles(c: Contraction, machine: Machine) -> float:
-    """Cycles of one product of which no multiply-add ever waits."""
+    """Return the cycles of one product if no multiply-add ever stalls."""
     return c.batch * c.m * c.n * c.k / machine.lanes / FMAS_A_CYCLE
 
 
 def region_cycles(region: Region, machine: Machine, in_l1: float) -> float:
-    """Cycles of a region's multiply-adds: of the hot loop, or of B's way from L2 where that takes longer.
+    """Return the cycles of a region's multiply-adds: of the hot loop, or of loading B from L2 if that takes longer.
 
-    llvm-mca's loop has the load ports for itself. In a product caches are filled meanwhile: the fewer multiply-adds a
-    load, the longer the loop takes (`matmul_model`, `ENOUGH_FMAS_PER_LOAD`).
+    llvm-mca's loop has the load ports for itself. In a real product cache fills compete for them: the fewer
+    multiply-adds per load, the slower the loop (see `ENOUGH_FMAS_PER_LOAD` in `matmul_model`).
     """
     rows, columns = region["m"].register, region["n"].register
     vectors = -(-columns // machine.lanes)
@@ -66,32 +66,32 @@ def region_cycles(region: Region, machine: Machine, in_l1: float) -> float:
 
 
 def slowest_of(region: Region, machine: Machine) -> float:
-    """Cycles a multiply-add of a register tile by the latency of its sums and by its loads."""
+    """Return the cycles per vector multiply-add of a register tile, bound by accumulator latency and by loads."""
     rows, vectors = region["m"].register, -(-region["n"].register // machine.lanes)
     sums = rows * vectors
     return max(1 / FMAS_A_CYCLE, LATENCY / sums, (rows + vectors) / LOADS_A_CYCLE / sums)
 
 
 def group_cycles(shape: Shape, config: Config, machine: Machine, in_l1: float) -> float:
-    """Cycles of a group's contractions, as large as they are inside its loops; 0 where it has none."""
-    found = 0.0
+    """Return the cycles of a group's contractions, sized as inside its loops; 0 if it has none."""
+    cycles = 0.0
     for index, whole in enumerate(shape.contractions):
         tile = tile_of(shape, config, index)
-        times = whole.flops / tile.flops
-        found += times * contraction_cycles(tile, contraction_config(shape, config, index), machine, in_l1)
-    return found
+        repetitions = whole.flops / tile.flops
+        cycles += repetitions * contraction_cycles(tile, contraction_config(shape, config, index), machine, in_l1)
+    return cycles
 
 
 def row_delay(shape: Shape, config: Config, machine: Machine) -> float:
-    """How many times as long as without any waiting a group takes: its functions, and the one product it may have.
+    """Return the slowdown of a group relative to no stalls: of its math functions and its only contraction, if any.
 
-    Blocks of rows decide where there are several products; this arithmetic knows nothing of them.
+    With several contractions the row blocks decide, which this model does not cover.
     """
     elements = prod(shape.sizes[: shape.rows]) * (shape.columns or shape.width)
     least = elements * VECTOR_CYCLES / machine.lanes
-    found = elements * CALL_CYCLES if config.get("math") == CALL else least
+    cycles = elements * CALL_CYCLES if config.get("math") == CALL else least
     for index, whole in enumerate(shape.contractions):
         tile = tile_of(shape, config, index)
-        found += whole.flops / tile.flops * whole_cycles(tile, contraction_config(shape, config, index), machine)
+        cycles += whole.flops / tile.flops * whole_cycles(tile, contraction_config(shape, config, index), machine)
         least += least_cycles(whole, machine)
-    return found / least
+    return cycles / least

@@ -1,6 +1,6 @@
-"""Blocks of rows of a plane: in them an op with windows that is code of ours, then what follows it, in vectors.
+"""Blocks of rows of an image: in each, a window op lowered by a pass of ours, then its consumers in vectors.
 
-for n: for h0 step block:   y[n, h0 to h0 + block] = code of ours;  what follows, on the same rows
+for n: for h0 step block:   y[n, h0 to h0 + block] = window op;  consumers of the same rows
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ from schedules.vectorize import tile_and_vectorize
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """What a group with ops that are code of ours goes over.
+    """Iteration space of a group with window ops that a pass of ours lowers.
 
     Attributes:
-        op: The one of them with the most work.
-        rows: Loop over rows: those before it go by ones, those behind it are whole in a block.
-        least: Rows of a block, at least.
+        op: Window op with the most work.
+        rows: Index of the row loop: the loops before it are tiled by 1, those after it are whole in a block.
+        least: Minimum of rows per block.
     """
 
     op: Op
@@ -39,49 +39,49 @@ class RowBlocks:
 
     @property
     def lane(self) -> int:
-        """The loop that becomes vectors, the last parallel one."""
+        """Index of the loop that is vectorized, the last parallel one."""
         return self.op.nest.iterators.count("parallel") - 1
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Trip counts of parallel loops."""
+        """Trip counts of the parallel loops."""
         return self.op.nest.sizes[: self.lane + 1]
 
     @property
     def counts_of_rows(self) -> tuple[int, ...]:
-        """Rows that a block may have: they divide those of the plane."""
+        """Rows that a block may have: divisors of the rows of the image."""
         rows = self.sizes[self.rows]
-        return tuple(each for each in range(self.least, rows + 1) if rows % each == 0)
+        return tuple(count for count in range(self.least, rows + 1) if rows % count == 0)
 
     def counts(self, machine: Machine) -> tuple[int, ...]:
-        """Numbers of pieces that threads may share, each of a block or more."""
-        found = outer_counts(self.op.nest, self.lane, machine)
-        return tuple(count for count in found if self.rows_of_piece({"pieces_m": count}) >= self.least)
+        """Return the numbers of pieces for threads whose rows suffice for a block."""
+        counts = outer_counts(self.op.nest, self.lane, machine)
+        return tuple(count for count in counts if self.rows_of_piece({"pieces_m": count}) >= self.least)
 
     def rows_of_piece(self, config: Config) -> int:
-        """Rows of a plane that one thread computes at a time."""
+        """Return the rows of an image that one thread computes per piece."""
         rows = self.sizes[self.rows]
         return rows // pieces(config, "m") if outer_loop(self.op.nest, self.lane) == self.rows else rows
 
     def block(self, config: Config) -> tuple[int, ...]:
-        """Trip counts of parallel loops in a block."""
-        behind = self.sizes[self.rows + 1 :]
-        return (*(1 for _ in self.sizes[: self.rows]), int(config["block"]), *behind)
+        """Return the trip counts of the parallel loops inside a block."""
+        inner_sizes = self.sizes[self.rows + 1 :]
+        return (*(1 for _ in self.sizes[: self.rows]), int(config["block"]), *inner_sizes)
 
     def knobs(self, machine: Machine) -> tuple[Knob, ...]:
-        """Rows of a block, and pieces for threads."""
+        """Return the knobs for rows per block and pieces for threads."""
         return Knob("block", self.counts_of_rows), *knobs_for({"m": self.counts(machine)})
 
     @property
     def constraint(self) -> Constraint:
-        """Blocks fill pieces."""
+        """Constraint that blocks divide pieces."""
         return Constraint(
             "rows of a block divide those of a piece",
             lambda config: self.rows_of_piece(config) % int(config["block"]) == 0,
         )
 
     def shared(self, machine: Machine) -> Config:
-        """As many pieces as threads want; nothing where there is no choice."""
+        """Return the default number of pieces for threads; empty without a choice."""
         counts = self.counts(machine)
         if len(counts) == 1:
             return {}
@@ -89,18 +89,18 @@ class RowBlocks:
         return {"pieces_m": largest_up_to(wanted, counts)}
 
     def blocks_of(self, config: Config) -> list[int]:
-        """Rows that a block may have, of pieces as a config has them."""
+        """Return the rows per block that divide the pieces of a config."""
         return [block for block in self.counts_of_rows if self.rows_of_piece(config) % block == 0]
 
 
 @dataclass(frozen=True)
 class RowBlockWriter:
-    """Writes loops over blocks, and in each all ops of a group.
+    """Writer of loops over blocks, with all ops of a group inside.
 
     Attributes:
-        blocks: What the group goes over.
+        blocks: Iteration space of the group.
         script: Script that ops are appended to.
-        config: Rows of a block, elements of a register tile along the lane ("width"), pieces for threads.
+        config: Rows per block, elements of a register tile along the lane ("width"), pieces for threads.
         machine: Host that the script is written for.
     """
 
@@ -111,16 +111,16 @@ class RowBlockWriter:
 
     @property
     def width(self) -> int:
-        """Elements of a register tile along the lane."""
+        """Length of a register tile along the lane, in elements."""
         return int(self.config["width"])
 
     def write(self, members: Sequence[Op], marks: Mapping[str, int]) -> None:
-        """All of it.
+        """Schedule the whole group.
 
         Args:
-            members: The group's ops, the root first. Of those with windows, the ones whose destination is not filled
-                are code of ours, the others are written as register tiles.
-            marks: What is said of the former, for that code.
+            members: The group's ops, the root first. Window ops without a fill of their destination are lowered by a
+                pass of ours; the other window ops are written as register tiles.
+            marks: Attributes of the former, by name.
         """
         function = moves.enclosing_function(self.script, "%op")
         handles, fills = find_members(self.script, members, "%op")
@@ -143,18 +143,18 @@ class RowBlockWriter:
                 self.write_window(handle, fill, op, op.lanes)
 
     def write_follower(self, op: str) -> None:
-        """Vectors of an element-wise op on a block; consumes `op`."""
+        """Vectorize an element-wise op on a block; consumes `op`."""
         choose_functions(self.script, self.config, op)
-        *others, size = self.blocks.block(self.config)
-        found = cut(size, 0, self.width & -self.width, powers_of_two=True)
-        parts = moves.split_into(self.script, op, self.blocks.lane, [piece.size for piece in found])
-        for piece, part in zip(found, parts, strict=True):
-            tile_and_vectorize(self.script, part, (*others, piece.size), 1, piece.register)
+        *outer_sizes, size = self.blocks.block(self.config)
+        pieces = cut(size, 0, self.width & -self.width, powers_of_two=True)
+        parts = moves.split_into(self.script, op, self.blocks.lane, [piece.size for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
+            tile_and_vectorize(self.script, part, (*outer_sizes, piece.size), 1, piece.register)
 
     def write_window(self, handle: str, fill: str, op: Op, lanes: Lanes) -> None:
-        """Register tiles of another op with windows, on a block of what it writes; consumes `handle`.
+        """Write register tiles for another window op, on a block of its result; consumes `handle`.
 
-        They are as wide as those of code of ours: its kernel lies in panels of that width, too.
+        They are as wide as those of the marked ops, since its kernel is packed in panels of that width, too.
         """
         block = self.blocks.block(self.config)
         nest = replace(op.nest, sizes=(*block, *op.nest.sizes[len(block) :]))
@@ -171,19 +171,19 @@ class RowBlockWriter:
 
 
 def tile_of(rows: Value, width: Value, machine: Machine) -> RegisterTile:
-    """The register tile of knobs."""
+    """Return the register tile for these values of the knobs."""
     return RegisterTile(int(rows), int(width) // machine.lanes, machine.lanes)
 
 
 def fastest_tile(space: Space, like: Contraction, machine: Machine) -> RegisterTile:
-    """The register tile, of those that knobs allow, that does a product first."""
+    """Return the fastest register tile for a product, among those that the knobs allow."""
     values = {knob.name: knob.values for knob in space.knobs}
     tiles = [tile_of(rows, width, machine) for rows, width in product(values["rows"], values["width"])]
     return fastest(like, tiles, machine, is_masked=True)
 
 
 def is_beside(op: Op, window: Op) -> bool:
-    """Whether an op writes what an op with windows does: element by element, or by windows along the same lanes."""
+    """Return whether an op writes the elements that a window op does: element-wise, or by windows of the same lane."""
     count = window.nest.iterators.count("parallel")
     if op.nest.sizes[:count] != window.nest.sizes[:count] or op.nest.iterators.count("parallel") != count:
         return False
@@ -193,10 +193,10 @@ def is_beside(op: Op, window: Op) -> bool:
 
 
 def starts_from_zero(op: Op) -> bool:
-    """Whether what an op sums up starts from zero: code of ours writes its sums without reading what is there."""
+    """Return whether an op's sums start from zero; a pass of ours then overwrites its destination without a read."""
     return op.filled is not None and op.operands[op.filled].start == 0
 
 
 def is_of_loops(operand: Operand) -> bool:
-    """Whether every index is a sum of multiples of loops, without a constant or what divides."""
+    """Return whether every index is a sum of multiples of loops, without constants or divisions."""
     return not any(index.constant or index.parts for index in operand.indices)

@@ -1,7 +1,7 @@
-"""How work is shared out among threads: in how many pieces along which dimension, and what a piece is.
+"""Parallelization: how many pieces each dimension is split into for threads, and what one piece computes.
 
-A piece is a stretch of rows, columns or batches of the result, and a parallel loop runs over the pieces. No two threads
-write to one cache line: a piece ends where a line does. What equal pieces leave over, one thread computes afterwards.
+A piece is a contiguous range of rows, columns or batches of the result; a parallel loop runs over them. Pieces end
+at cache line boundaries, so that no two threads write to the same line. One thread computes the remainder afterwards.
 """
 
 from dataclasses import replace
@@ -16,14 +16,14 @@ from schedules.moves import ANY, Script
 
 LINE = 16  # elements of four bytes in a cache line
 BYTES = 4  # of such an element
-MOST_A_THREAD = 4  # pieces, so that threads which finish early take another
-MOST_PIECES = 32  # of one row each, where nothing else is even
-FORK_CYCLES = 3_000  # to wake two threads and to wait for both; as many more whenever their number doubles
-BYTES_A_CYCLE = 8  # that a core sustains from memory
+MOST_A_THREAD = 4  # pieces per thread, so that a thread that finishes early takes another
+MOST_PIECES = 32  # of one row each, if the rows cannot be split evenly otherwise
+FORK_CYCLES = 3_000  # to wake two threads and join them; as much again whenever the number of threads doubles
+BYTES_A_CYCLE = 8  # memory bandwidth sustained by one core
 
 
 def counts(size: int, machine: Machine) -> tuple[int, ...]:
-    """Numbers of pieces of a dimension: one, fewer than there are threads, as many, and a few times as many."""
+    """Return candidate numbers of pieces of a dimension: one, fewer than threads, as many, and a few times as many."""
     threads = machine.threads
     if threads == 1:
         return (1,)
@@ -33,7 +33,7 @@ def counts(size: int, machine: Machine) -> tuple[int, ...]:
 
 
 def even_counts(size: int, machine: Machine) -> tuple[int, ...]:
-    """Numbers of equal pieces of a dimension; its own size too, where that is few pieces a thread."""
+    """Return candidate numbers of equal pieces of a dimension; also one per element if these are few per thread."""
     if machine.threads == 1:
         return (1,)
     few = {size} if size <= MOST_A_THREAD * machine.threads else set()
@@ -41,17 +41,17 @@ def even_counts(size: int, machine: Machine) -> tuple[int, ...]:
 
 
 def knobs_for(values: dict[str, tuple[int, ...]]) -> tuple[Knob, ...]:
-    """A knob for every dimension that may be cut; none on one thread."""
-    return tuple(Knob(f"pieces_{dim}", found) for dim, found in values.items() if len(found) > 1)
+    """Return a knob for every dimension that can be split; none on a single thread."""
+    return tuple(Knob(f"pieces_{dim}", counts) for dim, counts in values.items() if len(counts) > 1)
 
 
 def pieces(config: Config, dim: str) -> int:
-    """Pieces that a config cuts a dimension in."""
+    """Return the number of pieces that a config splits a dimension into."""
     return int(config.get(f"pieces_{dim}", 1))
 
 
 def few_pieces(machine: Machine) -> Constraint:
-    """Of all dimensions together there are few pieces for each thread."""
+    """Return the constraint that limits the total number of pieces per thread."""
 
     def few(config: Config) -> bool:
         return prod(pieces(config, dim) for dim in "bmn") <= MOST_A_THREAD * machine.threads
@@ -60,12 +60,12 @@ def few_pieces(machine: Machine) -> Constraint:
 
 
 def is_shared(config: Config) -> bool:
-    """Tell whether a config shares the work out."""
+    """Return whether a config splits the work among threads."""
     return any(pieces(config, dim) > 1 for dim in "bmn")
 
 
 def stretch(size: int, count: int, grain: int) -> int:
-    """Length of each of so many pieces, a multiple of `grain`; the whole of a dimension that is not cut.
+    """Return the length of each of `count` pieces, a multiple of `grain`; the whole size if there is one piece.
 
     Example:
         >>> stretch(50257, 2, 64)
@@ -75,27 +75,27 @@ def stretch(size: int, count: int, grain: int) -> int:
 
 
 def row_grain(columns: int) -> int:
-    """Rows that end where a cache line does."""
+    """Return the smallest number of rows that ends at a cache line boundary."""
     return LINE // gcd(columns, LINE)
 
 
 def piece_of(c: Contraction, config: Config, columns: int) -> Contraction:
-    """What one thread computes at a time, for a register tile of so many columns; with 0 rows if a piece has none."""
+    """Return what one thread computes per piece, given the columns of a register tile; 0 rows if a piece is empty."""
     m = stretch(c.m, pieces(config, "m"), row_grain(c.n))
     n = stretch(c.n, pieces(config, "n"), columns * LINE // gcd(columns, LINE))
     return replace(c, m=m, n=n, batch=c.batch // pieces(config, "b"))
 
 
 def contraction_knobs(c: Contraction, machine: Machine) -> tuple[Knob, ...]:
-    """Pieces of batches, rows and columns of a contraction; none on one thread."""
+    """Return the knobs for pieces of batches, rows and columns of a contraction; none on a single thread."""
     batches = even_counts(c.batch, machine) if c.batched else (1,)
     return knobs_for({"b": batches, "m": counts(c.m, machine), "n": counts(c.n, machine)})
 
 
 def default_pieces(c: Contraction, config: Config, columns: int, machine: Machine) -> dict[str, int]:
-    """Pieces of each dimension: as many as threads along one of them, or one where there is too little to do.
+    """Return the default pieces: as many as threads along one dimension, or one piece if the work is too small.
 
-    Whole products go first, then columns, of which each thread brings and packs its own B; rows where A is the larger.
+    Whole products are split first, then columns, of which each thread loads and packs its own B; rows if A is larger.
     """
     choice = {knob.name: 1 for knob in contraction_knobs(c, machine)}
     if not pays(2 * c.batch * c.m * c.n * c.k, BYTES * c.batch * (c.k * c.n + c.m * c.k + c.m * c.n), machine):
@@ -112,16 +112,16 @@ def default_pieces(c: Contraction, config: Config, columns: int, machine: Machin
 
 
 def counts_of(name: str, c: Contraction, machine: Machine) -> tuple[int, ...]:
-    """Values of one of `contraction_knobs`; empty if there is no such knob."""
+    """Return the values of one of `contraction_knobs`; empty if there is no such knob."""
     return next((tuple(map(int, knob.values)) for knob in contraction_knobs(c, machine) if knob.name == name), ())
 
 
 def pays(flops: float, traffic: float, machine: Machine) -> bool:
-    """Tell whether threads save more than it costs to wake them and to wait for the last.
+    """Return whether parallel execution saves more than forking and joining the threads costs.
 
     Args:
         flops: Floating-point operations of the work.
-        traffic: Bytes that it reads and writes.
+        traffic: Bytes read and written.
         machine: Host.
     """
     cycles = max(flops / (4 * machine.lanes), traffic / BYTES_A_CYCLE)
@@ -129,17 +129,17 @@ def pays(flops: float, traffic: float, machine: Machine) -> bool:
 
 
 def covers(c: Contraction, piece: Contraction, config: Config) -> bool:
-    """Tell whether pieces leave nothing of a contraction over."""
+    """Return whether pieces cover a contraction without remainder."""
     return (c.m, c.n) == (piece.m * pieces(config, "m"), piece.n * pieces(config, "n"))
 
 
 def share_out(script: Script, op: str, c: Contraction, piece: Contraction) -> list[tuple[str, Contraction]]:
-    """A parallel loop over pieces of a contraction, and what they leave over; consumes `op`.
+    """Tile a contraction by a parallel loop over pieces and split off the remainder; consumes `op`.
 
     C[0:m] = ...   ->   parallel for i:  C[i * s : (i + 1) * s] = ... ;  C[2 * s : m] = ...
 
     Returns:
-        The op inside the parallel loop and those of the rest, each with what it computes.
+        Handles of the op inside the parallel loop and of the remainders, each with the contraction it computes.
     """
     lead, parts, left = (1 if c.batched else 0), [], c
     for dim, name in ((1, "n"), (0, "m")):
@@ -158,14 +158,14 @@ def share_out(script: Script, op: str, c: Contraction, piece: Contraction) -> li
 
 
 def tile_parallel(script: Script, op: str, steps: list[int]) -> tuple[str, str]:
-    """Put a parallel loop around an op, in steps of so many elements along each of its loops; consumes `op`.
+    """Tile an op by a parallel loop (scf.forall); consumes `op`.
 
     C[i] = ...   ->   parallel for i0:  C[i0 * step : (i0 + 1) * step] = ...
 
     Args:
         script: Script that ops are appended to.
         op: Handle of a structured op.
-        steps: Elements of a piece for each loop, 0 for all of them; each divides its trip count.
+        steps: Tile size for each loop, 0 to leave it untiled; each divides its trip count.
 
     Returns:
         Handles of the tiled op and of the loop.
@@ -181,43 +181,44 @@ def tile_parallel(script: Script, op: str, steps: list[int]) -> tuple[str, str]:
 
 
 def outer_loop(nest: LoopNest, lane: int) -> int | None:
-    """The first parallel loop of an op around the one that becomes vectors; `None` where there is none."""
-    found = (d for d, size in enumerate(nest.sizes) if d != lane and size > 1 and nest.iterators[d] == "parallel")
-    return next(found, None)
+    """Return the first parallel loop of an op other than the vectorized one; `None` if there is none."""
+    candidates = (d for d, size in enumerate(nest.sizes) if d != lane and size > 1 and nest.iterators[d] == "parallel")
+    return next(candidates, None)
 
 
 def outer_counts(nest: LoopNest, lane: int, machine: Machine) -> tuple[int, ...]:
-    """Numbers of equal pieces of an op's outer loop, each of which ends where a cache line does."""
+    """Return the numbers of equal pieces of an op's outer loop that end at cache line boundaries."""
     dim = outer_loop(nest, lane)
     if dim is None:
         return (1,)
     parallel = [size for size, kind in zip(nest.sizes, nest.iterators, strict=True) if kind == "parallel"]
     elements = prod(parallel)
     size = nest.sizes[dim]
-    each = {size} if machine.threads > 1 and size <= MOST_PIECES else set()
-    found = sorted({*even_counts(size, machine), *each})
-    return tuple(count for count in found if count == 1 or elements // count % LINE == 0)
+    one_row_pieces = {size} if machine.threads > 1 and size <= MOST_PIECES else set()
+    candidates = sorted({*even_counts(size, machine), *one_row_pieces})
+    return tuple(count for count in candidates if count == 1 or elements // count % LINE == 0)
 
 
 def outer_default(nest: LoopNest, lane: int, machine: Machine) -> dict[str, int]:
-    """Pieces of an op's outer loop, with which the busiest thread has least; nothing where there is no choice.
+    """Return the number of pieces of an op's outer loop that minimizes the busiest thread's share; empty if fixed.
 
-    Seven rows in two pieces would not be even; in seven, four of them on one thread, two take 4/7 of the time.
+    Seven rows do not split evenly in two. In seven pieces, of which one of two threads takes four, they take 4/7 of the
+    time.
     """
-    found = outer_counts(nest, lane, machine)
-    if len(found) == 1:
+    candidates = outer_counts(nest, lane, machine)
+    if len(candidates) == 1:
         return {}
     points = prod(nest.sizes)
     if not pays(2 * points, 2 * BYTES * points, machine):
         return {"pieces_m": 1}
-    return {"pieces_m": min(found, key=lambda count: (ceil(count / machine.threads) / count, count))}
+    return {"pieces_m": min(candidates, key=lambda count: (ceil(count / machine.threads) / count, count))}
 
 
 def share_outer(script: Script, op: str, nest: LoopNest, lane: int, config: Config) -> tuple[str, tuple[int, ...]]:
-    """Share an op's outer loop out, if the config says so; consumes `op`.
+    """Split an op's outer loop among threads, if the config says so; consumes `op`.
 
     Returns:
-        The op, and the trip counts of its loops, of one piece.
+        Handle of the op for one piece, and the trip counts of its loops.
     """
     op, sizes, _ = share_outer_loop(script, op, nest, lane, config)
     return op, sizes
@@ -226,7 +227,7 @@ def share_outer(script: Script, op: str, nest: LoopNest, lane: int, config: Conf
 def share_outer_loop(
     script: Script, op: str, nest: LoopNest, lane: int, config: Config
 ) -> tuple[str, tuple[int, ...], list[str]]:
-    """Like `share_outer`; gives the parallel loop too, where there is one."""
+    """Split an op's outer loop as `share_outer` does, and return the handle of the parallel loop too, if any."""
     dim, count = outer_loop(nest, lane), pieces(config, "m")
     if dim is None or count == 1:
         return op, nest.sizes, []

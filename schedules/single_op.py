@@ -1,6 +1,6 @@
-"""What families of one element-wise op share: knobs of their own, of functions and of threads; then tiles.
+"""Base of the families for a single element-wise op: their knobs, vector math, parallel pieces and tiling.
 
-A family of this kind says which ops it covers, its own knobs, and how a piece of the op becomes tiles.
+A subclass says which ops it covers, adds its own knobs, and tiles one piece of the op.
 """
 
 from abc import abstractmethod
@@ -19,57 +19,57 @@ from schedules.shares import knobs_for, outer_counts, outer_default, share_outer
 
 @dataclass(frozen=True)
 class SingleOp(Family):
-    """A family of one op that stands alone: its last loop becomes vectors, its outer one is shared by threads."""
+    """A family for one op outside any group: its last loop is vectorized, its outer loop split among threads."""
 
     name: str
     fallback: bool = False
 
     @abstractmethod
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
-        """Knobs of its tiles."""
+        """Return the knobs of the family's tiles."""
 
     @abstractmethod
     def values(self, task: Task, machine: Machine) -> Config:
-        """Values of those knobs by default."""
+        """Return the default values of those knobs."""
 
     @abstractmethod
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
-        """Cut an op into tiles, and let them become vectors.
+        """Tile an op and vectorize the tiles.
 
         Args:
             script: Script that ops are appended to.
             op: Handle of the op, or of one thread's piece of it; consumed.
             sizes: Trip counts of its loops.
             task: The task.
-            config: Config.
-            lanes: Elements of a machine's vector.
+            config: Value of every knob.
+            lanes: Elements of a vector register.
         """
 
     def constraints(self, task: Task, machine: Machine) -> tuple[Constraint, ...]:
-        """Constraints of all knobs."""
+        """Return the constraints between the knobs."""
         return ()
 
     def counts(self, task: Task, machine: Machine) -> tuple[int, ...]:
-        """Numbers of equal pieces of the outer loop that threads may share."""
+        """Return the numbers of equal pieces that the outer loop may be split into for threads."""
         return outer_counts(task.nest, len(task.nest.sizes) - 1, machine)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Its own knobs, those of functions, and pieces of the outer loop."""
+        """Return the family's own knobs, those of vector math, and the number of pieces of the outer loop."""
         shares = knobs_for({"m": self.counts(task, machine)})
         return Space((*self.knobs(task, machine), *function_knobs(task), *shares), self.constraints(task, machine))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Its own values, with functions and pieces by default."""
+        """Return the family's own default values, with those of vector math and of pieces."""
         shared = len(self.counts(task, machine)) > 1
         pieces = outer_default(task.nest, len(task.nest.sizes) - 1, machine) if shared else {}
         return {**self.values(task, machine), **function_defaults(task), **pieces}
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Masks, where the config has ends masked."""
+        """Return the masking rewrite if the config masks row tails."""
         return Rewrites(needed=needed_for(config))
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Share ``%op`` out, if the config says so, and cut it into tiles."""
+        """Write the script: split ``%op`` among threads if the config says so, then tile and vectorize it."""
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)

@@ -1,9 +1,9 @@
-"""Ops with a sliding window, such as convolutions, with what follows them: register tiles of positions by channels.
+"""Family for sliding window ops such as convolutions, with their consumers: register tiles of positions by channels.
 
     for f0 step 32: for h: for w0 step 14:
       for i: for j: for c:  y[h, w0 to w0 + 14, f0 to f0 + 32] += x[h + i, w0 + j to ..., c] * k[i, j, c, f0 to ...]
 
-Nothing is copied: a window is read in place. It serves grouped and depthwise convolutions and pooling as well.
+Windows are read in place, without im2col. Grouped and depthwise convolutions and pooling are covered as well.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,14 @@ from schedules.moves import Script
 from schedules.shares import knobs_for, outer_counts, outer_default, outer_loop
 from schedules.sliding_window_writer import SlidingWindowWriter
 
-# What the outer loops go over: positions of the window; channels; or all in the op's own order, in which rows of a
-# register tile may come before the positions that share them. Stores hold these values.
+# Outer loops: over positions of the window; over channels; or all in the op's own order, in which rows of a register
+# tile may come before the positions that share them. Stores hold these values.
 ORDERS = ("places", "lanes", "rows")
 LANES = ORDERS[1]
 BYTES = 4
-NEAR = 1.05  # times the cycles of the fastest tile, within which one with fewer loads is taken
-MOST_ROWS = 28  # of a register tile that has all rows; with one vector of each, accumulators fill 32 registers
-UNEVEN = 3 / 4  # of the score of a tile that does not divide its positions: what follows is done in larger blocks
+NEAR = 1.05  # of the fastest tile's cycles, within which a tile with fewer loads is preferred
+MOST_ROWS = 28  # of a register tile that has all rows; with one vector per row, accumulators fill 32 registers
+UNEVEN = 3 / 4  # factor on the score of a tile that does not divide its positions: its consumers need larger blocks
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class SlidingWindow(Family):
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Every op with such a loop that does not vectorize as it is, alone or with element-wise ops behind it."""
+        """Return whether an op of the task has such a loop, alone or with element-wise consumers."""
         return not task.grows and any(op.lanes is not None for op in task.ops)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Rows and vectors of a register tile, what the outer loops go over, and how a kernel is stored."""
+        """Return the knobs for rows and width of a register tile, the outer loops' order, and the kernel's packing."""
         op, lanes = window_op(task)
         sizes = op.nest.sizes
         rows = row_tiles(sizes[lanes.row]) if lanes.row is not None else (1,)
@@ -77,18 +77,22 @@ class SlidingWindow(Family):
         return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers), Constraint(order, ahead)))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The register tile of a product as large; channels outside where the kernel does not stay in L2.
+        """Return the register tile of an equivalent product; channels outermost if the kernel does not stay in L2.
 
-        Where all positions share the rows' operand, as filters of a convolution along rows do, rows are outside: a part
-        of them stays in L1 while the positions pass, and each is written in one run.
+        If all positions share the rows' operand, as the filters of a convolution along rows do, rows are outermost:
+        part of them stays in L1 during the loop over positions, and each row is written contiguously.
         """
         (op, lanes), space = window_op(task), self.space(task, machine)
         sizes = op.nest.sizes
         values = {knob.name: knob.values for knob in space.knobs}
         summed = prod(op.nest.reduced)
         like = Contraction(sizes[lanes.row] if lanes.row is not None else 1, sizes[lanes.lane], summed, constant_b=True)
-        each = machine.lanes
-        tiles = [RegisterTile(int(r), int(w) // each, each) for r in values["rows"] for w in values["width"]]
+        lanes_per_vector = machine.lanes
+        tiles = [
+            RegisterTile(int(r), int(w) // lanes_per_vector, lanes_per_vector)
+            for r in values["rows"]
+            for w in values["width"]
+        ]
         if is_streamed(op, lanes, machine):
             best = widest(tiles, machine)
         else:
@@ -103,7 +107,7 @@ class SlidingWindow(Family):
         return {**chosen, **packed, **shares, **function_defaults(task)}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Cut the op, alone or inside loops over what follows it, into register tiles."""
+        """Write the script: tile the op into register tiles, alone or inside loops over blocks of its consumers."""
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
@@ -117,13 +121,13 @@ class SlidingWindow(Family):
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Panels as wide as the register tile, if the config wants the kernel stored so beforehand."""
+        """Return panels as wide as the register tile, if the kernel is packed beforehand."""
         stored = config.get("pack_b") == PACKINGS[-1]
         return Rewrites(int(config["width"]) if stored else 0, needed=needed_for(config))
 
 
 def row_tiles(size: int) -> tuple[int, ...]:
-    """Rows that a register tile may have: also such as cut all rows in tiles as large as each other, and all of them.
+    """Return the candidate rows of a register tile, including those that split all rows evenly, and all of them.
 
     Example:
         >>> row_tiles(17)
@@ -134,28 +138,28 @@ def row_tiles(size: int) -> tuple[int, ...]:
 
 
 def fits(tile: RegisterTile, machine: Machine) -> bool:
-    """Tell whether the registers hold a tile's accumulators, a row of the kernel and an element."""
+    """Return whether the registers hold a tile's accumulators, a row of the kernel and an element."""
     return tile.rows == 1 or (tile.rows + 1) * tile.vectors + 1 <= machine.vector_registers
 
 
 def widest(tiles: Sequence[RegisterTile], machine: Machine) -> RegisterTile:
-    """The tile of one row with the most columns whose sums take half of the registers at most."""
-    half = [tile for tile in tiles if tile.rows == 1 and 2 * tile.vectors <= machine.vector_registers]
-    return max(half, key=lambda tile: tile.columns)
+    """Return the tile of one row with the most columns whose accumulators take at most half of the registers."""
+    candidates = [tile for tile in tiles if tile.rows == 1 and 2 * tile.vectors <= machine.vector_registers]
+    return max(candidates, key=lambda tile: tile.columns)
 
 
 def fastest(like: Contraction, tiles: Sequence[RegisterTile], machine: Machine, *, is_masked: bool) -> RegisterTile:
-    """The tile that fits and takes the fewest cycles; of those that are nearly as fast, the one with the best score."""
-    taken = {tile: cycles(like, tile, machine, is_masked=is_masked) for tile in tiles if fits(tile, machine)}
-    near = [tile for tile, count in taken.items() if count <= NEAR * min(taken.values())]
-    return max(near, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
+    """Return the valid tile with the fewest cycles; among those nearly as fast, the one with the best score."""
+    tile_cycles = {tile: cycles(like, tile, machine, is_masked=is_masked) for tile in tiles if fits(tile, machine)}
+    candidates = [tile for tile, tile_count in tile_cycles.items() if tile_count <= NEAR * min(tile_cycles.values())]
+    return max(candidates, key=lambda tile: score(like, tile, machine) * (1 if like.m % tile.rows == 0 else UNEVEN))
 
 
 def cycles(like: Contraction, tile: RegisterTile, machine: Machine, *, is_masked: bool) -> float:
-    """Cycles of a step of the sums of all rows and lanes, in tiles and in what these leave over.
+    """Estimate the cycles of one step of the sums for all rows and lanes, including remainders of the tiles.
 
-    A part of a tile takes as long as its multiply-adds, as one of them takes to be ready for the next, as its loads,
-    or as its row of the kernel takes to come from L2, whichever is longest.
+    Each tile is bound by the throughput of its multiply-adds, by their latency, by its loads, or by loading its row of
+    the kernel from L2, whichever is longest.
     """
     l2 = BYTES * like.k * tile.columns > machine.l1_bytes // 2
     lanes = cut(like.n, 0, tile.columns, powers_of_two=True, masked=machine.lanes if is_masked else 0)
@@ -170,38 +174,38 @@ def cycles(like: Contraction, tile: RegisterTile, machine: Machine, *, is_masked
 
 
 def is_streamed(op: Op, lanes: Lanes, machine: Machine) -> bool:
-    """Tell whether what is summed is read once, from beyond L2: then as much as possible of each row is, in one go."""
-    every = list(range(len(op.nest.sizes)))
+    """Return whether what is summed is read once, from beyond L2; long contiguous reads of each row then pay."""
+    all_loops = list(range(len(op.nest.sizes)))
     if lanes.products:  # one of both is a matrix, of which each element meets one of a vector
-        once = any(sorted(d for d in each.loops if d is not None) == every for each in op.inputs)
+        once = any(sorted(d for d in operand.loops if d is not None) == all_loops for operand in op.inputs)
     else:
-        once = sorted(loop for terms in op.operands[0].terms for loop, _ in terms) == every
+        once = sorted(loop for terms in op.operands[0].terms for loop, _ in terms) == all_loops
     return once and BYTES * prod(op.nest.sizes) > machine.l2_bytes
 
 
 def shares_rows(op: Op, lanes: Lanes) -> bool:
-    """Tell whether the first operand of products moves with the rows of a register tile, and with no other position."""
+    """Return whether the first operand of a product depends on a register tile's rows and no other parallel loop."""
     moving = {loop for terms in op.operands[0].terms for loop, _ in terms}
     return lanes.products and {d for d in moving if op.nest.iterators[d] == "parallel"} == {lanes.row}
 
 
 def is_parallelized(nest: LoopNest, lanes: Lanes) -> bool:
-    """Return whether threads may share an op: along a loop that is not one of its register tile."""
+    """Return whether threads may split an op along a loop that is not one of its register tile."""
     return outer_loop(nest, lanes.lane) != lanes.row
 
 
 def window_op(task: Task) -> tuple[Op, Lanes]:
-    """The op of a task with a sliding window, and its register tile; of several, that with the most work.
+    """Return the op of a task with a sliding window, and its register tile; the one with the most work if several.
 
     Raises:
         ScheduleError: No op of the task has a sliding window.
     """
-    found = [(op, op.lanes) for op in task.ops if op.lanes is not None]
-    if not found:
+    window_ops = [(op, op.lanes) for op in task.ops if op.lanes is not None]
+    if not window_ops:
         raise ScheduleError(
             f"schedule 'sliding_window' needs an op with a sliding window, got {task.tag}; try 'vectorize'"
         )
-    return max(found, key=lambda pair: prod(pair[0].nest.sizes))
+    return max(window_ops, key=lambda pair: prod(pair[0].nest.sizes))
 
 
 SLIDING_WINDOW = SlidingWindow()

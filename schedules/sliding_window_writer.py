@@ -1,4 +1,4 @@
-"""The script of an op with a sliding window: loops with a step of one, register tiles, accumulators in registers."""
+"""Writer for ops with a sliding window: loops with a step of one, register tiles, accumulators in registers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,15 +19,15 @@ from schedules.vectorize import tile_and_vectorize
 
 @dataclass(frozen=True)
 class WindowTile:
-    """A register tile that has been written.
+    """Handles of a register tile that has been emitted.
 
     Attributes:
-        op: Handle of the op in its innermost loop: one element of all loops but the lane.
-        width: Elements of it along the lane.
-        outermost: Handle of the loop around all that one part of the op became.
-        positions: Handle of the loop over the tile's positions, to be unrolled; empty where there is one.
-        count: Number of its positions.
-        sums: Handle of the outermost loop that sums; empty where nothing is summed.
+        op: Handle of the op in its innermost loop, of size 1 along all loops but the lane.
+        width: Number of its elements along the lane.
+        outermost: Handle of the outermost loop around one part of the op.
+        positions: Handle of the loop over the tile's positions, to be unrolled; empty if there is a single one.
+        count: Number of positions.
+        sums: Handle of the outermost reduction loop; empty if nothing is summed.
     """
 
     op: str
@@ -40,15 +40,15 @@ class WindowTile:
 
 @dataclass(frozen=True)
 class SlidingWindowWriter:
-    """Writes the loops around ops with a sliding window: one alone, or several with the element-wise ops that follow.
+    """Writer of the loops around ops with a sliding window: one op, or several with their element-wise consumers.
 
     Attributes:
         script: Script that ops are appended to.
-        nest: Loops of the op, in a group the one with most to compute.
-        lanes: Which of them become a register tile.
+        nest: Loops of the op; in a group those of the op with the most work.
+        lanes: Loops that form a register tile.
         config: Value of every knob.
         machine: Host that the script is written for.
-        tiles: Register tiles written so far, to be vectorized when all loops are there.
+        tiles: Register tiles emitted so far, vectorized once all loops exist.
     """
 
     script: Script
@@ -59,7 +59,7 @@ class SlidingWindowWriter:
     tiles: list[WindowTile] = field(default_factory=list)
 
     def write_alone(self, filled: int | None) -> None:
-        """Schedule ``%op``, whose operand `filled` is filled with a constant first."""
+        """Schedule ``%op``; `filled` is the index of its operand that is filled with a constant first."""
         choose_functions(self.script, self.config, "%op")
         zeros = moves.producer(self.script, "%op", filled) if filled is not None else ""
         op, sizes, loops = share_outer_loop(
@@ -70,7 +70,7 @@ class SlidingWindowWriter:
         self.finish()
 
     def write_group(self, members: Sequence[Op]) -> None:
-        """Schedule the op inside loops over blocks of ``%op``, the last of the ops that follow it."""
+        """Schedule the group of ``%op``, the root: tile the root into blocks and compute its producers per block."""
         function = moves.enclosing_function(self.script, "%op")
         handles, fills = find_members(self.script, members, "%op")
         self.script.say("blocks of what comes last; what feeds them is computed where it is used")
@@ -96,71 +96,71 @@ class SlidingWindowWriter:
 
     @property
     def prefetches(self) -> bool:
-        """Whether the next panel of the kernel is fetched while one is worked on."""
+        """Whether the next panel of the kernel is prefetched while the current one is used."""
         return bool(self.config.get("prefetch", False))
 
     def mark_ahead(self, loop: str, dim: int) -> None:
-        """Say what a loop goes over, if the next panel is fetched ahead: panels, or what shares that work."""
+        """Mark a loop for prefetching as a loop over panels, or over strips that share a panel."""
         if not self.prefetches:
             return
-        lane, *others = self.order
+        lane, *outer_dims = self.order
         if dim == lane:
             moves.annotate(self.script, loop, marks.BLOCKS_OF_N)
-        elif dim == others[0]:
+        elif dim == outer_dims[0]:
             moves.annotate(self.script, loop, marks.STRIPS_OF_M)
 
     @property
     def rank_written(self) -> int:
-        """Number of loops that are parallel."""
+        """Number of parallel loops."""
         return self.nest.iterators.count("parallel")
 
     @property
     def order(self) -> list[int]:
-        """The parallel loops, outermost first."""
+        """Parallel loops, outermost first."""
         lane, row = self.lanes.lane, self.lanes.row
         if self.config["outside"] == "rows":
-            return [d for d, kind in enumerate(self.nest.iterators) if kind == "parallel"]
-        others = [d for d, kind in enumerate(self.nest.iterators) if kind == "parallel" and d not in (lane, row)]
-        outer = [*others, lane] if self.config["outside"] == "places" else [lane, *others]
+            return [d for d, iterator in enumerate(self.nest.iterators) if iterator == "parallel"]
+        rest = [d for d, iterator in enumerate(self.nest.iterators) if iterator == "parallel" and d not in (lane, row)]
+        outer = [*rest, lane] if self.config["outside"] == "places" else [lane, *rest]
         return outer if row is None else [*outer, row]
 
     @property
     def block(self) -> dict[int, int]:
-        """Elements of a block along every parallel loop: a register tile where that divides it, else all."""
+        """Block size along every parallel loop: the register tile if that divides the trip count, else all of it."""
         sizes = self.nest.sizes
         wanted = {self.lanes.lane: int(self.config["width"]), self.lanes.row: int(self.config["rows"])}
         steps = {dim: wanted.get(dim, 1) for dim in self.order}
         return {dim: step if sizes[dim] % step == 0 else sizes[dim] for dim, step in steps.items()}
 
     def tiles_along(self, dim: int, size: int) -> tuple[Piece, ...]:
-        """Tiles of a parallel loop: register tiles, and smaller ones for the remainder."""
+        """Return the tiles of a parallel loop: register tiles, and smaller ones for the remainder."""
         if dim == self.lanes.lane:
             masked = lanes_of_ends(self.config, self.machine)
             return cut(size, 0, int(self.config["width"]), powers_of_two=True, masked=masked)
         return cut(size, 0, int(self.config["rows"]) if dim == self.lanes.row else 1)
 
     def tile_loops(self, op: str, dims: Sequence[int], sizes: Sequence[int], outermost: str, count: int = 1) -> None:
-        """Tile the first of `dims`, and in each tile the others; consumes `op`."""
+        """Tile the first of `dims`, then the others inside each tile; consumes `op`."""
         if not dims:
             self.sum_up(op, sizes, outermost, count)
             return
         dim, *rest = dims
-        found = self.tiles_along(dim, sizes[dim])
-        parts = moves.split_into(self.script, op, dim, [piece.size for piece in found])
-        for piece, part in zip(found, parts, strict=True):
-            inside, around = part, outermost
+        pieces = self.tiles_along(dim, sizes[dim])
+        parts = moves.split_into(self.script, op, dim, [piece.size for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
+            inside, nest_root = part, outermost
             if piece.register < piece.size or not outermost:
                 inside, loop = moves.tile_loop(self.script, part, len(sizes), dim, piece.register)
-                around = around or loop
+                nest_root = nest_root or loop
                 self.mark_ahead(loop, dim)
             within = [piece.register if d == dim else size for d, size in enumerate(sizes)]
-            self.tile_loops(inside, rest, within, around, piece.register if dim == self.lanes.row else count)
+            self.tile_loops(inside, rest, within, nest_root, piece.register if dim == self.lanes.row else count)
 
     def sum_up(self, op: str, sizes: Sequence[int], outermost: str, count: int) -> None:
-        """Loops that sum, and in them one position of the register tile after the other; consumes `op`."""
+        """Emit the reduction loops and, inside them, the loop over the register tile's positions; consumes `op`."""
         sums, positions = "", ""
-        for dim, kind in enumerate(self.nest.iterators):
-            if kind == "reduction" and sizes[dim] > 1:
+        for dim, iterator in enumerate(self.nest.iterators):
+            if iterator == "reduction" and sizes[dim] > 1:
                 op, loop = moves.tile_loop(self.script, op, len(sizes), dim, 1)
                 moves.annotate(self.script, loop, marks.SUMS)
                 sums, innermost = sums or loop, loop
@@ -171,14 +171,14 @@ class SlidingWindowWriter:
         self.tiles.append(WindowTile(op, sizes[self.lanes.lane], outermost, positions, count, sums))
 
     def start_from(self, zeros: str) -> None:
-        """Let accumulators start from zero, where a handle `zeros` to what fills them so is not empty."""
+        """Mark accumulators to start from zero, given the handle of their destination's fill (empty if none)."""
         if zeros and all(tile.sums for tile in self.tiles):
             moves.annotate(self.script, zeros, marks.ZEROS, len(self.tiles))
             for tile in self.tiles:
                 moves.annotate(self.script, tile.sums, marks.FROM_ZERO)
 
     def finish(self) -> None:
-        """Vectorize, and unroll loops over positions."""
+        """Vectorize all tiles and unroll their loops over positions."""
         for outermost in dict.fromkeys(tile.outermost for tile in self.tiles):
             tiles = [tile for tile in self.tiles if tile.outermost == outermost]
             moves.vectorize(self.script, moves.drop_unit_loops(self.script, outermost))
@@ -189,25 +189,25 @@ class SlidingWindowWriter:
                     moves.unroll_loop(self.script, tile.positions, tile.count)
 
     def write_follower(self, op: str, member: Op) -> None:
-        """Vectors of one block of an element-wise op; consumes `op`."""
+        """Vectorize one block of an element-wise op; consumes `op`."""
         choose_functions(self.script, self.config, op)
         sizes = tuple(self.block[dim] for dim in range(len(member.nest.sizes)))
         lane = len(sizes) - 1
         if lane != self.lanes.lane:
             tile_and_vectorize(self.script, op, sizes, 1, sizes[-1] & -sizes[-1])
             return
-        found = self.tiles_along(lane, sizes[lane])
-        parts = moves.split_into(self.script, op, lane, [piece.size for piece in found])
-        for piece, part in zip(found, parts, strict=True):
+        pieces = self.tiles_along(lane, sizes[lane])
+        parts = moves.split_into(self.script, op, lane, [piece.size for piece in pieces])
+        for piece, part in zip(pieces, parts, strict=True):
             tile_and_vectorize(self.script, part, (*sizes[:lane], piece.size), 1, piece.register)
 
 
 def write_slices(script: Script, loop: str) -> None:
-    """Let vectors inside a loop be read from, and written to, the tensor that they are a slice of.
+    """Fold slices into the vector transfers inside a loop, so that they access the sliced tensor directly.
 
-    Unrolled later, positions of a tile are then separate elements of one tensor, and move out of loops on their own.
-    Only of those slices that lie inside: one that is written back outside the loop, cut otherwise, would be copied.
+    After unrolling, the positions of a tile are then distinct elements of one tensor and can be hoisted from loops
+    separately. Only slices inside the loop are folded: one written back outside it, split differently, would be copied.
     """
     patterns = ("merge_consecutive_insert_extract_slice", "fold_tensor_subset_ops_into_vector_transfers")
-    held = " ".join(f"transform.apply_patterns.tensor.{name}" for name in patterns)
-    script.emit(f"transform.apply_patterns to {loop} {{ {held} }} : {moves.ANY}")
+    patterns_text = " ".join(f"transform.apply_patterns.tensor.{name}" for name in patterns)
+    script.emit(f"transform.apply_patterns to {loop} {{ {patterns_text} }} : {moves.ANY}")

@@ -1,9 +1,9 @@
-"""Element-wise ops that read neighbours, in steps, or at indices that repeat: pools, depthwise convolutions, resizes.
+"""Family for element-wise ops that read neighbours, with strides or periodic indices: pooling, depthwise, resize.
 
     y[c, h, w] = max(x[c, 2 h, 2 w], x[c, 2 h, 2 w + 1], ...)
       ->   for c: for h: for w0 step 32:  y[c, h, w0 : w0 + 32] = lanes of x[c, 2 h, 2 w0 : 2 w0 + 64], ...
 
-Tiles are left as ops, and marked: a rewrite of ours makes vectors of them (``passes/stencil.py``).
+Tiles stay ops and are marked: a pass of ours vectorizes them (``passes/stencil.py``).
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from schedules.single_op import SingleOp
 
 ROWS = (1, 2, 4)
 VECTORS = (1, 2, 4, 8)
-MOST_VECTORS = 16  # machine vectors in one tile
+MOST_VECTORS = 16  # vector registers per tile
 BYTE, BYTES_OF_F32 = "i8", 4
 
 
@@ -32,17 +32,17 @@ class Stencils(SingleOp):
     name: str = "stencil"
 
     def covers(self, task: Task) -> bool:
-        """Every such op that stands alone."""
+        """Return whether the task is a single such op."""
         return bool(task.root.periods) and not task.is_group and not task.grows and not task.root.gathers
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
-        """Rows and vectors of a tile."""
+        """Return the knobs for rows and vectors of a tile."""
         sizes, periods = task.nest.sizes, task.root.periods
         rows = (r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0 and (r == 1 or r % periods[-2] == 0))
         return (Knob("rows", tuple(rows) or ROWS[:1]), Knob("vectors", vectors_of(task, machine)))
 
     def constraints(self, task: Task, machine: Machine) -> tuple[Constraint, ...]:
-        """A tile of several rows stays in registers."""
+        """Return the constraint that a tile of several rows fits the registers."""
 
         def small(config: Config) -> bool:
             lanes = lanes_of(task, machine.lanes)
@@ -52,16 +52,16 @@ class Stencils(SingleOp):
         return (Constraint(f"a tile of several rows has at most {MOST_VECTORS} machine vectors", small),)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """One row, four vectors of it."""
+        """Return tiles of one row and four vectors, or as many as fit."""
         return {"rows": 1, "vectors": largest_up_to(4, vectors_of(task, machine))}
 
     def counts(self, task: Task, machine: Machine) -> tuple[int, ...]:
-        """Numbers of equal pieces of the outer loop that begin where a tile may."""
+        """Return the numbers of equal pieces of the outer loop that start at a tile boundary."""
         dim = outer_loop(task.nest, len(task.nest.sizes) - 1)
         return (1,) if dim is None or task.root.periods[dim] > 1 else super().counts(task, machine)
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
-        """Cut an op into tiles, and mark them."""
+        """Tile an op and mark the tiles."""
         last, lanes = len(sizes) - 1, lanes_of(task, lanes)
         step = min(width(task, int(config["vectors"]), lanes), sizes[last])
         whole = sizes[last] // step * step
@@ -79,21 +79,21 @@ class Stencils(SingleOp):
 
 
 def width(task: Task, vectors: int, lanes: int) -> int:
-    """Elements of a tile along the last loop: whole vectors, and whole periods."""
+    """Return the length of a tile along the last loop in elements: whole vectors and whole periods."""
     return vectors * lcm(lanes, task.root.periods[-1])
 
 
 def vectors_of(task: Task, machine: Machine) -> tuple[int, ...]:
-    """Numbers of vectors, or of what whole periods make of them, that a row has room for; one at least."""
+    """Return the numbers of vectors, each rounded up to whole periods, that fit a row; at least one."""
     lanes = lanes_of(task, machine.lanes)
     return tuple(v for v in VECTORS if v == 1 or width(task, v, lanes) <= task.nest.sizes[-1])
 
 
 def lanes_of(task: Task, lanes: int) -> int:
-    """Elements of a vector of what an op computes with, by those of f32: bytes are four times as many."""
-    kinds = {each.dtype for each in task.root.operands}
-    kinds |= {kind for step in task.root.body if step.name not in INDICES for kind in step.dtypes}
-    return BYTES_OF_F32 * lanes if kinds <= {BYTE, "i1"} else lanes
+    """Return the lanes of a vector of the op's element type, given those of f32: i8 has four times as many."""
+    dtypes = {each.dtype for each in task.root.operands}
+    dtypes |= {dtype for step in task.root.body if step.name not in INDICES for dtype in step.dtypes}
+    return BYTES_OF_F32 * lanes if dtypes <= {BYTE, "i1"} else lanes
 
 
 STENCIL = Stencils()

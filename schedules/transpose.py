@@ -1,4 +1,4 @@
-"""Element-wise ops with a transposed operand, such as a transpose: transposed square by square.
+"""Family for element-wise ops with a transposed operand, such as a transpose: square tiles transposed in registers.
 
     y[c, h, w] = x[h, w, c]   ->   for h: for c0 step 8: for w0 step 8:  y[c0 : c0 + 8, h, w0 : w0 + 8] = ...
 
@@ -25,20 +25,20 @@ class Transpose(SingleOp):
     name: str = "transpose"
 
     def covers(self, task: Task) -> bool:
-        """Every such op of known loops that stands alone and becomes vectors as it is."""
+        """Return whether the task is one such op, of static shape, that can be vectorized."""
         alone = not task.is_group and not task.grows and not task.root.gathers
         return task.root.turned is not None and task.root.vectorizes and alone
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
-        """Side of a square."""
+        """Return the knob for the side of a square tile."""
         return (Knob("side", SIDES),)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """Squares of 8 x 8: more would not stay in registers."""
+        """Return squares of 8 x 8: larger ones would not stay in registers."""
         return {"side": SIDES[1]}
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
-        """Cut an op into squares, and what they leave over into smaller ones."""
+        """Tile an op into squares, and the leftovers into smaller ones."""
         row, last, side = task.root.turned or 0, len(sizes) - 1, int(config["side"])
         for dim, size in enumerate(sizes):
             if dim not in (row, last) and size > 1:

@@ -1,6 +1,6 @@
-"""The plain vectorizing schedule: rows in loops, chunks of the innermost dimension in vectors.
+"""Plain vectorizing schedule: loops over rows, vectors along the innermost dimension.
 
-It covers every structured op of one kind of loop an operand; families that know an op better come first.
+It covers every structured op whose operands are indexed by single loops; more specific families take precedence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,11 @@ from schedules.shares import BYTES, outer_loop, pieces
 from schedules.single_op import SingleOp
 
 ROWS = (1, 2, 4)
-MOST_VECTORS = 32  # machine vectors in one tile
-STRIP = "strip"  # knob: rows of A whose sums are made with those of several columns
-SUMS_AT_ONCE = 8  # vectors of partial results that are added to in turn, so that none waits for itself
+MOST_VECTORS = 32  # vector registers per tile
+STRIP = "strip"  # knob: rows of A in a tile of sums; ``rows`` counts its columns
+SUMS_AT_ONCE = 8  # independent accumulator vectors, which hide the latency of additions
 MULTIPLICATIONS = ("arith.mulf", "arith.muli")
-STREAMED = 2  # of a row that comes from beyond L2: one would wait for its own sum
+STREAMED = 2  # accumulators of a row read from beyond L2: a single one would be bound by latency
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Vectorize(SingleOp):
     fallback: bool = True
 
     def covers(self, task: Task) -> bool:
-        """Every op with known loops of which tiles become vectors."""
+        """Return whether the task is a single op of static shape whose tiles can be vectorized."""
         alone = not task.is_group and not task.grows and not task.root.gathers
         return alone and len(task.nest.sizes) > 0 and task.root.vectorizes
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
-        """Rows and vectors of a tile."""
+        """Return the knobs for rows and vectors of a tile."""
         sizes = task.nest.sizes
         rows = tuple(r for r in ROWS if len(sizes) > 1 and sizes[-2] % r == 0) or ROWS[:1]
         ends = knobs_of_ends(sizes[-1:], machine)
@@ -50,7 +50,7 @@ class Vectorize(SingleOp):
         return (Knob("rows", rows), vectors, *ends)
 
     def constraints(self, task: Task, machine: Machine) -> tuple[Constraint, ...]:
-        """A tile stays in registers, and rows divide a thread's piece."""
+        """Return the constraints: a tile fits the registers, and its rows divide a thread's piece."""
         sizes = task.nest.sizes
 
         def small(config: Config) -> bool:
@@ -72,10 +72,10 @@ class Vectorize(SingleOp):
         return (fits, divides) if len(self.counts(task, machine)) > 1 else (fits,)
 
     def values(self, task: Task, machine: Machine) -> Config:
-        """One row of four vectors, or eight vectors of sums, those of several rows where they share a factor.
+        """Return one row of four vectors, or eight vectors of sums, over several rows if these share a factor.
 
-        Where memory decides, one vector, or as many narrow ones as have its bytes: stores of several come in another
-        order than lines follow each other. Rows that are multiplied by the same one are read one after the other there.
+        If memory bound, use one vector, or as many narrow ones as have its bytes: stores of several do not follow
+        cache line order. Rows that are multiplied by the same row are then read one after the other.
         """
         if sums_in_tiles(task):
             return self.values_of_tiles(task, machine)
@@ -85,8 +85,8 @@ class Vectorize(SingleOp):
             if rows > 1 and BYTES * prod(task.nest.sizes) > machine.l2_bytes:
                 rows, wanted = 1, STREAMED
         else:
-            moved = sum(each.element_bytes for each in task.root.operands) * prod(task.nest.sizes)
-            narrow = max(1, BYTES // max((each.element_bytes for each in task.root.outputs), default=BYTES))
+            moved = sum(operand.element_bytes for operand in task.root.operands) * prod(task.nest.sizes)
+            narrow = max(1, BYTES // max((output.element_bytes for output in task.root.outputs), default=BYTES))
             wanted = narrow if moved > machine.l2_bytes else 4
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         return {
@@ -96,36 +96,36 @@ class Vectorize(SingleOp):
         }
 
     def values_of_tiles(self, task: Task, machine: Machine) -> Config:
-        """As many columns as rows of A, a vector of each."""
+        """Return tiles of as many columns as rows of A, one vector deep; halve the columns until registers suffice."""
         strip, rows = (max(map(int, knob.values)) for knob in self.knobs(task, machine)[:2])
         ends = {"ends": MASKED} if knobs_of_ends(task.nest.sizes[-1:], machine) else {}
         config: Config = {STRIP: strip, "rows": rows, "vectors": 1, **ends}
-        held = self.constraints(task, machine)[0]
-        while not held.holds(config):
+        fits_registers = self.constraints(task, machine)[0]
+        while not fits_registers.holds(config):
             config = {**config, "rows": int(config["rows"]) // 2}
         return config
 
     def write(self, script: Script, op: str, sizes: tuple[int, ...], task: Task, config: Config, *, lanes: int) -> None:
-        """Split off what the vectors leave over, then tile and vectorize each part."""
+        """Split off the remainder of whole vectors, then tile and vectorize each part."""
         last = len(sizes) - 1
         masked = lanes if is_masked(config) else 0
         width = int(config["vectors"]) * lanes
-        if masked and width > sizes[last]:  # one vector, masked, whatever the number of its parts
-            found = cut(sizes[last], 0, sizes[last])
+        if masked and width > sizes[last]:  # one masked vector, regardless of how many registers it needs
+            row_pieces = cut(sizes[last], 0, sizes[last])
         else:
-            found = cut(sizes[last], 0, width, powers_of_two=True, masked=masked)
+            row_pieces = cut(sizes[last], 0, width, powers_of_two=True, masked=masked)
         if STRIP in config:
-            write_tiles_of_sums(script, op, sizes, (int(config[STRIP]), int(config["rows"])), found, lanes=lanes)
+            write_tiles_of_sums(script, op, sizes, (int(config[STRIP]), int(config["rows"])), row_pieces, lanes=lanes)
             return
         rows = int(config["rows"])
         drop = has_invariant_factor(task.root)
-        if len(found) > 1 and not drop:  # a loop over rows for each piece would go through memory as often
+        if len(row_pieces) > 1 and not drop:  # a row loop for each piece would traverse memory that many times
             op, sizes = in_rows(script, op, sizes, rows, knob="rows")
-        parts = moves.split_into(script, op, last, [piece.size for piece in found])
+        parts = moves.split_into(script, op, last, [piece.size for piece in row_pieces])
         iterators = task.nest.iterators
-        multiplies = task.root.multiplies  # its products of a single tile would be added up one by one
+        multiplies = task.root.multiplies  # products in a single tile would be summed one by one
         partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.root.counts
-        for piece, part in zip(found, parts, strict=True):
+        for piece, part in zip(row_pieces, parts, strict=True):
             here = (*sizes[:last], piece.size)
             if partial and (piece.register < piece.size or (multiplies and piece.size > 1)):
                 reduce_and_vectorize(script, part, here, piece.register, rows=rows)
@@ -147,9 +147,9 @@ def has_invariant_factor(op: Op) -> bool:
 
 
 def widest_row(task: Task, machine: Machine) -> int:
-    """Elements of the vectors that hold a row; where it is summed, also all of a row of a few, with some to spare.
+    """Return the width that a row's vectors may cover: its size, or for short sums, the next power of two of vectors.
 
-    A row in one vector whose end is masked is summed across once, not once for each of its parts.
+    A row in one masked vector needs one horizontal sum, not one for each of its parts.
     """
     size = task.nest.sizes[-1]
     parts = -(-size // machine.lanes)
@@ -160,17 +160,17 @@ def widest_row(task: Task, machine: Machine) -> int:
 def in_rows(
     script: Script, op: str, sizes: tuple[int, ...], rows: int, *, knob: str = ""
 ) -> tuple[str, tuple[int, ...]]:
-    """Loops over everything but the columns of some rows, which divide all of them; consumes `op`.
+    """Loop over all but the columns, `rows` rows at a time; consumes `op`.
 
     Args:
         script: Script that ops are appended to.
         op: Handle of the op.
         sizes: Trip counts of its loops.
-        rows: Rows at a time; divides the trip count of the loop before the last.
-        knob: Name of the knob that `rows` is.
+        rows: Rows per iteration; divides the trip count of the loop before the last.
+        knob: Name of the knob whose value is `rows`.
 
     Returns:
-        Handle of the op inside the loops, and trip counts of its own.
+        Handle of the op inside the loops, and its trip counts.
     """
     rank = len(sizes)
     steps = (*[1] * (rank - 2), rows)[: rank - 1]
@@ -181,17 +181,17 @@ def in_rows(
 
 
 def up_to(size: int) -> tuple[int, ...]:
-    """Numbers of rows that a size has."""
+    """Return the values of `ROWS` up to a size."""
     return tuple(rows for rows in ROWS if rows <= size)
 
 
 def shares_factor(task: Task) -> bool:
-    """Tell whether rows are multiplied by the same row: columns of a product with a transposed B."""
+    """Return whether rows are multiplied by the same row, as for a product with a transposed B."""
     return task.contraction is not None and task.contraction.transposed_b
 
 
 def sums_in_tiles(task: Task) -> bool:
-    """Tell whether sums of several rows and columns share what they read: those of a product with a transposed B."""
+    """Return whether sums of several rows and columns share their operands, as for a product with a transposed B."""
     c = task.contraction
     return c is not None and c.transposed_b and not c.transposed_a and c.m > 1 and c.n > 1
 
@@ -199,7 +199,7 @@ def sums_in_tiles(task: Task) -> bool:
 def write_tiles_of_sums(
     script: Script, op: str, sizes: tuple[int, ...], tile: tuple[int, int], found: Sequence[Piece], *, lanes: int
 ) -> None:
-    """Sums along the last loop, a vector of partial results for each row and column of a tile; consumes `op`.
+    """Vectorize sums along the last loop, with one vector of partial sums per row and column of a tile; consumes `op`.
 
         C[m, n] += A[m, k] * B[n, k]
           ->   for n0: for m0:  p[0:4, 0:4, 0:16] = 0
@@ -209,18 +209,18 @@ def write_tiles_of_sums(
     Args:
         script: Script that ops are appended to.
         op: Handle of a product with a transposed B.
-        sizes: Trip counts of its loops, those of a batch first, then m, n and k.
+        sizes: Trip counts of its loops: batches first, then m, n and k.
         tile: Rows and columns of a tile.
         found: Pieces of k.
-        lanes: Elements of a machine's vector.
+        lanes: Elements of a vector register.
     """
     rank, (strip, columns) = len(sizes), tile
     for dim in range(rank - 3):
         op, _ = moves.tile_loop(script, op, rank, dim, 1)
-    for beside in in_pieces(script, op, rank, rank - 2, cut(sizes[-2], 0, columns)):
-        for inside in in_pieces(script, beside, rank, rank - 3, cut(sizes[-3], 0, strip)):
+    for column_tile in in_pieces(script, op, rank, rank - 2, cut(sizes[-2], 0, columns)):
+        for tile_op in in_pieces(script, column_tile, rank, rank - 3, cut(sizes[-3], 0, strip)):
             for piece, part in zip(
-                found, moves.split_into(script, inside, rank - 1, [piece.size for piece in found]), strict=True
+                found, moves.split_into(script, tile_op, rank - 1, [piece.size for piece in found]), strict=True
             ):
                 if piece.register < piece.size or piece.size >= lanes:
                     sum_in_vectors(script, part, rank, piece.register)
@@ -229,7 +229,7 @@ def write_tiles_of_sums(
 
 
 def in_pieces(script: Script, op: str, rank: int, dim: int, pieces: Sequence[Piece]) -> Iterator[str]:
-    """Cut an op into pieces of a loop, each in a loop over register tiles; consumes `op`."""
+    """Split an op into pieces of a loop and tile each by its register tile; consumes `op`."""
     parts = moves.split_into(script, op, dim, [piece.size for piece in pieces])
     for piece, part in zip(pieces, parts, strict=True):
         is_looped = piece.register < piece.size
@@ -239,22 +239,22 @@ def in_pieces(script: Script, op: str, rank: int, dim: int, pieces: Sequence[Pie
 def reduce_and_vectorize(
     script: Script, op: str, sizes: tuple[int, ...], width: int, *, mark: str = "", rows: int = 1
 ) -> None:
-    """Some rows at a time; along each a vector of partial results, which become one when the row is done.
+    """Vectorize a row reduction, some rows at a time, with a vector of partial sums combined after each row.
 
     Args:
         script: Script that ops are appended to.
-        op: Handle of an op whose last loop, and no other, is a reduction; consumed.
+        op: Handle of an op whose last loop is its only reduction; consumed.
         sizes: Trip counts of the op's loops.
-        width: Elements of the vector; divides the last of them, and is less.
+        width: Elements of the vector; a proper divisor of the last trip count.
         mark: Attribute for the loop along the row.
-        rows: Rows at a time; divides the trip count of the loop before the last.
+        rows: Rows per iteration; divides the trip count of the loop before the last.
     """
     op, _ = in_rows(script, op, sizes, rows)
     sum_in_vectors(script, op, len(sizes), width, mark=mark)
 
 
 def sum_in_vectors(script: Script, op: str, rank: int, width: int, *, mark: str = "") -> None:
-    """A loop along the last dimension, which is summed, in vectors of partial results; consumes `op`."""
+    """Reduce the last dimension in a loop over vectors of partial sums; consumes `op`."""
     parts, loop = moves.tile_reduction(script, op, rank, width)
     for name in (SUMS, mark):
         if name:
@@ -274,7 +274,7 @@ def vectorize_rows(
     masked: int = 0,
     whole: bool = False,
 ) -> None:
-    """One row at a time, in vectors, and what they leave over in smaller ones; consumes `op`.
+    """Vectorize an op row by row, with the remainder of each row in smaller vectors; consumes `op`.
 
     Args:
         script: Script that ops are appended to.
@@ -282,9 +282,9 @@ def vectorize_rows(
         sizes: Trip counts of its loops.
         width: Elements of a vector along the columns.
         reduced: Whether the op reduces its columns.
-        mark: Attribute for the loop along whole vectors.
-        masked: Elements of a vector whose end is masked; 0 where none is.
-        whole: What vectors leave over of a row comes right behind them, not behind all rows.
+        mark: Attribute for the loop over whole vectors.
+        masked: Length of a masked vector in elements; 0 if nothing is masked.
+        whole: Whether the remainder of each row is computed right after its whole vectors, not after all rows.
     """
     if len(sizes) == 1:
         tile_and_vectorize(script, op, sizes, 1, sizes[0] & -sizes[0])
@@ -295,11 +295,11 @@ def vectorize_rows(
     pieces = cut(columns, 0, width, powers_of_two=True, masked=masked)
     parts = moves.split_into(script, op, 1, [piece.size for piece in pieces])
     for piece, part in zip(pieces, parts, strict=True):
-        here = mark if piece == pieces[0] else ""
+        piece_mark = mark if piece == pieces[0] else ""
         if reduced and piece.register < piece.size:
-            reduce_and_vectorize(script, part, (rows, piece.size), piece.register, mark=here)
+            reduce_and_vectorize(script, part, (rows, piece.size), piece.register, mark=piece_mark)
         else:
-            tile_and_vectorize(script, part, (rows, piece.size), 1, piece.register, mark=here)
+            tile_and_vectorize(script, part, (rows, piece.size), 1, piece.register, mark=piece_mark)
 
 
 def tile_and_vectorize(
@@ -314,7 +314,7 @@ def tile_and_vectorize(
     gathers: bool = False,
     drop_unit_loops: bool = False,
 ) -> None:
-    """Loops over everything but a tile of `rows` rows and `width` columns.
+    """Tile all loops so that a tile of `rows` rows and `width` columns remains, and vectorize it.
 
     Args:
         script: Script that ops are appended to.
@@ -322,10 +322,10 @@ def tile_and_vectorize(
         sizes: Trip counts of its loops.
         rows: Number of rows of a tile.
         width: Columns of a tile.
-        mark: Put on the loop over columns.
-        knob: Name of the knob that `rows` is.
-        gathers: The op reads elements at indices that a tensor holds.
-        drop_unit_loops: Loops of one step are dropped from the tile before it becomes vectors.
+        mark: Attribute for the loop over columns.
+        knob: Name of the knob whose value is `rows`.
+        gathers: Whether the op reads elements at indices that a tensor holds.
+        drop_unit_loops: Whether loops of one step are dropped from the tile before it is vectorized.
     """
     rank = len(sizes)
     tile = [1] * rank
