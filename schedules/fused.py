@@ -221,7 +221,7 @@ class FusedWriter(GroupWriter):
         """Schedule an op that is not a contraction; consumes `op`."""
         self.choose_functions(op)
         mark = HIDDEN if self.skips and member.masked_loop is not None else ""
-        # scores pass between ops by whole rows: if parts span all rows, bufferization copies what the next op overwrites
+        # scores pass between ops by whole rows: with parts of all rows, bufferization copies what the next op changes
         whole = len(self.shape.contractions) > 1
         self.write_rows(op, self.sizes_of(member), reduced=member.in_strands, mark=mark, whole=whole)
 

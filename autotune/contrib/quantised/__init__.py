@@ -1,1 +1,1 @@
-"""Quantised models: weights that stay in blocks of whole numbers, schedules for products with them, and GGUF files."""
+"""Quantised models: block-quantized integer weights, schedules for products with them, and GGUF import."""

@@ -1,4 +1,4 @@
-"""Rows of activations that are written in another order, or rounded, a step of a weight in blocks at a time."""
+"""Base of the passes that reorder or round activations, one step of a block-quantized weight at a time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from autotune.contrib.quantised.block_steps import QUARTER, BlockSteps
 
 @dataclass(frozen=True)
 class ActivationRows(ABC):
-    """Rows, as a product reads them.
+    """Activations in the layout that a product reads.
 
     Attributes:
-        steps: How a row is multiplied.
+        steps: Layout of the steps of a row.
         halves: Activations, ``(m, blocks, 16)`` for each half of a block, or without m.
-        buffer: Buffer that they go to, a row a row.
+        buffer: Destination buffer, with one row per row of activations.
     """
 
     steps: BlockSteps
@@ -29,10 +29,10 @@ class ActivationRows(ABC):
 
     @abstractmethod
     def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
-        """What belongs to a step, of so many blocks; what is beyond is zero."""
+        """Write the elements of a step of `blocks` blocks, zero-padded."""
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the writing of all rows at the insertion point."""
         layout = self.steps
 
         def write_row(row: ir.Value) -> None:
@@ -43,12 +43,12 @@ class ActivationRows(ABC):
         counted(ir.MemRefType(self.buffer.type).shape[0], write_row)
 
     def load_blocks(self, row: ir.Value, step: ir.Value, blocks: int) -> tuple[list[ir.Value], list[list[ir.Value]]]:
-        """Indices of the blocks of a step, and their elements, a vector each half."""
+        """Return the indices of the blocks of a step, and their elements, one vector per half."""
         first = arith.muli(step, index(self.steps.count))
         indices = [arith.addi(first, index(block)) for block in range(blocks)]
         return indices, [[self.load(half, row, block) for half in self.halves] for block in indices]
 
     def load(self, half: ir.Value, row: ir.Value, block: ir.Value) -> ir.Value:
-        """The elements of a block's half."""
+        """Load the elements of a half of a block."""
         rank = ir.MemRefType(half.type).rank
         return vector.load(vector_of(QUARTER, "f32"), half, [*([row] if rank == 3 else []), block, index(0)])

@@ -1,4 +1,4 @@
-"""Greedy tokens held against a reference: how many agree, and whether the first that does not was as likely."""
+"""Agreement of greedy tokens with a reference, and whether the first mismatch is within the error of the logits."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from autotune.core.payload import Array
 
 @dataclass(frozen=True)
 class TokenAgreement:
-    """What was found of a text, step by step.
+    """Agreement of the generated tokens of a text with a reference.
 
     Attributes:
-        steps: Steps there were.
-        equal: Steps up to the first other token; all of them if there is none.
-        gap: What the reference's logit of its own token is above that of the other one, there; 0 if there is none.
-        error: Largest difference of any logit to the reference's, there; of all steps if there is none.
-        largest: Largest logit of the reference in all steps.
+        steps: Number of steps.
+        equal: Steps before the first mismatch; all of them if there is none.
+        gap: Difference of the reference's logits of its own token and of ours at the mismatch; 0 if there is none.
+        error: Largest absolute difference of logits at the mismatch; over all steps if there is none.
+        largest: Largest absolute logit of the reference over all steps.
     """
 
     steps: int
@@ -27,17 +27,17 @@ class TokenAgreement:
 
     @property
     def is_explained(self) -> bool:
-        """Whether tokens agree, or the first other one lies within what logits are off."""
+        """Whether all tokens agree, or the first mismatch is within the error of the logits."""
         return self.equal == self.steps or self.gap <= 2 * self.error
 
 
 def agree(logits: Array, wanted: Array) -> TokenAgreement:
-    """Hold logits ``(steps, V)`` behind the same text against a reference's."""
+    """Compare logits ``(steps, V)`` with those of a reference for the same text."""
     ours, theirs = logits.argmax(axis=1), wanted.argmax(axis=1)
     largest, steps = float(np.abs(wanted).max()), len(wanted)
-    (other,) = np.nonzero(ours != theirs)
-    if not other.size:
+    (mismatches,) = np.nonzero(ours != theirs)
+    if not mismatches.size:
         return TokenAgreement(steps, steps, 0.0, float(np.abs(logits - wanted).max()), largest)
-    first = int(other[0])
+    first = int(mismatches[0])
     gap = float(wanted[first, theirs[first]] - wanted[first, ours[first]])
     return TokenAgreement(steps, first, gap, float(np.abs(logits[first] - wanted[first]).max()), largest)

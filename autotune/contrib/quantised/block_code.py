@@ -1,4 +1,4 @@
-"""Code of ours for marked products with weights in blocks, on buffers."""
+"""Lowering of marked products with block-quantized weights, on buffers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,13 +43,13 @@ from autotune.core.scripts.marks import BLOCKS_OF_K
 
 @dataclass(frozen=True)
 class MarkedProduct:
-    """A product that code of ours computes.
+    """A marked product to be lowered.
 
     Attributes:
         op: The op.
-        operands: What it multiplies.
-        halves: Activations, as they are at `before`.
-        before: Insertion point before the outermost loop that they are the same for.
+        operands: Operands of the product.
+        halves: Activations, as available at `before`.
+        before: Insertion point before the outermost loop in which the activations are invariant.
         here: Insertion point at the op.
     """
 
@@ -61,22 +61,22 @@ class MarkedProduct:
 
     @classmethod
     def of(cls, op: ir.Operation) -> "MarkedProduct":
-        """Read an op.
+        """Analyse a marked op.
 
         Raises:
-            CompileError: Stage ``transform``; it is no product with a weight in blocks.
+            CompileError: Stage ``transform``; the op is not a product with a block-quantized weight.
         """
         here = ir.InsertionPoint(op)
         with here:
             operands = BlockOperands.of(op)
-        around, given = hoisted(op, operands.given)
-        before = ir.InsertionPoint(around)
+        outermost, activations = hoisted(op, operands.given)
+        before = ir.InsertionPoint(outermost)
         with before:
-            halves = [flat_blocks(half, int(operands.has_rows), 1) for half in given]
+            halves = [flat_blocks(half, int(operands.has_rows), 1) for half in activations]
         return cls(op, operands, halves, before, here)
 
     def from_zero(self) -> ir.Value | None:
-        """Whether sums start from zero, as a value at the insertion point: in the first part of k, where it is cut."""
+        """Return an i1 value that is true if sums start from zero: in the first block of k; `None` if they never do."""
         if FROM_ZERO not in self.op.attributes:
             return None
         loop = parent_marked(self.op, BLOCKS_OF_K)
@@ -85,19 +85,19 @@ class MarkedProduct:
         return arith.cmpi(arith.CmpIPredicate.eq, counter(loop), loop.operands[0])
 
     def number(self, mark: str) -> int:
-        """What a mark says."""
+        """Return the integer value of a mark."""
         return int(ir.IntegerAttr(self.op.attributes[mark]).value)
 
 
 def write_block_code(module: ir.Module, *, unit: bool) -> None:
-    """Write the code of every marked op; activations are rounded before the outermost loop around it.
+    """Lower every marked op; activations are rounded before the outermost loop in which they are invariant.
 
     Args:
         module: Bufferized module.
-        unit: Whether products by tiles are instructions of the matrix unit; else they are emulated.
+        unit: Whether tile products use instructions of the matrix unit; otherwise they are emulated.
 
     Raises:
-        CompileError: Stage ``transform``; a marked op is no product with a weight in blocks.
+        CompileError: Stage ``transform``; a marked op is not a product with a block-quantized weight.
     """
     writers: dict[str, Callable[[MarkedProduct], None]] = {
         FLOATS: write_floats,
@@ -115,7 +115,7 @@ def write_block_code(module: ir.Module, *, unit: bool) -> None:
 
 
 def write_dots(found: MarkedProduct) -> None:
-    """Few rows, by dot products of vectors."""
+    """Lower a product of few rows to vector dot products."""
     operands, word = found.operands, ir.IntegerType.get_signless(32)
     with found.before:
         words = memref.alloc(ir.MemRefType.get([operands.rows, operands.steps.row_words], word), [], [])
@@ -126,7 +126,7 @@ def write_dots(found: MarkedProduct) -> None:
 
 
 def write_floats(found: MarkedProduct) -> None:
-    """Few rows, in f32."""
+    """Lower a product of few rows to f32 vectors."""
     operands = found.operands
     with found.before:
         x = memref.alloc(ir.MemRefType.get([operands.rows, floats_of_row(operands.steps)], ir.F32Type.get()), [], [])
@@ -137,7 +137,7 @@ def write_floats(found: MarkedProduct) -> None:
 
 
 def write_tiles(found: MarkedProduct, *, unit: bool) -> None:
-    """Many rows, by tiles of bytes."""
+    """Lower a product of many rows to i8 tiles."""
     with found.before:
         x = RoundedTiles.allocate(TileLayout(found.operands.steps, found.operands.rows), found.halves)
         x.write()
@@ -146,7 +146,7 @@ def write_tiles(found: MarkedProduct, *, unit: bool) -> None:
 
 
 def write_widened_tiles(found: MarkedProduct, *, unit: bool) -> None:
-    """Many rows, by tiles of bf16."""
+    """Lower a product of many rows to bf16 tiles."""
     with found.before:
         x = RowWords.allocate(found.halves)
         x.write()
@@ -157,14 +157,14 @@ def write_widened_tiles(found: MarkedProduct, *, unit: bool) -> None:
 
 
 def write_panels(found: MarkedProduct) -> None:
-    """Many rows, in f32."""
+    """Lower a product of many rows to f32 panels."""
     tile = WidenedTile(*map(found.number, (ROWS, VECTORS, LANES)))
     with found.here:
         WidenedProduct(found.operands, tile, found.number(PIECE)).write()
 
 
 def write_byte_panels(found: MarkedProduct) -> None:
-    """Many rows, by panels of bytes."""
+    """Lower a product of many rows to i8 panels."""
     with found.before:
         x = RoundedLines.allocate(found.operands.steps, found.halves, found.operands.rows)
         x.write()
@@ -174,23 +174,23 @@ def write_byte_panels(found: MarkedProduct) -> None:
 
 
 def hoisted(op: ir.Operation, halves: Sequence[ir.Value]) -> tuple[ir.Operation, list[ir.Value]]:
-    """The outermost op around an op that its activations are the same for, and those as they are before it."""
-    found, values = op, list(halves)
+    """Return the outermost enclosing op in which the activations are invariant, and the activations before it."""
+    outermost, values = op, list(halves)
     for parent in parents(op):
-        before = [outside(half, parent) for half in halves] if parent.name.startswith("scf.") else []
-        if not before or any(value is None for value in before):
+        hoisted_halves = [outside(half, parent) for half in halves] if parent.name.startswith("scf.") else []
+        if not hoisted_halves or any(value is None for value in hoisted_halves):
             break
-        found, values = parent, [value for value in before if value is not None]
-    return found, values
+        outermost, values = parent, [value for value in hoisted_halves if value is not None]
+    return outermost, values
 
 
 def outside(value: ir.Value, loop: ir.Operation) -> ir.Value | None:
-    """An operand as it is before a loop; `None` where the loop computes it, or cuts it in parts."""
+    """Return an operand as it is before a loop; `None` if the loop computes it, or takes a proper slice of it."""
     while is_inside(value, loop):
-        made_by = maker(value)
-        if made_by is None or made_by.name not in VIEWS:
+        producer = maker(value)
+        if producer is None or producer.name not in VIEWS:
             return None
-        source = made_by.operands[0]
+        source = producer.operands[0]
         if list(ir.MemRefType(source.type).shape) != list(ir.MemRefType(value.type).shape):
             return None
         value = source
@@ -198,7 +198,7 @@ def outside(value: ir.Value, loop: ir.Operation) -> ir.Value | None:
 
 
 def is_inside(value: ir.Value, loop: ir.Operation) -> bool:
-    """Whether a loop counts a value, or computes it."""
-    made_by = maker(value)
-    owner = value.owner.owner.operation if made_by is None else made_by
-    return (made_by is None and owner == loop) or any(parent == loop for parent in parents(owner))
+    """Return whether a value is an induction variable of a loop, or computed inside it."""
+    producer = maker(value)
+    owner = value.owner.owner.operation if producer is None else producer
+    return (producer is None and owner == loop) or any(parent == loop for parent in parents(owner))

@@ -1,4 +1,4 @@
-"""What a product with a weight in blocks multiplies, read from the op that `emit` wrote, on buffers."""
+"""Operands of a product with a block-quantized weight, analysed from a bufferized op."""
 
 from collections.abc import Set
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from autotune.core.errors import CompileError
 EVERY = {"arith.mulf", "arith.addf", "arith.sitofp"}
 MAY = {"arith.extf", "arith.subf", "arith.constant"}
 MATRIX = 2  # dimensions
-BY_KIND = {  # ops of a body, by bits and sign
+BY_KIND = {  # ops required in the body, by bits and signedness
     (8, True): set[str](),
     (4, True): {"arith.extsi", "arith.shli", "arith.shrsi"},
     (4, False): {"arith.extui", "arith.andi", "arith.shrui"},
@@ -23,17 +23,17 @@ BY_KIND = {  # ops of a body, by bits and sign
 
 @dataclass(frozen=True)
 class BlockOperands:
-    """What an op multiplies, on buffers; without rows, m is missing everywhere.
+    """Operands of a product, on buffers; all shapes lack m if there are no rows.
 
     Attributes:
-        steps: How a row is multiplied.
-        given: Activations for each half of a block, f32, as the op has them, maybe with groups.
-        halves: The same as ``(m, blocks, 16)``.
-        stored: Bytes of the weight likewise: of each half of a block, or of nibbles of both.
-        weights: The same as ``(n, blocks, 16)``.
-        scales: Scales and least numbers ``(n, blocks)``.
-        result: Sums ``(m, n)``, f32, that are added to.
-        has_rows: Whether there is m.
+        steps: Layout of the steps of a row.
+        given: Activations per half of a block, f32, as operands of the op, possibly with a dimension of groups.
+        halves: Activations as ``(m, blocks, 16)``.
+        stored: Bytes of the weight, likewise: one operand per half of a block, or one with the nibbles of both.
+        weights: Bytes of the weight as ``(n, blocks, 16)``.
+        scales: Scales and minimums ``(n, blocks)``.
+        result: Sums ``(m, n)``, f32, accumulated in place.
+        has_rows: Whether there is a dimension m.
     """
 
     steps: BlockSteps
@@ -47,10 +47,10 @@ class BlockOperands:
 
     @classmethod
     def of(cls, op: ir.Operation) -> "BlockOperands":
-        """The operands of an op; at the insertion point, they are brought into form.
+        """Analyse an op and emit the reshapes of its operands at the insertion point.
 
         Raises:
-            CompileError: Stage ``transform``; it is no product with a weight in blocks.
+            CompileError: Stage ``transform``; it is not a product with a block-quantized weight.
         """
         *inputs, result = list(op.operands)
         kinds = [str(ir.MemRefType(each.type).element_type) for each in inputs]
@@ -74,10 +74,10 @@ class BlockOperands:
         has_rows = ir.MemRefType(result.type).rank == MATRIX
         stored = tuple(inputs[first : first + count])
         units = numbers[len(scales) :] if grouped else [None] * len(scales)
-        found = tuple(StoredNumbers(flat_blocks(n, 1), unit) for n, unit in zip(scales, units, strict=True))
+        scale_numbers = tuple(StoredNumbers(flat_blocks(n, 1), unit) for n, unit in zip(scales, units, strict=True))
         weights = tuple(flat_blocks(each, 1, 1) for each in stored)
         x = tuple(flat_blocks(half, int(has_rows), 1) for half in halves)
-        return cls(steps, tuple(halves), x, stored, weights, found, result, has_rows)
+        return cls(steps, tuple(halves), x, stored, weights, scale_numbers, result, has_rows)
 
     @property
     def columns(self) -> int:
@@ -86,27 +86,27 @@ class BlockOperands:
 
     @property
     def rows(self) -> int:
-        """Rows of activations."""
+        """Number of rows of activations."""
         return int(ir.MemRefType(self.given[0].type).shape[0]) if self.has_rows else 1
 
 
 def is_product(names: Set[str]) -> bool:
-    """Whether the ops of a body may be those of a product with a weight in blocks."""
+    """Return whether the ops of a body may be those of a product with a block-quantized weight."""
     return any(is_kind(names, kind) for kind in BY_KIND.values())
 
 
 def is_kind(names: Set[str], kind: Set[str]) -> bool:
-    """Whether a body has the ops of all products with a weight in blocks and of one kind, and at most those."""
+    """Return whether a body has all ops required of any product and of one kind, and no others but optional ones."""
     return EVERY | kind <= names <= EVERY | kind | MAY
 
 
 def flat_blocks(value: ir.Value, before: int, behind: int = 0) -> ir.Value:
-    """A buffer whose groups of blocks are one dimension.
+    """Collapse the dimensions of groups and blocks of a buffer into one.
 
     Args:
         value: The buffer.
-        before: Dimensions before those of blocks.
-        behind: Dimensions behind them.
+        before: Number of dimensions before those of blocks.
+        behind: Number of dimensions after them.
     """
     kind = ir.MemRefType(value.type)
     dims, end = list(range(kind.rank)), kind.rank - behind
@@ -115,6 +115,6 @@ def flat_blocks(value: ir.Value, before: int, behind: int = 0) -> ir.Value:
     groups = [*([d] for d in dims[:before]), dims[before:end], *([d] for d in dims[end:])]
     strides, offset = kind.get_strides_and_offset()
     shape = [*kind.shape[:before], prod(kind.shape[before:end]), *kind.shape[end:]]
-    kept = [*strides[:before], *strides[end - 1 :]]
-    layout = ir.StridedLayoutAttr.get(offset, kept) if isinstance(kind.layout, ir.StridedLayoutAttr) else None
+    new_strides = [*strides[:before], *strides[end - 1 :]]
+    layout = ir.StridedLayoutAttr.get(offset, new_strides) if isinstance(kind.layout, ir.StridedLayoutAttr) else None
     return memref.collapse_shape(ir.MemRefType.get(shape, kind.element_type, layout), value, groups)

@@ -1,4 +1,4 @@
-"""Products with weights in blocks as the compiler knows them: a rewrite that scripts ask for by a mark."""
+"""Rewrite that lowers marked products with block-quantized weights."""
 
 from autotune.compiler.lowering.rewrites import Rewrite
 from autotune.contrib.quantised.block_code import write_block_code

@@ -1,28 +1,28 @@
-"""How 64 bytes of a weight in blocks meet 8-bit activations, and what lies beside those in the words of a row.
+"""Layout by which 64 bytes of a block-quantized weight are multiplied with 8-bit activations.
 
     y[n] = sum over b of  scale_x[b] scale_w[n, b] (sum over j of u[n, b, j] x[b, j]  -  shift sum over j of x[b, j])
 
-``u`` has no sign, as the instruction wants one of its operands: the whole number of the weight with `shift` added. What
-that adds is known once activations are rounded, and sums begin with it.
+``u`` is unsigned, as the instruction requires for one operand: the integer of the weight plus `shift`. The correction
+is known once activations are rounded, and is the initial value of the sums.
 """
 
 from dataclasses import dataclass
 
-BYTES = 64  # of a step: a vector
-QUARTER = 16  # elements of a block that lie side by side in one operand
-LANES = 16  # sums of a vector, of four bytes each
+BYTES = 64  # per step: one vector
+QUARTER = 16  # contiguous elements of a block in one operand
+LANES = 16  # i32 sums per vector, of four bytes each
 
 
 @dataclass(frozen=True)
 class BlockSteps:
-    """The steps that a row of a weight is multiplied in.
+    """Layout of the steps in which a row of a weight is multiplied.
 
     Attributes:
-        bits: Bits of a whole number, 8 or 4.
-        halves: Operands that hold the elements of a block, 16 each.
-        signed: Whether whole numbers have a sign.
-        least: Whether blocks have a least number, which is subtracted.
-        blocks: Blocks of a row.
+        bits: Bits per integer, 8 or 4.
+        halves: Number of operands that hold the elements of a block, 16 each.
+        signed: Whether integers are signed.
+        least: Whether blocks have a minimum, which is subtracted.
+        blocks: Number of blocks per row.
     """
 
     bits: int
@@ -33,58 +33,58 @@ class BlockSteps:
 
     @property
     def vectors(self) -> int:
-        """Vectors of bytes of activations that a step multiplies: nibbles are two."""
+        """Vectors of activations per step: two for nibbles."""
         return 8 // self.bits
 
     @property
     def count(self) -> int:
-        """Blocks of a step."""
+        """Blocks per step."""
         return BYTES * self.vectors // (QUARTER * self.halves)
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of a block."""
+        """Bytes per block."""
         return BYTES // self.count
 
     @property
     def shift(self) -> int:
-        """What is added to a whole number that has a sign."""
+        """Offset that makes a signed integer unsigned."""
         return 1 << (self.bits - 1) if self.signed else 0
 
     @property
     def whole(self) -> int:
-        """Steps that are full."""
+        """Number of full steps."""
         return self.blocks // self.count
 
     @property
     def left(self) -> int:
-        """Blocks of the last step, where it is not full."""
+        """Blocks of the last step if it is not full, else 0."""
         return self.blocks % self.count
 
     @property
     def steps(self) -> int:
-        """All steps."""
+        """Number of all steps."""
         return self.whole + bool(self.left)
 
     @property
     def words(self) -> int:
-        """Words of a step of a row of activations: its bytes, then starts of sums, then scales, each lane its own."""
+        """Words per step of a row of activations: its bytes, then initial sums, then scales, one per lane."""
         return LANES * (self.vectors + 2)
 
     @property
     def row_words(self) -> int:
-        """Words of a row: those of all steps, then, where they are subtracted, sums of blocks in f32, whole vectors."""
+        """Words per row: those of all steps, then block sums in f32 if there are minimums, padded to vectors."""
         return self.steps * self.words + (-(-self.blocks // LANES) * LANES if self.least else 0)
 
     def block_of(self, quarter: int) -> int:
-        """Block of a step that a quarter of a vector is of."""
+        """Return the block of a step that a quarter of a vector belongs to."""
         return quarter if self.vectors == 2 else quarter // self.halves
 
     def half_of(self, vector: int, quarter: int) -> int:
-        """Operand that a quarter of a vector is in: a nibble's second vector holds second halves."""
+        """Return the half of a block that a quarter belongs to; of nibbles, the second vector has the second halves."""
         return vector if self.vectors == 2 else quarter % self.halves
 
     @property
     def lane_blocks(self) -> list[int]:
-        """Block of a step that each lane of its sums is of."""
+        """Block of a step that each lane of its sums belongs to."""
         return [self.block_of(lane * 4 // QUARTER) for lane in range(LANES)]

@@ -1,10 +1,10 @@
-"""Schedules for sums over blocks: products with weights that are stored in blocks of whole numbers.
+"""Families for sums over blocks: products with weights stored in blocks of integers.
 
     y[m, n] = sum over b, j of scale[n, b] * q[n, b, j] * x[m, b, j]
 
-A register tile of some rows and columns of y keeps 16 sums of each element to the end of k, in f32; blocks are widened
-in registers, once for all rows of the tile. The code of that is ours (`block_code.py`): upstream's vectors took up to
-three times as long. Of many rows, `widened_family.py` widens them once for all.
+A register tile of some rows and columns of y has 16 f32 sums per element over the whole of k; blocks are widened in
+registers, once for all rows of the tile. A pass of ours lowers it (`block_code.py`): upstream's vectorization took up
+to three times as long. For many rows, `widened_family.py` widens each block once.
 """
 
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from autotune.core.task import Task
 
 COLUMNS, ROWS, UNROLLS = (1, 2, 3, 4, 6, 8), (1, 2, 3, 4, 6, 8), (1, 2, 4)
 AHEADS = (0, 1024, 4096, 8192)  # bytes
-WIDTH = 16  # elements of a block that lie side by side in one operand
+WIDTH = 16  # contiguous elements of a block in one operand
 SHIFTS = {"arith.shrsi", "arith.shrui"}  # of nibbles
-SPARE = 4  # vectors of 16: words, a part of them, a table, a scale
-MOST_PARALLEL, SUMMED = 2, (2, 3)  # loops: rows and columns; groups of blocks, blocks and elements
+SPARE = 4  # 16-lane registers for words, a part of them, a lookup table and a scale
+MOST_PARALLEL, SUMMED = 2, (2, 3)  # numbers of loops: rows and columns; groups of blocks, blocks and elements
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class BlockSums(ByOwnCode):
 
     @property
     def specific(self) -> int:
-        """Before those for any sum."""
+        """Priority over the families for any sum."""
         return 1
 
     def covers(self, task: Task) -> bool:
-        """An op with one or two parallel loops around those that sum, the inner one as long as a vector, over bytes."""
+        """Return whether the task is a sum over i8 blocks in one or two parallel loops, its innermost loop a vector."""
         nest = task.nest
         parallel = nest.iterators.count("parallel")
         sums = 1 <= parallel <= MOST_PARALLEL and len(nest.iterators) - parallel in SUMMED
@@ -48,7 +48,7 @@ class BlockSums(ByOwnCode):
         return plain and sums and stored and nest.sizes[-1] == WIDTH and has_rows_of_all(task, parallel)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Rows and columns of a register tile, sums of each, bytes that are fetched ahead, and how nibbles widen."""
+        """Return the knobs: rows, columns and accumulators of a register tile, prefetch distance, and nibble lookup."""
         rows, columns, _ = sizes_of(task.nest)
         threads, wholes = self.shared(task, machine)
         knobs = [Knob("columns", dividing(COLUMNS, columns)), Knob("unroll", UNROLLS), Knob("ahead", AHEADS), *threads]
@@ -65,20 +65,22 @@ class BlockSums(ByOwnCode):
         return Space(tuple(knobs), (Constraint("sums of a register tile fit the registers", fits), *wholes))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """One column of bytes with two sums, or two of nibbles, which share what they are multiplied by; four rows."""
+        """Return four rows by one column of i8 with two accumulators, or by two of nibbles, which share activations."""
         several = sizes_of(task.nest)[0] > 1
         alone = not several and not SHIFTS & {step.name for step in task.root.body}
         wanted = {"columns": 1 if alone else 2, "unroll": 2 if alone else 1, "ahead": 8192, "rows": 4}
         space = self.space(task, machine)
-        chosen = {k.name: largest_up_to(wanted[k.name], k.values) for k in space.knobs if k.name in wanted}
+        preferred = {k.name: largest_up_to(wanted[k.name], k.values) for k in space.knobs if k.name in wanted}
         others = {"lookup": True} if machine.isa == "avx512f" else {}
-        small = {**chosen, "columns": 1} | ({"rows": 1} if several else {})
+        minimal = {**preferred, "columns": 1} | ({"rows": 1} if several else {})
         shared = self.default_pieces(task, machine)
-        tried = ({**config, **others, **shared} for config in (chosen, small))
-        return next((each for each in tried if space.broken_constraint(each) is None), next(space.configs()))
+        candidates = ({**config, **others, **shared} for config in (preferred, minimal))
+        return next(
+            (candidate for candidate in candidates if space.broken_constraint(candidate) is None), next(space.configs())
+        )
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
-        """Few rows, in f32."""
+        """Return the marks for few rows in f32."""
         return {
             FLOATS: None,
             ROWS_MARK: int(config.get("rows", 1)),
@@ -89,10 +91,12 @@ class BlockSums(ByOwnCode):
 
 
 def has_rows_of_all(task: Task, parallel: int) -> bool:
-    """Whether activations have every loop but that of columns, which is the last of so many parallel ones."""
+    """Return whether activations are indexed by every loop but that of columns, the last parallel one."""
     summed = range(parallel, len(task.nest.sizes))
-    given = [each for each in task.root.operands if each.dtype == "f32" and each.loops[-1:] == [summed[-1]]]
-    return bool(given) and all(each.loops == [*range(parallel - 1), *summed] for each in given)
+    activations = [
+        operand for operand in task.root.operands if operand.dtype == "f32" and operand.loops[-1:] == [summed[-1]]
+    ]
+    return bool(activations) and all(operand.loops == [*range(parallel - 1), *summed] for operand in activations)
 
 
 BLOCKS = BlockSums()

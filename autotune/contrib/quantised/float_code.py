@@ -1,10 +1,10 @@
-"""Code for few rows by a weight in blocks, in f32, on buffers: marked ops read the weight as it is stored.
+"""Lower products of few rows with a block-quantized weight to f32 vectors, on buffers; the weight is read as stored.
 
     for step: sums[n] += scale[n, step] (sum over i of part i of the words of 64 bytes of column n  times  x[step, i])
 
-A word of four bytes has four parts of 8 bits or eight of 4; activations lie in that order, once a call
-(`FloatRows`), so that 16 words become 16 lanes by a shift. Nibbles are widened by a table of 16 numbers where there is
-an instruction for that, which looks at the last four bits of a lane alone; else by arithmetic, to the same numbers.
+A word of four bytes has four 8-bit parts or eight 4-bit parts. Activations are reordered to match once per call
+(`FloatRows`), so that a shift turns 16 words into 16 lanes. Nibbles are converted by a 16-entry lookup table if there
+is an instruction that uses only the low four bits of each lane; otherwise by arithmetic, with the same result.
 """
 
 from collections.abc import Sequence
@@ -24,25 +24,25 @@ from autotune.contrib.quantised.row_sums import RowSums, StepPart, Sums
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 from autotune.contrib.quantised.widen import numbers_of_nibbles
 
-WORD, BYTE = 4, 8  # bytes of a word, bits of a byte
+WORD, BYTE = 4, 8  # bytes per word, bits per byte
 
 
 def floats_of_step(steps: BlockSteps) -> int:
-    """Numbers of a step of a row of activations."""
+    """Return the number of elements per step of a row of activations."""
     return steps.vectors * BYTES
 
 
 def floats_of_row(steps: BlockSteps) -> int:
-    """Numbers of a row: those of all steps, then, where they are subtracted, sums of blocks, whole vectors."""
+    """Return the length of a row: the elements of all steps, then block sums for the minimums, padded to vectors."""
     return steps.steps * floats_of_step(steps) + (-(-steps.blocks // LANES) * LANES if steps.least else 0)
 
 
 @dataclass(frozen=True)
 class FloatRows(ActivationRows):
-    """Rows in the order that words of a weight have, ``(m, floats_of_row)`` of f32."""
+    """Activations in the order of a weight's words, ``(m, floats_of_row)`` of f32."""
 
     def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
-        """A step's numbers, of so many blocks; what is beyond is zero."""
+        """Write the elements of a step of `blocks` blocks, zero-padded."""
         layout, nothing = self.steps, splat(0, "f32")
         indices, values = self.load_blocks(row, step, blocks)
         start = arith.muli(step, index(floats_of_step(layout)))
@@ -56,34 +56,34 @@ class FloatRows(ActivationRows):
             self.keep_sums(row, indices, values)
 
     def keep_sums(self, row: ir.Value, indices: Sequence[ir.Value], values: Sequence[Sequence[ir.Value]]) -> None:
-        """Sums of blocks, behind all steps."""
-        behind = index(self.steps.steps * floats_of_step(self.steps))
+        """Store the sums of blocks after the elements of all steps."""
+        sums_offset = index(self.steps.steps * floats_of_step(self.steps))
         for block, each in zip(indices, values, strict=True):
             total = vector.broadcast(vector_of(1, "f32"), block_sum(each))
-            vector.store(total, self.buffer, [row, arith.addi(block, behind)])
+            vector.store(total, self.buffer, [row, arith.addi(block, sums_offset)])
 
 
 def every_fourth(lines: Sequence[ir.Value]) -> list[ir.Value]:
-    """Of four vectors of 16, one behind the other, four that have every fourth element, from each of the first on."""
+    """Deinterleave four vectors of 16 lanes into four, of which vector i has every fourth element from i on."""
     pairs = [vector.shuffle(*lines[at : at + 2], list(range(2 * LANES))) for at in (0, 2)]
     return [vector.shuffle(*pairs, list(range(first, WORD * LANES, WORD))) for first in range(WORD)]
 
 
 @dataclass(frozen=True)
 class FloatProduct(RowSums):
-    """Sums in f32.
+    """Product with f32 sums.
 
     Attributes:
-        x: Activations, as `FloatRows` writes them.
-        lookup: Whether nibbles are widened by a table.
+        x: Activations in the layout of `FloatRows`.
+        lookup: Whether nibbles are converted by a lookup table.
     """
 
     x: ir.Value
     lookup: bool
 
     def step(self, stored: StoredBytes, rows: list[ir.Value], step: RowStep, sums: Sums, part: StepPart) -> Sums:
-        """Sums with a step more."""
-        found: dict[tuple[int, int], ir.Value] = {}
+        """Return the sums after one more step."""
+        new_sums: dict[tuple[int, int], ir.Value] = {}
         start = step.times(floats_of_step(self.steps))
         for column in range(self.columns):
             words = vector.bitcast(vector_of(LANES, "i32"), stored.load(index(column), step, part.blocks))
@@ -92,14 +92,18 @@ class FloatProduct(RowSums):
             for number in range(WORD * self.steps.vectors):
                 numbers, offset = self.widened(words, number), arith.addi(start, index(number * LANES))
                 for row, x in enumerate(rows):
-                    given, before = vector.load(vector_of(LANES, "f32"), self.x, [x, offset]), totals[row]
-                    totals[row] = arith.mulf(numbers, given) if before is None else math.fma(numbers, given, before)
+                    activations, previous = vector.load(vector_of(LANES, "f32"), self.x, [x, offset]), totals[row]
+                    totals[row] = (
+                        arith.mulf(numbers, activations)
+                        if previous is None
+                        else math.fma(numbers, activations, previous)
+                    )
             for row, total in enumerate(totals):
-                found[row, column] = math.fma(total, part.scales[column], sums[row * self.columns + column])
-        return [found[element] for element in self.elements(rows)]
+                new_sums[row, column] = math.fma(total, part.scales[column], sums[row * self.columns + column])
+        return [new_sums[element] for element in self.elements(rows)]
 
     def widened(self, words: ir.Value, number: int) -> ir.Value:
-        """A part of every word in f32: bytes in their order, of nibbles first those below."""
+        """Return part `number` of every word in f32: bytes in order; low nibbles first, then high ones."""
         bits, lanes = self.steps.bits, vector_of(LANES, "f32")
         above, byte = divmod(number, WORD)
         lowest = byte * BYTE + above * bits
@@ -112,6 +116,6 @@ class FloatProduct(RowSums):
         return arith.sitofp(lanes, shift(raised, splat(32 - bits, "i32")))
 
     def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
-        """Sums of the activations of so many blocks, behind the numbers of all steps."""
+        """Return the sums of the activations of `count` blocks, which are stored after the elements of all steps."""
         offset = arith.addi(first, index(self.steps.steps * floats_of_step(self.steps)))
         return load_first(self.x, [row, offset], count, LANES)

@@ -1,4 +1,4 @@
-"""The converter of GGUF files, a process of its own: the file is untrusted.
+"""Converter of GGUF files, which runs in a process of its own because the file is untrusted.
 
 ``python -m autotune.contrib.quantised.gguf_convert MODEL FOLDER [NAME=SIZE ...]``
 """
@@ -25,15 +25,15 @@ ORACLE = "NumPy in float64, of the weights as their formats define them"
 
 
 def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
-    """Read a model and write a folder.
+    """Import a model and write its folder.
 
     Args:
         path: File of the model.
         folder: Folder to write.
-        sizes: Tokens of a call, 1 to decode, and positions of the caches.
+        sizes: Tokens per call, 1 to decode, and positions of the caches.
 
     Raises:
-        UnsupportedError: The file is damaged, or holds a model of another kind.
+        UnsupportedError: The file is damaged, or holds a model of another architecture.
     """
     say_stage(f"importing {path.name}: reading it")
     file = read_gguf(path)
@@ -64,7 +64,7 @@ def convert(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
 
 
 def tokenizer_text(file: GGUFFile, weights: LlamaWeights) -> str:
-    """The file's tokenizer; where it is of another kind, a note says what its tokens need."""
+    """Return the file's tokenizer as JSON; if its type is not supported, add a note and return an empty string."""
     try:
         return write_tokenizer(file)
     except OtherTokenizerError as error:
@@ -73,14 +73,14 @@ def tokenizer_text(file: GGUFFile, weights: LlamaWeights) -> str:
 
 
 def model_argument(argument: Argument, weights: Mapping[str, Array]) -> ModelArgument:
-    """Record of an argument: weights have the range of their numbers."""
+    """Return the record of an argument, with the range of the values if it is a weight."""
     if argument.role == "weight":
         return weight_argument(argument.name, weights[argument.name])
     return ModelArgument(argument.name, argument.role, argument.low, argument.high)
 
 
 def make_inputs(config: LlamaConfig, signature: tuple[Argument, ...], seed: int) -> dict[str, Array]:
-    """A full prompt, or a token behind full caches: what costs most."""
+    """Return random inputs of the most expensive call: a full prompt, or a token with full caches."""
     rng = np.random.default_rng(seed)
     caches = {a.name: rng.uniform(-1, 1, a.shape).astype(np.float32) for a in signature if a.role == "state"}
     tokens = rng.integers(0, config.vocab, config.tokens).astype(np.int32)

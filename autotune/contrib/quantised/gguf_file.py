@@ -1,6 +1,6 @@
-"""GGUF files, read by package `gguf`: numbers, texts and tensors, which stay in the file until they are asked for.
+"""Reader of GGUF files by package `gguf`: scalars, strings and tensors, which stay memory-mapped until requested.
 
-Only a converter's own process reads one: the file is untrusted.
+The file is untrusted: only the converter's process reads it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ from autotune.core.payload import Array
 from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
 
-MOST_WHOLE = 1 << 24  # of what a file says of sizes
-MOST_REASON = 160  # letters of what the reader says
+MOST_WHOLE = 1 << 24  # of any size that a file states
+MOST_REASON = 160  # characters of a reader's message
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class StoredTensor:
 
     Attributes:
         name: Name of the tensor.
-        kind: GGML's name of how it is stored, such as ``Q8_0``.
-        shape: Sizes, outermost first.
-        stored: Rows of bytes where it is in blocks, else numbers: mapped, not copied.
+        kind: GGML's name of the storage format, such as ``Q8_0``.
+        shape: Sizes of dimensions, outermost first.
+        stored: Rows of bytes if the format has blocks, else numbers; memory-mapped.
     """
 
     name: str
@@ -36,10 +36,10 @@ class StoredTensor:
     stored: Array
 
     def numbers(self, first: int, count: int) -> Array:
-        """Rows in f32.
+        """Return rows as f32.
 
         Raises:
-            UnsupportedError: Package `gguf` cannot widen its format, or numbers are not finite.
+            UnsupportedError: Package `gguf` cannot widen the format, or a number is not finite.
         """
         from gguf import GGMLQuantizationType
         from gguf.quants import dequantize
@@ -58,12 +58,12 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class GGUFFile:
-    """A file.
+    """Metadata and tensors of a file.
 
     Attributes:
-        fields: Numbers and texts by key.
+        fields: Scalars and strings by key.
         lengths: Lengths of lists by key.
-        lists: What reads a list, by key.
+        lists: Functions that read a list, by key.
         tensors: Tensors by name.
     """
 
@@ -73,39 +73,39 @@ class GGUFFile:
     lists: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts; empty if there is none.
+        """Return a list of strings; empty if the key is missing.
 
         Raises:
-            UnsupportedError: The values are no texts.
+            UnsupportedError: A value is not a string.
         """
-        found = self.list_of(key)
-        if not all(isinstance(each, str) for each in found):
+        values = self.list_of(key)
+        if not all(isinstance(each, str) for each in values):
             raise UnsupportedError(f"{key} must be texts, some are none; convert it again")
-        return found
+        return values
 
     def numbers(self, key: str) -> list[float]:
-        """A list of finite numbers; empty if there is none.
+        """Return a list of finite numbers; empty if the key is missing.
 
         Raises:
-            UnsupportedError: The values are no such numbers.
+            UnsupportedError: A value is not a finite number.
         """
-        found = self.list_of(key)
-        if not all(isinstance(each, (int, float)) and np.isfinite(each) for each in found):
+        values = self.list_of(key)
+        if not all(isinstance(each, (int, float)) and np.isfinite(each) for each in values):
             raise UnsupportedError(f"{key} must be finite numbers, some are none; convert it again")
-        return found
+        return values
 
     def list_of(self, key: str) -> list[Any]:
-        """A list of the file; empty if there is none."""
+        """Return a list of the file; empty if the key is missing."""
         try:
             return list(self.lists[key]()) if key in self.lists else []
-        except Exception as error:  # texts that are no UTF-8, and whatever else a damaged file has
+        except Exception as error:  # invalid UTF-8, and whatever a damaged file makes the reader raise
             raise UnsupportedError(f"{key} must be a list that can be read, it is not; convert it again") from error
 
     def whole(self, key: str, default: int | None = None) -> int:
-        """A whole number of at least 1.
+        """Return an integer of at least 1.
 
         Raises:
-            UnsupportedError: The number is missing without a default, or another.
+            UnsupportedError: The value is missing without a default, or invalid.
         """
         value = self.fields.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_WHOLE:
@@ -116,10 +116,10 @@ class GGUFFile:
         return value
 
     def real(self, key: str, default: float | None = None) -> float:
-        """A positive number.
+        """Return a positive number.
 
         Raises:
-            UnsupportedError: The number is missing without a default, or another.
+            UnsupportedError: The value is missing without a default, or invalid.
         """
         value = self.fields.get(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < np.inf:
@@ -128,38 +128,38 @@ class GGUFFile:
         return float(value)
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> StoredTensor:
-        """A tensor of a shape.
+        """Return a tensor, checking its shape.
 
         Raises:
-            UnsupportedError: The tensor is missing, or of another shape.
+            UnsupportedError: The tensor is missing, or has a different shape.
         """
-        found = self.tensors.get(name)
-        if found is None or found.shape != shape:
-            text = "it is missing" if found is None else f"it is {written(found.shape)}"
+        tensor = self.tensors.get(name)
+        if tensor is None or tensor.shape != shape:
+            text = "it is missing" if tensor is None else f"it is {written(tensor.shape)}"
             raise UnsupportedError(f"tensor {name} must have shape {written(shape)}, {text}; convert it again")
-        return found
+        return tensor
 
 
 def written(shape: tuple[int, ...]) -> str:
-    """A shape as a message has it, ``8x64``."""
+    """Format a shape for messages, such as ``8x64``."""
     return "x".join(map(str, shape))
 
 
 def check_finite(name: str, numbers: Array) -> None:
-    """Raise unless all numbers are finite.
+    """Check that all numbers are finite.
 
     Raises:
-        UnsupportedError: One is not.
+        UnsupportedError: A number is not finite.
     """
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         raise UnsupportedError(f"numbers of tensor {name} must be finite, some are not; quantise it again")
 
 
 def read_gguf(path: Path) -> GGUFFile:
-    """Read what stands before the tensors, and map those.
+    """Read the metadata of a file and memory-map its tensors.
 
     Raises:
-        UnsupportedError: The file is cut, no GGUF file, or one that package `gguf` does not know.
+        UnsupportedError: The file is truncated, not a GGUF file, or not readable by package `gguf`.
     """
     from gguf import GGML_QUANT_SIZES, GGUFReader, GGUFValueType
 
@@ -175,9 +175,9 @@ def read_gguf(path: Path) -> GGUFFile:
             for tensor in reader.tensors
         }
     except Exception as error:  # a damaged file makes the reader raise anything
-        why = one_line(str(error) or type(error).__name__)[:MOST_REASON]
+        reason = one_line(str(error) or type(error).__name__)[:MOST_REASON]
         raise UnsupportedError(
-            f"it must be a GGUF file that package gguf reads, its reader stops at: {why}; fetch or convert it again"
+            f"it must be a GGUF file that package gguf reads, its reader stops at: {reason}; fetch or convert it again"
         ) from error
     lengths = {name: len(each.data) for name, each in lists.items()}
     return GGUFFile(fields, lengths, tensors, {name: each.contents for name, each in lists.items()})

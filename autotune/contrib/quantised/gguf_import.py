@@ -1,4 +1,4 @@
-"""GGUF files as payloads, read by package `gguf` in a process of its own."""
+"""Importer of GGUF files, read by package `gguf` in a separate process."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,15 +8,15 @@ from payload.importers.converter import start_converter
 
 
 def read_model(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
-    """Read a ``.gguf`` file into a folder.
+    """Import a ``.gguf`` file into a folder.
 
     Args:
         path: File to read.
         folder: Folder to write.
-        sizes: Tokens of a call, 1 to decode, and positions of the caches.
+        sizes: Tokens per call, 1 to decode, and positions of the caches.
 
     Raises:
-        PayloadError: The file is no model, or one that cannot be imported.
+        PayloadError: The file is not a model, or one that cannot be imported.
     """
     start_converter("autotune.contrib.quantised.gguf_convert", {"gguf": "gguf"}, path, folder, sizes)
 

@@ -1,8 +1,8 @@
-"""Where the parts of a GGUF file lie, walked before package `gguf` reads it: that believes every length and number.
+"""Validation of a GGUF file's layout before package `gguf` reads it, which trusts every length and number.
 
     GGUF version counts   key type value ...   name sizes format offset ...   numbers of the tensors
 
-Every length is held against what is left of the file, so that one that is cut or lies about itself costs nothing.
+Every length is checked against the rest of the file, so that a truncated or forged file is rejected at no cost.
 """
 
 import mmap
@@ -16,22 +16,22 @@ from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
-WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes by number of type
+WIDTHS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes by type id
 STRING, LIST, U32 = 8, 9, 4
-LEAST = {STRING: 8, LIST: 12, **WIDTHS}  # bytes of the shortest value
-MOST_DEEP = 4  # lists in lists
+LEAST = {STRING: 8, LIST: 12, **WIDTHS}  # minimum bytes of a value by type id
+MOST_DEEP = 4  # levels of nested lists
 MOST_DIMENSIONS = 4
 ALIGNMENT = 32
-MOST_NAME = 60  # letters of a name in a message
+MOST_NAME = 60  # characters of a name in a message
 
 
 @dataclass(frozen=True)
 class StoredFormats:
-    """How formats lie in a file.
+    """Block sizes of the storage formats.
 
     Attributes:
-        names: Names of formats by number.
-        blocks: Elements and bytes of a block, by number of format.
+        names: Names of formats by id.
+        blocks: Elements and bytes of a block, by format id.
     """
 
     names: Mapping[int, str]
@@ -40,18 +40,18 @@ class StoredFormats:
 
 @dataclass
 class Walk:
-    """A position in a file.
+    """A cursor in a file.
 
     Attributes:
-        data: The file.
-        at: Bytes before it.
+        data: Contents of the file.
+        at: Current offset in bytes.
     """
 
     data: mmap.mmap
     at: int = 0
 
     def take(self, count: int, what: str) -> bytes:
-        """The next bytes.
+        """Return the next bytes.
 
         Raises:
             UnsupportedError: The file ends within them.
@@ -60,7 +60,7 @@ class Walk:
         return self.data[self.at - count : self.at]
 
     def skip(self, count: int, what: str) -> None:
-        """Go on behind the next bytes.
+        """Skip the next bytes.
 
         Raises:
             UnsupportedError: The file ends within them.
@@ -72,22 +72,22 @@ class Walk:
         self.at += count
 
     def number(self, form: str, what: str) -> int:
-        """The next number, of a format of `struct`."""
-        (found,) = struct.unpack("<" + form, self.take(struct.calcsize(form), what))
-        return int(found)
+        """Read the next number, in a format of `struct`."""
+        (value,) = struct.unpack("<" + form, self.take(struct.calcsize(form), what))
+        return int(value)
 
     def text(self, what: str) -> str:
-        """The next text, as a message has it."""
+        """Read the next string, sanitized and shortened for messages."""
         count = self.number("Q", what)
         self.skip(count, what)
         start = self.at - count
         return one_line(self.data[start : start + min(count, MOST_NAME)].decode(errors="replace"))[:MOST_NAME]
 
     def value(self, kind: int, what: str, depth: int = 0) -> None:
-        """Go on behind a value.
+        """Skip a value.
 
         Raises:
-            UnsupportedError: The type is unknown, or lists are in more lists than any.
+            UnsupportedError: The type is unknown, or lists are nested too deeply.
         """
         if kind in WIDTHS:
             self.skip(WIDTHS[kind], what)
@@ -107,18 +107,18 @@ class Walk:
 
 
 def check_layout(path: Path, formats: StoredFormats) -> None:
-    """Raise unless a file has all that it says it has.
+    """Check that a file has all the contents that it states.
 
     Raises:
-        UnsupportedError: The file is cut, of another kind or version, or says what cannot be.
+        UnsupportedError: The file is truncated, of another format or version, or states something invalid.
     """
     if path.stat().st_size < len(MAGIC):
         raise UnsupportedError(f"it must be a whole GGUF file, it has {path.stat().st_size} bytes; fetch it again")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         walk = Walk(data)
-        if (found := walk.take(len(MAGIC), "its first word")) != MAGIC:
+        if (magic := walk.take(len(MAGIC), "its first word")) != MAGIC:
             raise UnsupportedError(
-                f"it must be a GGUF file and begin with {MAGIC!r}, it begins with {found!r}; check the path"
+                f"it must be a GGUF file and begin with {MAGIC!r}, it begins with {magic!r}; check the path"
             )
         version = walk.number("I", "its version")
         if version and version % (1 << 16) == 0:
@@ -138,10 +138,10 @@ def check_layout(path: Path, formats: StoredFormats) -> None:
 
 
 def check_tensors(walk: Walk, count: int, alignment: int, formats: StoredFormats) -> None:
-    """Raise unless all tensors lie within the file.
+    """Check that all tensors lie within the file.
 
     Raises:
-        UnsupportedError: A tensor does not, or is of an unknown format or a shape that none has.
+        UnsupportedError: A tensor lies outside, or has an unknown format or an invalid shape.
     """
     ends: list[tuple[int, str]] = []
     for number in range(count):

@@ -1,7 +1,7 @@
-"""The tokenizer of a GGUF file, as package `tokenizers` reads it: a JSON text, which the converter's process writes.
+"""Conversion of a GGUF file's tokenizer to the JSON format of package `tokenizers`.
 
-Byte-pair encodings of bytes (``gpt2``) have their merges in the file; of sentence pieces (``llama``) they follow from
-the scores: of two pieces that make a third, those with the higher score are merged first.
+A byte-level BPE (``gpt2``) has its merges in the file. For SentencePiece (``llama``) they follow from the scores: of
+all pairs of tokens whose concatenation is a token, the one with the highest score is merged first.
 """
 
 import json
@@ -13,33 +13,33 @@ from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
 
 KEY = "tokenizer.ggml"
-MOST_LETTERS = 4096  # of a token: each is cut in two at every letter
-CONTROL, ADDED, BYTE = 3, 4, 6  # GGML's numbers of kinds of tokens
-SPACE = "\u2581"  # what sentence pieces have for a space
+MOST_LETTERS = 4096  # characters per token: every split position of a token is tried
+CONTROL, ADDED, BYTE = 3, 4, 6  # GGML's token types
+SPACE = "\u2581"  # replaces a space in SentencePiece
 WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-# How a text is cut before pairs are merged, by what the file calls it.
+# Pre-tokenizer patterns, which split a text before pairs are merged, by the file's name of them.
 CUTS = {
     "gpt-2": (WORDS,),
     "smollm": (r"\p{N}", WORDS),
     "qwen2": (ENDINGS + r"\p{N}" + REST,),
     "llama-bpe": (ENDINGS + r"\p{N}{1,3}" + REST,),
 }
-ENDS = ("eos", "eot", "eom")  # of a text, of a turn in a chat, of a message that calls a tool
-WHOLE = ("llama-bpe",)  # of which a piece that is a token is taken whole, and texts begin with the first token
+ENDS = ("eos", "eot", "eom")  # end of a text, of a chat turn, of a message that calls a tool
+WHOLE = ("llama-bpe",)  # pre-tokenizers whose words are not merged if they are tokens; texts start with a BOS token
 
 
 class OtherTokenizerError(UnsupportedError):
-    """A tokenizer of a kind that is not known here; the model is none the worse for it."""
+    """Raised for a tokenizer of an unsupported type, with which the model can still be imported."""
 
 
 def write_tokenizer(file: GGUFFile) -> str:
-    """A file's tokenizer as JSON; empty where there is none.
+    """Return a file's tokenizer as JSON; empty if it has none.
 
     Raises:
-        OtherTokenizerError: The tokenizer is of another kind.
-        UnsupportedError: Parts of it do not belong together.
+        OtherTokenizerError: The tokenizer has an unsupported type.
+        UnsupportedError: Parts of it are inconsistent.
     """
     kind = file.fields.get(f"{KEY}.model")
     if kind is None or f"{KEY}.tokens" not in file.lists:
@@ -56,31 +56,36 @@ def write_tokenizer(file: GGUFFile) -> str:
             f"{KEY}.token_type must have {len(tokens)} numbers, it has {len(kinds)}; convert it again"
         )
     if kind == "gpt2":
-        found = of_bytes(file, tokens)
+        tokenizer = of_bytes(file, tokens)
     elif kind == "llama":
-        found = of_pieces(file, tokens)
+        tokenizer = of_pieces(file, tokens)
     else:
         raise OtherTokenizerError(
             f"{KEY}.model must be one of gpt2, llama, it is {one_line(str(kind))[:50]!r}; "
             "give a tokenizer.json by --tokenizer, or token ids"
         )
-    found["added_tokens"] = [
+    tokenizer["added_tokens"] = [
         added(number, text, special=kinds[number] == CONTROL)
         for number, text in enumerate(tokens)
         if kinds and kinds[number] in (CONTROL, ADDED)
     ]
-    found |= {"version": "1.0", "truncation": None, "padding": None, "post_processor": first_token(file, kind, tokens)}
-    return json.dumps(found, ensure_ascii=False)
+    tokenizer |= {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "post_processor": first_token(file, kind, tokens),
+    }
+    return json.dumps(tokenizer, ensure_ascii=False)
 
 
 def ends_of(file: GGUFFile, vocab: int) -> list[int]:
-    """The tokens that end a text."""
-    found = (file.fields.get(f"{KEY}.{name}_token_id") for name in ENDS)
-    return sorted({end for end in found if isinstance(end, int) and 0 <= end < vocab})
+    """Return the ids of the tokens that end a text."""
+    ids = (file.fields.get(f"{KEY}.{name}_token_id") for name in ENDS)
+    return sorted({end for end in ids if isinstance(end, int) and 0 <= end < vocab})
 
 
 def of_bytes(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
-    """Pairs of bytes, which the file has merged."""
+    """Return the tokenizer of a byte-level BPE with the file's merges."""
     cut = str(file.fields.get(f"{KEY}.pre", "gpt-2"))
     if cut not in CUTS:
         raise OtherTokenizerError(
@@ -103,25 +108,25 @@ def of_bytes(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
 
 
 def of_pieces(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
-    """Sentence pieces, merged in the order of their scores."""
+    """Return the tokenizer of a SentencePiece model, with merges ordered by score."""
     scores = file.numbers(f"{KEY}.scores")
     if len(scores) != len(tokens):
         raise UnsupportedError(f"{KEY}.scores must have {len(tokens)} numbers, it has {len(scores)}; convert it again")
     number_of = {text: number for number, text in enumerate(tokens)}
-    found = []
+    candidates = []
     for number, text in enumerate(tokens):
         for middle in range(1, len(text)):
             left, right = text[:middle], text[middle:]
             if left in number_of and right in number_of:
-                found.append((-scores[number], number_of[left], number_of[right], left, right))
+                candidates.append((-scores[number], number_of[left], number_of[right], left, right))
     unknown = file.fields.get(f"{KEY}.unknown_token_id", 0)
-    model = pairs(tokens, [[left, right] for *_, left, right in sorted(found)])
+    model = pairs(tokens, [[left, right] for *_, left, right in sorted(candidates)])
     model |= {"byte_fallback": True, "fuse_unk": True}
     if isinstance(unknown, int) and 0 <= unknown < len(tokens):
         model["unk_token"] = tokens[unknown]
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
-    is_led = file.fields.get(f"{KEY}.add_space_prefix", True)
-    starts = [{"type": "Prepend", "prepend": SPACE}] if is_led else []
+    has_prefix = file.fields.get(f"{KEY}.add_space_prefix", True)
+    starts = [{"type": "Prepend", "prepend": SPACE}] if has_prefix else []
     back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
     return {
         "normalizer": {"type": "Sequence", "normalizers": [*starts, spaces]},
@@ -132,7 +137,7 @@ def of_pieces(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
 
 
 def pairs(tokens: Sequence[str], merges: list[list[str]]) -> dict[str, Any]:
-    """A model of merged pairs."""
+    """Return a BPE model of these merges."""
     return {
         "type": "BPE",
         "dropout": None,
@@ -148,26 +153,26 @@ def pairs(tokens: Sequence[str], merges: list[list[str]]) -> dict[str, Any]:
 
 
 def added(number: int, text: str, *, special: bool) -> dict[str, Any]:
-    """A token that a text is never merged to."""
+    """Return the entry of an added token, which is never the result of a merge."""
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {"id": number, "content": text, "special": special, **plain}
 
 
 def first_token(file: GGUFFile, kind: str, tokens: Sequence[str]) -> dict[str, Any] | None:
-    """What puts the first token of all texts before one, where the file asks for it."""
+    """Return the post-processor that prepends the BOS token, if the file asks for it."""
     number = file.fields.get(f"{KEY}.bos_token_id")
-    usual = kind == "llama" or file.fields.get(f"{KEY}.pre") in WHOLE  # where the file says nothing
+    usual = kind == "llama" or file.fields.get(f"{KEY}.pre") in WHOLE  # default if the key is missing
     if not file.fields.get(f"{KEY}.add_bos_token", usual) or not isinstance(number, int):
         return None
     if not 0 <= number < len(tokens):
         raise UnsupportedError(f"{KEY}.bos_token_id must be a token, it is {number} of {len(tokens)}; convert it again")
     text = tokens[number]
     first, rest = {"SpecialToken": {"id": text, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
-    other = {"Sequence": {"id": "B", "type_id": 1}}
+    second = {"Sequence": {"id": "B", "type_id": 1}}
     special = {text: {"id": text, "ids": [number], "tokens": [text]}}
     return {
         "type": "TemplateProcessing",
         "single": [first, rest],
-        "pair": [first, rest, other],
+        "pair": [first, rest, second],
         "special_tokens": special,
     }

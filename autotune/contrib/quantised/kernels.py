@@ -1,4 +1,4 @@
-"""`qmatmul`: a product with a weight in blocks, as a payload of its own."""
+"""Payload `qmatmul`: a product with a block-quantized weight."""
 
 import math
 from functools import partial
@@ -51,5 +51,5 @@ def qmatmul(parameters: dict[str, str]) -> Payload:
 
 
 def reference(form: BlockFormat, x: Array, **stored: Array) -> tuple[Array, ...]:
-    """The product in float64, of the weight as its format defines it."""
+    """Return the product in float64, with the weight as its format defines it."""
     return (matmul(x, form.restore("w", stored), transpose_b=True),)

@@ -1,9 +1,9 @@
-"""A model of the Llama kind as MLIR: RMS norms, rotary positions, grouped heads, SwiGLU, weights in blocks or f32.
+"""Llama models as MLIR: RMS norms, rotary positions, grouped heads, SwiGLU, block-quantized or f32 weights.
 
-    prefill   T tokens in, logits behind token number ``length`` out; fills the caches
-    decode    one token in, the next logits out; appends a row to the caches and attends over what they hold
+    prefill   T tokens in, logits after token number ``length`` out; fills the caches
+    decode    one token in, the next logits out; appends a row to the caches and attends over all filled rows
 
-Sizes are those of `LlamaConfig`; n rows of a cache are filled. Blocks share one body over stacked weights.
+Sizes are those of `LlamaConfig`; n rows of a cache are filled. Layers share one loop body over stacked weights.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ Forms = Mapping[str, BlockFormat | None]
 
 
 def arguments(config: LlamaConfig, weights: Mapping[str, Array]) -> tuple[Argument, ...]:
-    """The signature: tokens, where they stand, every weight, the caches, and logits ``(1, V)``."""
+    """Return the signature: tokens, position or length, all weights, the caches, and logits ``(1, V)``."""
     cache = (config.layers, config.groups, config.positions, config.depth)
     scalar = ("position", 0, config.positions) if config.decodes else ("length", 1, config.tokens + 1)
     return (
@@ -37,7 +37,7 @@ def arguments(config: LlamaConfig, weights: Mapping[str, Array]) -> tuple[Argume
 
 
 def write_llama(config: LlamaConfig, forms: Forms, signature: tuple[Argument, ...]) -> str:
-    """The module of one function."""
+    """Return the text of a module with the model's function."""
 
     def body(f: Builder, tensors: dict[str, Value]) -> list[Value]:
         return Network(f, config, forms, tensors).compute()
@@ -48,7 +48,7 @@ def write_llama(config: LlamaConfig, forms: Forms, signature: tuple[Argument, ..
 
 @dataclass(frozen=True)
 class Network:
-    """What emits a function.
+    """Emitter of a model's function.
 
     Attributes:
         f: Builder that ops are appended to.
@@ -63,9 +63,9 @@ class Network:
     given: Tensors
 
     def compute(self) -> list[Value]:
-        """Caches, and logits ``(1, V)``."""
+        """Emit the function; return the caches and logits ``(1, V)``."""
         f, given = self.f, self.given
-        # of the one token; with several tokens, their number, which is the position behind them
+        # position of the single token; for a prompt its length, which is the position after it
         position = cached.read_index(f, given["position" if self.config.decodes else "length"], "place")
         first = position if self.config.decodes else None
         cosine, sine = (rows_from(f, given[f"rope_{name}"], first, self.config.tokens, name) for name in ("cos", "sin"))
@@ -82,24 +82,24 @@ class Network:
         return [keys, values, self.multiply(self.forms[head], given, head, x, "logits")]
 
     def embed(self) -> Value:
-        """Tokens as vectors ``(T, C)``."""
+        """Emit the embedding of the tokens, ``(T, C)``."""
         form, table, tokens = self.forms["token_embd"], self.given["token_embd"], self.given["tokens"]
         if form is None:
             return rowwise.embed(self.f, table, tokens, "embedded")
         return embed_blocks(self.f, StoredBlocks.named(form, self.given, "token_embd"), tokens, "embedded")
 
     def layer_weights(self, layer: str) -> dict[str, Value]:
-        """Weights of one layer, by their names without `BLOCK`."""
-        mine = [name for name in self.given if name.startswith(BLOCK)]
+        """Return the weights of one layer, by their names without `BLOCK`."""
+        layer_names = [name for name in self.given if name.startswith(BLOCK)]
         return {
             name.removeprefix(BLOCK): ops.take_layer(self.f, self.given[name], layer, name.removeprefix(BLOCK))
-            for name in mine
+            for name in layer_names
         }
 
     def block(
         self, w: Tensors, carried: list[Value], layer: str, position: str, turns: tuple[Value, Value]
     ) -> list[Value]:
-        """One block: ``(T, C)`` and the caches."""
+        """Emit one block; return its result ``(T, C)`` and the caches."""
         f, (x, *caches) = self.f, carried
         normal = rowwise.rms_norm(f, x, w["attn_norm"], "attn_norm", epsilon=self.config.epsilon)
         q, k, v = (self.heads(w, part, normal) for part in "qkv")
@@ -119,7 +119,7 @@ class Network:
         return [ops.add(f, x, self.product(w, "down", hidden), "x_next"), *caches]
 
     def heads(self, w: Tensors, part: str, x: Value) -> Value:
-        """Queries, keys or values: ``(T, C)`` to ``(H, T, D)`` or ``(G, T, D)``."""
+        """Emit queries, keys or values: ``(T, C)`` to ``(H, T, D)`` or ``(G, T, D)``."""
         flat = self.product(w, part, x)
         if self.config.biased:
             flat = ops.add_bias(self.f, flat, w[f"{part}_bias"], f"{part}_biased")
@@ -129,7 +129,7 @@ class Network:
         return ops.split_heads(self.f, flat, count, part)
 
     def attend(self, w: Tensors, q: Value, k: Value, v: Value) -> Value:
-        """Attention of all heads, and the product behind it: ``(T, C)``."""
+        """Emit the attention of all heads and its output projection: ``(T, C)``."""
         causal = not self.config.decodes
         alone = q.shape[0] == k.shape[0]
         mixed = (rowwise.attention if alone else rowwise.grouped_attention)(self.f, q, k, v, causal=causal)
@@ -140,18 +140,18 @@ class Network:
         return self.product(w, "attn_output", merged)
 
     def product(self, w: Tensors, name: str, x: Value) -> Value:
-        """A block's matrix ``(N, K)`` times ``(T, K)``: ``(T, N)``."""
+        """Emit a product with a layer's matrix: ``(T, K)`` times ``(N, K)`` transposed, ``(T, N)``."""
         return self.multiply(self.forms[BLOCK + name], w, name, x, f"{name}_product")
 
     def multiply(self, form: BlockFormat | None, w: Tensors, name: str, x: Value, result: str) -> Value:
-        """Any matrix in a form, likewise."""
+        """Emit a product with a matrix in a format, likewise."""
         if form is None:
             return ops.matmul(self.f, x, w[name], result, transpose_b=True)
         return multiply_blocks(self.f, x, StoredBlocks.named(form, w, name), result)
 
 
 def rows_from(f: Builder, table: Value, first: str | None, count: int, name: str) -> Value:
-    """``(P, N) -> (count, N)``: the rows from an index on, or the first."""
+    """Emit a slice ``(P, N) -> (count, N)``: the rows from an index on, or the first rows."""
     shape = (count, table.shape[1])
     text = f"tensor.extract_slice {table.name}[{first or 0}, 0] [{count}, {shape[1]}] [1, 1] : {table.type} to"
     return f.define(f"{name}_rows", shape, f"{text} {Value('', shape).type}")

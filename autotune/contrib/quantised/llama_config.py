@@ -1,4 +1,4 @@
-"""What a GGUF file says of a model of the Llama kind: its sizes, and which rows of which tensors its weights are.
+"""Configuration of a Llama model from a GGUF file: its sizes, and the tensor rows that hold each weight.
 
 Llama, Mistral and SmolLM are ``llama``; Qwen2 adds biases; Phi-3 keeps several weights in one tensor.
 """
@@ -16,12 +16,12 @@ from autotune.core.printable import one_line
 from payload.importers.linalg import UnsupportedError
 
 ARCHITECTURES = ("llama", "qwen2", "phi3")
-SIZES = {"tokens": 64, "positions": 512}  # what a spec may say, and what else they are at most
+SIZES = {"tokens": 64, "positions": 512}  # names that a spec may set, with the upper limits of their defaults
 ROTARY_BASE = 10_000.0
-MOST_ANGLE = 1e6  # of a position to the next, in radians: sines of more are noise
+MOST_ANGLE = 1e6  # radians per position: sines of larger angles are noise
 OF_BLOCK = re.compile(r"blk\.(?P<layer>0|[1-9][0-9]{0,5})\.(?P<tensor>.+)")
-ROTARY_SCALES = "rope_freqs.weight"  # a tensor that some files have
-# Keys of an architecture that are read here, or change nothing that is computed.
+ROTARY_SCALES = "rope_freqs.weight"  # optional tensor
+# Keys of an architecture that are read here, or that do not affect the result.
 KEYS = (
     "attention.head_count",
     "attention.head_count_kv",
@@ -42,29 +42,29 @@ KEYS = (
     "tensor_data_layout",
     "vocab_size",
 )
-# Factors that change nothing where they are 1; of all other keys, 0 says that they are not used.
+# Factors that have no effect if they are 1; any other key has none if it is 0.
 FACTORS = ("embedding_scale", "logit_scale", "residual_scale", "rope.scaling.attn_factor")
-CAUSAL = "attention.causal"  # a key of which 0 does change what is computed: tokens attend to later ones
+CAUSAL = "attention.causal"  # has an effect if it is 0: tokens then attend to later ones
 WINDOW = "attention.sliding_window"
 
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """Sizes of a model and of the function that is asked for.
+    """Sizes of a model and of the requested function.
 
     Attributes:
         architecture: One of `ARCHITECTURES`.
         layers: Number of blocks, L.
-        width: Columns of what goes from block to block, C.
-        heads: Heads of queries, H.
-        groups: Heads of keys and values, G.
-        depth: Columns of a head, D.
-        hidden: Columns inside of the MLP, F.
-        vocab: Tokens there are, V.
+        width: Hidden size, C.
+        heads: Number of query heads, H.
+        groups: Number of key and value heads, G.
+        depth: Size of a head, D.
+        hidden: Hidden size of the MLP, F.
+        vocab: Vocabulary size, V.
         positions: Rows of the caches, P.
-        tokens: Tokens of a call, T; 1 decodes, more are a prompt.
-        epsilon: Summand below the root of norms.
-        tied: Whether the embedding is the head too.
+        tokens: Tokens per call, T; 1 for decoding, more for a prompt.
+        epsilon: Term added under the root of norms.
+        tied: Whether the embedding is also the output head.
         biased: Whether queries, keys and values have a bias.
     """
 
@@ -84,12 +84,12 @@ class LlamaConfig:
 
     @property
     def decodes(self) -> bool:
-        """Whether a call takes one token, at a position."""
+        """Whether a call takes a single token and its position."""
         return self.tokens == 1
 
     @property
     def interleaved(self) -> bool:
-        """Whether the file pairs neighbours of a head for rotary positions, not halves."""
+        """Whether the file pairs neighbours of a head for rotary positions instead of halves."""
         return self.architecture == "llama"
 
     @property
@@ -112,19 +112,19 @@ class LlamaConfig:
 
     @property
     def global_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights outside of blocks."""
+        """Shapes of the weights outside blocks."""
         table = (self.vocab, self.width)
         return {"token_embd": table, "output_norm": (self.width,), **({} if self.tied else {"output": table})}
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows of a tensor that are a weight.
+    """Rows of a tensor that form a weight.
 
     Attributes:
-        tensor: Name of the tensor, without that of its block.
+        tensor: Name of the tensor, without the prefix of its block.
         first: First row.
-        rows: Rows of the whole tensor.
+        rows: Number of rows of the whole tensor.
     """
 
     tensor: str
@@ -133,38 +133,40 @@ class Source:
 
 
 def sources(config: LlamaConfig) -> dict[str, Source]:
-    """Where a block's weights lie, by name."""
+    """Return the tensor rows of a block's weights, by name."""
     shapes = config.shapes
     names = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"}
-    apart = {
+    separate = {
         name: Source(
             f"{names[name[0]]}.bias" if name.endswith("_bias") else f"{names.get(name, name)}.weight", 0, shape[0]
         )
         for name, shape in shapes.items()
     }
     if config.architecture != "phi3":
-        return apart
+        return separate
     return (
-        apart | together("attn_qkv.weight", ("q", "k", "v"), shapes) | together("ffn_up.weight", ("gate", "up"), shapes)
+        separate
+        | together("attn_qkv.weight", ("q", "k", "v"), shapes)
+        | together("ffn_up.weight", ("gate", "up"), shapes)
     )
 
 
 def together(tensor: str, names: tuple[str, ...], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Source]:
-    """Weights that lie below each other in one tensor."""
+    """Return the tensor rows of weights that are stacked in one tensor."""
     rows = [shapes[name][0] for name in names]
     return {name: Source(tensor, sum(rows[:i]), sum(rows)) for i, name in enumerate(names)}
 
 
 def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
-    """Sizes that a file gives, and those that are asked for.
+    """Return the configuration from a file and the requested sizes.
 
     Args:
         file: File of the model.
-        sizes: Values of `SIZES` that are asked for, by name.
+        sizes: Requested values of `SIZES`, by name.
 
     Raises:
-        UnsupportedError: The architecture is another, a size is missing or impossible, a key or a tensor says more than
-            is computed, or there are not as many texts of tokens as tokens.
+        UnsupportedError: The architecture is not supported, a size is missing or invalid, a key or tensor is not
+            supported, or the number of tokens does not match the embedding.
     """
     architecture = str(file.fields.get("general.architecture"))
     if architecture not in ARCHITECTURES:
@@ -204,10 +206,10 @@ def read_config(file: GGUFFile, sizes: Mapping[str, int]) -> LlamaConfig:
 
 
 def read_sizes(sizes: Mapping[str, int], most: int) -> tuple[int, int]:
-    """Rows of the caches, and tokens of a call.
+    """Return the rows of the caches and the tokens per call.
 
     Raises:
-        UnsupportedError: A name is unknown, or a size is more than the model has positions.
+        UnsupportedError: A name is unknown, or a size exceeds the model's positions.
     """
     for name in sizes:
         if name not in SIZES:
@@ -222,10 +224,10 @@ def read_sizes(sizes: Mapping[str, int], most: int) -> tuple[int, int]:
 
 
 def check_plain(file: GGUFFile, architecture: str) -> None:
-    """Raise where a file needs what is not computed here.
+    """Check that a file needs no unsupported feature.
 
     Raises:
-        UnsupportedError: Experts, or rotary positions that are scaled in an unknown way.
+        UnsupportedError: The model has experts, or an unknown scaling of rotary positions.
     """
     if file.fields.get(f"{architecture}.expert_count"):
         raise UnsupportedError("a model must have one MLP a block, this one has experts; import a dense model")
@@ -236,7 +238,7 @@ def check_plain(file: GGUFFile, architecture: str) -> None:
 
 
 def check_keys(file: GGUFFile, architecture: str) -> None:
-    """Raise where a key of the architecture says something that is not computed here.
+    """Check that no key of the architecture states something unsupported.
 
     Raises:
         UnsupportedError: There is such a key.
@@ -253,7 +255,7 @@ def check_keys(file: GGUFFile, architecture: str) -> None:
 
 
 def check_tensors(file: GGUFFile, config: LlamaConfig) -> None:
-    """Raise where a tensor of the file is no weight of the model.
+    """Check that every tensor of the file is a weight of the model.
 
     Raises:
         UnsupportedError: There is such a tensor.
@@ -271,10 +273,11 @@ def check_tensors(file: GGUFFile, config: LlamaConfig) -> None:
 
 
 def check_heads(file: GGUFFile, config: LlamaConfig) -> None:
-    """Raise unless heads fit each other.
+    """Check that the sizes of heads are consistent.
 
     Raises:
-        UnsupportedError: Groups do not divide heads, or a head is partly rotated, odd, or wider for values.
+        UnsupportedError: Groups do not divide heads, or a head is partly rotated, odd, or has a different size for
+            values.
     """
     if config.heads % config.groups:
         raise UnsupportedError(
@@ -290,7 +293,7 @@ def check_heads(file: GGUFFile, config: LlamaConfig) -> None:
 
 
 def check_caches(config: LlamaConfig) -> None:
-    """Raise unless memory holds the caches of what is recorded: those of two inputs and of two results.
+    """Check that memory holds the caches that are recorded: those of two inputs and two results.
 
     Raises:
         UnsupportedError: There are too many positions.
@@ -305,10 +308,10 @@ def check_caches(config: LlamaConfig) -> None:
 
 
 def check_tokenizer(file: GGUFFile, config: LlamaConfig) -> None:
-    """Raise unless the file has a text for every token, or for none.
+    """Check that the file has a string for every token, or for none.
 
     Raises:
-        UnsupportedError: The list is of another length.
+        UnsupportedError: The list has a different length.
     """
     count = file.lengths.get("tokenizer.ggml.tokens")
     if count is not None and count != config.vocab:
@@ -319,16 +322,16 @@ def check_tokenizer(file: GGUFFile, config: LlamaConfig) -> None:
 
 
 def rotary_tables(file: GGUFFile, config: LlamaConfig) -> dict[str, Array]:
-    """Cosines and sines of all positions, ``(P, D / 2)`` in f32, of angles in float64.
+    """Return cosines and sines for all positions, ``(P, D / 2)`` in f32, of angles in float64.
 
     Raises:
-        UnsupportedError: A number or tensor that scales them is wrong.
+        UnsupportedError: A number or tensor that scales them is invalid.
     """
     half, prefix = config.depth // 2, f"{config.architecture}.rope"
     base = file.real(f"{prefix}.freq_base", ROTARY_BASE)
     frequency = base ** (-np.arange(half) / half)
     if file.fields.get(f"{prefix}.scaling.type", "linear") == "linear" and file.fields.get(f"{prefix}.scaling.factor"):
-        frequency /= file.real(f"{prefix}.scaling.factor")  # without a type, too, as llama.cpp has it; 0 is none
+        frequency /= file.real(f"{prefix}.scaling.factor")  # even without a type, as in llama.cpp; 0 means no scaling
     if ROTARY_SCALES in file.tensors:
         scales = file.tensor(ROTARY_SCALES, (half,)).numbers(0, half)
         if (least := float(np.min(scales))) <= 0:

@@ -1,7 +1,7 @@
-"""llama.cpp as a comparator: an imported GGUF model's own file, by the library's own kernels.
+"""Comparator llama.cpp: runs an imported GGUF model's own file with the library's kernels.
 
-Its package builds from source, for the processor that it is installed on. It multiplies activations rounded to 8 bits,
-and keeps keys and values in f16: what a decode finds in its caches is put into the library's, rounded so.
+The package is built from source for the processor that it is installed on. It multiplies activations rounded to 8 bits
+and has keys and values in f16: before a decode, the payload's caches are rounded and copied into the library's.
 """
 
 import ctypes
@@ -20,9 +20,9 @@ from autotune.core.host.cores import own_cores
 from autotune.core.payload import Array, Payload
 from autotune.core.plugs.comparator import LibraryVariant, Prepared
 
-F16 = 1  # GGML's number of the type that caches have
-NEIGHBOURS = 0  # llama.cpp's number of rotary positions that turn neighbours of a head, where we turn halves
-COUNTS, HEAD = 8, 12  # bytes before all rows of a state's caches, and before those of a layer
+F16 = 1  # GGML's type id of the caches
+NEIGHBOURS = 0  # llama.cpp's rope type that rotates neighbours of a head, where our models rotate halves
+COUNTS, HEAD = 8, 12  # header bytes before the caches of all layers in a state, and before those of a layer
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class LlamaCpp:
     """llama.cpp, as the comparator ``llama.cpp``.
 
     Attributes:
-        repacks: Whether it may store weights anew for the processor's matrix unit or vectors, as it does by default.
+        repacks: Whether it may repack weights for the processor's matrix unit or vectors, its default.
     """
 
     repacks: bool = True
@@ -40,7 +40,7 @@ class LlamaCpp:
     rounded_to: str = "int8"
 
     def version(self) -> str:
-        """Version of the package, and what its kernels use of this processor."""
+        """Return the version of the package, and the CPU features its kernels use."""
         import llama_cpp
 
         text = llama_cpp.llama_print_system_info().decode(errors="replace")
@@ -48,16 +48,17 @@ class LlamaCpp:
         return f"llama-cpp-python {version('llama-cpp-python')}, {', '.join(used)}"
 
     def variants(self) -> tuple[LibraryVariant, ...]:
-        """With weights that it stores anew, and as the file has them: neither is always the faster one."""
+        """Return the variants with repacked weights and with those as in the file: neither is always faster."""
         return LibraryVariant("repacked", replace(self, repacks=True)), LibraryVariant(
             "as stored", replace(self, repacks=False)
         )
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Load the model's file, and put what the caches hold into the library's.
+        """Load the model's file and copy the payload's caches into the library's.
 
         Raises:
-            ComparatorError: The payload is no function of a GGUF model, its file is gone, or the library refuses it.
+            ComparatorError: The payload is not a function of a GGUF model, its file is missing, or the library rejects
+                it.
         """
         if Path(payload.model).suffix != ".gguf":
             raise ComparatorError(f"llama.cpp must have the file of a GGUF model, {payload.name} has none; import one")
@@ -68,25 +69,25 @@ class LlamaCpp:
         else:
             filled, tokens = 0, inputs["tokens"][: int(inputs["length"][0])]
         call = model.bind(tokens, filled)
-        how = f"weights {'repacked' if self.repacks else 'as stored'}, caches in f16"
-        return Prepared(call, lambda _: (model.logits()[None].copy(),), how)
+        conditions = f"weights {'repacked' if self.repacks else 'as stored'}, caches in f16"
+        return Prepared(call, lambda _: (model.logits()[None].copy(),), conditions)
 
 
 LLAMA_CPP = LlamaCpp()
 
 
 class LlamaModel:
-    """A model that llama.cpp has loaded, its caches, and a thread for each core of the process."""
+    """A model loaded by llama.cpp, with its caches and one thread per core of the process."""
 
     def __init__(self, path: str, rows: int, *, repacks: bool = True) -> None:
-        """Load a file; caches have so many rows, and weights may be stored anew.
+        """Load a file; the caches have `rows` rows, and weights are repacked if `repacks`.
 
         Raises:
             ComparatorError: The library cannot load it.
         """
         import llama_cpp
 
-        # It configures a matrix unit once a thread, and dies if another program does so later: a thread of its own.
+        # It configures a matrix unit once per thread, and crashes if another program does so later: use a thread apart.
         self._thread = ThreadPoolExecutor(1)
         self._library: Any = llama_cpp
         self._silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
@@ -108,7 +109,7 @@ class LlamaModel:
         self.vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))
 
     def bind(self, tokens: Sequence[int] | Array, filled: int) -> "Any":  # noqa: ANN401 - a closure
-        """A call that reads tokens behind so many rows of the caches, and computes the logits behind the last."""
+        """Return a call that reads tokens after `filled` rows of the caches and computes the logits after the last."""
         library, context, memory = self._library, self._context, self._memory
         ids = (ctypes.c_int32 * len(tokens))(*map(int, tokens))
         batch = library.llama_batch_get_one(ids, len(tokens))
@@ -122,25 +123,25 @@ class LlamaModel:
         def call() -> tuple[Any, Any]:
             if code := self._thread.submit(decode).result():
                 raise ComparatorError(f"llama.cpp must compute {len(tokens)} tokens, it fails with code {code}")
-            return ids, batch  # which must live as long as the call does
+            return ids, batch  # kept alive as long as the call
 
         return call
 
     def read(self, tokens: Sequence[int] | Array, filled: int) -> Array:
-        """Logits ``(V)`` behind tokens that follow so many rows of the caches."""
+        """Return the logits ``(V)`` after tokens that follow `filled` rows of the caches."""
         self.bind(tokens, filled)()
         return self.logits().copy()
 
     def logits(self) -> Array:
-        """The last logits ``(V)``; the next call writes others over them."""
-        found = self._library.llama_get_logits_ith(self._context, -1)
-        return np.ctypeslib.as_array(found, (self.vocab,))
+        """Return the last logits ``(V)``; the next call overwrites them."""
+        pointer = self._library.llama_get_logits_ith(self._context, -1)
+        return np.ctypeslib.as_array(pointer, (self.vocab,))
 
     def fill(self, keys: Array, values: Array, count: int) -> None:
-        """Put the first rows of caches ``(L, G, P, D)`` into the library's, in f16.
+        """Copy the first rows of caches ``(L, G, P, D)`` into the library's, in f16.
 
         Raises:
-            ComparatorError: The library keeps its state in a form that is not known here.
+            ComparatorError: The library's state has an unknown format.
         """
         if not count:
             return
@@ -157,19 +158,19 @@ class LlamaModel:
 
 
 def in_neighbours(keys: Array) -> Array:
-    """Keys ``(.., D)`` whose halves are paired, as neighbours that are."""
+    """Reorder keys ``(.., D)`` from paired halves to paired neighbours."""
     apart = keys.reshape(*keys.shape[:-1], 2, -1)
     return np.ascontiguousarray(apart.swapaxes(-1, -2)).reshape(keys.shape)
 
 
 def write_caches(state: Array, keys: Array, values: Array) -> None:
-    """Write caches ``(L, G, rows, D)`` over those in a state of llama.cpp, which are the last of it.
+    """Write caches ``(L, G, rows, D)`` over those at the end of a llama.cpp state.
 
-    It has the caches of all layers, keys first: a type, the bytes of a row, and rows of all heads; where values are
-    transposed, a type, the bytes of an element, the number of columns, and columns.
+    The state has the caches of all layers, keys first: a type id, the bytes per row, and rows of all heads; if values
+    are transposed, a type id, the bytes per element, the number of columns, and columns.
 
     Raises:
-        ComparatorError: The text has another form.
+        ComparatorError: The state has another format.
     """
     layers, heads, rows, depth = keys.shape
     part = HEAD + rows * heads * depth * 2
@@ -190,5 +191,5 @@ def write_caches(state: Array, keys: Array, values: Array) -> None:
 
 
 def other_form() -> ComparatorError:
-    """What is raised of a state that is not known."""
+    """Return the error for a state of unknown format."""
     return ComparatorError("llama.cpp must keep caches in f16, a layer after the other, it does not; install 0.3")

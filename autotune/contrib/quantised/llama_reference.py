@@ -1,4 +1,4 @@
-"""The oracle of a Llama: the same functions in NumPy, in float64, of the weights as their formats define them."""
+"""Reference implementation of a Llama in NumPy, in float64, with weights as their formats define them."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from autotune.core.payload import Array
 from payload import reference
 from payload.reference import Doubles
 
-ROWS_AT_ONCE = 8192  # of a matrix that are widened to float64: a head may have 150,000
+ROWS_AT_ONCE = 8192  # rows of a matrix widened to float64 at a time: an output head may have 150,000
 
 
 @dataclass(frozen=True)
 class LlamaReference:
-    """A model that is computed in float64.
+    """A model evaluated in float64.
 
     Attributes:
         config: Sizes of the model and its function.
@@ -26,7 +26,7 @@ class LlamaReference:
     weights: LlamaWeights
 
     def compute(self, tokens: Array, index: int, keys: Array, values: Array) -> tuple[Array, ...]:
-        """Caches and logits behind a call.
+        """Return the caches and logits after a call.
 
         Args:
             tokens: Ids ``(T)``.
@@ -35,23 +35,23 @@ class LlamaReference:
             values: Cache of the same shape.
         """
         config, start = self.config, index if self.config.decodes else 0
-        caches = np.array([keys, values])  # in f32, as they are stored
+        caches = np.array([keys, values])  # in f32, as the payload stores them
         x = self.run(tokens, start, caches)
         return caches[0], caches[1], self.logits(x[-1:] if config.decodes else x[index - 1 : index])
 
     def read(self, tokens: Array) -> Array:
-        """Logits ``(T, V)`` behind each token of a text from its beginning on; of a function that reads prompts."""
+        """Return the logits ``(T, V)`` after each token of a text, for a function that processes prompts."""
         config = self.config
         caches = np.zeros((2, config.layers, config.groups, config.positions, config.depth), np.float32)
         return self.logits(self.run(tokens, 0, caches))
 
     def logits(self, x: Doubles) -> Doubles:
-        """Logits of rows behind all blocks."""
+        """Return the logits for hidden states ``(rows, C)`` after all blocks."""
         normal = reference.rms_norm(x, self.weights.arrays["output_norm"], self.config.epsilon)
         return self.times(normal, "token_embd" if self.config.tied else "output")
 
     def run(self, tokens: Array, start: int, caches: Array) -> Doubles:
-        """Rows ``(T, C)`` behind all blocks; those of the caches ``(2, L, G, P, D)`` are written."""
+        """Return hidden states ``(T, C)`` after all blocks; updates the caches ``(2, L, G, P, D)`` in place."""
         config, x = self.config, self.rows("token_embd", tokens)
         for layer in range(config.layers):
             x = x + self.attend(layer, x, caches[:, layer], start)
@@ -63,7 +63,7 @@ class LlamaReference:
         return x
 
     def attend(self, layer: int, x: Doubles, caches: Array, start: int) -> Doubles:
-        """Attention of a layer, whose rows of the caches ``(2, G, P, D)`` are written: ``(T, C)``."""
+        """Return a layer's attention ``(T, C)``; updates its rows of the caches ``(2, G, P, D)`` in place."""
         config, count = self.config, len(x)
         normal = reference.rms_norm(x, self.plain("attn_norm", layer), config.epsilon)
         q, k, v = (self.heads(normal, part, layer) for part in "qkv")
@@ -76,32 +76,32 @@ class LlamaReference:
         return self.times(reference.merge_heads(mixed), BLOCK + "attn_output", layer)
 
     def heads(self, x: Doubles, part: str, layer: int) -> Doubles:
-        """Queries, keys or values of a layer, ``(H, T, D)`` or ``(G, T, D)``."""
+        """Return the queries, keys or values of a layer, ``(H, T, D)`` or ``(G, T, D)``."""
         flat = self.times(x, BLOCK + part, layer)
         if self.config.biased:
             flat = flat + self.plain(f"{part}_bias", layer)
         return reference.split_heads(flat, flat.shape[1] // self.config.depth)
 
     def turn(self, x: Doubles, start: int) -> Doubles:
-        """Heads rotated by their positions."""
+        """Apply rotary position embeddings to heads."""
         tables = self.weights.arrays["rope_cos"], self.weights.arrays["rope_sin"]
         cosine, sine = (table[start : start + x.shape[1]].astype(np.float64) for table in tables)
         low, high = np.split(x, 2, axis=-1)
         return np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=-1)
 
     def plain(self, name: str, layer: int) -> Array:
-        """A layer's vector in f32."""
+        """Return a layer's vector in f32."""
         return np.asarray(self.weights.arrays[BLOCK + name][layer])
 
     def times(self, x: Doubles, name: str, layer: int | None = None) -> Doubles:
-        """Rows ``(T, K)`` times a matrix ``(N, K)``, transposed."""
+        """Multiply rows ``(T, K)`` by a matrix ``(N, K)``, transposed."""
         whole = self.weights.arrays[name]
         count = len(whole if layer is None else whole[layer])
         parts = (slice(first, first + ROWS_AT_ONCE) for first in range(0, count, ROWS_AT_ONCE))
         return np.concatenate([x @ self.rows(name, part, layer).T for part in parts], axis=1)
 
     def rows(self, name: str, chosen: "slice | Array", layer: int | None = None) -> Doubles:
-        """Rows of a matrix."""
+        """Return rows of a matrix, dequantized to float64."""
         form = self.weights.forms[name]
         parts = {
             end: array[chosen] if layer is None else array[layer][chosen]

@@ -1,4 +1,4 @@
-"""Weights of a Llama as its function takes them: blocks as the file has them, of all layers in one array."""
+"""Weights of a Llama as its function takes them: block-quantized as in the file, stacked over layers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from autotune.contrib.quantised.llama_config import LlamaConfig, Source, rotary_
 from autotune.core.payload import Array
 from payload.blocks import BlockFormat
 
-BLOCK = "blk_"  # what names of weights begin with that every layer has
+BLOCK = "blk_"  # prefix of the names of per-layer weights
 PLAIN = ("F32", "F16", "BF16")
 
 
@@ -21,8 +21,8 @@ class LlamaWeights:
 
     Attributes:
         forms: Format of every matrix; `None` for f32.
-        arrays: Bytes, scales, least numbers and f32 by argument's name; of blocks ``(L, ...)``.
-        notes: Sentences on what is not kept as the file has it.
+        arrays: Bytes, scales, minimums and f32 numbers by argument name; per-layer weights have shape ``(L, ...)``.
+        notes: Sentences on weights that are not stored as in the file.
     """
 
     forms: dict[str, BlockFormat | None] = field(default_factory=dict)
@@ -34,8 +34,8 @@ class LlamaWeights:
 
         Args:
             name: Name of the weight.
-            tensors: Tensor of every layer, and which of its rows, in which order.
-            stacked: Whether layers have a dimension of their own.
+            tensors: Tensor of every layer, and the indices of its rows in the order of the weight.
+            stacked: Whether there is a dimension of layers.
         """
         form, layers, note = in_one_format(tensors)
         if note:
@@ -48,13 +48,13 @@ class LlamaWeights:
 
 
 def in_one_format(tensors: Sequence[tuple[StoredTensor, Array]]) -> tuple[BlockFormat | None, list[Parts], str]:
-    """A format for all layers, their parts in it, and what is to be noted, if anything."""
+    """Return a format for all layers, the layers' parts in it, and a note, empty if the format is unchanged."""
     kinds = sorted({tensor.kind for tensor, _ in tensors})
     if all(kind in FORMATS for kind in kinds):
-        found = [(FORMATS[tensor.kind], repack(tensor.kind, tensor.stored[rows])) for tensor, rows in tensors]
+        repacked = [(FORMATS[tensor.kind], repack(tensor.kind, tensor.stored[rows])) for tensor, rows in tensors]
         if len(kinds) == 1:
-            return found[0][0], [parts for _, parts in found], ""
-        form, layers = as_one([form for form, _ in found], [parts for _, parts in found])
+            return repacked[0][0], [parts for _, parts in repacked], ""
+        form, layers = as_one([form for form, _ in repacked], [parts for _, parts in repacked])
         bits = 8 * sum(part.nbytes for part in layers[0].values()) / layers[0][""].size
         return form, layers, f"is {' and '.join(kinds)}: {bits:.3g} bits hold both"
     widened: list[Parts] = [{"": tensor.numbers(0, tensor.shape[0])[rows]} for tensor, rows in tensors]
@@ -63,10 +63,10 @@ def in_one_format(tensors: Sequence[tuple[StoredTensor, Array]]) -> tuple[BlockF
 
 
 def take_weights(file: GGUFFile, config: LlamaConfig) -> LlamaWeights:
-    """All weights of a model.
+    """Return all weights of a model.
 
     Raises:
-        UnsupportedError: A tensor is missing, of another shape, or holds numbers that are not finite.
+        UnsupportedError: A tensor is missing, has a different shape, or holds numbers that are not finite.
     """
     weights = LlamaWeights()
     for name, shape in config.global_shapes.items():
@@ -82,10 +82,10 @@ def take_weights(file: GGUFFile, config: LlamaConfig) -> LlamaWeights:
 
 
 def rows_of(name: str, source: Source, config: LlamaConfig) -> Array:
-    """Rows of a tensor in the order of the weight.
+    """Return the rows of a tensor in the order of the weight.
 
-    Where neighbours of a head are paired for rotary positions, rows of queries and keys are put so that halves are:
-    their products stay what they are.
+    If the file pairs neighbours of a head for rotary positions, rows of queries and keys are permuted so that halves
+    are paired; their dot products do not change.
     """
     count = config.shapes[name][0]
     rows = np.arange(source.first, source.first + count)

@@ -1,4 +1,4 @@
-"""Offsets in the steps of a row."""
+"""Offsets of the steps of a row."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,17 @@ from autotune.compiler.ir.values import index
 
 @dataclass(frozen=True)
 class RowStep:
-    """A step of a row.
+    """Index of a step of a row.
 
     Attributes:
-        start: What a loop counts.
-        beyond: Steps behind that. Addresses are those of `start` and a constant, which LLVM does not find by itself.
+        start: Induction variable of a loop.
+        beyond: Constant number of steps to add. Kept apart so that addresses share a base, which LLVM does not find
+            itself.
     """
 
     start: ir.Value
     beyond: int = 0
 
     def times(self, number: int) -> ir.Value:
-        """The first of so many elements that each step has."""
+        """Return the index of the step's first element, for `number` elements per step."""
         return arith.addi(arith.muli(self.start, index(number)), index(self.beyond * number))

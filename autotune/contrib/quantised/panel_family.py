@@ -1,7 +1,7 @@
-"""Schedules for many rows by a weight in blocks that round activations to 8 bits, by panels of bytes.
+"""Family for products of many rows with a block-quantized weight, with activations rounded to 8 bits, by i8 panels.
 
-A panel of columns is transposed once for all rows, so that 16 columns are the lanes of a dot product of bytes; the
-code of that is ours (`panel_product.py`).
+A panel of columns is transposed once for all rows, so that 16 columns are the lanes of an i8 dot product; a pass of
+ours lowers it (`panel_product.py`).
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from autotune.core.task import Task
 
 ROWS = (2, 3, 4, 6, 8, 12, 14)
 PIECES = (2, 4, 8, 16, 32)  # steps of k in a panel
-STEP = 128  # elements of a step, at most
-SPARE = 1  # registers, for numbers that are spread
+STEP = 128  # elements per step, at most
+SPARE = 1  # registers, for broadcast scalars
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class BlockPanels(BlockDots):
 
     @property
     def specific(self) -> int:
-        """Before ``blocks_int8``."""
+        """Priority over ``blocks_int8``."""
         return 1
 
     def covers(self, task: Task) -> bool:
-        """What family ``blocks_widened`` does."""
+        """Return whether family ``blocks_widened`` covers the task."""
         return WIDENED_BLOCKS.covers(task)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Columns and steps of a panel, rows and vectors of a register tile."""
+        """Return the knobs: columns and steps of a panel, rows and vectors of a register tile."""
 
         def fits(config: Config) -> bool:
             return held(config) + SPARE <= machine.vector_registers
@@ -46,19 +46,19 @@ class BlockPanels(BlockDots):
         return panel_space(self, task, machine, ROWS, PIECES, WIDTH, sums)
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The tile that loads least for its products, and the longest panel of about 64 columns in half of L2."""
+        """Return the tile with fewest loads per product, and the longest panel of about 64 columns in half of L2."""
         space, shared = self.space(task, machine), self.default_pieces(task, machine)
 
         def preference(config: Config) -> tuple[float, ...]:
             rows, vectors, columns, piece = (int(config[name]) for name in ("rows", "vectors", "columns", "piece"))
-            asked = all(config[name] == count for name, count in shared.items())
+            uses_threads = all(config[name] == count for name, count in shared.items())
             small = columns * piece * STEP <= machine.l2_bytes // 2
-            return asked, small, rows * vectors / (rows + vectors), rows, -abs(columns - 64), piece
+            return uses_threads, small, rows * vectors / (rows + vectors), rows, -abs(columns - 64), piece
 
         return max(space.configs(), key=preference)
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
-        """Many rows, by panels of bytes."""
+        """Return the marks for many rows by i8 panels."""
         return {
             BYTE_PANELS: None,
             ROWS_MARK: int(config["rows"]),
@@ -69,7 +69,7 @@ class BlockPanels(BlockDots):
 
 
 def held(config: Config) -> int:
-    """Registers of sums, in whole numbers and in f32, and of the weight."""
+    """Return the registers that accumulators, integer and f32, and the weight take."""
     rows, vectors = int(config["rows"]), int(config["vectors"])
     return 2 * rows * vectors + vectors
 

@@ -1,9 +1,9 @@
-"""Code for many rows by a weight in blocks, in bytes, on buffers: some columns are transposed once for all rows.
+"""Lower products of many rows with a block-quantized weight to i8 dot products of panels, on buffers.
 
     for b:  y[m, n] += scale_x[m, b] scale_w[n, b] (start[m, b] + sum over j of u[n, b, j] x[m, b, j])      n in lanes
 
-Columns are lanes: a word of four bytes of a row meets those of 16 columns in one ``vpdpbusd``, and no sum of lanes is
-left in the end. A panel of columns stays in a cache while all rows are multiplied by it.
+Columns are vector lanes: one ``vpdpbusd`` multiplies a word of four bytes of a row with those of 16 columns, so that no
+horizontal sum is needed. A panel of columns is transposed once and stays in a cache while all rows use it.
 """
 
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ from autotune.contrib.quantised.widened_product import WidenedTile
 
 @dataclass(frozen=True)
 class RoundedLines(RoundedRows):
-    """Rows of bytes in words ``(m, words)``, an odd number of lines apart, and numbers of each block beside them.
+    """Rounded activations as words ``(m, words)``, whose row stride is an odd number of cache lines, and block numbers.
 
     Attributes:
-        scales: Steps of blocks ``(m, blocks)``, f32.
-        starts: What sums of whole numbers begin with, likewise, i32; `None` for zero.
-        totals: Sums of blocks, likewise, f32; `None` where nothing is subtracted.
+        scales: Scales of blocks ``(m, blocks)``, f32.
+        starts: Initial values of integer sums, likewise, i32; `None` for zero.
+        totals: Sums of blocks, likewise, f32; `None` if the format has no minimum.
     """
 
     scales: ir.Value
@@ -47,7 +47,7 @@ class RoundedLines(RoundedRows):
 
     @classmethod
     def allocate(cls, steps: BlockSteps, halves: Sequence[ir.Value], rows: int) -> "RoundedLines":
-        """Buffers for them, at the insertion point."""
+        """Allocate the buffers at the insertion point."""
         i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
 
         def numbers(of: ir.Type, wanted: object) -> ir.Value | None:
@@ -59,7 +59,7 @@ class RoundedLines(RoundedRows):
         return cls(steps, halves, words, scales, numbers(i32, steps.shift), numbers(f32, steps.least))
 
     def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
-        """A step's words, of so many blocks; what is beyond is zero."""
+        """Write the words of a step of `blocks` blocks, zero-padded, with the numbers of each block."""
         layout, i32 = self.steps, ir.IntegerType.get_signless(32)
         rounded: dict[tuple[int, int], ir.Value] = {}
         for block, (position, values) in enumerate(zip(*self.load_blocks(row, step, blocks), strict=True)):
@@ -81,12 +81,12 @@ class RoundedLines(RoundedRows):
 
 @dataclass(frozen=True)
 class BytePanels:
-    """Some columns of some steps of a weight, 16 columns side by side.
+    """Columns of a weight in some steps, with 16 columns interleaved.
 
     Attributes:
-        operands: What is multiplied.
-        words: Whole numbers without a sign, ``(columns / 16, words, 16)``.
-        numbers: Scales, and the negative of least numbers, ``(columns / 16, blocks, 16)``, f32.
+        operands: Operands of the product.
+        words: Unsigned integers in words, ``(columns / 16, words, 16)``.
+        numbers: Scales and negated minimums, ``(columns / 16, blocks, 16)``, f32.
     """
 
     operands: BlockOperands
@@ -95,7 +95,7 @@ class BytePanels:
 
     @classmethod
     def allocate(cls, operands: BlockOperands, steps: int) -> "BytePanels":
-        """Buffers for so many steps, at the insertion point."""
+        """Allocate the buffers for `steps` steps at the insertion point."""
         layout, groups = operands.steps, operands.columns // LANES
         i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
         words = memref.alloc(ir.MemRefType.get([groups, steps * layout.vectors * LANES, LANES], i32), [], [])
@@ -103,7 +103,7 @@ class BytePanels:
         return cls(operands, words, tuple(memref.alloc(kind, [], []) for _ in operands.scales))
 
     def fill(self, stored: StoredBytes, step: ir.Value, at: ir.Value, blocks: int) -> None:
-        """Write a step of all columns, of so many blocks; `at` is its index in the panel."""
+        """Write a step of `blocks` blocks for all columns; `at` is its index in the panel."""
         layout, wide = self.operands.steps, vector_of(LANES, "i32")
 
         def write(group: ir.Value) -> None:
@@ -116,28 +116,28 @@ class BytePanels:
                 position = arith.addi(arith.muli(at, index(layout.count)), index(block))
                 source = arith.addi(arith.muli(step, index(layout.count)), index(block))
                 for target, numbers in zip(self.numbers, self.operands.scales, strict=True):
-                    found = [numbers.one(column, source) for column in columns]
-                    values = vector.from_elements(vector_of(LANES, "f32"), found)
+                    scalars = [numbers.one(column, source) for column in columns]
+                    values = vector.from_elements(vector_of(LANES, "f32"), scalars)
                     is_least = target != self.numbers[0]
                     vector.store(arith.negf(values) if is_least else values, target, [group, position, index(0)])
 
         counted(self.operands.columns // LANES, write)
 
     def word(self, step: ir.Value, number: int, lane: int) -> ir.Value:
-        """Index of a word of a step, in a row or in the panel."""
+        """Return the index of a word of a step, in a row of activations or in the panel."""
         layout = self.operands.steps
         return arith.addi(arith.muli(step, index(layout.vectors * LANES)), index(number * LANES + lane))
 
 
 @dataclass(frozen=True)
 class PanelProduct:
-    """All rows by some columns, a multiple of 16.
+    """Product of all rows with a tile of columns, a multiple of 16.
 
     Attributes:
-        operands: What is multiplied.
+        operands: Operands of the product.
         x: Activations.
-        tile: Register tile; its columns divide those.
-        piece: Steps of a piece of k.
+        tile: Register tile; its width divides the columns.
+        piece: Steps per piece of k.
     """
 
     operands: BlockOperands
@@ -146,7 +146,7 @@ class PanelProduct:
     piece: int
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the whole product at the insertion point."""
         layout = self.operands.steps
         panel = BytePanels.allocate(self.operands, min(self.piece, layout.steps))
         stored = StoredBytes.open(self.operands)
@@ -169,14 +169,14 @@ class PanelProduct:
 
 @dataclass(frozen=True)
 class RowsByPanel:
-    """Register tiles of some columns.
+    """Register tiles of one panel.
 
     Attributes:
-        product: What they are a part of.
+        product: Product that they belong to.
         panel: Panel.
         first: First step of the panel.
-        steps: Steps of it.
-        left: Blocks of one more step, that is not full.
+        steps: Number of whole steps.
+        left: Blocks of one more, partial step; 0 if there is none.
     """
 
     product: PanelProduct
@@ -186,13 +186,13 @@ class RowsByPanel:
     left: int
 
     def write(self, row: ir.Value, rows: int) -> None:
-        """So many rows by all columns, a register tile of those at a time: the rows stay in L1."""
+        """Multiply `rows` rows with all columns, one register tile at a time, while the rows stay in L1."""
         columns = self.product.operands.columns // self.product.tile.columns
         lines = [arith.addi(row, index(each)) for each in range(rows)]
         counted(columns, lambda number: self.write_tile(lines, number))
 
     def write_tile(self, lines: list[ir.Value], number: ir.Value) -> None:
-        """A register tile."""
+        """Emit one register tile."""
         tile, layout = self.product.tile, self.product.operands.steps
         groups = [arith.addi(arith.muli(number, index(tile.vectors)), index(v)) for v in range(tile.vectors)]
         indices = [[line, arith.muli(group, index(LANES))] for line, group in product(lines, groups)]
@@ -211,7 +211,7 @@ class RowsByPanel:
     def step(
         self, groups: list[ir.Value], lines: list[ir.Value], step: ir.Value, blocks: int, sums: list[ir.Value]
     ) -> list[ir.Value]:
-        """Sums with a step more, of so many blocks."""
+        """Return the sums after one more step of `blocks` blocks."""
         layout = self.product.operands.steps
         source = arith.addi(self.first, step)
         for block in range(blocks):
@@ -223,7 +223,7 @@ class RowsByPanel:
     def whole_sums(
         self, groups: list[ir.Value], lines: list[ir.Value], step: ir.Value, source: ir.Value, block: int
     ) -> list[ir.Value]:
-        """What a block of the rows gives with that of each column, in whole numbers."""
+        """Return the integer dot products of one block of the rows with that of each column."""
         layout, x, wide = self.product.operands.steps, self.product.x, vector_of(LANES, "i32")
         row_block = arith.addi(arith.muli(source, index(layout.count)), index(block))
         starts = [
@@ -236,10 +236,10 @@ class RowsByPanel:
             at, word = (self.panel.word(each, number, lane) for each in (step, source))
             weights = [vector.load(wide, self.panel.words, [group, at, index(0)]) for group in groups]
             for which, line in enumerate(lines):
-                given = vector.broadcast(wide, memref.load(x.buffer, [line, word]))
+                activation = vector.broadcast(wide, memref.load(x.buffer, [line, word]))
                 for position, weight in enumerate(weights):
                     total = which * len(groups) + position
-                    totals[total] = dot_bytes(totals[total], weight, given)
+                    totals[total] = dot_bytes(totals[total], weight, activation)
         return totals
 
     def scaled(
@@ -251,16 +251,18 @@ class RowsByPanel:
         totals: list[ir.Value],
         sums: list[ir.Value],
     ) -> list[ir.Value]:
-        """Sums with what a block adds; `at` is its index in the panel, `row_block` that in a row."""
+        """Return the sums plus a block's scaled products; `at` is its index in the panel, `row_block` that in a row."""
         x, wide = self.product.x, vector_of(LANES, "f32")
-        numbers = [[vector.load(wide, each, [group, at, index(0)]) for group in groups] for each in self.panel.numbers]
-        found = []
+        numbers = [
+            [vector.load(wide, element, [group, at, index(0)]) for group in groups] for element in self.panel.numbers
+        ]
+        new_sums = []
         for which, line in enumerate(lines):
             scale = vector.broadcast(wide, memref.load(x.scales, [line, row_block]))
             of_row = None if x.totals is None else vector.broadcast(wide, memref.load(x.totals, [line, row_block]))
             for position in range(len(groups)):
-                each = which * len(groups) + position
-                value = arith.mulf(arith.sitofp(wide, totals[each]), scale)
-                after = math.fma(value, numbers[0][position], sums[each])
-                found.append(after if of_row is None else math.fma(of_row, numbers[1][position], after))
-        return found
+                element = which * len(groups) + position
+                value = arith.mulf(arith.sitofp(wide, totals[element]), scale)
+                after = math.fma(value, numbers[0][position], sums[element])
+                new_sums.append(after if of_row is None else math.fma(of_row, numbers[1][position], after))
+        return new_sums

@@ -1,8 +1,8 @@
-"""Schedules for products with weights in blocks that round activations to 8 bits: bytes are multiplied as bytes.
+"""Families for products with block-quantized weights that round activations to 8 bits and multiply i8 by i8.
 
-The activations of a block share a step, as its weights do. Rounded once a call, they meet the weight as it is stored,
-64 bytes of a row at a time, or many rows of them in tiles of a matrix unit; the code of that is ours
-(`block_code.py`), as no vector op says so.
+The activations of a block share a scale, as its weights do. They are rounded once per call and multiplied with the
+weight as stored, 64 bytes of a row at a time, or many rows of it in tiles of a matrix unit. A pass of ours lowers the
+products (`block_code.py`), as no vector op expresses them.
 """
 
 from collections.abc import Sequence
@@ -36,25 +36,25 @@ from schedules.row_blocks import starts_from_zero
 
 FLAG = "avx512_vnni"
 COLUMNS, ROWS = (1, 2, 4, 8), (1, 2, 4)
-MOST_SUMS = 16  # vectors of sums; others hold bytes, scales and masks
+MOST_SUMS = 16  # accumulator registers; the others hold bytes, scales and masks
 PANELS = (16, 32, 64, 128)  # columns
-WIDEST_PANEL = 256  # columns, where it is cut along k
-DEPTHS = (0, 512, 1024, 2048, 4096)  # elements of a row of which L2 holds the activations; 0 stands for all
-PIECES = (0, 256, 512, 1024)  # elements of a row that two tiles of columns hold in L1; 0 stands for all
-WORD, FLOAT = 2, 4  # bytes of an element in bf16, and of one of the result
+WIDEST_PANEL = 256  # columns, if the panel is tiled along k
+DEPTHS = (0, 512, 1024, 2048, 4096)  # elements of k per piece whose activations stay in L2; 0 for all
+PIECES = (0, 256, 512, 1024)  # elements of k per piece of which L1 holds two tiles of columns; 0 for all
+WORD, FLOAT = 2, 4  # bytes per element in bf16, and per element of the result
 
 
 @dataclass(frozen=True)
 class RoundedBlocks(ByOwnCode):
-    """What families have in common that round activations."""
+    """Base of the families that round activations."""
 
     @property
     def error(self) -> float:
-        """Half a step of the largest activation of a block."""
+        """Relative rounding error: half a step of a block's largest activation."""
         return 0.5 / 127
 
     def runs_on(self, machine: Machine) -> bool:
-        """Dot products are of vectors of 512 bits, tiles of as many bytes."""
+        """Return whether the machine has 512-bit vectors."""
         return machine.isa == "avx512f"
 
 
@@ -66,15 +66,15 @@ class BlockDots(RoundedBlocks):
 
     @property
     def lacking(self) -> str:
-        """What this CPU lacks; empty if nothing."""
+        """CPU feature that this machine lacks; empty if none."""
         return "" if FLAG in cpu_flags() else f"{self.name} needs a CPU with {FLAG}, which this one lacks"
 
     def covers(self, task: Task) -> bool:
-        """What family ``blocks`` does."""
+        """Return whether family ``blocks`` covers the task."""
         return BLOCKS.covers(task)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Rows and columns of a register tile, sums of each, and bytes that are fetched ahead."""
+        """Return the knobs: rows, columns and accumulators of a register tile, and prefetch distance."""
         rows, columns, _ = sizes_of(task.nest)
         threads, wholes = self.shared(task, machine)
         knobs = [Knob("columns", dividing(COLUMNS, columns)), Knob("unroll", UNROLLS), Knob("ahead", AHEADS), *threads]
@@ -87,7 +87,7 @@ class BlockDots(RoundedBlocks):
         return Space(tuple(knobs), (Constraint("sums of a register tile fit the registers", fits), *wholes))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """One column with four sums, fetched ahead; four rows by two columns where there are several."""
+        """Return one column with four accumulators; four rows by two columns if there are several rows."""
         several = sizes_of(task.nest)[0] > 1
         wanted = {"columns": 2 if several else 1, "unroll": 1 if several else 4, "ahead": 8192, "rows": 4}
         knobs = self.space(task, machine).knobs
@@ -95,7 +95,7 @@ class BlockDots(RoundedBlocks):
         return {**chosen, **self.default_pieces(task, machine)}
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
-        """Few rows, by dot products."""
+        """Return the marks for few rows by vector dot products."""
         return {
             DOTS: None,
             ROWS_MARK: int(config.get("rows", 1)),
@@ -112,18 +112,18 @@ class BlockTiles(RoundedBlocks):
 
     @property
     def lacking(self) -> str:
-        """Why tiles cannot be used here; empty if they can."""
+        """Reason why the matrix unit cannot be used; empty if it can."""
         return why_no_tiles()
 
     def covers(self, task: Task) -> bool:
-        """What family ``blocks`` does, of at least half a tile of rows and of whole tiles of columns."""
+        """Return whether ``blocks`` covers the task, with at least half a tile of rows and whole tiles of columns."""
         if not BLOCKS.covers(task):
             return False
         rows, columns, _ = sizes_of(task.nest)
         return rows >= SIDE // 2 and columns % SIDE == 0
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Columns whose bytes are unpacked at a time, and tiles that are multiplied before their sums are scaled."""
+        """Return the knobs: columns unpacked at a time, and tiles that are multiplied before their sums are scaled."""
         _, columns, blocks = sizes_of(task.nest)
         groups = -(-blocks * halves_of(task) // (SIDE // 4))
         threads, wholes = self.shared(task, machine)
@@ -131,21 +131,21 @@ class BlockTiles(RoundedBlocks):
         return Space(knobs, wholes)
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Four tiles of columns, or what there is."""
+        """Return a panel of four tiles of columns, or the widest smaller one."""
         return self.widest(task, machine, [each for each in PANELS if each <= 4 * SIDE])
 
     def widest(self, task: Task, machine: Machine, widths: Sequence[int]) -> Config:
-        """The config of the widest panel of some that can be, with the largest value of other knobs of ours."""
+        """Return the valid config with the widest of these panels and the largest values of the other knobs."""
         space, shared = self.space(task, machine), self.default_pieces(task, machine)
-        others = {knob.name: knob.values[-1] for knob in space.knobs if knob.name not in ("columns", *shared)}
+        largest_values = {knob.name: knob.values[-1] for knob in space.knobs if knob.name not in ("columns", *shared)}
         for count in reversed(widths):
-            config = {"columns": count, **others, **shared}
+            config = {"columns": count, **largest_values, **shared}
             if count in space.knobs[0].values and space.broken_constraint(config) is None:
                 return config
         return next(space.configs())
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
-        """Many rows, by tiles of bytes."""
+        """Return the marks for many rows by i8 tiles."""
         return {TILES: None, UNROLL: int(config["unroll"]), BY_TILES: None}
 
 
@@ -157,24 +157,21 @@ class BlockWidenedTiles(BlockTiles):
 
     @property
     def error(self) -> float:
-        """That of bf16, of weights and activations."""
+        """Relative rounding error of bf16, for weights and activations."""
         return TILE_BF16.error
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Columns that are widened at a time, elements of a row that are summed before others, in L2 and in L1.
-
-        And whether results are written past the caches.
-        """
+        """Return the knobs: columns widened at a time, pieces of k for L2 and for L1, and non-temporal stores."""
         threads, wholes = self.shared(task, machine)
         columns = dividing((*PANELS, WIDEST_PANEL), sizes_of(task.nest)[1])
         own = {"columns": columns, "tile_k": DEPTHS, "piece": PIECES, "stream": (False, True)}
         return Space((*(Knob(name, values) for name, values in own.items()), *threads), wholes)
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Of k what half of L2 holds of the activations, of columns what a quarter holds sums of, two tiles or more.
+        """Return a piece of k whose activations fill half of L2, and two or more tiles of columns, whose sums fill 1/4.
 
-        Activations stream by what two thirds of L1 hold of two tiles of columns; results by all caches, where L2 does
-        not hold them beside the activations.
+        Pieces for L1 are those of which two tiles of columns fill two thirds of it. Results are stored non-temporally
+        if L2 does not hold them beside the activations.
         """
         rows, columns, _ = sizes_of(task.nest)
         k = task.nest.sizes[column_loop(task.nest) + 1] * outer_elements(task)
@@ -189,7 +186,7 @@ class BlockWidenedTiles(BlockTiles):
         return {**self.widest(task, machine, fit), **own}
 
     def tiled(self, script: Script, task: Task, config: Config) -> str:
-        """The op inside loops; where it is filled with zeros, that is left to code of ours."""
+        """Tile the op; if it is filled with zeros, leave the fill to the lowering."""
         filled = task.root.filled
         zeros = moves.producer(script, "%op", filled) if filled is not None and starts_from_zero(task.root) else ""
         op = super().tiled(script, task, config)
@@ -199,19 +196,19 @@ class BlockWidenedTiles(BlockTiles):
         return op
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
-        """Many rows, by tiles of bf16."""
+        """Return the marks for many rows by bf16 tiles."""
         lengths = {DEPTH: int(config["tile_k"]), PIECE: int(config["piece"])}
         tiles = {mark: length // (2 * SIDE) for mark, length in lengths.items() if length}
         return {WIDENED_TILES: None, BY_TILES: None, **tiles, **({STREAMS: None} if config["stream"] else {})}
 
 
 def outer_elements(task: Task) -> int:
-    """Elements of a row in a step of the outermost loop that sums: a block, or a group of them."""
+    """Return the elements per iteration of the outermost reduction loop: those of a block, or of a group of blocks."""
     return prod(task.nest.sizes[column_loop(task.nest) + 2 :]) * halves_of(task)
 
 
 def halves_of(task: Task) -> int:
-    """Operands that hold the elements of a block of activations, 16 each."""
+    """Return the number of operands that hold the activations of a block, 16 elements each."""
     innermost = len(task.nest.sizes) - 1
     return sum(each.dtype == "f32" and each.loops[-1] == innermost for each in task.root.operands)
 

@@ -1,4 +1,4 @@
-"""Code that rounds activations to 8 bits, a step a block, into rows of words as `block_steps` lays them out."""
+"""Rounding of activations to 8 bits with one scale per block, into rows of words in the layout of `block_steps`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from autotune.contrib.quantised.activation_rows import ActivationRows
 from autotune.contrib.quantised.block_steps import BYTES, LANES, QUARTER, BlockSteps
 from autotune.core.precision import MOST_STEPS
 
-MOST = 127  # steps of the largest activation of a block
-LEAST = int(np.float32(MOST / MOST_STEPS).view(np.int32))  # bits of what that counts as at least
+MOST = 127  # integer of the largest activation of a block
+LEAST = int(np.float32(MOST / MOST_STEPS).view(np.int32))  # bits of the smallest maximum that a scale is based on
 SIGN = 2**31 - 1
 NIBBLE = 0x0F0F0F0F
 
 
 def word_of_bytes(byte: int) -> int:
-    """A word of four equal bytes, as a signed number."""
+    """Return a word of four equal bytes as a signed integer."""
     return int.from_bytes(bytes([byte] * 4), "little", signed=True)
 
 
 def words_without_sign(stored: ir.Value, steps: BlockSteps) -> list[ir.Value]:
-    """Words of a weight as it is stored as words of whole numbers without a sign; those of nibbles are two each."""
+    """Convert words of a weight as stored to words of unsigned integers; words of nibbles give two each."""
     parts = [stored]
     if steps.bits != 8:
         parts = [arith.andi(part, splat(NIBBLE, "i32")) for part in (stored, arith.shrui(stored, splat(4, "i32")))]
@@ -35,7 +35,7 @@ def words_without_sign(stored: ir.Value, steps: BlockSteps) -> list[ir.Value]:
 
 
 def block_scale(values: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
-    """The step of a block, and what elements are multiplied with to be in steps; NaN where an element is."""
+    """Return the scale of a block and its inverse; NaN if an element is NaN."""
     word, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
     bits = [arith.andi(arith.bitcast(vector_of(LANES, "i32"), v), splat(SIGN, "i32")) for v in values]
     most = arith.maxsi(splat(LEAST, "i32"), bits[0])
@@ -47,21 +47,21 @@ def block_scale(values: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
 
 
 def block_sum(values: Sequence[ir.Value]) -> ir.Value:
-    """The sum of a block's elements."""
+    """Return the sum of a block's elements."""
     total = values[0] if len(values) == 1 else arith.addf(*values)
     kind = vector.CombiningKind.ADD
     return vector.reduction(ir.F32Type.get(), kind, total, fastmath=arith.FastMathFlags.reassoc)
 
 
 def in_steps(values: ir.Value, inverse: ir.Value) -> ir.Value:
-    """Elements in whole steps, bytes."""
+    """Quantize elements to i8, given the inverse of the scale."""
     spread = vector.broadcast(vector_of(LANES, "f32"), inverse)
     summed = math.fma(values, spread, splat(ROUND, "f32"))
     return arith.trunci(vector_of(QUARTER, "i8"), arith.bitcast(vector_of(LANES, "i32"), summed))
 
 
 def joined(quarters: Sequence[ir.Value]) -> ir.Value:
-    """Four vectors of 16 bytes as one of words."""
+    """Concatenate four vectors of 16 bytes and return them as words."""
     first, second = (vector.shuffle(*quarters[i : i + 2], list(range(2 * QUARTER))) for i in (0, 2))
     whole = vector.shuffle(first, second, list(range(BYTES)))
     return vector.bitcast(vector_of(LANES, "i32"), whole)
@@ -69,10 +69,10 @@ def joined(quarters: Sequence[ir.Value]) -> ir.Value:
 
 @dataclass(frozen=True)
 class RoundedRows(ActivationRows):
-    """Rows of bytes in words, ``(m, words)``."""
+    """Rounded activations as words of bytes, ``(m, words)``."""
 
     def step(self, row: ir.Value, step: ir.Value, blocks: int) -> None:
-        """A step's words, of so many blocks; what is beyond is zero."""
+        """Write the words of a step of `blocks` blocks, zero-padded."""
         layout = self.steps
         scales: list[ir.Value] = []
         rounded: dict[tuple[int, int], ir.Value] = {}
@@ -100,17 +100,17 @@ class RoundedRows(ActivationRows):
         vector.store(bits, self.buffer, [row, self.first_word(start, layout.vectors + 1)])
 
     def first_word(self, start: ir.Value, number: int) -> ir.Value:
-        """First word of a vector of a step."""
+        """Return the index of the first word of a vector of a step."""
         return arith.addi(start, index(number * LANES))
 
     def bytes_of(self, rounded: dict[tuple[int, int], ir.Value], number: int) -> ir.Value:
-        """A vector of bytes as words."""
+        """Return a vector of bytes of a step as words."""
         nothing = splat(0, "i8", QUARTER)
         keys = [(self.steps.block_of(each), self.steps.half_of(number, each)) for each in range(BYTES // QUARTER)]
         return joined([rounded.get(key, nothing) for key in keys])
 
     def keep_sum(self, row: ir.Value, block: ir.Value, values: Sequence[ir.Value]) -> None:
-        """The sum of a block's elements, behind all steps."""
+        """Store the sum of a block's elements after all steps."""
         offset = arith.addi(block, index(self.steps.steps * self.steps.words))
         word = ir.IntegerType.get_signless(32)
         memref.store(arith.bitcast(word, block_sum(values)), self.buffer, [row, offset])

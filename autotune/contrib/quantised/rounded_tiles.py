@@ -1,9 +1,9 @@
-"""Code that rounds activations to 8 bits, a step a block, into tiles of a matrix unit: 16 rows of x side by side.
+"""Rounding of activations to 8 bits with one scale per block, into matrix unit tiles of 16 rows of x side by side.
 
     tile of block b:  [j, m] = the word of elements 4 j .. 4 j + 3 of x[m, b]      zero for other blocks
 
-A tile of the weight holds 64 bytes of a row, several blocks; it meets one of x that is zero but for one block. What is
-zero lies between blocks, so that neighbouring tiles share it.
+A tile of the weight holds 64 bytes of a row, which are several blocks; it is multiplied by tiles of x that are zero
+except for one block. The zeros lie between the blocks, so that neighbouring tiles share them.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ WORD = 4  # bytes
 
 @dataclass(frozen=True)
 class TileLayout:
-    """Where words and numbers of activations lie.
+    """Layout of the words and numbers of activations.
 
     Attributes:
-        steps: Blocks of the weight.
-        rows: Rows of activations.
+        steps: Layout of the weight's steps.
+        rows: Number of rows of activations.
     """
 
     steps: BlockSteps
@@ -37,45 +37,45 @@ class TileLayout:
 
     @property
     def block_rows(self) -> int:
-        """Rows of a tile of x that a block takes."""
+        """Rows of a tile of x per block."""
         return self.steps.halves * QUARTER // WORD
 
     @property
     def per_tile(self) -> int:
-        """Blocks of a tile of the weight."""
+        """Blocks per tile of the weight."""
         return ROWS // self.block_rows
 
     @property
     def groups(self) -> int:
-        """Tiles of the weight in a row of it."""
+        """Tiles of the weight per row, each a group of blocks."""
         return -(-self.steps.blocks // self.per_tile)
 
     @property
     def blocks(self) -> int:
-        """Blocks of a row, in whole groups."""
+        """Blocks per row, padded to whole groups."""
         return self.groups * self.per_tile
 
     @property
     def group_rows(self) -> int:
-        """Rows that the tiles of x of a group take: its blocks, and what is zero between them."""
+        """Rows that the tiles of x of a group take: its blocks, and the zeros between them."""
         return self.per_tile * self.block_rows + (self.per_tile - 1) * (ROWS - self.block_rows)
 
     @property
     def row_tiles(self) -> int:
-        """Tiles of rows of x."""
+        """Number of tiles of 16 rows of x."""
         return -(-self.rows // ROWS)
 
 
 @dataclass(frozen=True)
 class RoundedTiles:
-    """Activations in tiles.
+    """Rounded activations in tiles.
 
     Attributes:
         layout: Layout of words and numbers.
         halves: Activations ``(m, blocks, 16)`` for each half of a block.
         words: Tiles, ``(row tiles x groups x rows of a group, 16)``.
-        scales: Steps of blocks, ``(row tiles x blocks, 16)``, f32.
-        totals: Sums of blocks likewise; `None` where nothing is subtracted.
+        scales: Scales of blocks, ``(row tiles x blocks, 16)``, f32.
+        totals: Sums of blocks, likewise; `None` if the format has no minimum.
     """
 
     layout: TileLayout
@@ -86,7 +86,7 @@ class RoundedTiles:
 
     @classmethod
     def allocate(cls, layout: TileLayout, halves: Sequence[ir.Value]) -> "RoundedTiles":
-        """Buffers for them, at the insertion point."""
+        """Allocate the buffers at the insertion point."""
         i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
         tiles, wide = layout.row_tiles * layout.groups * layout.group_rows, layout.row_tiles * layout.blocks
         words, *numbers = (
@@ -96,21 +96,21 @@ class RoundedTiles:
         return cls(layout, halves, words, numbers[0], numbers[1] if layout.steps.least else None)
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the rounding at the insertion point."""
         whole, left = divmod(self.layout.rows, ROWS)
         counted(whole, lambda tile: self.write_rows(tile, ROWS))
         if left:
             self.write_rows(index(whole), left)
 
     def write_rows(self, tile: ir.Value, rows: int) -> None:
-        """All groups of a tile of rows."""
+        """Write all groups of a tile of rows."""
         whole, left = divmod(self.layout.steps.blocks, self.layout.per_tile)
         counted(whole, lambda group: self.write_group(tile, group, rows, self.layout.per_tile))
         if left:
             self.write_group(tile, index(whole), rows, left)
 
     def write_group(self, tile: ir.Value, group: ir.Value, rows: int, blocks: int) -> None:
-        """So many blocks of so many rows; what is beyond is zero."""
+        """Write `blocks` blocks of `rows` rows, zero-padded."""
         layout = self.layout
         zero = arith.constant(ir.F32Type.get(), 0.0)
         no_bytes = splat(0, "i8", QUARTER)
@@ -138,7 +138,7 @@ class RoundedTiles:
                 vector.store(vector.from_elements(vector_of(LANES, "f32"), totals[block]), self.totals, indices)
 
     def store_words(self, tile: ir.Value, group: ir.Value, lines: list[ir.Value]) -> None:
-        """Lines of words of a group, and what is zero between its blocks."""
+        """Store the words of a group, and the zeros between its blocks."""
         layout = self.layout
         start = self.start(tile, group)
         for row in range(layout.group_rows):
@@ -148,10 +148,10 @@ class RoundedTiles:
             vector.store(value, self.words, [arith.addi(start, index(row)), index(0)])
 
     def start(self, tile: ir.Value, group: ir.Value) -> ir.Value:
-        """First row of a group."""
+        """Return the first row of a group."""
         number = arith.addi(arith.muli(tile, index(self.layout.groups)), group)
         return arith.muli(number, index(self.layout.group_rows))
 
     def tile_row(self, tile: ir.Value, group: ir.Value, block: int) -> ir.Value:
-        """First row of the tile of a block of a group."""
+        """Return the first row of the tile of a block of a group."""
         return arith.addi(self.start(tile, group), index(block * (ROWS - self.layout.block_rows)))

@@ -1,8 +1,8 @@
-"""Code for rows by some columns of a weight in blocks, on buffers: each element is summed in 16 lanes along a row.
+"""Lower products of rows with columns of a block-quantized weight on buffers, with 16 partial sums per element.
 
-    for step: sums[n] += what 64 bytes of column n and the activations that they meet give      16 lanes each
+    for step: sums[n] += contribution of 64 bytes of column n and the matching activations      16 lanes each
 
-What a step gives is a subclass's to say: in whole numbers (`dots_code.py`) or in f32 (`float_code.py`).
+A subclass defines that contribution: in integers (`dots_code.py`) or in f32 (`float_code.py`).
 """
 
 from abc import ABC, abstractmethod
@@ -27,11 +27,11 @@ Sums = list[ir.Value]
 
 @dataclass(frozen=True)
 class StepPart:
-    """What is there of a step.
+    """Blocks and scales of one step.
 
     Attributes:
-        blocks: Number of its blocks.
-        scales: Scales of the blocks, in the lanes of their sums; a vector a column.
+        blocks: Number of blocks in the step.
+        scales: Scales of the blocks, broadcast to the lanes of their sums; one vector per column.
     """
 
     blocks: int
@@ -40,13 +40,13 @@ class StepPart:
 
 @dataclass(frozen=True)
 class RowSums(ABC):
-    """All rows by some columns.
+    """Product of all rows with a tile of columns.
 
     Attributes:
-        operands: What is multiplied.
-        tile: Rows whose sums are in registers at once.
-        strands: Sums of each element, a step each.
-        ahead: Bytes from what is read to what is fetched; 0 fetches nothing.
+        operands: Operands of the product.
+        tile: Rows whose sums are in registers at the same time.
+        strands: Number of accumulators per element, which take the steps in turn.
+        ahead: Prefetch distance in bytes; 0 disables prefetching.
     """
 
     operands: BlockOperands
@@ -56,15 +56,15 @@ class RowSums(ABC):
 
     @abstractmethod
     def step(self, stored: StoredBytes, rows: list[ir.Value], step: RowStep, sums: Sums, part: StepPart) -> Sums:
-        """Sums with a step more."""
+        """Return the sums after one more step."""
 
     @abstractmethod
     def given_sums(self, row: ir.Value, first: ir.Value, count: int) -> ir.Value:
-        """Sums of the activations of so many blocks of a row, 16 lanes; what is beyond is zero."""
+        """Return the sums of the activations of `count` blocks of a row in 16 lanes, zero-padded."""
 
     @property
     def steps(self) -> BlockSteps:
-        """How a row is multiplied."""
+        """Layout of the steps of a row."""
         return self.operands.steps
 
     @property
@@ -74,11 +74,11 @@ class RowSums(ABC):
 
     @property
     def blocks_ahead(self) -> int:
-        """Blocks from what is read to what is fetched."""
+        """Prefetch distance in blocks."""
         return self.ahead // self.steps.block_bytes
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the whole product at the insertion point."""
         stored = StoredBytes.open(self.operands)
         loop = scf.ForOp(index(0), index(self.operands.rows), index(self.tile))
         with ir.InsertionPoint(loop.body):
@@ -89,79 +89,79 @@ class RowSums(ABC):
             scf.yield_([])
 
     def elements(self, rows: list[ir.Value]) -> Iterator[tuple[int, int]]:
-        """Row and column of every element of a register tile."""
+        """Yield the row and column of every element of a register tile."""
         return ((row, column) for row in range(len(rows)) for column in range(self.columns))
 
     def sums(self, stored: StoredBytes, rows: list[ir.Value]) -> Sums:
-        """Sums of each element in 16 lanes."""
+        """Return the 16-lane sum of each element."""
         steps, strands = self.steps, min(self.strands, max(1, self.steps.whole))
         count, looped = len(rows) * self.columns, self.steps.whole // strands * strands
-        found = [splat(0, "f32")] * (count * strands)
-        if steps.least:  # first, as nothing waits for it there
-            found[:count] = self.without_least(rows)
+        sums = [splat(0, "f32")] * (count * strands)
+        if steps.least:  # first, where no later operation waits for the result
+            sums[:count] = self.without_least(rows)
         if looped:
-            loop = scf.ForOp(index(0), index(looped), index(strands), found)
-            keep_rolled(loop.operation)  # so that what it fetches is spread over its steps
+            loop = scf.ForOp(index(0), index(looped), index(strands), sums)
+            keep_rolled(loop.operation)  # so that prefetches are spread over its iterations
             with ir.InsertionPoint(loop.body):
-                inside = list(loop.inner_iter_args)
+                carried = list(loop.inner_iter_args)
                 scales = self.scales(RowStep(loop.induction_variable), strands, strands * steps.count)
                 for strand in range(strands):
                     part = slice(strand * count, (strand + 1) * count)
                     step = RowStep(loop.induction_variable, strand)
-                    inside[part] = self.step(stored, rows, step, inside[part], StepPart(steps.count, scales[strand]))
-                scf.yield_(inside)
-            found = list(loop.results)
+                    carried[part] = self.step(stored, rows, step, carried[part], StepPart(steps.count, scales[strand]))
+                scf.yield_(carried)
+            sums = list(loop.results)
         for number in range(looped, steps.steps):
             part = slice((number - looped) % strands * count, ((number - looped) % strands + 1) * count)
             step, blocks = RowStep(index(number)), steps.count if number < steps.whole else steps.left
             (scales,) = self.scales(step, 1, blocks)
-            found[part] = self.step(stored, rows, step, found[part], StepPart(blocks, scales))
-        return [reduce(arith.addf, found[each::count]) for each in range(count)]
+            sums[part] = self.step(stored, rows, step, sums[part], StepPart(blocks, scales))
+        return [reduce(arith.addf, sums[element::count]) for element in range(count)]
 
     def scales(self, step: RowStep, steps: int, blocks: int) -> list[list[ir.Value]]:
-        """Scales of so many blocks from a step on, of each step and column in the lanes of its sums.
+        """Return the scales of `blocks` blocks from a step on: per step and column, in the lanes of its sums.
 
-        Those of several steps are read at once, as many as a vector has.
+        The scales of several steps are loaded together, as many as fill a vector.
         """
         count, source = self.steps.count, self.operands.scales[0]
-        found: list[list[ir.Value]] = [[] for _ in range(steps)]
+        scales_of_steps: list[list[ir.Value]] = [[] for _ in range(steps)]
         at_once = max(1, LANES // count)
         for column, first in product(range(self.columns), range(0, steps, at_once)):
-            some = found[first : first + at_once]
-            at, whole = RowStep(step.start, step.beyond + first).times(count), len(some) * count
+            steps_read = scales_of_steps[first : first + at_once]
+            at, whole = RowStep(step.start, step.beyond + first).times(count), len(steps_read) * count
             numbers = source.several(index(column), at, min(blocks, whole), whole)
             source.fetch(index(column), at, self.blocks_ahead)
-            for number, scales in enumerate(some):
+            for number, scales in enumerate(steps_read):
                 lanes = [number * count + block for block in self.steps.lane_blocks]
                 scales.append(vector.shuffle(numbers, numbers, lanes))
-        return found
+        return scales_of_steps
 
     def without_least(self, rows: list[ir.Value]) -> Sums:
-        """Sums of the least number of each block times the sum of its activations, negative."""
+        """Return minus the sum over blocks of the minimum of each block times the sum of its activations."""
         blocks = self.steps.blocks
         whole = blocks // LANES * LANES
-        found = [splat(0, "f32")] * (len(rows) * self.columns)
+        sums = [splat(0, "f32")] * (len(rows) * self.columns)
         if whole:
-            loop = scf.ForOp(index(0), index(whole), index(LANES), found)
+            loop = scf.ForOp(index(0), index(whole), index(LANES), sums)
             with ir.InsertionPoint(loop.body):
                 scf.yield_(self.less_least(rows, loop.induction_variable, list(loop.inner_iter_args), LANES))
-            found = list(loop.results)
-        return self.less_least(rows, index(whole), found, blocks - whole) if blocks > whole else found
+            sums = list(loop.results)
+        return self.less_least(rows, index(whole), sums, blocks - whole) if blocks > whole else sums
 
     def less_least(self, rows: list[ir.Value], first: ir.Value, sums: Sums, count: int) -> Sums:
-        """Sums less the least numbers of so many blocks more."""
+        """Subtract from the sums the minimum of `count` more blocks times the sums of their activations."""
         numbers = self.operands.scales[1]
         columns = [numbers.several(index(column), first, count, LANES) for column in range(self.columns)]
         for column in range(self.columns):
             numbers.fetch(index(column), first, self.blocks_ahead)
-        given = [arith.negf(self.given_sums(row, first, count)) for row in rows]
+        negated_sums = [arith.negf(self.given_sums(row, first, count)) for row in rows]
         return [
-            math.fma(given[row], columns[column], sums[row * self.columns + column])
+            math.fma(negated_sums[row], columns[column], sums[row * self.columns + column])
             for row, column in self.elements(rows)
         ]
 
     def add(self, row: ir.Value, column: int, lanes: ir.Value) -> None:
-        """Add the lanes of an element to the result."""
+        """Reduce the lanes of an element and add the total to the result."""
         indices = [*([row] if self.operands.has_rows else []), index(column)]
         before, reassociated = memref.load(self.operands.result, indices), arith.FastMathFlags.reassoc
         total = vector.reduction(before.type, vector.CombiningKind.ADD, lanes, acc=before, fastmath=reassociated)

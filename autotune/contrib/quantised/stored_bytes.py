@@ -1,4 +1,4 @@
-"""Reading a weight in blocks, 64 bytes of a row at a time."""
+"""Loads of a block-quantized weight, 64 bytes of a row at a time."""
 
 from dataclasses import dataclass
 
@@ -16,13 +16,13 @@ from autotune.contrib.quantised.loops import RowStep
 
 @dataclass(frozen=True)
 class StoredBytes:
-    """The bytes of some columns.
+    """Bytes of a tile of columns.
 
     Attributes:
-        operands: What they are part of.
-        flat: All bytes in one dimension; `None` where the halves of a block lie apart, as in a task alone.
-        offset: Offset in it where the first column begins.
-        stride: Bytes from a column to the next.
+        operands: Operands of the product.
+        flat: All bytes as a 1-D memref; `None` if the halves of a block are separate buffers, as in a task of its own.
+        offset: Offset of the first column in it.
+        stride: Bytes between columns.
     """
 
     operands: BlockOperands
@@ -32,21 +32,21 @@ class StoredBytes:
 
     @classmethod
     def open(cls, operands: BlockOperands) -> "StoredBytes":
-        """Read what is needed of the weight's buffer, at the insertion point."""
+        """Create from the weight's buffers, emitting their metadata at the insertion point."""
         first = operands.stored[0]
-        kind = ir.MemRefType(first.type)
-        found = memref.extract_strided_metadata(first)
-        base, offset, stride = found[0], found[1], found[2 + kind.rank]
+        weight_type = ir.MemRefType(first.type)
+        metadata = memref.extract_strided_metadata(first)
+        base, offset, stride = metadata[0], metadata[1], metadata[2 + weight_type.rank]
         if not are_side_by_side(operands.stored):
             return cls(operands, None, offset, stride)
         dynamic = ir.ShapedType.get_dynamic_size()
-        flat_kind = ir.MemRefType.get([dynamic], kind.element_type)
+        flat_type = ir.MemRefType.get([dynamic], weight_type.element_type)
         whole = arith.addi(offset, arith.muli(stride, index(operands.columns)))
-        flat = memref.reinterpret_cast(flat_kind, base, [], [whole], [], [0], [dynamic], [1])
+        flat = memref.reinterpret_cast(flat_type, base, [], [whole], [], [0], [dynamic], [1])
         return cls(operands, flat, offset, stride)
 
     def load(self, column: ir.Value, step: RowStep, blocks: int) -> ir.Value:
-        """The 64 bytes of a step; of one with fewer blocks, zeros behind them."""
+        """Load the 64 bytes of a step, zero-padded if it has fewer blocks."""
         steps = self.operands.steps
         if self.flat is not None:
             return load_first(self.flat, [self.first_byte(column, step)], blocks * steps.block_bytes, BYTES)
@@ -59,32 +59,32 @@ class StoredBytes:
         return vector.shuffle(*pairs, list(range(BYTES)))
 
     def fetch(self, column: ir.Value, step: RowStep, ahead: int) -> None:
-        """Fetch what lies so many bytes behind a step."""
+        """Prefetch the bytes at a distance of `ahead` bytes from a step."""
         if ahead and self.flat is not None:
             offset = arith.addi(self.first_byte(column, step), index(ahead))
             memref.prefetch(self.flat, [offset], is_write=False, locality_hint=TO_L1, is_data_cache=True)
 
     def first_byte(self, column: ir.Value, step: RowStep) -> ir.Value:
-        """First byte of a step."""
+        """Return the offset of the first byte of a step."""
         start = arith.addi(self.offset, arith.muli(self.stride, column))
         return arith.addi(start, step.times(BYTES))
 
 
 def are_side_by_side(weights: tuple[ir.Value, ...]) -> bool:
-    """Whether a block's bytes lie in one piece: there is one operand, or two are the halves of one buffer."""
+    """Return whether a block is contiguous: there is a single operand, or two are the halves of one buffer."""
     return len(weights) == 1 or are_halves(*weights)
 
 
 def are_halves(first: ir.Value, second: ir.Value) -> bool:
-    """Whether two buffers are the first and the second half of the blocks of one, or cut alike out of such."""
-    makers = [maker(each) for each in (first, second)]
-    cuts = [each for each in makers if each is not None and each.name == "memref.subview"]
-    if len(cuts) != len(makers):
+    """Return whether two buffers are the first and second half of the blocks of one buffer, or equal slices of such."""
+    producers = [maker(each) for each in (first, second)]
+    subviews = [each for each in producers if each is not None and each.name == "memref.subview"]
+    if len(subviews) != len(producers):
         return False
-    (source, *moving), (other, *alike) = (list(cut.operands) for cut in cuts)
-    (at, *same), (beside, *too) = (static_slice(cut) for cut in cuts)
+    (source, *moving), (other_source, *alike) = (list(cut.operands) for cut in subviews)
+    (at, *same), (beside, *too) = (static_slice(cut) for cut in subviews)
     if moving != alike or same != too:
         return False
-    if source == other:
+    if source == other_source:
         return at[:-2] == beside[:-2] and (at[-2:], beside[-2:]) == ([0, 0], [1, 0])
-    return at == beside and are_halves(source, other)
+    return at == beside and are_halves(source, other_source)

@@ -1,10 +1,10 @@
-"""Code for many rows by a weight in blocks, by tiles of bytes, on buffers.
+"""Lower products of many rows with a block-quantized weight to i8 tiles of a matrix unit, on buffers.
 
     y[m, n] = sum over b of  scale_x[m, b] scale_w[n, b] (sum over j of q[n, b, j] x[m, b, j])
 
-Tiles of the weight are what a matrix unit multiplies from the left, as its rows lie; 16 rows of x stand side by side
-in what it multiplies from the right. Every block gives whole numbers, which are scaled and summed in registers. Columns
-of a register tile are transposed before they are stored.
+Tiles of the weight are the left operands of the matrix unit, in the layout of its rows; 16 rows of x side by side are
+the right operands. The integer result of every block is scaled and accumulated in registers. The columns of a register
+tile are transposed before they are stored.
 """
 
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ from autotune.contrib.quantised.rounded_tiles import WORD, RoundedTiles, TileLay
 from autotune.contrib.quantised.stored_bytes import StoredBytes
 from autotune.contrib.quantised.stored_numbers import StoredNumbers
 
-LINE = 16  # words
+LINE = 16  # words in a cache line
 
 
 @dataclass(frozen=True)
 class UnpackedPanel:
-    """Some columns of a weight as a matrix unit reads them.
+    """Columns of a weight, unpacked to the layout that a matrix unit reads.
 
     Attributes:
-        words: Bytes with a sign, ``(n, words)``; rows lie an odd number of cache lines apart.
+        words: Signed bytes in words, ``(n, words)``; the row stride is an odd number of cache lines.
         scales: Scales ``(n, blocks)``, f32.
-        least: Least numbers, negative, likewise; `None` where the format has none.
+        least: Negated minimums, likewise; `None` if the format has none.
     """
 
     words: ir.Value
@@ -44,11 +44,11 @@ class UnpackedPanel:
 
     @classmethod
     def write(cls, operands: BlockOperands, layout: TileLayout) -> "UnpackedPanel":
-        """Allocate and fill it, at the insertion point."""
+        """Allocate and fill the panel at the insertion point."""
         i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
         columns, wide = operands.columns, layout.groups * LINE
-        kind = ir.MemRefType.get([columns, wide + LINE * (layout.groups % 2 == 0)], i32)
-        words = memref.alloc(kind, [], [])
+        words_type = ir.MemRefType.get([columns, wide + LINE * (layout.groups % 2 == 0)], i32)
+        words = memref.alloc(words_type, [], [])
         numbers = [memref.alloc(ir.MemRefType.get([columns, layout.blocks], f32), [], []) for _ in operands.scales]
         panel = cls(words, numbers[0], numbers[1] if len(numbers) > 1 else None)
         stored = StoredBytes.open(operands)
@@ -62,17 +62,17 @@ class UnpackedPanel:
         return panel
 
     def copy_bytes(self, stored: StoredBytes, column: ir.Value) -> None:
-        """A row of bytes, widened where it is of nibbles."""
+        """Copy a row of bytes, unpacking nibbles."""
         steps = stored.operands.steps
         counted(steps.whole, lambda step: self.copy_step(stored, column, step, steps.count))
         if steps.left:
             self.copy_step(stored, column, index(steps.whole), steps.left)
 
     def copy_step(self, stored: StoredBytes, column: ir.Value, step: ir.Value, blocks: int) -> None:
-        """64 bytes of a row, or fewer."""
+        """Copy one step of a row: 64 bytes, or fewer in the last step."""
         steps = stored.operands.steps
         parts = signed_bytes(stored.load(column, RowStep(step), blocks), steps.bits, signed=steps.signed)
-        count = blocks * steps.halves * QUARTER // WORD  # words that are there
+        count = blocks * steps.halves * QUARTER // WORD  # valid words of the step
         for number, part in enumerate(parts):
             if number * LINE < count:
                 at = arith.addi(arith.muli(step, index(LINE * len(parts))), index(number * LINE))
@@ -80,13 +80,13 @@ class UnpackedPanel:
 
 
 def signed_bytes(stored: ir.Value, bits: int, *, signed: bool) -> list[ir.Value]:
-    """64 bytes of a row as bytes with a sign, in the order of elements; nibbles are twice as many."""
+    """Return 64 stored bytes of a row as signed bytes in element order; nibbles give two vectors."""
     if bits == 8:
         return [stored]
-    kind, words = vector_of(BYTES, "i8"), vector.bitcast(vector_of(LANES, "i32"), stored)
+    i8_vector, words = vector_of(BYTES, "i8"), vector.bitcast(vector_of(LANES, "i32"), stored)
     mask = splat(0x0F0F0F0F, "i32")
     low, high = (arith.andi(part, mask) for part in (words, arith.shrui(words, splat(4, "i32"))))
-    halves = [vector.bitcast(kind, half) for half in (low, high)]
+    halves = [vector.bitcast(i8_vector, half) for half in (low, high)]
     if signed:
         eight = splat(8, "i8", BYTES)
         halves = [arith.subi(arith.xori(half, eight), eight) for half in halves]
@@ -98,32 +98,32 @@ def signed_bytes(stored: ir.Value, bits: int, *, signed: bool) -> list[ir.Value]
 
 
 def copy_numbers(source: StoredNumbers, target: ir.Value, row: ir.Value, *, negative: bool) -> None:
-    """A row of numbers, widened to f32; what is beyond is zero."""
-    given, wanted = source.blocks, ir.MemRefType(target.type).shape[1]
+    """Copy a row of numbers, widened to f32 and zero-padded."""
+    source_blocks, target_blocks = source.blocks, ir.MemRefType(target.type).shape[1]
 
     def copy(first: ir.Value, count: int, whole: int) -> None:
         values = source.several(row, first, count, LANES)
         vector.store(first_of(arith.negf(values) if negative else values, whole), target, [row, first])
 
-    whole = given // LANES * LANES
+    whole = source_blocks // LANES * LANES
     if whole:
         loop = scf.ForOp(index(0), index(whole), index(LANES))
         with ir.InsertionPoint(loop.body):
             copy(loop.induction_variable, LANES, LANES)
             scf.yield_([])
-    if wanted > whole:
-        copy(index(whole), given - whole, wanted - whole)
+    if target_blocks > whole:
+        copy(index(whole), source_blocks - whole, target_blocks - whole)
 
 
 @dataclass(frozen=True)
 class TileSums:
-    """All rows by some columns, a multiple of 16.
+    """Product of all rows with a tile of columns, a multiple of 16.
 
     Attributes:
-        operands: What is multiplied.
+        operands: Operands of the product.
         x: Activations in tiles.
-        unroll: Groups of blocks that are multiplied before their sums are scaled; divides their number.
-        unit: Whether the processor's unit computes it; else it is emulated.
+        unroll: Groups of blocks that are multiplied before their sums are scaled; divides the number of groups.
+        unit: Whether to use the processor's matrix unit; otherwise it is emulated.
     """
 
     operands: BlockOperands
@@ -132,18 +132,18 @@ class TileSums:
     unit: bool
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the whole product at the insertion point."""
         panel = UnpackedPanel.write(self.operands, self.x.layout)
         i32 = ir.IntegerType.get_signless(32)
         blocks = self.unroll * self.x.layout.per_tile
-        held = [memref.alloc(ir.MemRefType.get([LANES, LANES], i32), [], []) for _ in range(blocks)]
+        buffers = [memref.alloc(ir.MemRefType.get([LANES, LANES], i32), [], []) for _ in range(blocks)]
         whole, left = divmod(self.x.layout.rows, LANES)
-        counted(whole, lambda tile: self.write_rows(panel, held, tile, LANES))
+        counted(whole, lambda tile: self.write_rows(panel, buffers, tile, LANES))
         if left:
-            self.write_rows(panel, held, index(whole), left)
+            self.write_rows(panel, buffers, index(whole), left)
 
     def write_rows(self, panel: UnpackedPanel, held: list[ir.Value], tile: ir.Value, rows: int) -> None:
-        """A tile of so many rows by all columns."""
+        """Multiply a tile of `rows` rows with all columns."""
         loop = scf.ForOp(index(0), index(self.operands.columns), index(LANES))
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
@@ -169,15 +169,15 @@ class TileSums:
     def multiply(
         self, panel: UnpackedPanel, held: list[ir.Value], tile: ir.Value, column: ir.Value, group: ir.Value
     ) -> None:
-        """Whole numbers of each block of a group."""
-        by = Amx() if self.unit else Emulated("i32")
-        a = by.load(tile_of(panel.words, column, arith.muli(group, index(LINE))), once=False)
+        """Store the integer products of each block of a group."""
+        matrix_unit = Amx() if self.unit else Emulated("i32")
+        a = matrix_unit.load(tile_of(panel.words, column, arith.muli(group, index(LINE))), once=False)
         products = []
         for block in range(len(held)):
-            b = by.load(tile_of(self.x.words, self.x.tile_row(tile, group, block), index(0)), once=False)
-            products.append(by.dot("i8", by.zero(), a, b))
+            b = matrix_unit.load(tile_of(self.x.words, self.x.tile_row(tile, group, block), index(0)), once=False)
+            products.append(matrix_unit.dot("i8", matrix_unit.zero(), a, b))
         for product, target in zip(products, held, strict=True):
-            by.store(product, tile_of(target, index(0), index(0)))
+            matrix_unit.store(product, tile_of(target, index(0), index(0)))
 
     def scaled(
         self,
@@ -189,20 +189,20 @@ class TileSums:
         block: int,
         sums: list[ir.Value],
     ) -> list[ir.Value]:
-        """Sums with what a block adds, a vector of 16 rows of x for each column."""
-        wide = vector_of(LANES, "f32")
+        """Return the sums plus the scaled products of a block, one vector of 16 rows of x per column."""
+        f32_vector = vector_of(LANES, "f32")
         position = arith.addi(arith.muli(group, index(self.x.layout.per_tile)), index(block))
         at = [arith.addi(arith.muli(tile, index(self.x.layout.blocks)), position), index(0)]
-        step = vector.load(wide, self.x.scales, at)
-        total = vector.load(wide, self.x.totals, at) if self.x.totals is not None else None
-        found = []
+        step = vector.load(f32_vector, self.x.scales, at)
+        total = vector.load(f32_vector, self.x.totals, at) if self.x.totals is not None else None
+        new_sums = []
         for row, before in enumerate(sums):
-            line = [arith.addi(column, index(row)), position]
+            indices = [arith.addi(column, index(row)), position]
             number = vector.load(vector_of(LANES, "i32"), whole, [index(row), index(0)])
-            value = arith.mulf(arith.sitofp(wide, number), step)
-            scale = vector.broadcast(wide, memref.load(panel.scales, line))
+            value = arith.mulf(arith.sitofp(f32_vector, number), step)
+            scale = vector.broadcast(f32_vector, memref.load(panel.scales, indices))
             after = math.fma(value, scale, before)
             if total is not None and panel.least is not None:
-                after = math.fma(total, vector.broadcast(wide, memref.load(panel.least, line)), after)
-            found.append(after)
-        return found
+                after = math.fma(total, vector.broadcast(f32_vector, memref.load(panel.least, indices)), after)
+            new_sums.append(after)
+        return new_sums

@@ -1,4 +1,4 @@
-"""Code that widens blocks of a weight to f32, in registers."""
+"""Dequantization of weight blocks to f32 in registers."""
 
 from mlir import ir
 from mlir.dialects import arith, vector
@@ -12,7 +12,7 @@ LOOKUP = "llvm.x86.avx512.permvar.sf.512"
 
 
 def numbers_of_nibbles(words: ir.Value, *, signed: bool) -> ir.Value:
-    """What the last four bits of each of 16 words stand for, in f32, by a table."""
+    """Convert the low four bits of each of 16 words to f32 by a lookup table."""
     kind, half = vector_of(LANES, "f32"), LANES // 2
     numbers = [n - LANES if signed and n >= half else n for n in range(LANES)]
     attributes = [ir.FloatAttr.get(kind.element_type, float(n)) for n in numbers]
@@ -21,7 +21,7 @@ def numbers_of_nibbles(words: ir.Value, *, signed: bool) -> ir.Value:
 
 
 def widened_block(operands: BlockOperands, column: ir.Value, block: ir.Value) -> list[ir.Value]:
-    """A block of a column in f32, a vector each half."""
+    """Return a block of a column in f32, one vector per half."""
     kind = vector_of(QUARTER, "f32")
     scale, *least = (vector.broadcast(kind, each.one(column, block)) for each in operands.scales)
     values = [arith.mulf(value, scale) for value in whole_numbers(operands, column, block)]
@@ -29,15 +29,15 @@ def widened_block(operands: BlockOperands, column: ir.Value, block: ir.Value) ->
 
 
 def whole_numbers(operands: BlockOperands, column: ir.Value, block: ir.Value) -> list[ir.Value]:
-    """Whole numbers of a block in f32, a vector each half."""
+    """Return the unscaled integers of a block in f32, one vector per half."""
     wide = vector_of(QUARTER, "i32")
     stored = [vector.load(vector_of(QUARTER, "i8"), each, [column, block, index(0)]) for each in operands.weights]
     if operands.steps.bits == 8:
-        found = [arith.extsi(wide, each) for each in stored]
+        integers = [arith.extsi(wide, each) for each in stored]
     elif operands.steps.signed:
         words, high = arith.extsi(wide, stored[0]), splat(28, "i32")
-        found = [arith.shrsi(arith.shli(words, high), high), arith.shrsi(words, splat(4, "i32"))]
+        integers = [arith.shrsi(arith.shli(words, high), high), arith.shrsi(words, splat(4, "i32"))]
     else:
         words = arith.extui(wide, stored[0])
-        found = [arith.andi(words, splat(15, "i32")), arith.shrui(words, splat(4, "i32"))]
-    return [arith.sitofp(vector_of(QUARTER, "f32"), each) for each in found]
+        integers = [arith.andi(words, splat(15, "i32")), arith.shrui(words, splat(4, "i32"))]
+    return [arith.sitofp(vector_of(QUARTER, "f32"), each) for each in integers]

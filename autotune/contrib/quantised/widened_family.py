@@ -1,7 +1,7 @@
-"""Schedules for many rows by a weight in blocks, in f32: a panel of columns is widened once for all rows.
+"""Family for products of many rows with a block-quantized weight, in f32: a panel is widened once for all rows.
 
-Upstream's vectors would widen it anew for every register tile; code of ours (`widened_product.py`) keeps the panel in a
-cache, and multiplies as any product of f32 does.
+Upstream's vectorization would widen it again for every register tile; a pass of ours (`widened_product.py`) keeps the
+panel in a cache, and multiplies by it as in any f32 product.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ COLUMNS, ROWS, VECTOR_COUNTS = (16, 32, 48, 64, 96, 128, 256), (4, 6, 8, 10, 12,
 PIECES = (8, 16, 32, 64)  # blocks of k in a panel
 LONGEST_BLOCK = 32  # elements
 BYTES = 4  # of an element
-SPARE = 4  # registers, for numbers that are spread
+SPARE = 4  # registers, for broadcast scalars
 
 
 @dataclass(frozen=True)
@@ -30,41 +30,41 @@ class WidenedBlocks(ByOwnCode):
 
     @property
     def specific(self) -> int:
-        """Before ``blocks``."""
+        """Priority over ``blocks``."""
         return 2
 
     def covers(self, task: Task) -> bool:
-        """What family ``blocks`` does, of some rows and whole vectors of columns."""
+        """Return whether family ``blocks`` covers the task, with enough rows and whole vectors of columns."""
         if not BLOCKS.covers(task):
             return False
         rows, columns, _ = sizes_of(task.nest)
         return rows >= LEAST_ROWS and columns % WIDTH == 0
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Columns and blocks of a panel, rows and vectors of a register tile."""
+        """Return the knobs: columns and blocks of a panel, rows and vectors of a register tile."""
 
         def fits(config: Config) -> bool:
             vectors = int(config["vectors"])
             return (int(config["rows"]) + 1) * vectors + 1 <= machine.vector_registers
 
-        held = Constraint("a register tile fits the registers", fits)
-        return panel_space(self, task, machine, ROWS, PIECES, machine.lanes, held)
+        fits_registers = Constraint("a register tile fits the registers", fits)
+        return panel_space(self, task, machine, ROWS, PIECES, machine.lanes, fits_registers)
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The most sums that registers hold beside operands, and the largest panel that takes half of L2."""
+        """Return the tile with the most accumulators that fit beside operands, and the largest panel in half of L2."""
         space, shared = self.space(task, machine), self.default_pieces(task, machine)
 
         def preference(config: Config) -> tuple[int, ...]:
             rows, vectors, columns, piece = (int(config[name]) for name in ("rows", "vectors", "columns", "piece"))
-            held = (rows + 1) * vectors + SPARE <= machine.vector_registers
+            fits = (rows + 1) * vectors + SPARE <= machine.vector_registers
             small = columns * piece * LONGEST_BLOCK * BYTES <= machine.l2_bytes // 2
-            asked = all(config[name] == count for name, count in shared.items())
-            return asked, held, small, rows * vectors * held, vectors, min(columns, 128), min(piece, 32)
+            uses_threads = all(config[name] == count for name, count in shared.items())
+            return uses_threads, fits, small, rows * vectors * fits, vectors, min(columns, 128), min(piece, 32)
 
         return max(space.configs(), key=preference)
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
-        """Many rows, in f32."""
+        """Return the marks for many rows in f32."""
         return {
             PANELS: None,
             ROWS_MARK: int(config["rows"]),
@@ -83,16 +83,16 @@ def panel_space(
     lanes: int,
     held: Constraint,
 ) -> Space:
-    """The space of a family that keeps panels: columns and pieces of those, rows and vectors of a register tile.
+    """Return the space of a family with panels: columns and pieces of panels, rows and vectors of a register tile.
 
     Args:
         family: Family.
         task: Product.
         machine: Host.
-        rows: Rows that a register tile may have.
-        pieces: Pieces of k that a panel may have.
-        lanes: Columns of a vector.
-        held: Constraint of what registers hold.
+        rows: Values of the knob for rows of a register tile.
+        pieces: Values of the knob for pieces of k in a panel.
+        lanes: Columns per vector.
+        held: Constraint on registers.
     """
     threads, wholes = family.shared(task, machine)
     knobs = (

@@ -1,8 +1,8 @@
-"""Code for many rows by a weight in blocks, in f32, on buffers: some columns are widened, once for all rows.
+"""Lower products of many rows with a block-quantized weight to f32 vectors, on buffers; columns are widened once.
 
     for k in pieces:  panel[k, n] = scale[n, k / block] q[n, k];   for rows:  y[m, n] += x[m, k] panel[k, n]
 
-A panel of columns stays in a cache while all rows are multiplied by it: nowhere is the whole weight in f32.
+A panel of columns stays in a cache while all rows use it: the whole weight is never materialized in f32.
 """
 
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ from autotune.contrib.quantised.block_operands import BlockOperands
 from autotune.contrib.quantised.block_steps import LANES, QUARTER
 from autotune.contrib.quantised.widen import widened_block
 
-AT_ONCE = 2  # elements of each half that a step of the inner loop multiplies: of more, registers are spilled
+AT_ONCE = 2  # elements of each half per iteration of the inner loop: with more, registers are spilled
 
 
 @dataclass(frozen=True)
 class WidenedTile:
-    """What is summed in registers.
+    """Size of a register tile.
 
     Attributes:
         rows: Rows of x.
-        vectors: Vectors of columns.
+        vectors: Number of vectors of columns.
         lanes: Elements of a vector.
     """
 
@@ -38,18 +38,18 @@ class WidenedTile:
 
     @property
     def columns(self) -> int:
-        """Columns of it."""
+        """Columns of the tile."""
         return self.vectors * self.lanes
 
 
 @dataclass(frozen=True)
 class WidenedProduct:
-    """All rows by some columns, a multiple of 16.
+    """Product of all rows with a tile of columns, a multiple of 16.
 
     Attributes:
-        operands: What is multiplied.
-        tile: Register tile; its columns divide those.
-        blocks: Blocks of a piece of k.
+        operands: Operands of the product.
+        tile: Register tile; its width divides the columns.
+        blocks: Blocks per piece of k.
     """
 
     operands: BlockOperands
@@ -57,7 +57,7 @@ class WidenedProduct:
     blocks: int
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the whole product at the insertion point."""
         steps, columns = self.operands.steps, self.operands.columns
         longest = min(self.blocks, steps.blocks) * self.block
         panel = memref.alloc(ir.MemRefType.get([longest, columns], ir.F32Type.get()), [], [])
@@ -77,11 +77,11 @@ class WidenedProduct:
 
     @property
     def block(self) -> int:
-        """Elements of a block."""
+        """Elements per block."""
         return self.operands.steps.halves * QUARTER
 
     def widen(self, panel: ir.Value, block: ir.Value, at: ir.Value) -> None:
-        """A block of every column, 16 columns at a time, transposed; `at` is its index in the panel."""
+        """Widen a block of every column, 16 transposed columns at a time; `at` is its index in the panel."""
 
         def part(number: ir.Value) -> None:
             first = arith.muli(number, index(LANES))
@@ -95,13 +95,13 @@ class WidenedProduct:
         counted(self.operands.columns // LANES, part)
 
     def multiply(self, panel: ir.Value, first: ir.Value, blocks: int, row: ir.Value, rows: int) -> None:
-        """Rows of x by a piece of the panel, a register tile of columns at a time."""
+        """Multiply rows of x with a piece of the panel, one register tile of columns at a time."""
         tile, kind = self.tile, vector_of(self.tile.lanes, "f32")
 
         def part(number: ir.Value) -> None:
             start = arith.muli(number, index(tile.columns))
-            columns = [arith.addi(start, index(each * tile.lanes)) for each in range(tile.vectors)]
-            lines = [arith.addi(row, index(each)) for each in range(rows)]
+            columns = [arith.addi(start, index(v * tile.lanes)) for v in range(tile.vectors)]
+            lines = [arith.addi(row, index(line)) for line in range(rows)]
             indices = list(product(lines, columns))
             sums = [vector.load(kind, self.operands.result, list(pair)) for pair in indices]
             loop = scf.ForOp(index(0), index(blocks), index(1), sums)
@@ -109,17 +109,17 @@ class WidenedProduct:
                 block = loop.induction_variable
                 elements = scf.ForOp(index(0), index(QUARTER), index(AT_ONCE), list(loop.inner_iter_args))
                 with ir.InsertionPoint(elements.body):
-                    found = list(elements.inner_iter_args)
-                    for half, more in product(range(self.operands.steps.halves), range(AT_ONCE)):
-                        each = arith.addi(elements.induction_variable, index(more))
-                        k = arith.addi(arith.muli(block, index(self.block)), arith.addi(index(half * QUARTER), each))
-                        of_b = [vector.load(kind, panel, [k, column]) for column in columns]
-                        at = [arith.addi(first, block), each]
+                    carried_sums = list(elements.inner_iter_args)
+                    for half, offset in product(range(self.operands.steps.halves), range(AT_ONCE)):
+                        element = arith.addi(elements.induction_variable, index(offset))
+                        k = arith.addi(arith.muli(block, index(self.block)), arith.addi(index(half * QUARTER), element))
+                        weights = [vector.load(kind, panel, [k, column]) for column in columns]
+                        at = [arith.addi(first, block), element]
                         for begin, line in zip(range(0, len(indices), tile.vectors), lines, strict=True):
                             x = vector.broadcast(kind, memref.load(self.operands.halves[half], [line, *at]))
-                            for at_tile, b in enumerate(of_b, begin):
-                                found[at_tile] = math.fma(x, b, found[at_tile])
-                    scf.yield_(found)
+                            for at_tile, b in enumerate(weights, begin):
+                                carried_sums[at_tile] = math.fma(x, b, carried_sums[at_tile])
+                    scf.yield_(carried_sums)
                 scf.yield_(list(elements.results))
             for pair, total in zip(indices, loop.results, strict=True):
                 vector.store(total, self.operands.result, list(pair))

@@ -1,8 +1,8 @@
-"""Code for many rows by a weight in blocks, by tiles of bf16, on buffers: some columns are widened once for all rows.
+"""Lower products of many rows with a block-quantized weight to bf16 tiles, on buffers, widening columns once.
 
     y[m, n] = sum over k of  bf16(x[m, k]) bf16(scale[n, k / block] q[n, k])
 
-Sums of all of k stay in tiles, two of rows by two of columns, and are stored where they are wanted.
+Sums over the whole of k stay in tiles, two by two in rows and columns, and are then stored to the result.
 """
 
 from collections.abc import Callable
@@ -22,17 +22,18 @@ from autotune.contrib.quantised.loads import fetch_for_writing
 from autotune.contrib.quantised.widened_words import RowWords, WidenedPanel
 from autotune.core.scripts.marks import TILE
 
-PAIR = 2  # tiles of a register tile, each way
+PAIR = 2  # tiles per register tile in each direction
 LINE, FLOAT = 64, 4  # bytes
 
 
 @dataclass(frozen=True)
 class TiledResult:
-    """Where sums go.
+    """Destination of the sums.
 
     Attributes:
         sums: Sums ``(m, n)``, f32.
-        streams: Whether they are written past the caches, a truth value of the program; `None` where no schedule asks.
+        streams: Whether to use non-temporal stores, an i1 value of the program; `None` if the schedule does not ask for
+            it.
     """
 
     sums: ir.Value
@@ -40,18 +41,18 @@ class TiledResult:
 
     @classmethod
     def of(cls, sums: ir.Value, *, stream: bool) -> "TiledResult":
-        """Read at the insertion point whether rows begin on cache lines, which a store past the caches wants."""
+        """Emit the check that rows are aligned to cache lines, as non-temporal stores require."""
         strides, _ = ir.MemRefType(sums.type).get_strides_and_offset()
         if not stream or strides[0] % LANES:
             return cls(sums, None)
         base, offset = memref.extract_aligned_pointer_as_index(sums), memref.ExtractStridedMetadataOp(sums).offset
-        base.owner.attributes[TILE] = ir.UnitAttr.get()  # nothing keeps hold of the memory
+        base.owner.attributes[TILE] = ir.UnitAttr.get()  # marks that the pointer does not escape
         first = arith.addi(base, arith.muli(offset, index(FLOAT)))
-        within = arith.remui(first, index(LINE))
-        return cls(sums, arith.cmpi(arith.CmpIPredicate.eq, within, index(0)))
+        misalignment = arith.remui(first, index(LINE))
+        return cls(sums, arith.cmpi(arith.CmpIPredicate.eq, misalignment, index(0)))
 
     def finish(self) -> None:
-        """Make what was written past the caches known to other threads."""
+        """Emit the fence that makes non-temporal stores visible to other threads."""
         if self.streams is not None:
             call_intrinsic("llvm.x86.sse.sfence", [])
 
@@ -62,9 +63,9 @@ class ResultTile:
 
     Attributes:
         result: Buffer of the sums.
-        offsets: Row and column that it begins at.
-        height: Rows that are there.
-        held: A tile that stands for one with fewer rows than others, or for one that is written past the caches.
+        offsets: Row and column of its first element.
+        height: Number of valid rows.
+        held: Temporary tile, used if the tile is not full or if it is stored non-temporally.
     """
 
     result: TiledResult
@@ -74,11 +75,11 @@ class ResultTile:
 
     @property
     def is_held(self) -> bool:
-        """Whether sums stand elsewhere before they are written."""
+        """Whether sums are stored to the temporary tile first."""
         return self.height < LANES or self.result.streams is not None
 
     def start(self) -> ir.Value:
-        """A view of as many rows as others have, with what is in the result."""
+        """Return a full-height view of the tile's current contents, copied to the temporary tile if it is not full."""
         if self.height == LANES:
             return tile_of(self.result.sums, *self.offsets)
 
@@ -90,16 +91,16 @@ class ResultTile:
         return tile_of(self.held, index(0), index(0))
 
     def end(self) -> ir.Value:
-        """A view that sums are written to, before `finish`."""
+        """Return the view that sums are stored to before `finish`."""
         return tile_of(self.held, index(0), index(0)) if self.is_held else tile_of(self.result.sums, *self.offsets)
 
     def finish(self) -> None:
-        """Write to the result what is held."""
+        """Copy the temporary tile to the result, if it is used."""
 
         def copy(row: ir.Value, *, past: bool) -> None:
             values = vector.load(vector_of(LANES, "f32"), self.held, [row, index(0)])
-            how = {"nontemporal": True, "alignment": LINE} if past else {}
-            vector.store(values, self.result.sums, self.line(row), **how)
+            attributes = {"nontemporal": True, "alignment": LINE} if past else {}
+            vector.store(values, self.result.sums, self.line(row), **attributes)
 
         if self.result.streams is None:
             counted(self.height if self.is_held else 0, partial(copy, past=False))
@@ -111,19 +112,19 @@ class ResultTile:
                 scf.yield_([])
 
     def line(self, row: ir.Value) -> list[ir.Value]:
-        """Where a row of it begins."""
+        """Return the indices of the first element of a row."""
         return [arith.addi(self.offsets[0], row), self.offsets[1]]
 
 
 @dataclass(frozen=True)
 class DepthPiece:
-    """Some tiles along k.
+    """A range of tiles along k.
 
     Attributes:
-        first: The first of them.
-        end: The one behind the last.
-        begins: Whether it is the first piece, a truth value of the program; `None` where there is one piece.
-        ends: Whether it is the last, likewise.
+        first: First tile.
+        end: End of the range, exclusive.
+        begins: Whether it is the first piece, an i1 value of the program; `None` if there is a single piece.
+        ends: Whether it is the last piece, likewise.
     """
 
     first: ir.Value
@@ -134,19 +135,19 @@ class DepthPiece:
 
 @dataclass(frozen=True)
 class WidenedTiles:
-    """All rows by some columns, a multiple of 16.
+    """Product of all rows with a tile of columns, a multiple of 16.
 
-    All columns are widened of a piece of k of which L2 holds the activations. Two tiles of columns of a piece of that
-    stay in L1 while activations of all rows stream by. Sums wait between pieces in a buffer of their own: rows of the
-    result may lie a power of two of bytes apart, which caches hold few of.
+    All columns are widened for a piece of k whose activations fit L2. Two tiles of columns of a smaller piece stay in
+    L1 while the activations of all rows stream by. Between pieces, sums are kept in a separate buffer: rows of the
+    result may have a stride of a power of two, of which caches hold only few lines.
 
     Attributes:
-        operands: What is multiplied.
+        operands: Operands of the product.
         x: Activations.
-        unit: Whether the processor's unit computes it; else it is emulated.
-        from_zero: Whether sums start from zero, a truth value of the program; `None` where they start from the result.
-        lengths: Tiles along k of a piece for L2, and of a piece of that for L1, at most.
-        stream: Whether results are written past the caches, where their rows begin on cache lines.
+        unit: Whether to use the processor's matrix unit; otherwise it is emulated.
+        from_zero: Whether sums start from zero, an i1 value of the program; `None` if they start from the result.
+        lengths: Maximum length in tiles along k of a piece for L2, and of a piece for L1.
+        stream: Whether to use non-temporal stores where rows of the result are aligned to cache lines.
     """
 
     operands: BlockOperands
@@ -157,13 +158,13 @@ class WidenedTiles:
     stream: bool
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the whole product at the insertion point."""
         depth, (longest, _) = self.x.depth_tiles, self.lengths
         panel = WidenedPanel.allocate(self.operands, depth, min(longest, depth))
         across = PAIR if self.operands.columns // LANES % PAIR == 0 else 1
-        held = [[new_tile("f32") for _ in range(across)] for _ in range(PAIR)]
+        temporaries = [[new_tile("f32") for _ in range(across)] for _ in range(PAIR)]
         result = TiledResult.of(self.operands.result, stream=self.stream)
-        sums = RegisterTiles(self, panel, zero_tile("f32"), result, held, self.kept_sums())
+        sums = RegisterTiles(self, panel, zero_tile("f32"), result, temporaries, self.kept_sums())
 
         def write_piece(first: ir.Value, end: ir.Value) -> None:
             panel.write(first, end)
@@ -180,23 +181,23 @@ class WidenedTiles:
         result.finish()
 
     def kept_sums(self) -> ir.Value | None:
-        """A buffer for sums between pieces, tiles of a tile of columns one after the other; `None` for one piece."""
+        """Allocate the buffer for sums between pieces, ordered by column tiles; `None` if there is a single piece."""
         tiles = -(-self.operands.rows // LANES) * (self.operands.columns // LANES)
-        kind = ir.MemRefType.get([tiles * LANES, LANES], ir.F32Type.get())
-        return memref.alloc(kind, [], []) if self.x.depth_tiles > min(self.lengths) else None
+        sums_type = ir.MemRefType.get([tiles * LANES, LANES], ir.F32Type.get())
+        return memref.alloc(sums_type, [], []) if self.x.depth_tiles > min(self.lengths) else None
 
 
 @dataclass(frozen=True)
 class RegisterTiles:
-    """All rows by all columns of a panel, a tile or two each way at a time.
+    """Products of all rows with all columns of a panel, one register tile at a time.
 
     Attributes:
-        of: What they are part of.
-        panel: The columns of the weight.
+        of: Product that they belong to.
+        panel: Widened columns of the weight.
         zeros: A tile of zeros.
-        result: Buffer of the sums.
-        held: Tiles that stand for those of the result, by row and column.
-        kept: Sums between pieces; `None` where there is one piece.
+        result: Destination of the sums.
+        held: Temporary tiles of the result, by row and column.
+        kept: Buffer for sums between pieces; `None` if there is a single piece.
     """
 
     of: WidenedTiles
@@ -207,7 +208,7 @@ class RegisterTiles:
     kept: ir.Value | None
 
     def write(self, first: ir.Value, end: ir.Value) -> None:
-        """Products of the tiles along k that the panel holds, at the insertion point."""
+        """Emit the products of the tiles along k that the panel holds, at the insertion point."""
         across = len(self.held[0])
 
         def write_columns(number: ir.Value) -> None:
@@ -218,7 +219,7 @@ class RegisterTiles:
         counted(self.of.operands.columns // LANES // across, write_columns)
 
     def in_pieces(self, first: ir.Value, end: ir.Value, write: Callable[[DepthPiece], None]) -> None:
-        """Code for every piece of them that L1 is to hold."""
+        """Emit code for every piece of the panel that L1 holds."""
         depth, length = self.of.x.depth_tiles, min(self.of.lengths)
         if length >= depth:
             write(DepthPiece(first, end, None, None))
@@ -226,13 +227,13 @@ class RegisterTiles:
         loop = scf.ForOp(first, end, index(length))
         with ir.InsertionPoint(loop.body):
             at = loop.induction_variable
-            behind = arith.minui(arith.addi(at, index(length)), end)
+            piece_end = arith.minui(arith.addi(at, index(length)), end)
             begins = arith.cmpi(arith.CmpIPredicate.eq, at, index(0))
-            write(DepthPiece(at, behind, begins, arith.cmpi(arith.CmpIPredicate.eq, behind, index(depth))))
+            write(DepthPiece(at, piece_end, begins, arith.cmpi(arith.CmpIPredicate.eq, piece_end, index(depth))))
             scf.yield_([])
 
     def write_piece(self, columns: list[ir.Value], piece: DepthPiece, origin: ir.Value) -> None:
-        """All rows by some columns; the panel begins at `origin`."""
+        """Multiply all rows by some columns; the panel begins at tile `origin` along k."""
         whole, left = divmod(self.of.operands.rows, LANES)
 
         def write(first: ir.Value, heights: list[int]) -> None:
@@ -245,15 +246,15 @@ class RegisterTiles:
 
 @dataclass(frozen=True)
 class RowPair:
-    """A register tile: one tile of rows or two, by as many of columns, of a piece of k.
+    """A register tile: one or two tiles of rows by as many tiles of columns, for a piece of k.
 
     Attributes:
-        of: What it is part of.
+        of: Products that it belongs to.
         columns: Tiles of columns.
         piece: Piece of k.
         origin: Tile along k that the panel begins at.
         first: First tile of rows.
-        heights: Rows of each tile.
+        heights: Number of valid rows of each tile.
     """
 
     of: RegisterTiles
@@ -264,57 +265,57 @@ class RowPair:
     heights: list[int]
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
-        of, by = self.of, Amx() if self.of.of.unit else Emulated("f32")
+        """Emit the products at the insertion point."""
+        of, matrix_unit = self.of, Amx() if self.of.of.unit else Emulated("f32")
         rows = [arith.addi(self.first, index(number)) for number in range(len(self.heights))]
-        found = [
-            ResultTile(of.result, (arith.muli(row, index(LANES)), arith.muli(column, index(LANES))), height, held)
+        tiles = [
+            ResultTile(of.result, (arith.muli(row, index(LANES)), arith.muli(column, index(LANES))), height, temporary)
             for row, height, line in zip(rows, self.heights, of.held, strict=False)
-            for column, held in zip(self.columns, line, strict=True)
+            for column, temporary in zip(self.columns, line, strict=True)
         ]
-        views = [each.start() for each in found]
-        kept = [self.kept_tile(row, column) for row in rows for column in self.columns]
-        ends = [chosen(self.piece.ends, each.end(), other) for each, other in zip(found, kept, strict=True)]
+        views = [tile.start() for tile in tiles]
+        partial_sums = [self.kept_tile(row, column) for row in rows for column in self.columns]
+        ends = [chosen(self.piece.ends, tile.end(), partial) for tile, partial in zip(tiles, partial_sums, strict=True)]
         for end in ends if of.result.streams is None else ():
             for row in range(LANES):
                 fetch_for_writing(end, [index(row), index(0)])
         begins = self.piece.begins
-        starts = [chosen(begins, self.start(view), other) for view, other in zip(views, kept, strict=True)]
-        sums = self.sums(by, rows, [by.begin(each) for each in starts])
+        starts = [chosen(begins, self.start(view), partial) for view, partial in zip(views, partial_sums, strict=True)]
+        sums = self.sums(matrix_unit, rows, [matrix_unit.begin(start) for start in starts])
         for end, total in zip(ends, sums, strict=True):
-            by.store(total, end)
+            matrix_unit.store(total, end)
         if self.piece.ends is None:
-            self.finish(found)
+            self.finish(tiles)
         else:
             with ir.InsertionPoint(scf.IfOp(self.piece.ends).then_block):
-                self.finish(found)
+                self.finish(tiles)
                 scf.yield_([])
 
     def finish(self, tiles: list[ResultTile]) -> None:
-        """Write to the result what stands elsewhere."""
-        for each in tiles:
-            each.finish()
+        """Copy temporary tiles to the result."""
+        for tile in tiles:
+            tile.finish()
 
     def kept_tile(self, row: ir.Value, column: ir.Value) -> ir.Value | None:
-        """Where sums of a tile wait for the next piece."""
+        """Return the view of a tile's sums between pieces; `None` if there is a single piece."""
         if self.of.kept is None:
             return None
         tile = arith.addi(arith.muli(column, index(-(-self.of.of.operands.rows // LANES))), row)
         return tile_of(self.of.kept, arith.muli(tile, index(LANES)), index(0))
 
     def start(self, view: ir.Value) -> ir.Value:
-        """What sums of a tile of the result begin with, a view."""
+        """Return the view of the initial sums of a tile."""
         return chosen(self.of.of.from_zero, tile_of(self.of.zeros, index(0), index(0)), view)
 
     def sums(self, by: TileUnit, rows: list[ir.Value], starts: list[ir.Value]) -> list[ir.Value]:
-        """Tiles of sums, those of a tile of rows after the other."""
+        """Return the tiles of sums after a piece of k, in row-major order."""
         x, panel = self.of.of.x, self.of.panel
         loop = scf.ForOp(self.piece.first, self.piece.end, index(1), starts if by.carries else [])
         with ir.InsertionPoint(loop.body):
             depth = loop.induction_variable
-            found = list(loop.inner_iter_args) if by.carries else starts
+            sums = list(loop.inner_iter_args) if by.carries else starts
             of_weight: dict[int, ir.Value] = {}
-            for number, row in enumerate(rows):  # loads stand where they are needed first
+            for number, row in enumerate(rows):  # loads are emitted just before their first use
                 view = tile_of(x.words, arith.muli(row, index(LANES)), arith.muli(depth, index(LANES)))
                 of_x = by.load(view, once=True)
                 for which, tile in enumerate(self.columns):
@@ -322,14 +323,14 @@ class RowPair:
                         line = panel.first_row(tile, arith.subi(depth, self.origin))
                         of_weight[which] = by.load(tile_of(panel.words, line, index(0)), once=False)
                     position = number * len(self.columns) + which
-                    found[position] = by.dot("bf16", found[position], of_x, of_weight[which])
-            scf.yield_(found if by.carries else [])
+                    sums[position] = by.dot("bf16", sums[position], of_x, of_weight[which])
+            scf.yield_(sums if by.carries else [])
         return list(loop.results) if by.carries else starts
 
 
 def chosen(which: ir.Value | None, view: ir.Value, other: ir.Value | None) -> ir.Value:
-    """One of two views, by a truth value of the program; without one, or without the other view, whichever is left."""
+    """Select one of two views by an i1 value of the program; without a condition or a second view, return the other."""
     if which is None or other is None:
         return view if other is None else other
-    kind = dynamic_strides(view)
-    return arith.select(which, memref.cast(kind, view), memref.cast(kind, other))
+    view_type = dynamic_strides(view)
+    return arith.select(which, memref.cast(view_type, view), memref.cast(view_type, other))
