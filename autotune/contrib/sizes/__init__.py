@@ -1,1 +1,1 @@
-"""Models of any size within bounds: one folder, one copy of the weights, a few compiled sizes, and who picks one."""
+"""Models of any size within bounds: one folder, one copy of the weights, a few compiled sizes, and their dispatch."""

@@ -1,4 +1,4 @@
-"""Bounds of dimensions that a model leaves open, as the user gives them: ``tokens=1..512``."""
+"""Bounds of open dimensions as given by the user, such as ``tokens=1..512``."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from autotune.core.errors import PayloadError
 from autotune.core.printable import one_line
 
-Sizes = Mapping[str, int]  # of every open dimension, by name
+Sizes = Mapping[str, int]  # size of every open dimension, by name
 FORM = re.compile(r"([^=\s]+)=([0-9]{1,9})\.\.([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What sizes of a dimension are served.
+    """Range of the sizes of a dimension that are served.
 
     Attributes:
         name: Name of the dimension in the model.
-        low: Least size, at least 1.
-        high: Largest size.
+        low: Minimum size, at least 1.
+        high: Maximum size.
     """
 
     name: str
@@ -27,19 +27,19 @@ class Bounds:
 
     @classmethod
     def parse(cls, text: str) -> "Bounds":
-        """Bounds as they stand on the command line.
+        """Parse the bounds of a dimension from the command line.
 
         Raises:
-            PayloadError: The text is of another form, or the range is empty.
+            PayloadError: The text does not match, or the range is empty.
 
         Example:
             >>> Bounds.parse("tokens=1..512")
             Bounds(name='tokens', low=1, high=512)
         """
-        found = FORM.fullmatch(text)
-        if found is None:
+        match = FORM.fullmatch(text)
+        if match is None:
             raise PayloadError(f"--dim must be NAME=LOW..HIGH, got {one_line(text)[:80]!r}; give --dim tokens=1..512")
-        bounds = cls(found[1], int(found[2]), int(found[3]))
+        bounds = cls(match[1], int(match[2]), int(match[3]))
         if not 1 <= bounds.low <= bounds.high:
             raise PayloadError(
                 f"range of {bounds.name} must begin at 1 or more and hold a size, got {bounds.low}..{bounds.high}; "
@@ -48,7 +48,7 @@ class Bounds:
         return bounds
 
     def check(self, size: int) -> None:
-        """Refuse a size that is not served.
+        """Check that a size is served.
 
         Raises:
             PayloadError: The size is out of bounds.
@@ -60,20 +60,20 @@ class Bounds:
 
 
 def parse_bounds(texts: Sequence[str]) -> tuple[Bounds, ...]:
-    """Bounds of several dimensions.
+    """Parse the bounds of several dimensions.
 
     Raises:
-        PayloadError: One is of another form, empty, or given twice.
+        PayloadError: A text does not match, a range is empty, or a dimension is given twice.
     """
-    found = tuple(map(Bounds.parse, texts))
-    names = [each.name for each in found]
+    bounds = tuple(map(Bounds.parse, texts))
+    names = [each.name for each in bounds]
     if twice := [name for name in names if names.count(name) > 1]:
         raise PayloadError(f"--dim must give a dimension once, got {twice[0]} {names.count(twice[0])} times")
-    return found
+    return bounds
 
 
 def name_of(sizes: Sizes) -> str:
-    """Name of a compiled size, as folders and messages have it.
+    """Return the name of a compiled size, as used in folders and messages.
 
     Example:
         >>> name_of({"batch": 1, "tokens": 64})

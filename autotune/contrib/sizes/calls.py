@@ -1,4 +1,4 @@
-"""Calls of any size: the cheapest compiled sizes compute a request, padded or in parts, and results are cut."""
+"""Calls of a model at any size: the cheapest compiled sizes compute a request, padded or in parts; results are cut."""
 
 import ctypes
 import threading
@@ -36,11 +36,11 @@ from autotune.store.bundle import read_bundle
 from autotune.store.manifest import MANIFEST_FILE
 from autotune.worker.loading.reading import open_payload, partition
 
-MOST_PLANS = 1 << 12  # sizes of requests whose plan is kept
+MOST_PLANS = 1 << 12  # cached plans, one per size of a request
 
 
 class SharedWeights:
-    """Weights of all sizes, once: mapped where they lie, in panels where products read them so."""
+    """Weights shared by all sizes: memory-mapped where possible, and packed once into the panels that products read."""
 
     def __init__(self) -> None:
         self._machine = this_machine()
@@ -49,15 +49,15 @@ class SharedWeights:
 
     @property
     def panel_bytes(self) -> int:
-        """Bytes of weights in panels."""
+        """Bytes of packed weights."""
         return sum(array.nbytes for array in self._panels.values())
 
     def hold(self, argument: Argument, owner: str, array: Array) -> Array:
-        """A weight as programs read it: where it is mapped if that is on a cache line, else a copy.
+        """Return a weight as programs read it: the given array if it is aligned and contiguous, else a copy.
 
         Args:
-            argument: The argument that it is.
-            owner: Size whose own it is; empty for what all sizes share.
+            argument: Argument that the weight belongs to.
+            owner: Name of the size that owns it; empty for a weight shared by all sizes.
             array: Values of the weight.
         """
         key = (argument.name, owner, argument.shape)
@@ -70,30 +70,30 @@ class SharedWeights:
     def pack(
         self, context: CallContext, payload: Payload, owners: Mapping[str, str], held: Mapping[str, Array]
     ) -> dict[int, Array]:
-        """Panels that a program reads, by number."""
-        found = {}
+        """Return the panels that a program reads, by number."""
+        panels = {}
         for number, weight in enumerate(context.weights):
             source = payload.arguments[weight.source]
-            way = (weight.columns, weight.transposed, weight.shape, weight.precision)
-            key = (source.name, owners[source.name], *way)
+            layout = (weight.columns, weight.transposed, weight.shape, weight.precision)
+            key = (source.name, owners[source.name], *layout)
             if key not in self._panels:
                 self._panels[key] = self._copy(weight.argument(source), weight.pack(held[source.name]))
-            found[number] = self._panels[key]
-        return found
+            panels[number] = self._panels[key]
+        return panels
 
     def _copy(self, argument: Argument, array: Array) -> Array:
-        mine = aligned_empty(argument, self._machine.pages)
-        mine[...] = array
-        return mine
+        copied = aligned_empty(argument, self._machine.pages)
+        copied[...] = array
+        return copied
 
 
 class SizeContext:
-    """A context of a compiled size, and where its loops end.
+    """A call context of a compiled size that can set where its loops end.
 
     Args:
-        context: The context.
+        context: Call context.
         program: Program of the context.
-        extents: Whether the program's loops end where a call says.
+        extents: Whether the program's loops end at the extent of each call.
     """
 
     def __init__(self, context: CallContext, program: CompiledProgram, *, extents: bool) -> None:
@@ -103,7 +103,7 @@ class SizeContext:
         self._packed = (ctypes.c_void_p * 1)(ctypes.addressof(self._extent))
 
     def call(self, plan: CallPlan, arrays: Sequence[object], extent: int) -> list[Array]:
-        """Compute once; see `CallContext.call`."""
+        """Compute one call; see `CallContext.call`."""
         if self._set is not None and self._extent.value != extent:
             self._extent.value = extent
             self._set(self._packed)
@@ -112,16 +112,16 @@ class SizeContext:
     def pack(
         self, shared: SharedWeights, payload: Payload, owners: Mapping[str, str], held: Mapping[str, Array]
     ) -> dict[int, Array]:
-        """Panels that its program reads, by number."""
+        """Return the panels that the program reads, by number."""
         return shared.pack(self._context, payload, owners, held)
 
 
 class SizeFunction:
-    """The program of one compiled size; any number of threads may call it.
+    """The compiled program of one size; callable from any number of threads.
 
     Args:
-        prepared: The size.
-        shared: Weights of all sizes.
+        prepared: Program of the size, not yet compiled.
+        shared: Weights shared by all sizes.
     """
 
     def __init__(self, prepared: SizeProgram, shared: SharedWeights) -> None:
@@ -139,33 +139,33 @@ class SizeFunction:
         held = {a.name: shared.hold(a, owners[a.name], values[a.name]) for a in weights}
         with self._contexts.take() as context:
             panels = context.pack(shared, payload, owners, held)
-        seen = {argument.name: Accepted.of(argument) for argument in payload.arguments}
-        self._plan = CallPlan.of(payload, seen, held, panels)
+        accepted = {argument.name: Accepted.of(argument) for argument in payload.arguments}
+        self._plan = CallPlan.of(payload, accepted, held, panels)
         self._names = [each.name for each in self._plan.takes[: self._plan.needed]]
 
     def __call__(self, inputs: Mapping[str, Array], extent: int = 0) -> list[Array]:
-        """New arrays of the results, in order.
+        """Return new arrays of the results, in order.
 
         Args:
             inputs: Inputs by name, of the compiled size.
-            extent: Size at which loops end, if they end where a call says; results are undefined behind it.
+            extent: Size at which loops end, for programs that take one; results beyond it are undefined.
 
         Raises:
-            PayloadError: An array is of another kind, or out of range.
+            PayloadError: An array has a wrong type or shape, or values out of range.
         """
         with self._contexts.take() as context:
             return context.call(self._plan, [inputs[name] for name in self._names], extent)
 
 
 def check_described(model: SizedModel, number: int, prepared: SizeProgram) -> SizeProgram:
-    """A compiled size whose arguments are what the folder says of their dimensions.
+    """Return a compiled size after checking its arguments against the dimensions in the folder's description.
 
     Raises:
-        PayloadError: One is not.
+        PayloadError: An argument does not match.
     """
     sizes, payload = model.sizes[number].sizes, prepared.payload
-    given = [argument for argument in payload.arguments if argument.role == "input"]
-    described = [(a.shape, axis, name) for a in given for name, axis in model.axes.get(a.name, {}).items()]
+    inputs = [argument for argument in payload.arguments if argument.role == "input"]
+    described = [(a.shape, axis, name) for a in inputs for name, axis in model.axes.get(a.name, {}).items()]
     for dim in model.dims:
         if len(dim.results) != len(payload.outputs) or dim.name not in {name for *_, name in described}:
             raise undescribed(model, dim.name)
@@ -178,16 +178,16 @@ def check_described(model: SizedModel, number: int, prepared: SizeProgram) -> Si
 
 
 def undescribed(model: SizedModel, name: str) -> PayloadError:
-    """The error of a folder that says another axis of a dimension than its compiled sizes have."""
+    """Return the error for a description whose axes do not match the compiled sizes."""
     return PayloadError(f"{model.source} must have {name[:80]} where its folder says, a size has not; import it again")
 
 
 class AnySize:
-    """A model of any size within its bounds; any number of threads may call it.
+    """A model callable at any size within its bounds, from any number of threads.
 
     Args:
-        model: Description of it.
-        prepare: Gives a compiled size by its number.
+        model: Description of the model.
+        prepare: Function that returns a compiled size by its number.
     """
 
     def __init__(self, model: SizedModel, prepare: Callable[[int], SizeProgram]) -> None:
@@ -214,13 +214,13 @@ class AnySize:
 
     @property
     def panel_bytes(self) -> int:
-        """Bytes of weights that products read in panels, over all sizes that were called."""
+        """Bytes of packed weights, over all sizes called so far."""
         return self._shared.panel_bytes
 
     def plan(self, /, **sizes: int) -> list[tuple[str, int]]:
-        """What a request of a size is computed by: the sizes, and how much of the split dimension each does.
+        """Return the sizes that compute a request, each with its length along the split dimension.
 
-        A size is a compiled one, or a smaller one that the program of such serves.
+        A size is a compiled one, or a smaller one that a compiled size's program serves as well.
 
         Raises:
             PayloadError: A size is missing or out of bounds.
@@ -238,23 +238,25 @@ class AnySize:
 
         Args:
             *arrays: Inputs in order.
-            **named: The same by name.
+            **named: Inputs by name.
 
         Returns:
             The result; a dictionary by name where there are several.
 
         Raises:
-            PayloadError: An array is missing, unknown, of another shape or kind, or a size is out of bounds.
+            PayloadError: An array is missing, unknown, or has a wrong shape or type, or a size is out of bounds.
         """
-        given = self._match(arrays, named)
-        request = self._request_of(given)
+        inputs = self._match(arrays, named)
+        request = self._request_of(inputs)
         parts = self._plan(tuple(request.values()))
-        found = [self._compute(given, request, part) for part in parts]
-        if len(found) == 1:
-            results = found[0]
+        part_results = [self._compute(inputs, request, part) for part in parts]
+        if len(part_results) == 1:
+            results = part_results[0]
         else:
             axes = [axis or 0 for axis in self._apart.results] if self._apart is not None else []
-            results = [np.concatenate(each, axis) for axis, each in zip(axes, zip(*found, strict=True), strict=True)]
+            results = [
+                np.concatenate(each, axis) for axis, each in zip(axes, zip(*part_results, strict=True), strict=True)
+            ]
         return results[0] if len(results) == 1 else dict(zip(self._outputs, results, strict=True))
 
     def _plan_of(self, request: tuple[int, ...]) -> tuple[PlannedCall, ...]:
@@ -274,12 +276,12 @@ class AnySize:
         return {name: as_array(name, given[name], PayloadError) for name in names}
 
     def _request_of(self, given: Mapping[str, Array]) -> dict[str, int]:
-        """Sizes of a request, in the order of the dimensions.
+        """Return the sizes of a request, in the order of the dimensions.
 
         Raises:
-            PayloadError: Arrays disagree about a size, or it is out of bounds.
+            PayloadError: Arrays have different sizes of a dimension, or it is out of bounds.
         """
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for argument in self._inputs:
             array = given[argument.name]
             if array.ndim != len(argument.shape):
@@ -288,38 +290,38 @@ class AnySize:
                 )
             for name, axis in self.model.axes.get(argument.name, {}).items():
                 size = array.shape[axis]
-                if found.setdefault(name, size) != size:
-                    raise PayloadError(f"{name} must be one size in all arrays, got {found[name]} and {size}")
+                if sizes.setdefault(name, size) != size:
+                    raise PayloadError(f"{name} must be one size in all arrays, got {sizes[name]} and {size}")
         for dim in self._dims:
-            dim.bounds.check(found[dim.name])
-        return {dim.name: found[dim.name] for dim in self._dims}
+            dim.bounds.check(sizes[dim.name])
+        return {dim.name: sizes[dim.name] for dim in self._dims}
 
     def _compute(self, given: Mapping[str, Array], request: Sizes, part: PlannedCall) -> list[Array]:
-        """Results of a part of a request, cut to its size."""
-        served, mine = self._served[part.size], dict(request)
+        """Return the results of a part of a request, cut to its size."""
+        served, part_sizes = self._served[part.size], dict(request)
         whole, function = self.model.sizes[served.number].sizes, self._function(served.number)
         if self._apart is not None:
-            mine[self._apart.name] = part.count
+            part_sizes[self._apart.name] = part.count
         arrays = {}
         for argument in self._inputs:
             axes, array = self.model.axes.get(argument.name, {}), given[argument.name]
             if self._apart is not None:
                 array = cut(array, axes.get(self._apart.name), part.start, part.start + part.count)
-            self._check_masks(argument.name, array, mine, served.sizes)
-            arrays[argument.name] = self._padded(argument.name, array, mine, whole)
+            self._check_masks(argument.name, array, part_sizes, served.sizes)
+            arrays[argument.name] = self._padded(argument.name, array, part_sizes, whole)
         results = function(arrays, served.extent)
         for dim in self._dims:
-            if mine[dim.name] != whole[dim.name]:
+            if part_sizes[dim.name] != whole[dim.name]:
                 results = [
-                    cut(array, axis, 0, mine[dim.name]) for array, axis in zip(results, dim.results, strict=True)
+                    cut(array, axis, 0, part_sizes[dim.name]) for array, axis in zip(results, dim.results, strict=True)
                 ]
         return [np.ascontiguousarray(array) for array in results]
 
     def _check_masks(self, name: str, array: Array, mine: Sizes, size: Sizes) -> None:
-        """Refuse a mask that would let padding through.
+        """Check that a mask does not let padding reach the results.
 
         Raises:
-            PayloadError: A mask holds zeros alone where the padding would then reach the results.
+            PayloadError: A mask has a line of zeros where padding would then reach the results.
         """
         axes = self.model.axes.get(name, {})
         for dim in self._dims:
@@ -327,7 +329,7 @@ class AnySize:
                 check_mask(name, array, dim, axes[dim.name])
 
     def _padded(self, name: str, array: Array, mine: Sizes, size: Sizes) -> Array:
-        """An input with zeros behind it, as a compiled size takes it."""
+        """Return an input padded with zeros to a compiled size."""
         axes = self.model.axes.get(name, {})
         longer = [dim for dim in self._dims if dim.name in axes and mine[dim.name] != size[dim.name]]
         if not longer:
@@ -340,7 +342,7 @@ class AnySize:
         return padded
 
     def _function(self, number: int) -> SizeFunction:
-        """The program of a compiled size, compiled when it is asked for first."""
+        """Return the program of a compiled size, compiling it on first use."""
         if number not in self._functions:
             with self._making:
                 if number not in self._functions:
@@ -354,10 +356,10 @@ class AnySize:
 
 
 def check_mask(name: str, array: Array, dim: Dim, axis: int) -> None:
-    """Refuse a mask of zeros alone in some line, where padding would reach the results.
+    """Check that a mask has a 1 in every line, if padding would otherwise reach the results.
 
     Raises:
-        PayloadError: The array is such.
+        PayloadError: A line is all zeros.
     """
     if name in dim.masks and not array.any(axis=axis).all():
         raise PayloadError(
@@ -366,13 +368,13 @@ def check_mask(name: str, array: Array, dim: Dim, axis: int) -> None:
 
 
 def prepare(folder: Path, model: SizedModel, number: int, machine: Machine | None = None) -> SizeProgram:
-    """A compiled size of a folder.
+    """Return the program of a compiled size in a folder, not yet compiled.
 
     Args:
         folder: The folder.
-        model: What it says of its model.
-        number: Number of the size.
-        machine: Machine of default schedules; `None` for what is recorded.
+        model: Description of the folder's model.
+        number: Index of the size.
+        machine: Machine of default schedules; `None` for the recorded candidate.
 
     Raises:
         PayloadError: A file is missing or damaged.
@@ -392,15 +394,15 @@ def prepare(folder: Path, model: SizedModel, number: int, machine: Machine | Non
 def candidate_of(
     folder: Path, sizes: Sizes, payload: Payload, machine: Machine | None = None
 ) -> tuple[Candidate, Machine]:
-    """How a size is compiled, and for which machine: as its bundle records it, or by default schedules for this one.
+    """Return a size's candidate and its machine: as recorded in its bundle, or with default schedules for this machine.
 
-    Default schedules take the steps that the folder of the size asks for; see `narrow_steps`.
+    Default schedules use the narrow steps that the size's folder asks for; see `narrow_steps`.
 
     Args:
         folder: Folder of the model.
         sizes: The size.
-        payload: What it computes.
-        machine: Another machine, for which there are default schedules alone.
+        payload: Payload of the size.
+        machine: Other machine, for which only default schedules are available; `None` for this one.
     """
     directory = bundle_folder(folder, sizes)
     if machine is None and (directory / MANIFEST_FILE).is_file():
@@ -411,10 +413,10 @@ def candidate_of(
 
 
 def open_sized(folder: str | Path) -> AnySize:
-    """A model of any size, from the folder that `autotune import --dim` wrote.
+    """Open a model of any size from the folder that `autotune import --dim` wrote.
 
     Raises:
-        PayloadError: The folder holds none.
+        PayloadError: The folder holds no such model.
     """
     path = Path(folder)
     model = read_sized(path)

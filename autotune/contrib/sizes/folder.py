@@ -1,9 +1,9 @@
-"""The folder of a model of any size: what it says of itself, and its compiled sizes.
+"""Folder of a model of any size: its description and its compiled sizes.
 
 FOLDER/sizes.json            bounds, what may be padded and split, sizes and their seconds
-FOLDER/weights.safetensors   weights, once
+FOLDER/weights.safetensors   weights, stored once
 FOLDER/sizes/SIZE/           an imported model of that size, which refers to the weights by hash
-FOLDER/bundles/SIZE/         its bundle, where it was tuned
+FOLDER/bundles/SIZE/         bundle of that size, if it was tuned
 """
 
 import json
@@ -24,19 +24,19 @@ from autotune.core.host.files import read_file
 from autotune.core.payload import Array
 from autotune.core.plugs.any_size import ServedSize
 
-FORMAT = 1  # 1: the first
+FORMAT = 1
 MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class CompiledSize:
-    """A size that is compiled.
+    """A compiled size.
 
     Attributes:
         sizes: Size of every open dimension, by name.
-        seconds: Seconds of a call when it was measured last.
-        grain: What smaller sizes are multiples of, along the dimension of `open_dim`, that its program serves as well,
-            its loops ending there; 0 where it serves none.
+        seconds: Seconds of a call at its last measurement.
+        grain: Divisor of the smaller sizes, along the dimension of `open_dim`, that its program serves as well by
+            ending its loops early; 0 if it serves none.
     """
 
     sizes: Mapping[str, int]
@@ -45,22 +45,22 @@ class CompiledSize:
 
     @property
     def name(self) -> str:
-        """Name of its folders."""
+        """Name of the size's folders."""
         return name_of(self.sizes)
 
 
 @dataclass(frozen=True)
 class SizedModel:
-    """What ``sizes.json`` holds.
+    """Contents of ``sizes.json``.
 
     Attributes:
         source: The model's file.
-        sha256: Hash of that file, and of those that it refers to.
+        sha256: Hash of that file and of those that it refers to.
         dims: The open dimensions.
-        axes: Axis of each open dimension in each input that has it: by name of the argument, then of the dimension.
-        sizes: What is compiled.
-        error: Largest difference from the model's own runtime, over the largest value, at all sizes that were tried.
-        tried: Number of those.
+        axes: Axis of each open dimension in each input that has it: by argument name, then by dimension name.
+        sizes: Compiled sizes.
+        error: Largest difference from the model's own runtime, relative to the largest value, at all tested sizes.
+        tried: Number of tested sizes.
         format: Version of the format.
     """
 
@@ -74,7 +74,7 @@ class SizedModel:
     format: int = FORMAT
 
     def broken_constraint(self) -> str | None:
-        """What no description may say, as a sentence; `None` where it says nothing of the kind."""
+        """Return the first violated constraint of the description as a sentence; `None` if it is valid."""
         names = {dim.name for dim in self.dims}
         if self.format != FORMAT:
             return f"format must be {FORMAT}, got {self.format}"
@@ -90,28 +90,28 @@ class SizedModel:
 
     @property
     def served(self) -> tuple[ServedSize, ...]:
-        """The compiled sizes, and the smaller ones that their programs serve as well."""
-        dim, found = open_dim(self.dims), []
+        """Compiled sizes, and the smaller ones that their programs serve as well."""
+        dim, served_sizes = open_dim(self.dims), []
         for number, each in enumerate(self.sizes):
             for sizes in (*shorter_sizes(self.dims, each.sizes, each.grain), each.sizes):
                 share = prod(sizes.values()) / prod(each.sizes.values())
-                found.append(ServedSize(sizes, each.seconds * share, number, sizes[dim.name] if dim else 0))
-        return tuple(found)
+                served_sizes.append(ServedSize(sizes, each.seconds * share, number, sizes[dim.name] if dim else 0))
+        return tuple(served_sizes)
 
     def seconds_of(self, requests: Sequence[Sizes]) -> Array:
-        """Expected seconds of requests, of shape ``(requests,)``."""
+        """Return the expected seconds of requests, of shape ``(requests,)``."""
         served = self.served
         ordered = [{dim.name: request[dim.name] for dim in self.dims} for request in requests]
         return costs_of(self.dims, [each.sizes for each in served], [each.seconds for each in served], ordered)
 
     def with_size(self, name: str, seconds: float, grain: int) -> "SizedModel":
-        """The same with a compiled size measured anew, by its name."""
+        """Return the model with new seconds and grain of a compiled size, by its name."""
         sizes = (replace(e, seconds=seconds, grain=grain) if e.name == name else e for e in self.sizes)
         return replace(self, sizes=tuple(sizes))
 
 
 def read_sized(folder: Path) -> SizedModel:
-    """What a folder says of its model.
+    """Read the description of a folder's model.
 
     Raises:
         PayloadError: The description is missing or damaged.
@@ -125,11 +125,11 @@ def read_sized(folder: Path) -> SizedModel:
         raise PayloadError(
             f"{path} must describe a model of any size, {first_fault(error)}; import it again"
         ) from error
-    if (wrong := model.broken_constraint()) is not None:
-        raise PayloadError(f"{path} must describe a model of any size: {wrong}; import it again")
+    if (violated := model.broken_constraint()) is not None:
+        raise PayloadError(f"{path} must describe a model of any size: {violated}; import it again")
     return model
 
 
 def write_sized(folder: Path, model: SizedModel) -> None:
-    """Write what a folder says of its model."""
+    """Write the description of a folder's model."""
     (folder / DESCRIPTION).write_text(json.dumps(asdict(model), indent=1) + "\n", encoding="utf-8")

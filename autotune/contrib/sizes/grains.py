@@ -1,4 +1,4 @@
-"""Which compiled sizes serve smaller ones as well, at multiples of what: their loops end where a request does."""
+"""Detection of the smaller sizes that a compiled size serves as well, by ending its loops early."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,17 +12,17 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import CompileError
 from autotune.core.payload import Payload
 
-MOST_GRAIN = 128  # a size of fewer steps is as well served by padding
+MOST_GRAIN = 128  # coarser grains are no better than padding
 
 
 @dataclass(frozen=True)
 class OpenProgram:
-    """A program of a fixed size, and the dimension along which it may be shortened.
+    """A program of a fixed size, with the dimension along which its loops may end early.
 
     Attributes:
-        payload: What it computes.
-        candidate: How it is compiled.
-        starts: Dimension that is the open one, by number of the argument.
+        payload: Payload of the size.
+        candidate: Candidate to compile.
+        starts: Index of the open dimension in each argument, by argument number.
         extent: Size of the dimension.
     """
 
@@ -35,13 +35,13 @@ class OpenProgram:
     def of(
         cls, payload: Payload, candidate: Candidate, dim: Dim, axes: Mapping[str, Mapping[str, int]], extent: int
     ) -> "OpenProgram":
-        """The program of a size.
+        """Create the program of a size.
 
         Args:
-            payload: What it computes.
-            candidate: How it is compiled.
+            payload: Payload of the size.
+            candidate: Candidate to compile.
             dim: The dimension.
-            axes: Axis of each open dimension in each input, by name of the argument.
+            axes: Axis of each open dimension in each input, by argument name.
             extent: Size of the dimension.
         """
         results = {each.name: axis for each, axis in zip(payload.outputs, dim.results, strict=True) if axis is not None}
@@ -50,13 +50,13 @@ class OpenProgram:
         return cls(payload, candidate, {positions[n]: axis for n, axis in {**results, **inputs}.items()}, extent)
 
     def shortened(self, grain: int) -> Candidate:
-        """The candidate whose loops end where a request does."""
+        """Return the candidate whose loops end at the size of the request."""
         text = self.candidate.text or self.payload.text
         return replace(self.candidate, text=marked(text, self.starts, grain, self.extent))
 
 
 def grain_of(program: OpenProgram) -> int:
-    """What sizes of shorter requests must be multiples of; 0 where a program cannot be shortened."""
+    """Return the divisor of the sizes of shorter requests that a program serves; 0 if its loops cannot end early."""
     payload, candidate = program.payload, program.candidate
     try:
         with context():

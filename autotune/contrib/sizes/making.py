@@ -1,4 +1,4 @@
-"""From a model with open dimensions to its folder: proved, measured, chosen, imported at few sizes, and verified.
+"""Import of a model with open dimensions into a folder: prove, measure, choose sizes, import them, and verify.
 
 model --Prover--> what may be padded --import at few sizes, measure--> costs --choose--> sizes --share--> FOLDER
 """
@@ -55,12 +55,12 @@ from autotune.worker.loading.reading import open_payload, partition
 from autotune.worker.worker import Worker
 
 MOST_SIZES = 8
-TRIED = 24  # sizes that the whole is verified at, corners included
-TOLERANCE = 1e-3  # of the largest value: two programs of f32
+TRIED = 24  # sizes that the model is verified at, corners included
+TOLERANCE = 1e-3  # difference of two f32 programs, relative to the largest value
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds something else, before any work is done for it.
+    """Check that a folder may be overwritten, before any work is done.
 
     Raises:
         PayloadError: The folder holds something else.
@@ -76,13 +76,13 @@ def import_sized(
 
     Args:
         path: The model, whose open dimensions have names.
-        bounds: Bounds of all of them.
-        folder: Folder to write; one of an earlier import is replaced.
+        bounds: Bounds of all open dimensions.
+        folder: Folder to write; an earlier import in it is replaced.
         most: Most sizes to compile.
         listener: Notified of stages.
 
     Raises:
-        PayloadError: The model cannot be imported, needs more sizes, or does not compute the same as its runtime.
+        PayloadError: The model cannot be imported, needs more sizes, or its results differ from its own runtime's.
     """
     check_folder(folder)
     model = open_model(path, bounds)
@@ -149,27 +149,27 @@ def import_size(path: Path, folder: Path, sizes: Sizes) -> Payload:
 
 
 def ranges_of(folder: Path, sizes: Sizes, payload: Payload) -> dict[str, Range]:
-    """What whole numbers the inputs may hold, by the model's names."""
+    """Return the ranges of integer inputs, by their names in the model."""
     described = read_description(size_folder(folder, sizes)).arguments
-    found = {}
+    ranges = {}
     for argument, each in zip(payload.arguments, described, strict=True):
         if argument.role == "input":
-            found[each.name] = (int(each.low), int(each.high)) if argument.dtype.startswith("i") else TRUTH
-    return found
+            ranges[each.name] = (int(each.low), int(each.high)) if argument.dtype.startswith("i") else TRUTH
+    return ranges
 
 
 def names_of(model: ImportedModel) -> dict[str, str]:
-    """Names of the payload's arguments by the model's names of them."""
+    """Map the model's names of arguments to the payload's."""
     return dict(zip([each.name for each in model.arguments], argument_names(model.arguments), strict=True))
 
 
 def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listener) -> dict[str, float]:
-    """Seconds of a call at some sizes, by default schedules, each compiled, verified and timed in isolation; by name.
+    """Return the seconds of a call at each size with default schedules, by name; compiled, verified and timed isolated.
 
     Raises:
-        PayloadError: One does not compile, or is not right.
+        PayloadError: A size does not compile, or its results are wrong.
     """
-    found = {}
+    seconds = {}
     with Worker(MODEL_SECONDS) as worker:
         for each in sizes:
             listener.stage(f"measuring {name_of(each)}")
@@ -181,18 +181,18 @@ def measured(path: Path, folder: Path, sizes: Sequence[Sizes], listener: Listene
                     f"{path.name} must compile and be right at {name_of(each)}, it was {result.outcome}: "
                     f"{result.diagnostic}; narrow the bounds"
                 )
-            found[name_of(each)] = float(np.median(result.samples.seconds))
-    return found
+            seconds[name_of(each)] = float(np.median(result.samples.seconds))
+    return seconds
 
 
 @dataclass(frozen=True)
 class LoopSteps:
-    """Steps of a size's loops along the open dimension.
+    """Steps of a compiled size's loops along the open dimension.
 
     Attributes:
-        narrow: Knobs by which they are narrower than by default.
-        grain: What smaller sizes are multiples of that the program serves as well; 0 where it serves none.
-        slower: Seconds of a call over those by default.
+        narrow: Knobs whose values are narrower than the defaults.
+        grain: Divisor of the smaller sizes that the program serves as well; 0 if it serves none.
+        slower: Time of a call relative to default schedules.
     """
 
     narrow: Narrow
@@ -208,43 +208,43 @@ def choose_sizes(
     most: int,
     listener: Listener,
 ) -> list[dict[str, int]]:
-    """Sizes to compile; those that all requests need take narrow steps where requests are cheaper by it.
+    """Return the sizes to compile; sizes that all requests need get narrow steps where these make requests cheaper.
 
     Args:
-        folder: Folder of the model, with those sizes imported.
+        folder: Folder of the model, with the sizes that all requests need already imported.
         dims: The open dimensions.
         axes: Axis of each open dimension in each input that has it.
-        costs: Seconds at any size.
-        most: Most sizes.
+        costs: Seconds of a call at any size.
+        most: Maximum number of sizes.
         listener: Notified of stages.
     """
     whole = [size for size in needed(dims, most) if size_folder(folder, size).is_dir()]
-    ways = [possible_steps(folder, dims, axes, size, listener) for size in whole]
+    alternatives = [possible_steps(folder, dims, axes, size, listener) for size in whole]
     listener.stage("choosing sizes")
 
     def chosen_by(steps: Sequence[LoopSteps]) -> ChosenSizes:
         served = [
-            (each, way.slower * costs.of(each))
-            for size, way in zip(whole, steps, strict=True)
-            for each in (*shorter_sizes(dims, size, way.grain), size)
+            (each, loop_steps.slower * costs.of(each))
+            for size, loop_steps in zip(whole, steps, strict=True)
+            for each in (*shorter_sizes(dims, size, loop_steps.grain), size)
         ]
         return choose(dims, costs, most, served)
 
-    steps = [plain for plain, *_ in ways]
+    steps = [plain for plain, *_ in alternatives]
     best = chosen_by(steps)
-    for number, (_, *others) in enumerate(ways):
-        for way in others:
-            tried = [*steps[:number], way, *steps[number + 1 :]]
-            if (found := chosen_by(tried)).cost < best.cost:
-                steps, best = tried, found
-                write_narrow(size_folder(folder, whole[number]), way.narrow)
+    for number, (_, *narrow_steps) in enumerate(alternatives):
+        for candidate in narrow_steps:
+            trial = [*steps[:number], candidate, *steps[number + 1 :]]
+            if (choice := chosen_by(trial)).cost < best.cost:
+                steps, best = trial, choice
+                write_narrow(size_folder(folder, whole[number]), candidate.narrow)
     return list(best.sizes)
 
 
 def possible_steps(
     folder: Path, dims: Sequence[Dim], axes: Mapping[str, Mapping[str, int]], size: Sizes, listener: Listener
 ) -> list[LoopSteps]:
-    """Steps that a size's loops may take: those of default schedules, then narrow ones, where there are any.
+    """Return the possible steps of a size's loops: those of default schedules, then narrow ones if there are any.
 
     Args:
         folder: Folder of the model.
@@ -263,8 +263,8 @@ def possible_steps(
 
         def grain_with(narrow: Narrow) -> int:
             candidate = narrow_candidate(parts, machine, narrow)
-            found = worker.call(grain_of, OpenProgram.of(payload, candidate, dim, axes, size[dim.name]))
-            return found if isinstance(found, int) else 0
+            grain = worker.call(grain_of, OpenProgram.of(payload, candidate, dim, axes, size[dim.name]))
+            return grain if isinstance(grain, int) else 0
 
         plain = LoopSteps({}, grain_with({}))
         narrow, grain = find_narrow(parts, machine, plain.grain, grain_with)
@@ -274,8 +274,8 @@ def possible_steps(
         results = [each.samples for each in worker.evaluate(Job(payload, candidates, machine))]
     if None in results:  # one is wrong, or takes too long
         return [plain]
-    default, narrower = (float(np.median(each.seconds)) for each in results if each is not None)
-    return [plain, LoopSteps(narrow, grain, narrower / default)]
+    default_seconds, narrow_seconds = (float(np.median(each.seconds)) for each in results if each is not None)
+    return [plain, LoopSteps(narrow, grain, narrow_seconds / default_seconds)]
 
 
 def grains_of(
@@ -285,19 +285,19 @@ def grains_of(
     sizes: Sequence[Sizes],
     machine: Machine | None = None,
 ) -> list[int]:
-    """What smaller sizes are multiples of that programs of some sizes serve as well; 0 where one serves none.
+    """Return the grain of each size's program, the divisor of smaller sizes that it serves as well; 0 if none.
 
     Args:
         folder: Folder of the model.
         dims: The open dimensions.
         axes: Axis of each open dimension in each input that has it.
         sizes: The compiled sizes.
-        machine: Machine of default schedules; `None` for what is recorded.
+        machine: Machine of default schedules; `None` for the recorded candidates.
     """
     dim = open_dim(dims)
     if dim is None:
         return [0] * len(sizes)
-    found = []
+    grains = []
     with Worker(MODEL_SECONDS) as worker:
         for each in sizes:
             payload = open_payload(size_folder(folder, each))
@@ -305,12 +305,12 @@ def grains_of(
                 payload, candidate_of(folder, each, payload, machine)[0], dim, axes, each[dim.name]
             )
             grain = worker.call(grain_of, program)
-            found.append(grain if isinstance(grain, int) else 0)
-    return found
+            grains.append(grain if isinstance(grain, int) else 0)
+    return grains
 
 
 def share_weights(folder: Path, sizes: Sequence[Sizes]) -> None:
-    """Keep what all sizes hold alike in one file, which each refers to by hash; what differs stays its own."""
+    """Write the weights that are equal in all sizes to one file, which each refers to by hash; others stay separate."""
     directories = [size_folder(folder, each) for each in sizes]
     files = [
         dict(map_tensors(directory / WEIGHTS)) if (directory / WEIGHTS).is_file() else {} for directory in directories
@@ -318,69 +318,71 @@ def share_weights(folder: Path, sizes: Sequence[Sizes]) -> None:
     shared = {name: array for name, array in files[0].items() if all(is_same(array, each.get(name)) for each in files)}
     if shared:
         write_tensors(folder / WEIGHTS, shared)
-    for directory, held in zip(directories, files, strict=True):
-        own = {name: np.array(array) for name, array in held.items() if name not in shared}
+    for directory, tensors in zip(directories, files, strict=True):
+        own = {name: np.array(array) for name, array in tensors.items() if name not in shared}
         (directory / WEIGHTS).unlink(missing_ok=True)
         if own:
             write_tensors(directory / WEIGHTS, own)
         description = read_description(directory)
-        (directory / description.file).unlink(missing_ok=True)  # the user's own file has every size
+        (directory / description.file).unlink(missing_ok=True)  # the original model file serves every size
         if shared:
             refer(directory, description, WeightsElsewhere(f"../../{WEIGHTS}", hash_file(folder / WEIGHTS)))
 
 
 def is_same(array: Array, other: Array | None) -> bool:
-    """Tell whether two tensors hold the same bytes."""
+    """Return whether two tensors are identical."""
     if other is None or (array.dtype, array.shape) != (other.dtype, other.shape):
         return False
     return bool(np.array_equal(array.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))
 
 
 def refer(path: Path, description: ImportedModel, weights: WeightsElsewhere) -> None:
-    """Let a folder refer to another file of weights."""
+    """Add a reference to another file of weights to a folder's description."""
     text = json.dumps(replace(description, weights=(*description.weights, weights)).to_json(), indent=1)
     (path / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 
 
 def verify(folder: Path, prover: Prover) -> float:
-    """Largest difference of the compiled sizes from the model's own runtime, over the largest value of a result.
+    """Return the largest difference from the model's own runtime, relative to the largest value of a result.
 
     The compiled sizes run in an isolated process.
 
     Raises:
-        PayloadError: A request gives another result, or the process fails.
+        PayloadError: The results of a request differ, or the process fails.
     """
     described = read_sized(folder)
     sizes = [each.sizes for each in described.sizes]
     prepared = tuple(prepare(folder, described, number) for number in range(len(sizes)))
     names = names_of(read_description(size_folder(folder, sizes[0])))
     requests = list(random_requests(described.dims, TRIED, 1))
-    kinds = cycle(reals for reals in prover.reals if reals.tolerance < TOLERANCE)
-    inputs = [prover.draw(each, reals) for each, reals in zip(requests, kinds, strict=False)]
-    wanted = [tuple(prover.model.run(given)) for given in inputs]
-    given = tuple({names[name]: array for name, array in each.items()} for each in inputs)
+    distributions = cycle(reals for reals in prover.reals if reals.tolerance < TOLERANCE)
+    inputs = [prover.draw(each, reals) for each, reals in zip(requests, distributions, strict=False)]
+    wanted = [tuple(prover.model.run(each)) for each in inputs]
+    each = tuple({names[name]: array for name, array in each.items()} for each in inputs)
     with Worker(MODEL_SECONDS) as worker:
-        found = worker.call(differences, SizeTrial(described, prepared, given, tuple(wanted)), MODEL_SECONDS)
-    if isinstance(found, Evaluation):
-        raise PayloadError(f"compiled sizes must run, they were {found.outcome}: {found.diagnostic}; narrow the bounds")
-    worst = int(np.argmax(found))
-    if not found[worst] <= TOLERANCE:
+        errors = worker.call(differences, SizeTrial(described, prepared, each, tuple(wanted)), MODEL_SECONDS)
+    if isinstance(errors, Evaluation):
+        raise PayloadError(
+            f"compiled sizes must run, they were {errors.outcome}: {errors.diagnostic}; narrow the bounds"
+        )
+    worst = int(np.argmax(errors))
+    if not errors[worst] <= TOLERANCE:
         raise PayloadError(
             f"results must be those of the model's own runtime, at {name_of(requests[worst])} they differ by "
-            f"{found[worst]:.2g} of the largest value; narrow the bounds"
+            f"{errors[worst]:.2g} of the largest value; narrow the bounds"
         )
-    return found[worst]
+    return errors[worst]
 
 
 @dataclass(frozen=True, eq=False)
 class SizeTrial:
-    """Requests for the isolated process.
+    """Requests to be run in the isolated process.
 
     Attributes:
         model: Description of the model.
         prepared: Compiled sizes of the model.
-        given: Inputs of each request, by argument.
-        wanted: Results of each.
+        given: Inputs of each request, by argument name.
+        wanted: Expected results of each request.
     """
 
     model: SizedModel
@@ -390,7 +392,7 @@ class SizeTrial:
 
 
 def differences(trial: SizeTrial) -> list[float]:
-    """Largest difference of each request's results, over the largest value that is wanted."""
+    """Return the largest difference of each request's results, relative to the largest expected value."""
     function = AnySize(trial.model, trial.prepared.__getitem__)
     return [
         max(map(difference, results_of(function(**given)), wanted))
@@ -399,10 +401,10 @@ def differences(trial: SizeTrial) -> list[float]:
 
 
 def difference(found: Array, want: Array) -> float:
-    """Largest difference over the largest value; infinite where one is another shape, or no number where one is."""
+    """Return the largest difference relative to the largest value; infinite if shapes or non-finite elements differ."""
     if found.shape != want.shape or not np.array_equal(np.isfinite(found), np.isfinite(want)):
         return inf
-    known = np.isfinite(want)
-    apart = np.abs(found[known].astype(np.float64) - want[known].astype(np.float64))
-    largest = np.abs(want[known].astype(np.float64)).max(initial=0.0)
+    finite = np.isfinite(want)
+    apart = np.abs(found[finite].astype(np.float64) - want[finite].astype(np.float64))
+    largest = np.abs(want[finite].astype(np.float64)).max(initial=0.0)
     return float(apart.max(initial=0.0) / (largest or 1.0))

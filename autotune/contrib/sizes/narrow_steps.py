@@ -1,9 +1,9 @@
-"""Schedules whose steps along an open dimension are narrow, so that the loops of a program end at more sizes.
+"""Schedules with narrow steps along an open dimension, so that a program's loops can end at more sizes.
 
-A step over four vectors of keys computes 64 tokens at once; a program of such serves multiples of 64. One vector is
-hardly slower there, and serves multiples of 16. Which products need it is found by trying: those of two activations
-take narrow steps, then each takes its own back as long as the program's loops still end at as many sizes. Whether that
-is worth it is decided with the sizes, by what requests then cost.
+A step over four vectors of keys computes 64 tokens at once, and its program serves multiples of 64. A step of one
+vector is hardly slower there and serves multiples of 16. Which products need narrow steps is found by trial: all
+products of two activations take them, then each is reset to its default as long as the program's grain stays the same.
+Whether narrow steps pay is decided when sizes are chosen, by the cost of requests.
 """
 
 import json
@@ -26,44 +26,44 @@ from autotune.tuning.candidates import default_candidate
 
 FILE = "narrow.json"  # in the folder of a size
 MOST_BYTES = 1 << 20
-# knobs of products: vectors that a step goes over; with a number of the product where a task has several
+# Knobs for the vectors that a product's step covers, with the index of the product if a task has several.
 ACROSS = re.compile(r"(register_n|vectors)(_\d+)?")
 
-Narrow = Mapping[str, Mapping[str, int]]  # values of knobs by name, by tag of the task
+Narrow = Mapping[str, Mapping[str, int]]  # values of knobs by name, for each tag of a task
 
 
 def narrow_candidate(parts: Partition, machine: Machine, narrow: Narrow) -> Candidate:
-    """How a payload is compiled without any search, but for some knobs.
+    """Return a payload's default candidate with some knobs changed.
 
     Args:
-        parts: The payload.
-        machine: Machine that it is compiled for.
-        narrow: Those knobs; one that a family does not know there keeps its default.
+        parts: Partition of the payload.
+        machine: Machine to compile for.
+        narrow: Values of the changed knobs; those that do not give a valid config are ignored.
     """
 
     def narrowed(task: Task, family: Family, config: Config) -> Config:
-        wanted = {**config, **{name: value for name, value in narrow.get(task.tag, {}).items() if name in config}}
-        return wanted if fits(family.space(task, machine), wanted) else config
+        changed = {**config, **{name: value for name, value in narrow.get(task.tag, {}).items() if name in config}}
+        return changed if fits(family.space(task, machine), changed) else config
 
     return default_candidate(parts, machine, change=narrowed)
 
 
 def fits(space: Space, config: Config) -> bool:
-    """Tell whether a space has a config."""
-    known = all(config[knob.name] in knob.values for knob in space.knobs)
-    return known and space.broken_constraint(config) is None
+    """Return whether a config is valid in a space."""
+    in_space = all(config[knob.name] in knob.values for knob in space.knobs)
+    return in_space and space.broken_constraint(config) is None
 
 
 def find_narrow(
     parts: Partition, machine: Machine, plain: int, grain_with: Callable[[Narrow], int]
 ) -> tuple[Narrow, int]:
-    """The fewest knobs that let a program serve as many sizes as all of them do; and the grain that it then has.
+    """Return the fewest changed knobs that achieve the grain of changing all of them, and that grain.
 
     Args:
-        parts: The payload.
-        machine: Machine that it is compiled for.
-        plain: What sizes of shorter requests are multiples of by default; 0 where there are none.
-        grain_with: The same, given such knobs.
+        parts: Partition of the payload.
+        machine: Machine to compile for.
+        plain: Grain of default schedules; 0 if loops cannot end early.
+        grain_with: Function from changed knobs to the grain.
     """
     found = {task.tag: knobs for task in parts.tasks if (knobs := narrowest(task, machine))}
     least = grain_with(found) if found else 0
@@ -78,21 +78,21 @@ def find_narrow(
 
 
 def narrowest(task: Task, machine: Machine) -> dict[str, int]:
-    """Knobs by which a product of two activations takes narrower steps than by default; empty of other tasks."""
+    """Return the knobs by which a product of two activations takes narrower steps; empty for other tasks."""
     family = family_for(task, machine)
     if family is None or all(contraction.constant_b for contraction in task.contractions):
         return {}
     default = family.default(task, machine)
-    found = {}
+    knobs = {}
     for knob in family.space(task, machine).knobs:
         values = [value for value in knob.values if isinstance(value, int)]
         if ACROSS.fullmatch(knob.name) and (least := min(values)) != default[knob.name]:
-            found[knob.name] = least
-    return found
+            knobs[knob.name] = least
+    return knobs
 
 
 def read_narrow(folder: Path) -> Narrow:
-    """Knobs that a folder of a size has; none where it has no such file.
+    """Read the changed knobs of a size's folder; empty if it has no such file.
 
     Raises:
         PayloadError: The file is damaged.
@@ -107,7 +107,7 @@ def read_narrow(folder: Path) -> Narrow:
 
 
 def write_narrow(folder: Path, narrow: Narrow) -> None:
-    """Write them to a folder of a size, or remove those that are there."""
+    """Write the changed knobs to a size's folder, or remove the file if there are none."""
     (folder / FILE).unlink(missing_ok=True)
     if narrow:
         (folder / FILE).write_text(json.dumps(narrow, indent=1) + "\n", encoding="utf-8")

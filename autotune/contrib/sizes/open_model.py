@@ -1,4 +1,4 @@
-"""The user's own model at any size: which dimensions it leaves open, and what it computes, by its own runtime."""
+"""The user's model before compilation: its open dimensions, and its results at any size by its own runtime."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from autotune.core.host.extras import install_command
 from autotune.core.payload import Array
 
 ONNX, PROGRAM = ".onnx", ".pt2"
-PACKAGES = {ONNX: ("onnx", "import"), PROGRAM: ("torch", "torch")}  # what reads a file, and the extra that brings it
-FATAL_ONLY = 4  # severity of what ONNX Runtime logs
+PACKAGES = {ONNX: ("onnx", "import"), PROGRAM: ("torch", "torch")}  # package that reads a file, and its extra
+FATAL_ONLY = 4  # log severity of ONNX Runtime
 
 
 @dataclass(frozen=True)
 class OpenInput:
-    """An input of a model.
+    """An input of a model with open dimensions.
 
     Attributes:
         name: Name in the model.
-        axes: Axis of each open dimension, by name.
-        shape: Sizes; 0 for open ones.
+        axes: Axis of each open dimension, by name of the dimension.
+        shape: Sizes of dimensions; 0 for open ones.
         dtype: Element type.
     """
 
@@ -35,30 +35,30 @@ class OpenInput:
     dtype: np.dtype[Any]
 
     def at(self, sizes: Sizes) -> tuple[int, ...]:
-        """Its shape at sizes of the open dimensions."""
+        """Return the shape at given sizes of the open dimensions."""
         names = {axis: name for name, axis in self.axes.items()}
         return tuple(sizes[names[axis]] if axis in names else size for axis, size in enumerate(self.shape))
 
 
 class OpenModel(Protocol):
-    """A model whose sizes are open."""
+    """Protocol of models with open dimensions."""
 
     inputs: tuple[OpenInput, ...]
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """Results of inputs of any size, in order."""
+        """Return the results for inputs of any size, in order."""
         ...
 
 
 class OnnxModel:
-    """An ONNX file, run by ONNX Runtime where that is installed, else by ONNX's reference.
+    """An ONNX model, run by ONNX Runtime if it is installed, otherwise by ONNX's reference evaluator.
 
     Args:
         path: The file.
-        bounds: What the user says of its open dimensions.
+        bounds: Bounds of the open dimensions.
 
     Raises:
-        PayloadError: The file is none, or leaves other dimensions open.
+        PayloadError: The file is not an ONNX model, or its open dimensions differ from those of the bounds.
     """
 
     def __init__(self, path: Path, bounds: Sequence[Bounds]) -> None:
@@ -67,31 +67,31 @@ class OnnxModel:
         try:
             model = onnx.load(path, load_external_data=False)
         except Exception as error:  # protobuf and files each raise their own
-            why = " ".join(str(error).split())[:200]
-            raise PayloadError(f"a model must be a readable ONNX file, {path} is not: {why}") from error
-        held = {tensor.name for tensor in model.graph.initializer}
-        asked = [tensor for tensor in model.graph.input if tensor.name not in held]
-        self.inputs = tuple(map(open_input, asked))
+            reason = " ".join(str(error).split())[:200]
+            raise PayloadError(f"a model must be a readable ONNX file, {path} is not: {reason}") from error
+        initializers = {tensor.name for tensor in model.graph.initializer}
+        inputs = [tensor for tensor in model.graph.input if tensor.name not in initializers]
+        self.inputs = tuple(map(open_input, inputs))
         check_names(path, self.inputs, bounds)
         self._path = path
         self._session: Any = None
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """Results of inputs of any size, in order.
+        """Return the results for inputs of any size, in order.
 
         Raises:
-            PayloadError: The model's own runtime does not compute them.
+            PayloadError: The model's own runtime fails.
         """
         try:
             if self._session is None:
                 self._session = open_runtime(self._path)
             return [np.asarray(array) for array in self._session.run(None, dict(inputs))]
-        except Exception as error:  # either runtime raises whatever it does
+        except Exception as error:  # both runtimes raise errors of any type
             raise not_run(self._path, inputs, error) from error
 
 
 def open_runtime(path: Path) -> Any:  # noqa: ANN401 - of a library without types
-    """What runs a file."""
+    """Return a session that runs a file."""
     if find_spec("onnxruntime") is None:
         from onnx.reference import ReferenceEvaluator
 
@@ -104,15 +104,15 @@ def open_runtime(path: Path) -> Any:  # noqa: ANN401 - of a library without type
 
 
 def open_input(tensor: Any) -> OpenInput:  # noqa: ANN401 - of a library without types
-    """An input as the file describes it.
+    """Return an input as described in the file.
 
     Raises:
         PayloadError: A dimension is open and has no name.
     """
     from onnx.helper import tensor_dtype_to_np_dtype
 
-    kind, axes, shape = tensor.type.tensor_type, dict[str, int](), []
-    for axis, dim in enumerate(kind.shape.dim):
+    tensor_type, axes, shape = tensor.type.tensor_type, dict[str, int](), []
+    for axis, dim in enumerate(tensor_type.shape.dim):
         shape.append(dim.dim_value if not dim.dim_param else 0)
         if dim.dim_param:
             if dim.dim_param in axes:
@@ -122,36 +122,37 @@ def open_input(tensor: Any) -> OpenInput:  # noqa: ANN401 - of a library without
             raise PayloadError(
                 f"open dimensions must have names, dimension {axis} of {tensor.name} has none; export it so"
             )
-    return OpenInput(tensor.name, axes, tuple(shape), np.dtype(tensor_dtype_to_np_dtype(kind.elem_type)))
+    return OpenInput(tensor.name, axes, tuple(shape), np.dtype(tensor_dtype_to_np_dtype(tensor_type.elem_type)))
 
 
 def check_names(path: Path, inputs: Sequence[OpenInput], bounds: Sequence[Bounds]) -> None:
-    """Refuse bounds of other dimensions than those that a model leaves open.
+    """Check that bounds are given for exactly the open dimensions of a model.
 
     Raises:
-        PayloadError: One is unknown, or left out.
+        PayloadError: A dimension is unknown, or has no bounds.
     """
-    there = list(dict.fromkeys(name for each in inputs for name in each.axes))
-    given = [each.name for each in bounds]
-    if unknown := [name for name in given if name not in there]:
+    names = list(dict.fromkeys(name for each in inputs for name in each.axes))
+    bounded = [each.name for each in bounds]
+    if unknown := [name for name in bounded if name not in names]:
         raise PayloadError(
-            f"--dim must name a dimension that {path.name} leaves open, {', '.join(there) or 'none'}; got {unknown[0]}"
+            f"--dim must name a dimension that {path.name} leaves open, {', '.join(names) or 'none'}; got {unknown[0]}"
         )
-    if missing := [name for name in there if name not in given]:
+    if missing := [name for name in names if name not in bounded]:
         raise PayloadError(
             f"every open dimension of {path.name} must have bounds, {missing[0]} has none; give --dim {missing[0]}=1..8"
         )
 
 
 class ExportedModel:
-    """A program of `torch.export`, run by PyTorch.
+    """A program saved by `torch.export`, run by PyTorch.
 
     Args:
         path: The file.
-        bounds: What the user says of its open dimensions.
+        bounds: Bounds of the open dimensions.
 
     Raises:
-        PayloadError: The file is none, leaves other dimensions open, or was exported for less.
+        PayloadError: The file is not such a program, its open dimensions differ, or it was exported for narrower
+            ranges.
     """
 
     def __init__(self, path: Path, bounds: Sequence[Bounds]) -> None:
@@ -165,33 +166,35 @@ class ExportedModel:
         except UnsupportedError as error:
             raise PayloadError(f"{path} cannot be imported: {error}") from error
         except Exception as error:  # zip files, pickles and versions each raise their own
-            why = " ".join(str(error).split())[:200]
-            raise PayloadError(f"a model must be a program that torch.export saved, {path} is none: {why}") from error
-        found = []
+            reason = " ".join(str(error).split())[:200]
+            raise PayloadError(
+                f"a model must be a program that torch.export saved, {path} is none: {reason}"
+            ) from error
+        inputs = []
         for name, tensor in tensors_of(self._program).items():
             named = [symbols.get(symbol_of(size)) for size in tensor.shape]
             axes = {each.name: axis for axis, each in enumerate(named) if each is not None}
             if len(axes) < sum(each is not None for each in named):
                 raise PayloadError(f"input {name} must have each open dimension once; export it so")
             shape = tuple(0 if each else int(size) for each, size in zip(named, tensor.shape, strict=True))
-            found.append(OpenInput(name, axes, shape, dtype_of(tensor)))
-        self.inputs = tuple(found)
+            inputs.append(OpenInput(name, axes, shape, dtype_of(tensor)))
+        self.inputs = tuple(inputs)
         check_names(path, self.inputs, bounds)
         ranges = {each.name: each for each in symbols.values()}
         for each in bounds:
-            known = ranges[each.name]
-            if each.low < known.low or each.high > known.high:
+            exported = ranges[each.name]
+            if each.low < exported.low or each.high > exported.high:
                 raise PayloadError(
-                    f"{each.name} must lie in {known.low}..{known.high}, as {path.name} was exported, got "
-                    f"{each.low}..{each.high}; give --dim {each.name}={known.low}..{min(each.high, known.high)}"
+                    f"{each.name} must lie in {exported.low}..{exported.high}, as {path.name} was exported, got "
+                    f"{each.low}..{each.high}; give --dim {each.name}={exported.low}..{min(each.high, exported.high)}"
                 )
         self._path, self._module = path, self._program.module()
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """Results of inputs of any size, in order.
+        """Return the results for inputs of any size, in order.
 
         Raises:
-            PayloadError: PyTorch does not compute them.
+            PayloadError: PyTorch fails.
         """
         import torch
 
@@ -201,12 +204,12 @@ class ExportedModel:
         try:
             with torch.no_grad():
                 return call_program(self._program, self._module, [to_torch(inputs[e.name]) for e in self.inputs])
-        except Exception as error:  # every op of PyTorch raises its own
+        except Exception as error:  # ops of PyTorch raise errors of any type
             raise not_run(self._path, inputs, error) from error
 
 
 def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401 - of PyTorch
-    """NumPy's dtype of a tensor."""
+    """Return the NumPy dtype of a tensor."""
     import torch
 
     from payload.importers.pt2_values import to_numpy
@@ -215,17 +218,18 @@ def dtype_of(tensor: Any) -> np.dtype[Any]:  # noqa: ANN401 - of PyTorch
 
 
 def not_run(path: Path, inputs: Mapping[str, Array], error: Exception) -> PayloadError:
-    """The error of a model that its own runtime does not compute."""
+    """Return the error for a model that fails in its own runtime."""
     shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
-    why = " ".join(str(error).split())[:200]
-    return PayloadError(f"{path.name} must run at all sizes within the bounds, not at {shapes}: {why}")
+    reason = " ".join(str(error).split())[:200]
+    return PayloadError(f"{path.name} must run at all sizes within the bounds, not at {shapes}: {reason}")
 
 
 def open_model(path: Path, bounds: Sequence[Bounds]) -> OpenModel:
-    """A model whose sizes are open.
+    """Open a model with open dimensions.
 
     Raises:
-        PayloadError: The file is of another kind, is missing, or leaves other dimensions open.
+        PayloadError: The file has an unsupported type, is missing, or its open dimensions differ from those of the
+            bounds.
     """
     if path.suffix not in PACKAGES:
         raise PayloadError(

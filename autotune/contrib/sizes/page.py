@@ -1,4 +1,4 @@
-"""The page of a model of any size: what calls are expected to take, by which compiled sizes, and how to go on."""
+"""HTML page of a model of any size: expected times of calls, compiled sizes, and next commands."""
 
 import shlex
 from collections.abc import Sequence
@@ -41,12 +41,12 @@ from autotune.reports.sections.blocks import (
 )
 from autotune.store.manifest import MANIFEST_FILE
 
-MOST_POINTS = 256  # of a curve
-CURVES = 4  # for sizes of the other dimensions
+MOST_POINTS = 256  # per curve
+CURVES = 4  # sizes of the other dimensions, one curve each
 
 
 def sized_page(folder: Path) -> str:
-    """The page of a folder.
+    """Return the page of a folder.
 
     Raises:
         PayloadError: The folder's description is missing or damaged.
@@ -79,7 +79,7 @@ def sized_page(folder: Path) -> str:
 
 
 def draw_expected(model: SizedModel) -> Picture:
-    """The picture of the time of calls over the size of the widest dimension."""
+    """Return the picture of call time over the size of the widest dimension."""
     along = widest(model.dims)
     ends = {dim.name: dim.low for dim in model.dims}, {dim.name: dim.high for dim in model.dims}
     low, high = (duration(float(seconds)) for seconds in model.seconds_of(ends))
@@ -89,12 +89,12 @@ def draw_expected(model: SizedModel) -> Picture:
 
 
 def expected(model: SizedModel, along: Dim) -> Figure:
-    """A curve for each of some sizes of the other dimensions, and a mark for each compiled size."""
+    """Plot a curve for each of some sizes of the other dimensions, and a mark for each compiled size."""
     figure, axes_of = figure_of()
     axes, points = axes_of[0][0], points_along(along)
-    for number, others in enumerate(others_of(model.dims, along)):
-        seconds = model.seconds_of([{**others, along.name: size} for size in points])
-        axes.plot(points, seconds, color=colour_of(number), ls=style_of(number), label=name_of(others) or None)
+    for number, other_sizes in enumerate(others_of(model.dims, along)):
+        seconds = model.seconds_of([{**other_sizes, along.name: size} for size in points])
+        axes.plot(points, seconds, color=colour_of(number), ls=style_of(number), label=name_of(other_sizes) or None)
     for number, each in enumerate(model.sizes):
         style = {"marker": marker_of(number), "color": "#222222", "ls": "", "ms": 5}
         axes.plot([each.sizes[along.name]], [each.seconds], label=each.name, **style)
@@ -106,24 +106,24 @@ def expected(model: SizedModel, along: Dim) -> Figure:
 
 
 def widest(dims: Sequence[Dim]) -> Dim:
-    """The dimension with most to choose from."""
+    """Return the dimension with the largest ratio of its bounds."""
     return max(dims, key=lambda dim: dim.high / dim.low)
 
 
 def points_along(dim: Dim) -> list[int]:
-    """Sizes of a curve: all, or as many as show its steps, borders included."""
+    """Return the sizes that a curve is evaluated at: all, or evenly spaced ones including the borders."""
     return sorted({round(size) for size in np.linspace(dim.low, dim.high, min(MOST_POINTS, dim.high - dim.low + 1))})
 
 
 def others_of(dims: Sequence[Dim], along: Dim) -> list[dict[str, int]]:
-    """Sizes of all dimensions but one, of each curve."""
+    """Return the sizes of the other dimensions, one set for each curve."""
     rest = [dim for dim in dims if dim is not along]
     lists = [spaced(dim.low, dim.high, CURVES if len(rest) == 1 else 2) for dim in rest]
     return [dict(zip([dim.name for dim in rest], sizes, strict=True)) for sizes in product(*lists)]
 
 
 def expected_table(model: SizedModel) -> DataTable:
-    """What requests of some sizes are expected to take."""
+    """Return a table of the expected times of requests of some sizes."""
     along = widest(model.dims)
     sizes = [
         {**others, along.name: size}
@@ -139,13 +139,13 @@ def expected_table(model: SizedModel) -> DataTable:
 
 
 def sizes_table(folder: Path, model: SizedModel) -> DataTable:
-    """The compiled sizes."""
+    """Return the table of compiled sizes."""
     heads = [TableColumn("size"), TableColumn("time", True), TableColumn("schedules"), TableColumn("also serves")]
     return DataTable("Compiled sizes.", heads, [TableRow(size_row(folder, each)) for each in model.sizes])
 
 
 def size_row(folder: Path, each: CompiledSize) -> list[TableCell]:
-    """A compiled size: its time, whether it was tuned, and what it serves besides."""
+    """Return the table row of a compiled size: its time, whether it is tuned, and what else it serves."""
     tuned = (bundle_folder(folder, each.sizes) / MANIFEST_FILE).is_file()
     also = f"multiples of {each.grain} below" if each.grain else "-"
     time = TableCell(duration(each.seconds), each.seconds)

@@ -1,4 +1,4 @@
-"""Paths of the files of a model of any size, in its folder; light, since verbs look for them as they start."""
+"""Paths of the files of a model of any size; imports little, since verbs look for such folders as they start."""
 
 from pathlib import Path
 
@@ -11,22 +11,22 @@ SIZES, BUNDLES, DESCRIPTION = "sizes", "bundles", "sizes.json"
 
 
 def is_sized(folder: str | Path) -> bool:
-    """Tell whether a folder is of a model of any size."""
+    """Return whether a folder holds a model of any size."""
     return holds(folder, DESCRIPTION)
 
 
 def size_folder(folder: Path, sizes: Sizes) -> Path:
-    """Folder of the imported model of a size."""
+    """Return the folder of the imported model of one size."""
     return folder / SIZES / name_of(sizes)
 
 
 def bundle_folder(folder: Path, sizes: Sizes) -> Path:
-    """Folder of the bundle of a size."""
+    """Return the folder of the bundle of one size."""
     return folder / BUNDLES / name_of(sizes)
 
 
 def read_programs(folder: Path, machine: Machine | None = None) -> AnySizePrograms:
-    """What serves the model of a folder; see `autotune.contrib.sizes.programs.programs_of`."""
+    """Return the programs of a folder's model; see `autotune.contrib.sizes.programs.programs_of`."""
     from autotune.contrib.sizes.programs import programs_of
 
     return programs_of(folder, machine)

@@ -1,4 +1,4 @@
-"""What a request of some size is computed by, and which sizes are worth compiling: the cheapest by cost.
+"""Planning of requests over compiled sizes, and choice of the sizes that are worth compiling.
 
 seconds at a few sizes --SizeCosts--> seconds at any --choose--> at most 8 sizes --plan_request--> calls of them
 """
@@ -16,14 +16,14 @@ from autotune.contrib.sizes.proof import Dim
 from autotune.core.errors import PayloadError
 from autotune.core.payload import Array
 
-MOST_REQUESTS = 256  # that a choice is judged by
-CALL_SECONDS = 1e-5  # what a call from Python costs beyond its program
-MEASURED, MOST_MEASURED = 6, 16  # sizes of the widest dimension whose calls are measured; and of all of them
-POINTS = 12  # sizes of a dimension that are looked at, by factors and by steps
+MOST_REQUESTS = 256  # over which a choice of sizes is evaluated
+CALL_SECONDS = 1e-5  # overhead of a call from Python
+MEASURED, MOST_MEASURED = 6, 16  # measured sizes of the widest dimension, and of all dimensions together
+POINTS = 12  # candidate sizes of a dimension in geometric, and in linear spacing
 VECTOR = 8
-SHOWN = 4  # sizes of a dimension of which expected times are shown
-LEAST_GAIN = 1e-3  # of the mean factor: less is not worth another size
-LEAST_EXCHANGE = 1e-4  # and less no exchange
+SHOWN = 4  # sizes of a dimension whose expected times are shown
+LEAST_GAIN = 1e-3  # least reduction of the mean log cost that justifies another size
+LEAST_EXCHANGE = 1e-4  # least reduction by a round of exchanges that justifies another round
 MOST_ROUNDS = 8
 
 
@@ -31,9 +31,9 @@ MOST_ROUNDS = 8
 class PlannedCall:
     """One call of a compiled size, for part of a request.
 
-    Attributes:
-        size: Number of the compiled size.
-        start: First index of the part along the dimension that is split.
+    size: Index of the compiled size.
+        start: First index of the part along the split dimension.
+        count: Length of the part along the split dimension.
         count: How many of that dimension it is.
     """
 
@@ -43,17 +43,17 @@ class PlannedCall:
 
 
 def split_dim(dims: Sequence[Dim]) -> Dim | None:
-    """The dimension along which requests are computed in parts; `None` where none may be."""
+    """Return the dimension along which requests may be computed in parts; `None` if there is none."""
     return next((dim for dim in dims if dim.split), None)
 
 
 def open_dim(dims: Sequence[Dim]) -> Dim | None:
-    """The dimension along which programs may be shortened: one that is padded, and not split."""
+    """Return the dimension along which loops may end early: one that is padded and not split."""
     return next((dim for dim in dims if dim.pad and not dim.split), None)
 
 
 def holds(dims: Sequence[Dim], size: Sizes, request: Sizes) -> bool:
-    """Tell whether a compiled size serves a request, of whatever size along the dimension that is split."""
+    """Return whether a compiled size serves a request, regardless of the size along the split dimension."""
     apart = split_dim(dims)
     return all(
         size[d.name] == request[d.name] or (d.pad and size[d.name] > request[d.name]) for d in dims if d is not apart
@@ -63,42 +63,43 @@ def holds(dims: Sequence[Dim], size: Sizes, request: Sizes) -> bool:
 def plan_request(
     dims: Sequence[Dim], sizes: Sequence[Sizes], seconds: Sequence[float], request: Sizes
 ) -> list[PlannedCall]:
-    """The cheapest calls that compute a request; empty where no size holds it."""
-    held = [number for number, size in enumerate(sizes) if holds(dims, size, request)]
-    apart = split_dim(dims)
-    if apart is None:
-        return [PlannedCall(min(held, key=lambda number: seconds[number]), 0, 0)] if held else []
-    want = request[apart.name]
-    best: list[tuple[float, int, int]] = [(0.0, 0, 0)]  # seconds, size and count of the last part, by what is computed
-    for done in range(1, want + 1):
-        ways = [(inf, 0, 0)]
-        for number in held:
-            width = sizes[number][apart.name]
-            if width <= done or apart.pad:
+    """Return the cheapest calls that compute a request; empty if no size serves it."""
+    usable = [number for number, size in enumerate(sizes) if holds(dims, size, request)]
+    split = split_dim(dims)
+    if split is None:
+        return [PlannedCall(min(usable, key=lambda number: seconds[number]), 0, 0)] if usable else []
+    remaining = request[split.name]
+    # Dynamic program over the length computed so far: seconds, and size and count of the last part.
+    best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
+    for done in range(1, remaining + 1):
+        options = [(inf, 0, 0)]
+        for number in usable:
+            width = sizes[number][split.name]
+            if width <= done or split.pad:
                 count = min(width, done)
-                ways.append((seconds[number] + CALL_SECONDS + best[done - count][0], number, count))
-        best.append(min(ways))
+                options.append((seconds[number] + CALL_SECONDS + best[done - count][0], number, count))
+        best.append(min(options))
     parts: list[PlannedCall] = []
-    while want and best[want][0] < inf:
-        _, number, count = best[want]
-        want -= count
-        parts.append(PlannedCall(number, want, count))
-    return [] if want else parts[::-1]
+    while remaining and best[remaining][0] < inf:
+        _, number, count = best[remaining]
+        remaining -= count
+        parts.append(PlannedCall(number, remaining, count))
+    return [] if remaining else parts[::-1]
 
 
 def costs_of(dims: Sequence[Dim], sizes: Sequence[Sizes], seconds: Sequence[float], requests: Sequence[Sizes]) -> Array:
-    """Seconds of each request by its plan, of shape ``(requests,)``; infinite where no size holds it."""
-    *others, last = (SizeTimes.of(dims, size, each, requests) for size, each in zip(sizes, seconds, strict=True))
-    return np.asarray(costs_with(dims, others, [last], requests)[0])
+    """Return the seconds of each request's cheapest plan, of shape ``(requests,)``; infinite if no size serves it."""
+    *other_times, last = (SizeTimes.of(dims, size, each, requests) for size, each in zip(sizes, seconds, strict=True))
+    return np.asarray(costs_with(dims, other_times, [last], requests)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class SizeTimes:
-    """What parts of requests take by one size.
+    """Seconds of the calls of one size for each request.
 
     Attributes:
-        width: Rows that a call computes along the dimension that is split; 0 where none is.
-        seconds: Seconds of a call for each request, of shape ``(requests,)``; infinite where it does not hold it.
+        width: Rows that a call computes along the split dimension; 0 without a split dimension.
+        seconds: Seconds of a call for each request, of shape ``(requests,)``; infinite if the size does not serve it.
     """
 
     width: int
@@ -106,38 +107,41 @@ class SizeTimes:
 
     @classmethod
     def of(cls, dims: Sequence[Dim], size: Sizes, seconds: float, requests: Sequence[Sizes]) -> "SizeTimes":
-        """Those of a size, by its seconds of a call."""
-        apart = split_dim(dims)
-        held = [holds(dims, size, request) for request in requests]
-        return cls(size[apart.name] if apart is not None else 0, np.where(held, seconds + CALL_SECONDS, inf))
+        """Return the seconds of a size, given those of one call."""
+        split = split_dim(dims)
+        serves = [holds(dims, size, request) for request in requests]
+        return cls(size[split.name] if split is not None else 0, np.where(serves, seconds + CALL_SECONDS, inf))
 
 
 def costs_with(
     dims: Sequence[Dim], sizes: Sequence[SizeTimes], others: Sequence[SizeTimes], requests: Sequence[Sizes]
 ) -> Array:
-    """Seconds of each request by its plan, for each of several sizes that may join: ``(others, requests)``."""
-    joining = np.array([each.seconds for each in others])
-    apart = split_dim(dims)
-    if apart is None:
-        return np.asarray(np.minimum(joining, np.min([each.seconds for each in sizes], axis=0, initial=inf)))
-    wants = np.array([request[apart.name] for request in requests])
+    """Return the seconds of each request with each of several additional sizes, of shape ``(others, requests)``.
+
+    The dynamic program of `plan_request`, vectorized over requests and additional sizes.
+    """
+    call_seconds = np.array([each.seconds for each in others])
+    split = split_dim(dims)
+    if split is None:
+        return np.asarray(np.minimum(call_seconds, np.min([each.seconds for each in sizes], axis=0, initial=inf)))
+    wants = np.array([request[split.name] for request in requests])
     widths, number = np.array([each.width for each in others]), np.arange(len(others))
-    best = np.zeros((int(wants.max()) + 1, *joining.shape))
+    best = np.zeros((int(wants.max()) + 1, *call_seconds.shape))
     for done in range(1, len(best)):
-        best[done] = joining + best[np.maximum(0, done - widths), number]
-        if not apart.pad:
+        best[done] = call_seconds + best[np.maximum(0, done - widths), number]
+        if not split.pad:
             best[done, widths > done] = inf
         for each in sizes:
-            if each.width <= done or apart.pad:
+            if each.width <= done or split.pad:
                 np.minimum(best[done], each.seconds + best[max(0, done - each.width)], out=best[done])
     return np.asarray(best[wants, :, np.arange(len(requests))].T)
 
 
 class SizeCosts:
-    """Seconds of a call at any size: between those that are known, along lines in the logarithms of both.
+    """Interpolated seconds of a call at any size: piecewise linear in the logarithms of size and time.
 
     Args:
-        grid: Sizes of each dimension at which seconds are known, in order.
+        grid: Sizes of each dimension with known seconds, in order.
         seconds: Seconds at every point of that grid, the last dimension fastest.
     """
 
@@ -146,12 +150,12 @@ class SizeCosts:
         self._logs = np.log(np.asarray(seconds, float)).reshape([len(sizes) for sizes in grid.values()])
 
     def of(self, sizes: Sizes) -> float:
-        """Seconds of a call at a size."""
+        """Return the seconds of a call at a size."""
         values = self._logs
         for name, known in self._grid.items():
             at = log(sizes[name])
             after = int(np.clip(np.searchsorted(known, at), 1, max(len(known) - 1, 1)))
-            if len(known) == 1:  # nothing is known of it: taken to be proportional
+            if len(known) == 1:  # a single point: assume proportionality
                 values = values[0] + at - known[0]
                 continue
             share = (at - known[after - 1]) / (known[after] - known[after - 1])
@@ -160,9 +164,9 @@ class SizeCosts:
 
 
 def grid_of(dims: Sequence[Dim]) -> dict[str, list[int]]:
-    """Sizes of each dimension to be measured: borders, and some between them of the widest.
+    """Return the sizes of each dimension to be measured: its borders, and intermediate sizes of the widest one.
 
-    Where that is more than `MOST_MEASURED` points, of the narrowest dimensions the largest size alone.
+    If these are more than `MOST_MEASURED` points, the narrowest dimensions are measured at their largest size only.
     """
     widest = max(dims, key=lambda dim: dim.high / dim.low)
     counts = {dim.name: MEASURED if dim is widest else 2 for dim in dims}
@@ -173,7 +177,7 @@ def grid_of(dims: Sequence[Dim]) -> dict[str, list[int]]:
 
 
 def spaced(low: int, high: int, most: int) -> list[int]:
-    """Sizes from one to another, each larger by about the same factor."""
+    """Return at most `most` geometrically spaced sizes."""
     if most == 1:
         return [high]
     steps = [low * (high / low) ** (step / (most - 1)) for step in range(most)]
@@ -181,12 +185,12 @@ def spaced(low: int, high: int, most: int) -> list[int]:
 
 
 def points_of(grid: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
-    """All points of a grid, the last dimension fastest."""
+    """Return all points of a grid, the last dimension fastest."""
     return [dict(zip(grid, point, strict=True)) for point in product(*grid.values())]
 
 
 def shorter_sizes(dims: Sequence[Dim], size: Sizes, grain: int) -> list[dict[str, int]]:
-    """Smaller sizes that the program of a size serves as well; none where its grain is 0."""
+    """Return the smaller sizes that a size's program serves as well; none if its grain is 0."""
     dim = open_dim(dims)
     if dim is None or not grain:
         return []
@@ -195,11 +199,11 @@ def shorter_sizes(dims: Sequence[Dim], size: Sizes, grain: int) -> list[dict[str
 
 @dataclass(frozen=True)
 class ChosenSizes:
-    """Sizes to compile, and what requests are expected to cost by them.
+    """Sizes to compile, with their expected cost.
 
     Attributes:
         sizes: The sizes, in order.
-        cost: Mean logarithm of what a request takes, over a size of its own.
+        cost: Mean logarithm of the time of a request relative to a size compiled for it alone.
     """
 
     sizes: tuple[dict[str, int], ...]
@@ -207,16 +211,16 @@ class ChosenSizes:
 
 
 def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, served: Sequence[tuple[Sizes, float]] = ()) -> ChosenSizes:
-    """Sizes to compile: at the least mean factor of what requests cost, over sizes of their own.
+    """Choose the sizes to compile that minimize the mean log cost of requests, relative to sizes compiled for each.
 
-    Those that all requests need come first, then whichever lowers the factor most; then each is exchanged for
-    another, or moved a little, as long as that lowers it.
+    A greedy search: start with the sizes that all requests need, add the size that lowers the cost most, then exchange
+    or shift single sizes while that lowers the cost.
 
     Args:
         dims: The open dimensions.
-        costs: Seconds at any size.
-        most: Most sizes.
-        served: Sizes that programs of those which all requests need serve, themselves among them, and the seconds.
+        costs: Seconds of a call at any size.
+        most: Maximum number of sizes.
+        served: Sizes served by programs of the sizes that all requests need, including those, with their seconds.
 
     Raises:
         PayloadError: Requests need more sizes.
@@ -232,7 +236,7 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, served: Sequence[tu
         return SizeTimes.of(dims, size, known.get(point) or costs.of(size), requests)
 
     def best_of(others: Sequence[Sizes], trials: Sequence[dict[str, int]]) -> tuple[float, dict[str, int]]:
-        """Which size, if it joins others, gives the least mean factor; and that."""
+        """Return the least mean log cost with one of the trial sizes added to others, and that size."""
         held, joining = [[times(tuple(each.items())) for each in some] for some in (others, trials)]
         held += [times(point) for point in known]
         factors = np.log(costs_with(dims, held, joining, requests) / own).mean(axis=1)
@@ -258,45 +262,45 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, served: Sequence[tu
 
 
 def neighbours(dims: Sequence[Dim], size: Sizes) -> list[dict[str, int]]:
-    """Sizes a few steps away along a dimension that is padded or split."""
-    found = []
+    """Return sizes a few steps away along padded or split dimensions."""
+    sizes = []
     for dim in dims:
         steps = () if is_exact(dim) else (-4, -2, -1, 1, 2, 4)
         moved = {rounded(dim, size[dim.name] + step * step_at(size[dim.name])) for step in steps}
-        found += [{**size, dim.name: each} for each in sorted(moved - {size[dim.name]})]
-    return found
+        sizes += [{**size, dim.name: each} for each in sorted(moved - {size[dim.name]})]
+    return sizes
 
 
 def candidates_of(dims: Sequence[Dim]) -> dict[str, list[int]]:
-    """Sizes of each dimension that may be compiled at first: by factors and by steps, from border to border."""
-    found = {}
+    """Return the candidate sizes of each dimension, in geometric and linear spacing from border to border."""
+    candidates = {}
     for dim in dims:
         steps = [*spaced(dim.low, dim.high, POINTS), *np.linspace(dim.low, dim.high, POINTS).round().astype(int)]
         exact = range(dim.low, dim.high + 1)
-        found[dim.name] = list(exact) if is_exact(dim) else sorted({rounded(dim, int(each)) for each in steps})
-    return found
+        candidates[dim.name] = list(exact) if is_exact(dim) else sorted({rounded(dim, int(each)) for each in steps})
+    return candidates
 
 
 def step_at(size: int) -> int:
-    """How far sizes of about that are apart: whole vectors, where that is little."""
+    """Return the spacing of candidate sizes: whole vectors, if that is small compared to the size."""
     return VECTOR if size >= 2 * VECTOR else 1
 
 
 def rounded(dim: Dim, size: int) -> int:
-    """The next size that a program computes as fast as any, within the bounds."""
+    """Round a size up to a multiple of its spacing, within the bounds."""
     return min(max(-(-size // step_at(size)) * step_at(size), dim.low), dim.high)
 
 
 def is_exact(dim: Dim) -> bool:
-    """Tell whether each size of a dimension must be compiled."""
+    """Return whether each size of a dimension must be compiled."""
     return not dim.pad and not dim.split
 
 
 def needed(dims: Sequence[Dim], most: int) -> list[dict[str, int]]:
-    """The sizes without which some request is not served.
+    """Return the sizes that any choice must include to serve all requests.
 
     Raises:
-        PayloadError: There are more than may be compiled.
+        PayloadError: There are more than `most`.
     """
     exact = [dim for dim in dims if is_exact(dim)]
     if (count := prod(dim.high - dim.low + 1 for dim in exact)) > most:
@@ -310,10 +314,9 @@ def needed(dims: Sequence[Dim], most: int) -> list[dict[str, int]]:
 
 
 def some_requests(dims: Sequence[Dim]) -> list[dict[str, int]]:
-    """Requests that a choice is judged by: all of them, or as many random ones and the borders.
+    """Return the requests that a choice is evaluated over: all, or random ones and the borders.
 
-    Half of the random ones are spread evenly, half by factors: short requests are few of all sizes, and many of those
-    that people make.
+    Half of the random ones are uniform, half log-uniform: short requests are few among all sizes, but frequent in use.
     """
     if prod(dim.high - dim.low + 1 for dim in dims) <= MOST_REQUESTS:
         return points_of({dim.name: range(dim.low, dim.high + 1) for dim in dims})
@@ -326,7 +329,7 @@ def some_requests(dims: Sequence[Dim]) -> list[dict[str, int]]:
 
 
 def random_requests(dims: Sequence[Dim], count: int, seed: int) -> Iterator[dict[str, int]]:
-    """Random sizes within the bounds, and all corners."""
+    """Yield random sizes within the bounds, and all corners."""
     rng = np.random.default_rng(seed)
     corners = points_of({dim.name: sorted({dim.low, dim.high}) for dim in dims})
     yield from corners
@@ -335,17 +338,17 @@ def random_requests(dims: Sequence[Dim], count: int, seed: int) -> Iterator[dict
 
 
 def shown_requests(dims: Sequence[Dim]) -> list[dict[str, int]]:
-    """Requests of which expected times are shown: all borders, and sizes between them by factors."""
+    """Return the requests whose expected times are shown: all borders, and geometrically spaced sizes between them."""
     return points_of({dim.name: spaced(dim.low, dim.high, SHOWN) for dim in dims})
 
 
 def describe(dims: Sequence[Dim]) -> list[str]:
-    """What may be done along each dimension, a sentence each."""
+    """Return one sentence per dimension on whether it is padded, split or exact."""
     ways = {(True, True): "padded or split", (True, False): "padded", (False, True): "split", (False, False): "exact"}
     return [f"{dim.name} {dim.low} to {dim.high}: {ways[dim.pad, dim.split]}" for dim in dims]
 
 
 def unserved(sizes: Sequence[Sizes], request: Sizes) -> PayloadError:
-    """The error of a request that no compiled size holds."""
+    """Return the error for a request that no compiled size serves."""
     names = "; ".join(map(name_of, sizes))
     return PayloadError(f"a request must fit a compiled size, {name_of(request)} fits none of {names}")

@@ -1,4 +1,4 @@
-"""Any size on the command line: `import --dim` makes the folder, `tune FOLDER` tunes each of its sizes."""
+"""Command-line options for models of any size: `import --dim` writes the folder, `tune FOLDER` tunes each size."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ USUAL_SIZES, MOST_SIZES = 8, 64
 
 
 def import_any_size(arguments: Arguments) -> None:
-    """`import` of a model at any size within bounds."""
+    """Import a model for any size within bounds (`import --dim`)."""
     from autotune.contrib.sizes.bounds import parse_bounds
     from autotune.contrib.sizes.making import import_sized
     from autotune.core.errors import OptionError
@@ -38,7 +38,7 @@ def import_any_size(arguments: Arguments) -> None:
 
 
 def show_sized(model: "SizedModel", folder: Path) -> None:
-    """Print what was made."""
+    """Print a summary of an imported model."""
     from autotune.contrib.sizes.plan import describe
 
     typer.echo(f"{folder}: {'; '.join(describe(model.dims))}")
@@ -47,7 +47,7 @@ def show_sized(model: "SizedModel", folder: Path) -> None:
 
 
 def show_sizes(model: "SizedModel", how: str = "") -> None:
-    """Print each compiled size: its time, how it is computed, and what it serves besides."""
+    """Print each compiled size with its time, its kind of schedules and what else it serves."""
     from autotune.core.console import duration
 
     for each in model.sizes:
@@ -56,7 +56,7 @@ def show_sizes(model: "SizedModel", how: str = "") -> None:
 
 
 def tune_sizes(arguments: Arguments) -> None:
-    """`tune` of every compiled size of a folder, each with as many trials."""
+    """Tune every compiled size of a folder, each with the same number of trials (`tune`)."""
     from autotune.contrib.sizes.tuning import tune_sized
     from autotune.core.errors import OptionError
     from autotune.core.progress import ProgressLine
@@ -74,7 +74,7 @@ def tune_sizes(arguments: Arguments) -> None:
 
 
 def inspect_sizes(arguments: Arguments) -> None:
-    """`inspect` of a folder: its compiled sizes, and what calls of many sizes are expected to take."""
+    """Print a folder's compiled sizes and the expected times of calls (`inspect`)."""
     from autotune.contrib.sizes.folder import read_sized
     from autotune.contrib.sizes.plan import describe, shown_requests
     from autotune.core.console import duration
@@ -92,7 +92,7 @@ def inspect_sizes(arguments: Arguments) -> None:
 
 
 def report_sizes(arguments: Arguments) -> None:
-    """`report` of a folder: what calls of any size are expected to take."""
+    """Write a folder's page of expected times (`report`)."""
     from autotune.cli.report import show_page
     from autotune.cli.say import complain
     from autotune.contrib.sizes.page import sized_page
@@ -112,33 +112,33 @@ def report_sizes(arguments: Arguments) -> None:
 
 
 def takes_folder(parameter: str) -> Callable[[Arguments], bool]:
-    """Whether what a verb is given is a folder of a model of any size.
+    """Return a predicate for a verb's arguments: whether they name a folder of a model of any size.
 
     Args:
-        parameter: Parameter of the verb that names a payload or bundle, or several.
+        parameter: Parameter of the verb that names one or several payloads or bundles.
     """
     return lambda arguments: bool(folders_in(arguments[parameter]))
 
 
 def folders_in(given: Any) -> list[Any]:  # noqa: ANN401 - a path, several or none, as a verb has them
-    """Folders of models of any size among what a verb is given."""
+    """Return the folders of models of any size among the values of a parameter."""
     return list(filter(is_sized, given if isinstance(given, list | tuple) else filter(None, (given,))))
 
 
 def one_size(verb: str, parameter: str, kind: str) -> VerbOption:
-    """What a verb that takes one size says of a folder of many.
+    """Return the option by which a verb for a single size refuses a folder of many.
 
     Args:
         verb: Name of the verb.
-        parameter: Parameter of the verb that names what it takes.
-        kind: Folder of the folders that it takes: `SIZES` or `BUNDLES`.
+        parameter: Parameter of the verb that names its input.
+        kind: Subfolder of the inputs that the verb takes: `SIZES` or `BUNDLES`.
     """
 
     def refuse(arguments: Arguments) -> None:
         folder = folders_in(arguments[parameter])[0]
         sizes = sorted(each.name for each in (Path(folder) / kind).glob("*/"))
-        way = f"name one, {Path(folder) / kind / sizes[0]}" if sizes else f"run autotune tune {folder} first"
-        raise PayloadError(f"{verb} must be given one size, {folder} holds a model of any size; {way}")
+        hint = f"name one, {Path(folder) / kind / sizes[0]}" if sizes else f"run autotune tune {folder} first"
+        raise PayloadError(f"{verb} must be given one size, {folder} holds a model of any size; {hint}")
 
     return VerbOption(verb, (), takes=takes_folder(parameter), run=refuse)
 

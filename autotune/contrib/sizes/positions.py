@@ -1,4 +1,4 @@
-"""Where programs on buffers read and write: counters of loops, added, along each dimension of what views are of."""
+"""Analysis of memory accesses on buffers: indices as sums of induction variables, along each dimension of a buffer."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,21 +8,21 @@ from mlir import ir
 from autotune.compiler.ir.values import constant, is_constant, kept_dimensions, maker, reassociation
 from autotune.compiler.ir.views import DYNAMIC, numbers_of
 
-READS = {"memref.load": 0, "vector.load": 0, "vector.transfer_read": 0}  # which operand is the array
+READS = {"memref.load": 0, "vector.load": 0, "vector.transfer_read": 0}  # operand number of the buffer
 WRITES = {"memref.store": 1, "vector.store": 1, "vector.transfer_write": 1}
 VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.cast")
-UNTOUCHED = ("memref.dim", "memref.dealloc", "memref.prefetch", "memref.assume_alignment")  # all others may touch all
+UNTOUCHED = ("memref.dim", "memref.dealloc", "memref.prefetch", "memref.assume_alignment")  # access no elements
 
 
 @dataclass(frozen=True)
 class Position:
-    """Counters of loops and a number, added, and divided.
+    """An index: a sum of induction variables and a constant, possibly divided.
 
     Attributes:
-        counters: The counters, each once.
-        number: The number.
-        per: What the sum is divided by, rounded down: positions of a block, of an array in blocks.
-        width: How many elements are touched from there on.
+        counters: Induction variables, each with coefficient 1.
+        number: Constant.
+        per: Divisor of the sum, rounding down, for the block index of a blocked buffer.
+        width: Number of elements accessed from that index on.
     """
 
     counters: frozenset[ir.Value] = frozenset()
@@ -37,13 +37,13 @@ class Position:
 
 @dataclass(frozen=True)
 class ArrayAccess:
-    """An op that reads or writes an array.
+    """An op that reads or writes a buffer.
 
     Attributes:
-        op: The op.
-        root: The array, of which the op may have a view.
-        positions: Position along each dimension; `None` where it is unknown.
-        loops: Counters of the loops around it, outermost first.
+        op: Operation.
+        root: Underlying buffer, of which the op may access a view.
+        positions: Index along each dimension; `None` if unknown.
+        loops: Induction variables of the enclosing loops, outermost first.
         reads: Whether it reads.
         writes: Whether it writes.
     """
@@ -57,50 +57,52 @@ class ArrayAccess:
 
     @property
     def looks_up(self) -> bool:
-        """Whether it reads at indices that were read."""
+        """Whether it is a gather: it reads at indices that were loaded from memory."""
         return self.reads and None in self.positions and any(map(is_read, self.op.operands))
 
 
 def position_of(value: ir.Value, element: Sequence[int] = ()) -> Position | None:
-    """A number of type index as a sum of counters; `None` where it is none.
+    """Return a value of type index as a sum of induction variables; `None` if it is not one.
 
     Args:
-        value: The number, or a vector of such.
-        element: Which element of the vector.
+        value: Index value, or a vector of index values.
+        element: Indices of the element in that vector.
     """
-    made, found = maker(value), None
-    if made is None:
+    producer, position = maker(value), None
+    if producer is None:
         loop = value.owner.owner.operation
         return Position(frozenset({value})) if loop.name == "scf.for" and value.arg_number == 0 else None
-    match made.name:
+    match producer.name:
         case "arith.constant" if isinstance(value.type, ir.IndexType):
-            found = Position(number=constant(value))
-        case "arith.divui" if is_constant(made.operands[1]):
-            found = divided(position_of(made.operands[0], element), constant(made.operands[1]))
+            position = Position(number=constant(value))
+        case "arith.divui" if is_constant(producer.operands[1]):
+            position = divided(position_of(producer.operands[0], element), constant(producer.operands[1]))
         case "arith.addi":
-            found = summed(position_of(each, element) for each in made.operands)
+            position = summed(position_of(each, element) for each in producer.operands)
         case "vector.broadcast":
-            source = made.operands[0]
+            source = producer.operands[0]
             rank = ir.VectorType(source.type).rank if isinstance(source.type, ir.VectorType) else 0
-            found = position_of(source, element[len(element) - rank :])
+            position = position_of(source, element[len(element) - rank :])
         case "vector.step" if element:
-            found = Position(number=element[-1])
+            position = Position(number=element[-1])
         case "vector.extract":
-            found = position_of(made.operands[0], list(ir.DenseI64ArrayAttr(made.attributes["static_position"])))
+            position = position_of(
+                producer.operands[0], list(ir.DenseI64ArrayAttr(producer.attributes["static_position"]))
+            )
         case "affine.apply":
-            amap = ir.AffineMapAttr(made.attributes["map"]).value
-            found = mapped(amap.results[0], amap.n_dims, list(made.operands))
-    return found
+            amap = ir.AffineMapAttr(producer.attributes["map"]).value
+            position = mapped(amap.results[0], amap.n_dims, list(producer.operands))
+    return position
 
 
 def mapped(expr: ir.AffineExpr, dims: int, operands: Sequence[ir.Value]) -> Position | None:
-    """An affine expression of numbers as a sum of counters; `None` where it is none."""
+    """Return an affine expression as a sum of induction variables; `None` if it is not one."""
     if isinstance(expr, ir.AffineAddExpr):
         return summed(mapped(each, dims, operands) for each in (expr.lhs, expr.rhs))
     if isinstance(expr, ir.AffineFloorDivExpr | ir.AffineCeilDivExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
-        found, per = mapped(expr.lhs, dims, operands), expr.rhs.value
-        rounds = isinstance(expr, ir.AffineFloorDivExpr) or (found is not None and is_multiple(found, per))
-        return divided(found, per) if rounds else None
+        dividend, per = mapped(expr.lhs, dims, operands), expr.rhs.value
+        rounds = isinstance(expr, ir.AffineFloorDivExpr) or (dividend is not None and is_multiple(dividend, per))
+        return divided(dividend, per) if rounds else None
     if isinstance(expr, ir.AffineConstantExpr):
         return Position(number=expr.value)
     if isinstance(expr, ir.AffineDimExpr):
@@ -111,11 +113,11 @@ def mapped(expr: ir.AffineExpr, dims: int, operands: Sequence[ir.Value]) -> Posi
 
 
 def summed(parts: Iterable[Position | None]) -> Position | None:
-    """The sum of positions; `None` where one is unknown, a counter is in two, or a part is of blocks."""
-    found = list(parts)
-    if None in found:
+    """Return the sum of positions; `None` if one is unknown or divided, or an induction variable occurs twice."""
+    positions = list(parts)
+    if None in positions:
         return None
-    terms = [part for part in found if part is not None and part != Position()]
+    terms = [part for part in positions if part is not None and part != Position()]
     if len(terms) == 1:
         return terms[0]
     total = Position()
@@ -127,23 +129,23 @@ def summed(parts: Iterable[Position | None]) -> Position | None:
 
 
 def is_multiple(position: Position, per: int) -> bool:
-    """Tell whether a position is a multiple of a number."""
+    """Return whether a position is a multiple of a number."""
     return position.number % per == 0 and all(is_plain(each) and step_of(each) % per == 0 for each in position.counters)
 
 
 def divided(position: Position | None, per: int) -> Position | None:
-    """A position in blocks; `None` where it is unknown, or is of blocks."""
+    """Return a position divided by `per`; `None` if it is unknown or already divided."""
     if position is None or position.per > 1:
         return None
     return Position(position.counters, position.number, per, -(-position.width // per))
 
 
 def accesses(block: ir.Block, loops: tuple[ir.Value, ...] = ()) -> Iterator[ArrayAccess]:
-    """What reads and writes arrays in a block, and in blocks inside it.
+    """Yield all accesses to buffers in a block and in nested blocks.
 
     Args:
         block: The block.
-        loops: Counters of the loops around it, outermost first.
+        loops: Induction variables of the enclosing loops, outermost first.
     """
     for made in block.operations:
         op = made.operation
@@ -158,16 +160,16 @@ def accesses(block: ir.Block, loops: tuple[ir.Value, ...] = ()) -> Iterator[Arra
         elif op.name not in VIEWS and op.name not in UNTOUCHED:
             for number, array in enumerate(op.operands):
                 if isinstance(array.type, ir.MemRefType):
-                    does = op.name != "linalg.fill", number >= inputs_of(op)
-                    yield access(op, array, [Position(width=size) for size in array.type.shape], loops, does)
+                    effects = op.name != "linalg.fill", number >= inputs_of(op)
+                    yield access(op, array, [Position(width=size) for size in array.type.shape], loops, effects)
 
 
 def widened(op: ir.Operation, positions: list[Position | None]) -> list[Position | None]:
-    """Positions of a read or write with what its vector touches: elements along the last dimensions."""
+    """Return the positions of a read or write with the widths of its vector along the last dimensions."""
     value = op.results[0] if op.results else op.operands[0]
     sizes = list(value.type.shape) if isinstance(value.type, ir.VectorType) else []
     widths = ([1] * len(positions) + sizes)[len(sizes) :]
-    if op.name in ("vector.transfer_read", "vector.transfer_write"):  # in whatever order
+    if op.name in ("vector.transfer_read", "vector.transfer_write"):  # the permutation map may be any
         widths = [max(sizes, default=1)] * len(positions)
     return [
         replace(position, width=width) if position is not None else None
@@ -176,7 +178,7 @@ def widened(op: ir.Operation, positions: list[Position | None]) -> list[Position
 
 
 def inputs_of(op: ir.Operation) -> int:
-    """How many operands a structured op only reads; 0 of any other op, which may write them all."""
+    """Return the number of operands that a structured op only reads; 0 for other ops, which may write to all."""
     return int(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])[0]) if op.name.startswith("linalg.") else 0
 
 
@@ -187,65 +189,67 @@ def access(
     loops: tuple[ir.Value, ...],
     does: tuple[bool, bool],
 ) -> ArrayAccess:
-    """An access by indices of a view, as one of the array that it is of.
+    """Resolve an access to a view into one to the underlying buffer.
 
     Args:
-        op: What reads or writes.
-        array: The view, or the array.
-        indices: Position along each dimension of that.
-        loops: Counters of the loops around it.
+        op: Operation that reads or writes.
+        array: View or buffer.
+        indices: Index along each of its dimensions.
+        loops: Induction variables of the enclosing loops.
         does: Whether it reads, and whether it writes.
     """
-    made = maker(array)
-    if made is None or made.name not in VIEWS:
+    producer = maker(array)
+    if producer is None or producer.name not in VIEWS:
         return ArrayAccess(op, array, tuple(indices), loops, *does)
-    return access(op, made.operands[0], indices_behind(made, indices), loops, does)
+    return access(op, producer.operands[0], indices_behind(producer, indices), loops, does)
 
 
 def indices_behind(view: ir.Operation, indices: Sequence[Position | None]) -> list[Position | None]:
-    """Indices of what a view is of."""
+    """Translate indices of a view into indices of its source."""
     before, after = list(view.operands[0].type.shape), list(view.results[0].type.shape)
     if view.name == "memref.cast":
         return list(indices)
     if view.name == "memref.subview":
-        given = iter(view.operands[1:])
+        dynamic_offsets = iter(view.operands[1:])
         offsets = ir.DenseI64ArrayAttr(view.attributes["static_offsets"])
-        starts = [position_of(next(given)) if each == DYNAMIC else Position(number=each) for each in offsets]
+        starts = [position_of(next(dynamic_offsets)) if each == DYNAMIC else Position(number=each) for each in offsets]
         _, sizes, strides = numbers_of(view)
         of_view = iter(indices)
         kept = [next(of_view) if keep else Position() for keep in kept_dimensions(sizes, after)]
         steps = zip(starts, kept, strides, strict=True)
         return [summed((start, along)) if step == 1 else None for start, along, step in steps]
-    found: list[Position | None] = []
+    source_indices: list[Position | None] = []
     for number, group in enumerate(reassociation(view)):
         if view.name == "memref.collapse_shape":
             wide = [dim for dim in group if before[dim] != 1]
-            found += [(indices[number] if len(wide) == 1 else None) if dim in wide else Position() for dim in group]
+            source_indices += [
+                (indices[number] if len(wide) == 1 else None) if dim in wide else Position() for dim in group
+            ]
         else:
             wide = [dim for dim in group if after[dim] != 1]
-            found.append(indices[wide[0]] if len(wide) == 1 else (None if wide else Position()))
-    return found
+            source_indices.append(indices[wide[0]] if len(wide) == 1 else (None if wide else Position()))
+    return source_indices
 
 
 def is_read(value: ir.Value) -> bool:
-    """Tell whether a number is computed of what an array holds."""
-    made = maker(value)
-    if made is None or isinstance(value.type, ir.MemRefType):
+    """Return whether a value is computed from elements of a buffer."""
+    producer = maker(value)
+    if producer is None or isinstance(value.type, ir.MemRefType):
         return False
-    return made.name in READS or any(map(is_read, made.operands))
+    return producer.name in READS or any(map(is_read, producer.operands))
 
 
 def is_plain(counter: ir.Value) -> bool:
-    """Tell whether a loop begins at 0 and has a constant step."""
+    """Return whether a loop has lower bound 0 and a constant step."""
     lower, _, step = list(loop_of(counter).operands)[:3]
     return is_constant(step) and is_constant(lower) and constant(lower) == 0
 
 
 def step_of(counter: ir.Value) -> int:
-    """Step of a loop, by its counter."""
+    """Return the step of a loop, given its induction variable."""
     return constant(loop_of(counter).operands[2])
 
 
 def loop_of(counter: ir.Value) -> ir.Operation:
-    """The loop that counts with a value."""
+    """Return the loop of an induction variable."""
     return counter.owner.owner.operation

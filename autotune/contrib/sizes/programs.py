@@ -1,4 +1,4 @@
-"""What serves a folder's model, for `emit`: its programs as they were tuned, or for a machine of another level."""
+"""Programs of a folder's model for `emit`: as tuned, or with default schedules for another machine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +13,15 @@ from autotune.core.plugs.any_size import AnySizePrograms
 
 
 def programs_of(folder: Path, machine: Machine | None = None) -> AnySizePrograms:
-    """All that serves the model of a folder.
+    """Return all programs of a folder's model.
 
     Args:
         folder: The folder.
-        machine: Machine of default schedules; `None` for what is recorded.
+        machine: Machine of default schedules; `None` for the recorded candidates.
 
     Raises:
         PayloadError: A file is missing or damaged.
-        BundleError: The bundle of a size is refused.
+        BundleError: The bundle of a size is rejected.
     """
     model = read_sized(folder)
     if machine is not None:
@@ -32,7 +32,7 @@ def programs_of(folder: Path, machine: Machine | None = None) -> AnySizePrograms
 
 
 def regrained(folder: Path, model: SizedModel, machine: Machine) -> SizedModel:
-    """A model whose loops end where those of default schedules for a machine may; its seconds are as they were."""
+    """Return a model with the grains of default schedules for a machine; its seconds are unchanged."""
     grains = grains_of(folder, model.dims, model.axes, [each.sizes for each in model.sizes], machine)
     sizes = tuple(replace(each, grain=grain) for each, grain in zip(model.sizes, grains, strict=True))
     return replace(model, sizes=sizes)

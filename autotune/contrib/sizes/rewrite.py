@@ -1,4 +1,4 @@
-"""The feature as the compiler knows it: a rewrite that modules ask for by a mark."""
+"""Rewrite that lets loops of marked modules end at the size of a request."""
 
 from autotune.compiler.lowering.rewrites import Rewrite
 from autotune.contrib.sizes.upper_bounds import end_where_asked, is_marked

@@ -1,4 +1,4 @@
-"""Tuning of a model of any size: each compiled size as a payload of its own, its bundle in the folder."""
+"""Tuning of a model of any size: each compiled size is tuned as a payload, with its bundle in the folder."""
 
 import shutil
 from dataclasses import replace
@@ -22,18 +22,18 @@ from autotune.worker.loading.reading import open_payload
 
 
 def tune_sized(folder: Path, store: str | None, options: TuneOptions, listener: Listener = SILENT) -> SizedModel:
-    """Search schedules for every compiled size, and record what a call of each takes.
+    """Tune every compiled size, and record the seconds of a call of each.
 
-    A size begins with what is known of similar tasks, those of the sizes before it among them.
+    Each size starts from what is known of similar tasks, including those of the sizes before it.
 
     Args:
         folder: Folder of the model.
         store: File of trials; by default that of `tune`.
-        options: Options of `tune`; trials are those of each size.
+        options: Options of `tune`; the number of trials is for each size.
         listener: Notified of stages and trials.
 
     Raises:
-        AutotuneError: A sweep fails; what was tuned before stays.
+        AutotuneError: A sweep fails; the sizes tuned before it keep their results.
     """
     model = read_sized(folder)
     wanted = rewriter().read(options.rules or None, exact=options.exact)
@@ -55,5 +55,5 @@ def tune_sized(folder: Path, store: str | None, options: TuneOptions, listener: 
 
 
 def mean_cost(model: SizedModel) -> float:
-    """Geometric mean of what requests of all sizes are expected to take, as a logarithm."""
+    """Return the mean logarithm of the expected times of requests of all sizes."""
     return float(np.log(model.seconds_of(some_requests(model.dims))).mean())

@@ -1,14 +1,14 @@
-"""Loops along an open dimension that end where a request does: one program of a fixed size serves smaller ones, too.
+"""Dynamic upper bounds for loops along an open dimension, so that a program of a fixed size serves smaller ones.
 
-A program is compiled as any other, up to where its loops are on buffers. A loop is along the dimension where its
-counter, added to those of loops around it, is a position along it: in an argument, or in an array that is written at
-the same positions. The upper bounds of such loops become what is left of a number that the caller sets before a call:
+A program is compiled as any other until its loops operate on buffers. A loop is along the dimension if its induction
+variable, added to those of enclosing loops, is an index along it: in an argument, or in a buffer that is written at the
+same indices. The upper bounds of such loops become what remains of a size that the caller sets before a call:
 
     for i in 0 to 512 step 128 { for j in 0 to 128             step 8 { .. A[i + j] .. } }
     for i in 0 to n   step 128 { for j in 0 to min(128, n - i) step 8 { .. A[i + j] .. } }
 
-That number is a multiple of the steps of all loops that reduce along the dimension. So nothing is reduced but what was
-computed for the same n; a parallel loop whose step does not divide n computes a little more, which nothing reads.
+That size is a multiple of the steps of all loops that reduce along the dimension, so that they reduce only elements
+computed for the same size. A parallel loop whose step does not divide it computes a little more, which nothing reads.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,20 +23,20 @@ from autotune.compiler.passes.marked_loops import parents
 from autotune.contrib.sizes.positions import ArrayAccess, Position, accesses, is_plain, loop_of, step_of
 from autotune.core.errors import CompileError
 
-MARK = "sizes.open"  # of a module, see `marked`
+MARK = "sizes.open"  # attribute of a module, see `marked`
 CELL, SETTER = "__autotune_extent", "__autotune_set_extent"
-Starts = Mapping[int, int]  # which dimension of an argument is the open one, by number of the argument
+Starts = Mapping[int, int]  # index of the open dimension in each argument, by argument number
 
 
 class OpenLoops:
-    """The loops of a function that are along an open dimension.
+    """The loops of a function along an open dimension.
 
     Args:
-        function: The function, on buffers.
-        starts: Dimension that is the open one, by number of the argument.
+        function: Bufferized function.
+        starts: Index of the open dimension in each argument, by argument number.
 
     Raises:
-        CompileError: Stage ``transform``; the function reads along it what none of these loops ends.
+        CompileError: Stage ``transform``; the function reads along the dimension beyond what these loops bound.
     """
 
     def __init__(self, function: ir.OpView, starts: Starts) -> None:
@@ -44,7 +44,7 @@ class OpenLoops:
         self._accesses = list(accesses(self._block))
         self._depths = {counter: at for each in self._accesses for at, counter in enumerate(each.loops)}
         self._origins = {(self._block.arguments[number], dim): Position() for number, dim in starts.items()}
-        self._before: dict[ir.Value, Position] = {}  # what is added to a counter, by counter
+        self._before: dict[ir.Value, Position] = {}  # offset of each induction variable along the dimension
         self._least: dict[tuple[ir.Value, int, frozenset[ir.Value]], int] = {}
         for each, dim, position in self._known_positions():
             key = each.root, dim, position.counters
@@ -56,41 +56,41 @@ class OpenLoops:
 
     @property
     def grain(self) -> int:
-        """What sizes must be a multiple of."""
+        """Divisor that sizes must have."""
         exact = {counter for counter in self._before if list(loop_of(counter).results)}
         for each in self._accesses:
             around = self._around(each)
-            if each.looks_up:  # an index that was not computed may be none
+            if each.looks_up:  # uncomputed elements may be invalid indices
                 exact.update(around)
-            if each.writes:  # to one element again and again
+            if each.writes:  # repeated writes to one element accumulate
                 exact.update(
                     around - {counter for position in each.positions if position for counter in position.counters}
                 )
         return lcm(*map(step_of, exact), *(origin.per for origin in self._origins.values()))
 
     def shorten(self) -> None:
-        """Let the loops end where the number in `CELL` does."""
+        """Rewrite the upper bounds of the loops to end at the size stored in `CELL`."""
         with ir.InsertionPoint.at_block_begin(self._block):
             cell = memref.get_global(ir.MemRefType.get([1], ir.IndexType.get()), CELL)
             size = memref.load(cell, [index(0)])
         for counter, before in self._before.items():
             loop = loop_of(counter)
             with ir.InsertionPoint(loop), loop.location:
-                left = size
+                remaining = size
                 for each in sorted(before.counters, key=self._depths.__getitem__):
-                    left = arith.subi(left, each)
-                left = arith.maxsi(arith.subi(left, index(before.number)), index(0))
-                loop.operands[1] = arith.minsi(loop.operands[1], left)
+                    remaining = arith.subi(remaining, each)
+                remaining = arith.maxsi(arith.subi(remaining, index(before.number)), index(0))
+                loop.operands[1] = arith.minsi(loop.operands[1], remaining)
 
     def _known_positions(self) -> Iterator[tuple[ArrayAccess, int, Position]]:
-        """Accesses by dimension whose position is known."""
+        """Yield accesses with each dimension whose position is known."""
         for each in self._accesses:
             for dim, position in enumerate(each.positions):
                 if position is not None:
                     yield each, dim, position
 
     def _follow(self) -> bool:
-        """Take what accesses say of counters and arrays; tell whether anything was new."""
+        """Propagate positions between induction variables and buffers; return whether anything new was found."""
         known = len(self._origins), len(self._before)
         for each, dim, position in self._known_positions():
             key = each.root, dim
@@ -108,38 +108,38 @@ class OpenLoops:
         return known != (len(self._origins), len(self._before))
 
     def _take(self, total: Position) -> None:
-        """Take a position along the dimension.
+        """Record a position along the dimension.
 
         Raises:
-            CompileError: Stage ``transform``; a loop counts along it in two ways, or does not begin at its begin.
+            CompileError: Stage ``transform``; a loop has two different offsets, or does not start at zero.
         """
         for counter in total.counters:
             outer = frozenset(each for each in total.counters if self._depths[each] < self._depths[counter])
-            held = self._before.get(counter)
-            if (held is not None and held.counters != outer) or not is_plain(counter):
+            recorded = self._before.get(counter)
+            if (recorded is not None and recorded.counters != outer) or not is_plain(counter):
                 raise unshortened("a loop along it counts in two ways")
-            if held is None or total.number < held.number:
+            if recorded is None or total.number < recorded.number:
                 self._before[counter] = Position(outer, total.number)
 
     def _check_reads(self) -> None:
-        """Refuse reads that no loop along the dimension bounds: they would reach what was not computed.
+        """Check that every read along the dimension is bounded by a loop, so that it cannot reach uncomputed elements.
 
         Raises:
-            CompileError: Stage ``transform``; there is one.
+            CompileError: Stage ``transform``; a read is not bounded.
         """
-        given = set(self._block.arguments) - {each.root for each in self._accesses if each.writes}
+        inputs = set(self._block.arguments) - {each.root for each in self._accesses if each.writes}
         for each in self._accesses:
             for dim, position in enumerate(each.positions):
-                if (each.root, dim) not in self._origins or not each.reads or each.root in given:
+                if (each.root, dim) not in self._origins or not each.reads or each.root in inputs:
                     continue
                 if position is None or not self._ends(self._origins[each.root, dim] + position, position):
                     raise unshortened(f"{each.op.name} reads more of {each.root.type} than a step of it")
 
     def _check_writes(self) -> None:
-        """Refuse writes by loops along the dimension of which it is unknown where they go along it.
+        """Check that every write by a loop along the dimension has a known position along it.
 
         Raises:
-            CompileError: Stage ``transform``; there is one.
+            CompileError: Stage ``transform``; the position of a write is unknown.
         """
         for each in self._accesses:
             for counter in self._around(each) if each.writes else ():
@@ -149,17 +149,17 @@ class OpenLoops:
                     raise unshortened(f"{each.op.name} writes {each.root.type} in another order")
 
     def _around(self, each: ArrayAccess) -> set[ir.Value]:
-        """Counters of the loops along the dimension that are around an access, and not around its array."""
-        made = maker(each.root)
-        own = list(parents(made)) if made is not None else []
+        """Return the induction variables of loops along the dimension around an access, not around its allocation."""
+        producer = maker(each.root)
+        own = list(parents(producer)) if producer is not None else []
         return {counter for counter in each.loops if counter in self._before and loop_of(counter) not in own}
 
     def _ends(self, total: Position, own: Position) -> bool:
-        """Tell whether a read touches no more than what a step of the innermost loop along the dimension is for.
+        """Return whether a read stays within what one step of the innermost loop along the dimension computes.
 
         Args:
             total: Position along the dimension.
-            own: Position in its array, which may have what one step of a loop computes.
+            own: Position in the buffer, which may hold what one step of a loop computes.
         """
         if not total.counters:
             return False
@@ -169,15 +169,15 @@ class OpenLoops:
 
 
 def unshortened(why: str) -> CompileError:
-    """The error of a program whose loops do not follow a dimension."""
+    """Return the error for a program whose loops cannot end early."""
     return CompileError("transform", f"loops along an open dimension must bound all that is read of it, {why}")
 
 
 def end_where_asked(module: ir.Module, function: ir.OpView) -> None:
-    """Let the loops of a marked module's function end at the number that `SETTER` sets, in place.
+    """Rewrite the loops of a marked module's function to end at the size that `SETTER` sets, in place.
 
     Raises:
-        CompileError: Stage ``transform``; they cannot, or are of another grain than was marked.
+        CompileError: Stage ``transform``; the loops cannot end early, or their grain is not the marked one.
     """
     starts, grain, extent = read_mark(module)
     loops = OpenLoops(function, starts)
@@ -197,18 +197,18 @@ def end_where_asked(module: ir.Module, function: ir.OpView) -> None:
 
 
 def is_marked(module: ir.Module) -> bool:
-    """Tell whether a module asks for loops that end where a request does."""
+    """Return whether a module is marked for loops that end early."""
     return MARK in module.operation.attributes
 
 
 def marked(text: str, starts: Starts, grain: int, extent: int) -> str:
-    """A module that asks for loops that end where a request does.
+    """Mark a module for loops that end at the size of a request; return its text.
 
     Args:
-        text: The module.
-        starts: Dimension that is the open one, by number of the argument.
-        grain: What sizes are a multiple of.
-        extent: Size of the dimension.
+        text: Text of the module.
+        starts: Index of the open dimension in each argument, by argument number.
+        grain: Divisor of the sizes.
+        extent: Full size of the dimension.
     """
     entries = {f"a{number}": dim for number, dim in starts.items()} | {"grain": grain, "extent": extent}
     with context(writes=False):
@@ -219,7 +219,7 @@ def marked(text: str, starts: Starts, grain: int, extent: int) -> str:
 
 
 def read_mark(module: ir.Module) -> tuple[Starts, int, int]:
-    """What a module is marked with: where the dimension is in arguments, its grain, its size."""
+    """Return the mark of a module: the dimension's index in each argument, its grain, and its full size."""
     values = {
         each.name: int(ir.IntegerAttr(each.attr).value) for each in ir.DictAttr(module.operation.attributes[MARK])
     }
