@@ -1,1 +1,1 @@
-"""Convolutions by dot products of int16 or bf16: inputs and kernels rounded to words, where an error is allowed."""
+"""Convolutions by dot products of int16, bf16 or i8: inputs and kernels are packed into words, rounded if allowed."""

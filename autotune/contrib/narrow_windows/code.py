@@ -1,9 +1,9 @@
-"""Code of ours for convolutions of words, on buffers: register tiles of dot products.
+"""Lowering of marked convolutions of words to register tiles of dot products, on buffers.
 
     for a panel of filters: for h: for w0 step rows:
       for i, j:  for c:   y[h, w0 + r, f0 to f0 + width] += dot(x[h + i, w0 + r + j, c], k[i, j, c, f0 to f0 + width])
 
-c counts words.
+The loop over c counts words.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ from autotune.core.precision import precision_named
 
 
 def write_windows(module: ir.Module, *, unit: bool, threads: int) -> None:
-    """Write the code of every marked op.
+    """Lower every marked op.
 
     Args:
         module: Bufferized module.
-        unit: Whether the processor's matrix unit multiplies tiles; else it is emulated.
-        threads: Threads that the program runs on.
+        unit: Whether to use the processor's matrix unit; otherwise tiles are emulated.
+        threads: Number of threads that the program runs on.
 
     Raises:
-        CompileError: Stage ``transform``; a schedule left an op that is no block of a convolution of words.
+        CompileError: Stage ``transform``; a schedule left an op that is not a block of a convolution of words.
     """
     for op in marked(module.operation, ROUNDED):
         precision = precision_named(ir.StringAttr(op.attributes[ROUNDED]).value)
@@ -56,10 +56,10 @@ class WindowSums:
     """A block of a convolution of words.
 
     Attributes:
-        arrays: Arrays that it goes over.
-        rows: Rows of a register tile.
-        width: Filters of a panel.
-        unit: Whether the processor's matrix unit multiplies tiles.
+        arrays: Buffers of the convolution.
+        rows: Rows per register tile.
+        width: Filters per panel.
+        unit: Whether to use the processor's matrix unit.
     """
 
     arrays: WordArrays
@@ -69,10 +69,10 @@ class WindowSums:
 
     @classmethod
     def of(cls, op: ir.Operation, *, unit: bool) -> "WindowSums":
-        """Read a marked op.
+        """Analyse a marked op.
 
         Raises:
-            CompileError: Stage ``transform``; it is not what stands for a convolution of words, or not marked whole.
+            CompileError: Stage ``transform``; it is not the stand-in for a convolution of words, or lacks a mark.
         """
         loops = WindowLoops.of(op)
         if loops is None:
@@ -83,7 +83,7 @@ class WindowSums:
         return cls(WordArrays(precision, loops, x, kernel, y), rows, width, unit)
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the whole convolution at the insertion point."""
         *outer, lane = self.arrays.loops.of_y
         inner = {self.arrays.row, self.over}
         outer = [loop for loop in outer if loop not in inner]
@@ -99,13 +99,13 @@ class WindowSums:
 
     @property
     def over(self) -> int:
-        """The loop whose steps share what is loaded of the kernel: over rows, or over lines, if one fits a tile."""
-        *others, row = self.arrays.loops.rows
-        few = self.arrays.precision.by_tiles and self.arrays.sizes[row] <= ROWS_OF_TILE < self.rows
-        return others[-1] if few and others else row
+        """Loop whose steps share loads of the kernel: over rows, or over lines if a tile holds a whole line."""
+        *outer_loops, row = self.arrays.loops.rows
+        is_short = self.arrays.precision.by_tiles and self.arrays.sizes[row] <= ROWS_OF_TILE < self.rows
+        return outer_loops[-1] if is_short and outer_loops else row
 
     def for_each(self, loops: Sequence[int], at: Steps, write: Callable[[Steps], None]) -> None:
-        """Code for every step of some loops."""
+        """Emit code for every step of some loops."""
         if not loops:
             write(at)
             return
@@ -113,16 +113,16 @@ class WindowSums:
         counted(self.arrays.sizes[loop], lambda step: self.for_each(rest, {**at, loop: step}, write))
 
     def write_rows(self, filters: int, at: Steps) -> None:
-        """One register tile after the other."""
+        """Emit one register tile after the other."""
         over = self.over
         step = self.rows if over == self.arrays.row else self.rows // ROWS_OF_TILE
 
         def tile(count: int, number: ir.Value) -> None:
-            here = {**at, over: arith.muli(number, index(step))}
+            tile_begin = {**at, over: arith.muli(number, index(step))}
             if self.arrays.precision.by_tiles:
-                WindowTileSums(self.arrays, self.tiles(here, count), filters, self.unit).write()
+                WindowTileSums(self.arrays, self.tiles(tile_begin, count), filters, self.unit).write()
             else:
-                RegisterTileSums(self.arrays, here, count, filters).write()
+                RegisterTileSums(self.arrays, tile_begin, count, filters).write()
 
         whole, left = divmod(self.arrays.sizes[over], step)
         counted(whole, partial(tile, step))
@@ -130,7 +130,7 @@ class WindowSums:
             tile(left, index(whole))
 
     def tiles(self, begin: Steps, count: int) -> list[TileOfRows]:
-        """The tiles of a register tile: of so many rows from one on, or of so many lines, each whole."""
+        """Return the tiles of a register tile: `count` rows, or `count` whole lines."""
         over, row = self.over, self.arrays.row
         if over == row:
             return row_tiles(begin, row, count)

@@ -1,9 +1,9 @@
-"""Schedules for convolutions by dot products of rounded values, alone or with the element-wise ops that follow.
+"""Families for convolutions by dot products of rounded values, alone or with their element-wise consumers.
 
-    v = words of x;   for n: for h0 step block:   y[n, h0 to h0 + block] = code of ours (`code.py`);   what follows
+    v = words of x;   for n: for h0 step block:   y[n, h0 to h0 + block] = convolution (`code.py`);   its consumers
 
-They compete where an error is allowed, as products of matrices in int16 and bf16 do (`schedules/narrow.py`). Those of
-bytes are exact, and the default of quantised models.
+They are used where an error is allowed, like int16 and bf16 products of matrices (`schedules/narrow.py`). Those of i8
+are exact, and the default of quantized models.
 """
 
 from dataclasses import dataclass, replace
@@ -34,8 +34,8 @@ from schedules.row_blocks import (
 from schedules.sliding_window import fits, row_tiles
 
 VECTORS = (1, 2, 3, 4, 6)
-LEAST = 8  # channels: of fewer, rounding takes longer than it saves
-LEAST_ROWS = 4  # of a tile's 16
+LEAST = 8  # channels: with fewer, rounding costs more than it saves
+LEAST_ROWS = 4  # of the 16 rows of a tile
 TWO_TILES = 2 * ROWS_OF_TILE
 TILES_OF_ROWS, MOST_SUMS = (ROWS_OF_TILE, TWO_TILES, 4 * ROWS_OF_TILE), 4 * ROWS_OF_TILE**2
 WORD = 4  # bytes
@@ -47,29 +47,29 @@ class NarrowWindow(OfPrecision):
 
     @property
     def name(self) -> str:
-        """That of the precision, and that it is for windows."""
+        """Name of the precision, with a prefix for windows."""
         return f"window_{self.precision.name}"
 
     def covers(self, task: Task) -> bool:
-        """Convolutions of many channels, channels last, and what their results are combined with."""
-        found = [number for number, op in enumerate(task.ops) if ChannelSums.of(op) is not None]
-        if not found or task.grows or not self.takes(task) or (self.precision.exact and self.lacking):
+        """Return whether the task is such convolutions of many channels, channels last, with element-wise consumers."""
+        convolutions = [number for number, op in enumerate(task.ops) if ChannelSums.of(op) is not None]
+        if not convolutions or task.grows or not self.takes(task) or (self.precision.exact and self.lacking):
             return False
-        feeds = any(number and op.reader in found for number, op in enumerate(task.ops))
-        return not feeds and all(is_beside(op, task.ops[found[0]]) for op in task.ops)
+        feeds = any(number and op.reader in convolutions for number, op in enumerate(task.ops))
+        return not feeds and all(is_beside(op, task.ops[convolutions[0]]) for op in task.ops)
 
     def takes(self, task: Task) -> bool:
-        """Tell whether words can be made of a task's kernels, and its rows and channels are worth it."""
-        found = [sums for sums in map(ChannelSums.of, task.ops) if sums is not None]
+        """Return whether a task's kernels can be packed into words, and its rows and channels make that worthwhile."""
+        convolutions = [sums for sums in map(ChannelSums.of, task.ops) if sums is not None]
         rows, channels = (LEAST_ROWS, self.precision.worth[1]) if self.precision.by_tiles else (1, LEAST)
-        worth = all(sums.rows >= rows and sums.channels >= channels for sums in found)
-        worth &= not self.precision.by_tiles or all(sums.moves_once for sums in found)
-        if self.precision.exact or any(sums.is_exact for sums in found):
-            return worth and self.precision.exact and all(sums.is_exact for sums in found)
-        return worth and all(sums.stored == "f32" or self.precision.reads_stored(sums.stored) for sums in found)
+        worth = all(sums.rows >= rows and sums.channels >= channels for sums in convolutions)
+        worth &= not self.precision.by_tiles or all(sums.moves_once for sums in convolutions)
+        if self.precision.exact or any(sums.is_exact for sums in convolutions):
+            return worth and self.precision.exact and all(sums.is_exact for sums in convolutions)
+        return worth and all(sums.stored == "f32" or self.precision.reads_stored(sums.stored) for sums in convolutions)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Rows of a block, rows and filters of a register tile."""
+        """Return the knobs: rows per block, rows and filters of a register tile."""
         sums, blocks = channel_sums_of(task), channel_sums_of(task).blocks
         plain = all(op.lanes is None or ChannelSums.of(op) is not None for op in task.ops)
         most = -(-blocks.sizes[-1] // machine.lanes)
@@ -84,23 +84,23 @@ class NarrowWindow(OfPrecision):
                 return int(config["rows"]) * int(config["width"]) <= MOST_SUMS
             return fits(tile_of(config["rows"], config["width"], machine), machine)
 
-        held = "six tiles" if self.precision.by_tiles else f"{machine.vector_registers} registers"
-        fit = f"sums, words of the kernel and of an input fit {held}"
+        capacity = "six tiles" if self.precision.by_tiles else f"{machine.vector_registers} registers"
+        fit = f"sums, words of the kernel and of an input fit {capacity}"
         return Space((*knobs, *function_knobs(task)), (Constraint(fit, registers), blocks.constraint))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The most rows whose words and results take half of L2, and the register tile that is done first."""
+        """Return the most rows whose words and results take half of L2, with the fastest register tile."""
         sums, blocks = channel_sums_of(task), channel_sums_of(task).blocks
         shared = blocks.shared(machine)
         across = prod(blocks.sizes[blocks.rows + 1 : -1])
         of_row = WORD * across * (self.precision.words(sums.channels) + blocks.sizes[-1])
-        found = blocks.blocks_of(shared)
-        block = max((rows for rows in found if rows * of_row <= machine.l2_bytes // 2), default=found[0])
+        counts = blocks.blocks_of(shared)
+        block = max((rows for rows in counts if rows * of_row <= machine.l2_bytes // 2), default=counts[0])
         rows, width = self.register_tile(task, sums, machine)
         return {"block": block, "rows": rows, "width": width, **shared, **function_defaults(task)}
 
     def register_tile(self, task: Task, sums: "ChannelSums", machine: Machine) -> tuple[int, int]:
-        """Rows and filters of the register tile that is done first; of tiles, two by two where there are as many."""
+        """Return rows and filters of the fastest register tile; with a matrix unit, two by two tiles if possible."""
         space = self.space(task, machine)
         if self.precision.by_tiles:
             values = {knob.name: knob.values for knob in space.knobs}
@@ -112,28 +112,30 @@ class NarrowWindow(OfPrecision):
         return best.rows, best.columns
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Loops over blocks of rows; in them the marked convolution, and vectors of what follows."""
+        """Write the script: loops over row blocks around the marked convolution and its vectorized consumers."""
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
         marks = {ROWS: int(config["rows"]), WIDTH: int(config["width"])}
         windows = [ChannelSums.of(op) is not None for op in task.ops]
-        members = [replace(op, filled=None) if mine else op for op, mine in zip(task.ops, windows, strict=True)]
+        members = [
+            replace(op, filled=None) if is_window else op for op, is_window in zip(task.ops, windows, strict=True)
+        ]
         RowBlockWriter(channel_sums_of(task).blocks, script, config, machine).write(members, marks)
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Words of kernels, in panels as wide as the register tile."""
+        """Return the packing of kernel words in panels as wide as the register tile."""
         return Rewrites(int(config["width"]), precision=self.name, needed=(NARROW_WINDOWS,))
 
 
 @dataclass(frozen=True)
 class ChannelSums:
-    """A convolution ``y[.., f] += x[.., c] k[.., c, f]`` whose channels c and filters f lie side by side.
+    """A convolution ``y[.., f] += x[.., c] k[.., c, f]`` with contiguous channels c and filters f.
 
     Attributes:
-        op: The op.
-        row: Loop over rows of a register tile: the innermost one that the kernel does not go along.
+        op: Operation.
+        row: Loop over the rows of a register tile: the innermost parallel loop that does not index the kernel.
         channel: Loop over channels.
     """
 
@@ -143,7 +145,7 @@ class ChannelSums:
 
     @classmethod
     def of(cls, op: Op) -> "ChannelSums | None":
-        """An op as one; `None` if it is none, or not one of many channels whose kernel is a weight."""
+        """Analyse an op; return `None` if it is not such a convolution of many channels with a constant kernel."""
         if op.lanes is None or not (op.lanes.products and op.lanes.constant_b and starts_from_zero(op)):
             return None
         x, kernel, y = op.operands
@@ -152,38 +154,38 @@ class ChannelSums:
         if not rows or len(kernel.loops) < 2 or None in kernel.loops or y.loops != list(parallel):
             return None
         channel, lane = kernel.loops[-2:]
-        elsewhere = [loop for terms in x.terms[:-1] for loop, _ in terms]
-        if channel is None or channel in (*parallel, *elsewhere) or lane != parallel[-1] or lane in elsewhere:
+        window_loops = [loop for terms in x.terms[:-1] for loop, _ in terms]
+        if channel is None or channel in (*parallel, *window_loops) or lane != parallel[-1] or lane in window_loops:
             return None
         if x.loops[-1] != channel:
             return None
-        found = cls(op, rows[-1], channel)
-        plain = found.is_exact or (x.dtype == y.dtype == "f32" and kernel.dtype in WIDENED)
-        return found if plain and is_of_loops(x) and found.channels >= LEAST else None
+        sums = cls(op, rows[-1], channel)
+        plain = sums.is_exact or (x.dtype == y.dtype == "f32" and kernel.dtype in WIDENED)
+        return sums if plain and is_of_loops(x) and sums.channels >= LEAST else None
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is of bytes, summed in 32 bits."""
+        """Whether it multiplies i8 and accumulates in 32 bits."""
         return is_of_bytes(self.op)
 
     @property
     def stored(self) -> str:
-        """Element type of the kernel, which is widened where it is not f32."""
+        """Element type of the kernel, which is widened if it is not f32."""
         return self.op.operands[1].dtype
 
     @property
     def rows(self) -> int:
-        """Number of rows that register tiles are cut from."""
+        """Number of rows that register tiles are taken from."""
         return self.op.nest.sizes[self.row]
 
     @property
     def moves_once(self) -> bool:
-        """Whether rows read different inputs along one dimension, so that those of a tile are equally far apart."""
+        """Whether rows index a single dimension of the inputs, so that those of a tile have a constant distance."""
         return sum(self.row in dict(terms) for terms in self.op.operands[0].terms[:-1]) == 1
 
     @property
     def tiles_of_rows(self) -> tuple[int, ...]:
-        """Rows that register tiles of a matrix unit may have: of one line, or where one tile holds that, of several."""
+        """Candidate rows of a matrix unit's register tile: of one line or, if a tile holds a whole line, of several."""
         kernel = self.op.operands[1].loops
         lines = [loop for loop in range(self.row) if loop not in kernel]
         return TILES_OF_ROWS if lines or self.rows > ROWS_OF_TILE else TILES_OF_ROWS[:1]
@@ -195,20 +197,20 @@ class ChannelSums:
 
     @property
     def blocks(self) -> RowBlocks:
-        """Blocks of the loop around that over rows of a register tile; of the latter where there is none."""
+        """Blocks of the loop around that over rows of a register tile; of the latter if there is none."""
         return RowBlocks(self.op, max(0, self.row - 1))
 
 
 def channel_sums_of(task: Task) -> ChannelSums:
-    """The convolution of a task; of several, that with the most work.
+    """Return the convolution of a task; the one with the most work if there are several.
 
     Raises:
         ScheduleError: There is none.
     """
-    found = [sums for sums in map(ChannelSums.of, task.ops) if sums is not None]
-    if not found:
+    convolutions = [sums for sums in map(ChannelSums.of, task.ops) if sums is not None]
+    if not convolutions:
         raise ScheduleError(f"a schedule for rounded windows needs sums over channels side by side, got {task.tag}")
-    return max(found, key=lambda sums: prod(sums.op.nest.sizes))
+    return max(convolutions, key=lambda sums: prod(sums.op.nest.sizes))
 
 
 WINDOW_INT16, WINDOW_BF16 = NarrowWindow(INT16), NarrowWindow(BF16)

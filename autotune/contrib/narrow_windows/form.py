@@ -1,10 +1,10 @@
-"""Kernels in words of rounded values, stored before any call, and the ops that stand for a convolution of words.
+"""Kernels as words of rounded values, stored before any call, and the stand-in ops for convolutions of words.
 
     y[h, w, f] += x[h + i, w + j, c] k[i, j, c, f]   ->   v = {autotune.window_rounded} ins(x)        words along c
                                                           y = {autotune.window_sums} ins(v, words of k)
 
-The second has the loops of the convolution, with a word a step of c, and is tiled as one. Behind the words of every tap
-and every position of the inputs are those that a precision wants besides, such as a scale.
+The second op has the loops of the convolution, with a word per step of c, and is tiled as such. After the words of
+every tap and of every input position come additional words that a precision needs, such as a scale.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from autotune.core.payload import Argument, Array
 from autotune.core.plugs.weight_form import PluggedForm, Shape
 from autotune.core.precision import BF16, BYTES, INT16, TILE_BF16, TILE_BF16X2, TILE_BYTES, Precision, as_words
 
-BYTE = "i8"  # what inputs are that words hold as they are
+BYTE = "i8"  # element type of inputs that are packed without rounding
 
 
 @dataclass(frozen=True)
@@ -43,28 +43,28 @@ class WindowWords(PluggedForm):
 
     @property
     def name(self) -> str:
-        """Name of the family, and of this form."""
+        """Name of the family and of this form."""
         return f"window_{self.precision.name}"
 
     @property
     def lacking(self) -> str:
-        """The instruction, where there is none."""
+        """CPU feature that is missing; empty if none."""
         return self.precision.lacking
 
     def takes(self, op: ir.Operation) -> bool:
-        """Whether an op sums products along channels that are side by side; for tiles, of rows equally far apart."""
+        """Return whether an op sums products along contiguous channels; for tiles, with rows at a constant distance."""
         loops = WindowLoops.of(op)
         if loops is None or (element_type(op.operands[0]) == BYTE) != self.precision.exact:
             return False
         return not self.precision.by_tiles or len(loops.moved_by_rows) == 1
 
     def shape(self, weight: Shape) -> Shape:
-        """The shape of the words."""
+        """Return the shape of the words."""
         *taps, channels, filters = weight
         return (*taps, self.precision.words(channels), filters)
 
     def pack(self, weight: Array, stored: Shape, *, transposed: bool) -> Array:
-        """The words; kernels are never stored transposed, `transposed` is false."""
+        """Pack a kernel into words; it is never stored transposed, so `transposed` is false."""
         *taps, words, filters = stored
         plain = weight.reshape(*taps, -1, filters)
         if self.precision.exact:
@@ -81,7 +81,7 @@ class WindowWords(PluggedForm):
         return np.concatenate([of_taps, scales], axis=-2)
 
     def replace(self, op: ir.Operation, kernel: ir.Value) -> None:
-        """Replace a convolution, whose second operand is words of its kernel, by the rounding of inputs and sums."""
+        """Replace a convolution, whose second operand is words of its kernel, by ops that round its input and sum."""
         loops = WindowLoops.of(op)
         if loops is None:
             raise CompileError("transform", f"{self.name} must be of sums over channels that are side by side")
@@ -89,27 +89,27 @@ class WindowWords(PluggedForm):
         iterators = ["parallel" if loop in loops.of_y else "reduction" for loop in range(maps[0].n_dims)]
         with ir.InsertionPoint(op), op.location:
             words = rounded(op.operands[0], loops.shared, self.precision, self.room_behind(op, loops))
-            made = generic([words, op.operands[1]], narrow.destination(op), maps, iterators, read_all)
-            made.owner.attributes[SUMS] = ir.StringAttr.get(self.precision.name)
-        narrow.replace(op, made)
+            stand_in = generic([words, op.operands[1]], narrow.destination(op), maps, iterators, read_all)
+            stand_in.owner.attributes[SUMS] = ir.StringAttr.get(self.precision.name)
+        narrow.replace(op, stand_in)
 
     def room_behind(self, op: ir.Operation, loops: WindowLoops) -> list[int]:
-        """What the inputs want besides along each dimension: a tile of rows is loaded whole, wherever it begins."""
+        """Return the padding of the inputs along each dimension: a tile of rows is loaded whole, wherever it begins."""
         sizes = dict(zip(loops.of_y, static_shape(op.results[0]), strict=True))
         sizes |= dict(zip(loops.of_kernel, static_shape(op.operands[1]), strict=True))
         if not self.precision.by_tiles:
             return [0] * len(loops.of_x[:-1])
         sizes[loops.rows[-1]] += ROWS - 1
-        *given, _ = static_shape(op.operands[0])
-        reach = [1 + sum(by * (sizes[loop] - 1) for loop, by in terms) for terms in loops.of_x[:-1]]
-        return [max(0, wanted - size) for wanted, size in zip(reach, given, strict=True)]
+        *input_sizes, _ = static_shape(op.operands[0])
+        extents = [1 + sum(by * (sizes[loop] - 1) for loop, by in terms) for terms in loops.of_x[:-1]]
+        return [max(0, extent - size) for extent, size in zip(extents, input_sizes, strict=True)]
 
     def c_packer(self, name: str, about: str, weight: Argument, shape: Shape, columns: int) -> str:
-        """C that rounds filters and lays them in panels of words."""
+        """Return C code that rounds filters and packs them into panels of words."""
         *taps, words, filters = shape
         precision, count = self.precision, prod(taps)
         channels, panels = prod(weight.shape) // (count * filters), -(-filters // columns)
-        (kind, reads), scale, last = STORED[weight.dtype], "", ""
+        (c_type, reads), scale, last = STORED[weight.dtype], "", ""
         start, summed, end = shift_sum(precision, words, columns)
         in_words = "in words" if precision.exact else f"rounded to {precision.name}"
         element = reads.format(f"(t * {channels} + i) * {filters} + f")
@@ -119,7 +119,7 @@ class WindowWords(PluggedForm):
         helpers = helpers_of(precision) + WIDEN.get(weight.dtype, "")
         return f"""\
 {helpers}/* Stores {about}, {in_words} by filters, in panels. */
-static inline void {name}(const {kind} *weight, int32_t *panels) {{
+static inline void {name}(const {c_type} *weight, int32_t *panels) {{
   memset(panels, 0, {4 * count * panels * words * columns});
   for (int64_t f = 0; f < {filters}; ++f) {{{scale}
     for (int64_t t = 0; t < {count}; ++t) {{
@@ -135,16 +135,16 @@ static inline void {name}(const {kind} *weight, int32_t *panels) {{
 
 
 def rounded(x: ir.Value, shared: list[int], precision: Precision, room: list[int]) -> ir.Value:
-    """Words of inputs, along their last dimension, at the insertion point; with room behind them along the others."""
+    """Emit the rounding of inputs to words along their last dimension, with padding along the others."""
     *lead, channels = static_shape(x)
     word = ir.IntegerType.get_signless(32)
-    into = narrow.empty_with_room([*lead, precision.words(channels)], [*room, 0], word)
+    destination = narrow.empty_with_room([*lead, precision.words(channels)], [*room, 0], word)
     *position, channel, word_dim = dims(len(lead) + 2)
     maps = [ir.AffineMap.get(len(lead) + 2, 0, [*position, last]) for last in (channel, word_dim)]
-    made = generic([x], into, maps, [*["parallel"] * len(lead), "reduction", "parallel"], read_all)
-    made.owner.attributes[ROUNDED] = ir.StringAttr.get(precision.name)
-    made.owner.attributes[SHARED] = ir.DenseI64ArrayAttr.get(shared)
-    return made
+    stand_in = generic([x], destination, maps, [*["parallel"] * len(lead), "reduction", "parallel"], read_all)
+    stand_in.owner.attributes[ROUNDED] = ir.StringAttr.get(precision.name)
+    stand_in.owner.attributes[SHARED] = ir.DenseI64ArrayAttr.get(shared)
+    return stand_in
 
 
 FORM_INT16, FORM_BF16 = WindowWords(INT16), WindowWords(BF16)

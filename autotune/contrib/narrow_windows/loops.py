@@ -1,4 +1,4 @@
-"""How a convolution of channels that are side by side goes over its arrays, read from an op's maps."""
+"""Loops of a convolution with contiguous channels, analysed from an op's indexing maps."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from autotune.core.ops.op import Terms
 
 @dataclass(frozen=True)
 class WindowLoops:
-    """Indices of inputs ``(.., channels)``, of a kernel ``(.., channels, filters)`` and of results ``(.., filters)``.
+    """Loops that index inputs ``(.., channels)``, a kernel ``(.., channels, filters)`` and results ``(.., filters)``.
 
     Attributes:
-        of_x: Loops that the index of each dimension of the inputs moves with, and by how much.
-        of_kernel: The loop of each dimension of the kernel.
-        of_y: The loop of each dimension of the results; these are the parallel loops.
+        of_x: Loops and their coefficients in the index of each dimension of the inputs.
+        of_kernel: Loop of each dimension of the kernel.
+        of_y: Loop of each dimension of the results; these are the parallel loops.
     """
 
     of_x: tuple[Terms, ...]
@@ -24,45 +24,45 @@ class WindowLoops:
 
     @classmethod
     def of(cls, op: ir.Operation) -> "WindowLoops | None":
-        """Those of an op; `None` if it goes otherwise."""
+        """Analyse an op; return `None` if it is not such a convolution."""
         if len(maps := indexing_maps(op)) != 3:
             return None
-        indices = [[read_index(each) for each in amap.results] for amap in maps]
+        indices = [[read_index(expr) for expr in amap.results] for amap in maps]
         if any(index.constant or index.parts for of_array in indices for index in of_array):
             return None
         of_x, of_kernel, of_y = (tuple(index.terms for index in of_array) for of_array in indices)
         if any(len(terms) != 1 or terms[0][1] != 1 for terms in (*of_kernel, *of_y)):
             return None
-        found = cls(of_x, *(tuple(terms[0][0] for terms in each) for each in (of_kernel, of_y)))
-        return found if found.is_of_channels else None
+        loops = cls(of_x, *(tuple(terms[0][0] for terms in each) for each in (of_kernel, of_y)))
+        return loops if loops.is_of_channels else None
 
     @property
     def is_of_channels(self) -> bool:
-        """Whether channels that are summed lie side by side, and so do filters, and rows share a kernel."""
+        """Whether the reduced channels are contiguous, and the filters too, and several rows share the kernel."""
         if len(self.of_kernel) < 2 or not self.rows:
             return False
         channel, lane = self.of_kernel[-2:]
-        moving = [loop for terms in self.of_x[:-1] for loop, _ in terms]
-        last = self.of_x[-1] == ((channel, 1),) and channel not in (*self.of_y, *moving)
-        return last and lane == self.of_y[-1] and lane not in moving
+        window_loops = [loop for terms in self.of_x[:-1] for loop, _ in terms]
+        last = self.of_x[-1] == ((channel, 1),) and channel not in (*self.of_y, *window_loops)
+        return last and lane == self.of_y[-1] and lane not in window_loops
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Parallel loops that the kernel does not go along; the last is of the rows of a register tile."""
+        """Parallel loops that do not index the kernel; the last is that over the rows of a register tile."""
         return tuple(loop for loop in self.of_y if loop not in self.of_kernel)
 
     @property
     def moved_by_rows(self) -> list[int]:
-        """Dimensions of the inputs along which rows of a register tile read different elements."""
+        """Dimensions of the inputs that the rows of a register tile index."""
         return [d for d, terms in enumerate(self.of_x[:-1]) if self.rows[-1] in dict(terms)]
 
     @property
     def taps(self) -> tuple[int, ...]:
-        """Loops that sum, but that over channels."""
+        """Reduction loops except that over channels."""
         return tuple(loop for loop in self.of_kernel[:-2] if loop not in self.of_y)
 
     @property
     def shared(self) -> list[int]:
-        """Dimensions of the inputs along which a scale is shared: one register tile, of all its taps, has one."""
-        among = {*self.taps, self.rows[-1]}
-        return [d for d, terms in enumerate(self.of_x[:-1]) if any(loop in among for loop, _ in terms)]
+        """Dimensions of the inputs along which a scale is shared: a register tile has one scale for all its taps."""
+        sharing = {*self.taps, self.rows[-1]}
+        return [d for d, terms in enumerate(self.of_x[:-1]) if any(loop in sharing for loop, _ in terms)]

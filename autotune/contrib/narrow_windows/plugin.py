@@ -1,4 +1,4 @@
-"""The feature as the compiler knows it: a rewrite that scripts ask for by the form that they store kernels in."""
+"""Rewrite that lowers convolutions of packed words, enabled by the form in which kernels are stored."""
 
 from autotune.compiler.lowering.rewrites import Rewrite
 from autotune.contrib.narrow_windows.code import write_windows

@@ -1,6 +1,6 @@
-"""A register tile of a convolution of words: dot products whose sums stay in registers, on buffers.
+"""Lowering of one register tile of a convolution of words to dot products, with accumulators in registers.
 
-Sums of int16 stay in 32 bits as long as no values could overflow them, and go on in f32.
+Sums of int16 stay in 32 bits as long as they cannot overflow, and are then accumulated in f32.
 """
 
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ from autotune.compiler.passes.rounding import LANES, call_intrinsic, shape_of, s
 from autotune.contrib.narrow_windows.loops import WindowLoops
 from autotune.core.precision import Precision
 
-Sums = list[ir.Value]  # a vector a row and part of the panel, row by row
+Sums = list[ir.Value]  # one vector per row and vector of the panel, row by row
 Steps = dict[int, ir.Value]  # by loop
 
 
 @dataclass(frozen=True)
 class WordArrays:
-    """What a convolution of words goes over.
+    """Buffers and loops of a convolution of words.
 
     Attributes:
         precision: Precision of the words.
-        loops: How it goes over its arrays.
+        loops: Loops that index its buffers.
         x: Words of inputs (.., words).
         kernel: Words of the kernel (.., words, filters).
-        y: Results (.., filters), f32, or i32 where they are exact.
+        y: Results (.., filters), f32, or i32 if exact.
     """
 
     precision: Precision
@@ -42,19 +42,19 @@ class WordArrays:
 
     @cached_property
     def sizes(self) -> dict[int, int]:
-        """Trip count of every loop, that over channels in words of values."""
+        """Trip count of every loop; that of channels counts words of values."""
         pairs = zip((*self.loops.of_kernel, *self.loops.of_y), (*shape_of(self.kernel), *shape_of(self.y)), strict=True)
         channel = self.loops.of_kernel[-2]
         return {loop: size - self.precision.extra * (loop == channel) for loop, size in pairs}
 
     @property
     def row(self) -> int:
-        """The loop over rows of a register tile."""
+        """Loop over the rows of a register tile."""
         return self.loops.rows[-1]
 
     @property
     def words(self) -> int:
-        """Words of channels of a tap."""
+        """Words of channels per tap."""
         return self.sizes[self.loops.of_kernel[-2]]
 
     @property
@@ -63,16 +63,16 @@ class WordArrays:
         return prod(self.sizes[loop] for loop in self.loops.taps)
 
     def of_tap(self, begin: Steps, tap: ir.Value) -> Steps:
-        """The step of every loop, but that over channels, at a tap."""
-        found = dict(begin)
+        """Return the step of every loop but that of channels, for a tap."""
+        steps = dict(begin)
         for loop in reversed(self.loops.taps):
             size = index(self.sizes[loop])
-            found[loop], tap = arith.remui(tap, size), arith.divui(tap, size)
-        return found
+            steps[loop], tap = arith.remui(tap, size), arith.divui(tap, size)
+        return steps
 
     def of_x(self, at: Steps, row: int = 0) -> list[ir.Value]:
-        """Indices of the inputs of a row, counted from one's own, but that of the channel."""
-        found = []
+        """Return the indices of an input position, without the channel, `row` rows after the given step."""
+        indices = []
         for terms in self.loops.of_x[:-1]:
             position = index(0)
             for loop, factor in terms:
@@ -80,11 +80,11 @@ class WordArrays:
                 if loop == self.row and row:
                     step = arith.addi(step, index(row))
                 position = arith.addi(position, arith.muli(step, index(factor)))
-            found.append(position)
-        return found
+            indices.append(position)
+        return indices
 
     def of_y(self, at: Steps, row: int = 0, lane: int = 0) -> list[ir.Value]:
-        """Indices of the results of a row from a filter on, both counted from one's own."""
+        """Return the indices of a result, `row` rows and `lane` filters after the given step."""
         offsets = {self.row: row, self.loops.of_y[-1]: lane}
         return [arith.addi(at[loop], index(offsets.get(loop, 0))) for loop in self.loops.of_y]
 
@@ -94,10 +94,10 @@ class RegisterTileSums:
     """One register tile.
 
     Attributes:
-        arrays: Arrays that it is a part of.
-        at: Step of every parallel loop where it begins.
+        arrays: Buffers of the convolution.
+        at: Step of every parallel loop at the beginning of the tile.
         rows: Number of rows.
-        filters: Number of filters, those of a panel at most.
+        filters: Number of filters, at most those of a panel.
     """
 
     arrays: WordArrays
@@ -107,11 +107,11 @@ class RegisterTileSums:
 
     @property
     def vectors(self) -> int:
-        """Vectors of a row, the last maybe filled in part."""
+        """Vectors per row, including a partial one."""
         return -(-self.filters // LANES)
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the whole tile at the insertion point."""
         chunk = self.arrays.precision.chunk
         if not chunk or self.arrays.taps * self.arrays.words <= chunk:
             self.store(self.sum_taps(index(0), index(self.arrays.taps)), added=False)
@@ -131,7 +131,7 @@ class RegisterTileSums:
         counted(-(-self.arrays.taps // together), group)
 
     def add_tap(self, tap: ir.Value) -> None:
-        """Add the products of a tap that has more words than a chunk."""
+        """Accumulate the products of a tap that has more words than a chunk."""
         chunk = index(self.arrays.precision.chunk)
         loop = scf.ForOp(index(0), index(self.arrays.words), chunk)
         with ir.InsertionPoint(loop.body):
@@ -141,84 +141,84 @@ class RegisterTileSums:
             scf.yield_([])
 
     def sum_taps(self, first: ir.Value, last: ir.Value) -> Sums:
-        """The sums over some taps."""
+        """Return the sums over a range of taps."""
         loop = scf.ForOp(first, last, index(1), self.zeros)
         with ir.InsertionPoint(loop.body):
-            every = index(0), index(self.arrays.words)
-            scf.yield_(self.sum_words(loop.induction_variable, *every, list(loop.inner_iter_args)))
+            all_words = index(0), index(self.arrays.words)
+            scf.yield_(self.sum_words(loop.induction_variable, *all_words, list(loop.inner_iter_args)))
         return list(loop.results)
 
     def sum_words(self, tap: ir.Value, first: ir.Value, last: ir.Value, sums: Sums) -> Sums:
-        """Sums with the products of some words of a tap more."""
+        """Return the sums plus the products of a range of words of a tap."""
         at = self.arrays.of_tap(self.at, tap)
         inputs = [self.arrays.of_x(at, row) for row in range(self.rows)]
-        if self.arrays.precision.shift:  # of what was added to the inputs, a number a filter is taken off
-            fixed = [self.load_kernel(at, index(self.arrays.words), part) for part in range(self.vectors)]
-            sums = list(map(arith.addi, sums, fixed * self.rows))
+        if self.arrays.precision.shift:  # subtract what the offset of the inputs adds, one number per filter
+            corrections = [self.load_kernel(at, index(self.arrays.words), part) for part in range(self.vectors)]
+            sums = list(map(arith.addi, sums, corrections * self.rows))
         loop = scf.ForOp(first, last, index(1), sums)
         with ir.InsertionPoint(loop.body):
-            word, found = loop.induction_variable, []
+            word, new_sums = loop.induction_variable, []
             taps = [self.as_values(self.load_kernel(at, word, part)) for part in range(self.vectors)]
             for row, indices in enumerate(inputs):
-                one = vector.broadcast(vector_of(LANES, "i32"), memref.load(self.arrays.x, [*indices, word]))
+                input_words = vector.broadcast(vector_of(LANES, "i32"), memref.load(self.arrays.x, [*indices, word]))
                 for part, of_kernel in enumerate(taps):
-                    so_far = loop.inner_iter_args[row * self.vectors + part]
-                    found.append(self.dot(so_far, self.as_values(one), of_kernel))
-            scf.yield_(found)
+                    accumulator = loop.inner_iter_args[row * self.vectors + part]
+                    new_sums.append(self.dot(accumulator, self.as_values(input_words), of_kernel))
+            scf.yield_(new_sums)
         return list(loop.results)
 
     def store(self, totals: Sums, *, added: bool) -> None:
-        """Write the results that sums give, or add them to what is there."""
+        """Convert sums to results and store them, or add them to the stored ones."""
         precision, zero = self.arrays.precision, self.arrays.of_tap(self.at, index(0))
         scales: list[ir.Value] = []
         if precision.is_scaled:
-            behind = index(self.arrays.words)
-            of_x = arith.bitcast(ir.F32Type.get(), memref.load(self.arrays.x, [*self.arrays.of_x(zero), behind]))
+            scale_word = index(self.arrays.words)
+            of_x = arith.bitcast(ir.F32Type.get(), memref.load(self.arrays.x, [*self.arrays.of_x(zero), scale_word]))
             spread = vector.broadcast(vector_of(LANES, "f32"), of_x)
             for part in range(self.vectors):
-                of_kernel = arith.bitcast(vector_of(LANES, "f32"), self.load_kernel(zero, behind, part))
+                of_kernel = arith.bitcast(vector_of(LANES, "f32"), self.load_kernel(zero, scale_word, part))
                 scales.append(arith.mulf(spread, of_kernel))
         for (row, part), total in zip(product(range(self.rows), range(self.vectors)), totals, strict=True):
-            found = total
+            result = total
             if scales:
-                found = arith.sitofp(vector_of(LANES, "f32"), found)
-                found = (
-                    math.fma(found, scales[part], self.load_vector(row, part))
+                result = arith.sitofp(vector_of(LANES, "f32"), result)
+                result = (
+                    math.fma(result, scales[part], self.load_vector(row, part))
                     if added
-                    else arith.mulf(found, scales[part])
+                    else arith.mulf(result, scales[part])
                 )
-            self.store_vector(found, row, part)
+            self.store_vector(result, row, part)
 
     @property
     def zeros(self) -> Sums:
-        """Where sums start."""
+        """Initial sums."""
         zero = splat(0, self.arrays.precision.sums)
         return [zero] * (self.rows * self.vectors)
 
     def load_kernel(self, at: Steps, word: ir.Value, part: int) -> ir.Value:
-        """Words of neighbouring filters."""
+        """Load words of `LANES` adjacent filters."""
         *taps, _, lane = self.arrays.loops.of_kernel
         indices = [*(at[loop] for loop in taps), word, arith.addi(at[lane], index(part * LANES))]
         return vector.load(vector_of(LANES, "i32"), self.arrays.kernel, indices)
 
     def of_y(self, row: int, part: int) -> list[ir.Value]:
-        """Indices of a vector of results."""
+        """Return the indices of a vector of results."""
         return self.arrays.of_y(self.at, row, part * LANES)
 
     def mask(self, part: int) -> ir.Value | None:
-        """A mask of the filters that there are; `None` where a vector is full."""
-        left = self.filters - part * LANES
-        return None if left >= LANES else vector.constant_mask(vector_of(LANES, "i1"), [left])
+        """Return the mask of the valid filters of a vector; `None` if all are valid."""
+        valid = self.filters - part * LANES
+        return None if valid >= LANES else vector.constant_mask(vector_of(LANES, "i1"), [valid])
 
     def load_vector(self, row: int, part: int) -> ir.Value:
-        """A vector of results."""
-        mask, kind = self.mask(part), vector_of(LANES, "f32")
+        """Load a vector of results."""
+        mask, vector_type = self.mask(part), vector_of(LANES, "f32")
         if mask is None:
-            return vector.load(kind, self.arrays.y, self.of_y(row, part))
-        return vector.maskedload(kind, self.arrays.y, self.of_y(row, part), mask, splat(0, "f32"))
+            return vector.load(vector_type, self.arrays.y, self.of_y(row, part))
+        return vector.maskedload(vector_type, self.arrays.y, self.of_y(row, part), mask, splat(0, "f32"))
 
     def store_vector(self, value: ir.Value, row: int, part: int) -> None:
-        """Write a vector of results, as far as there are filters."""
+        """Store the valid lanes of a vector of results."""
         mask = self.mask(part)
         if mask is None:
             vector.store(value, self.arrays.y, self.of_y(row, part))
@@ -226,10 +226,10 @@ class RegisterTileSums:
             vector.maskedstore(self.arrays.y, self.of_y(row, part), mask, value)
 
     def as_values(self, words: ir.Value) -> ir.Value:
-        """Words as the values they hold."""
+        """Bitcast words to the values they hold."""
         precision = self.arrays.precision
         return vector.bitcast(vector_of(LANES * precision.values, precision.element), words)
 
     def dot(self, sums: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """The instruction."""
+        """Emit the dot product instruction."""
         return call_intrinsic(INTRINSICS[self.arrays.precision.element], [sums.type], sums, a, b)[0]

@@ -1,4 +1,4 @@
-"""The inputs of a convolution as words of rounded values, on buffers: those that windows share have one scale."""
+"""Rounding of a convolution's inputs to words, on buffers, with one scale for all inputs that windows share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ Indices = dict[int, ir.Value]  # by dimension
 
 @dataclass(frozen=True)
 class SharedRounding:
-    """All inputs of a convolution.
+    """Rounding of all inputs of a convolution.
 
     Attributes:
-        rows: The same as rows of channels.
-        shared: Dimensions along which a scale is shared; channels share one always.
+        rows: Rounding of the inputs as rows of channels.
+        shared: Dimensions along which a scale is shared, in addition to channels.
     """
 
     rows: Rounding
@@ -32,20 +32,20 @@ class SharedRounding:
 
     @property
     def apart(self) -> list[int]:
-        """Dimensions along which every step has a scale of its own."""
+        """Dimensions of which every step has a scale of its own."""
         return [dim for dim in range(len(self.sizes)) if dim not in self.shared]
 
     @property
     def split(self) -> int | None:
-        """The dimension that threads share: the outermost one that is long; `None` if there is none."""
+        """Dimension that is split among threads: the outermost long one; `None` if there is none."""
         return next((dim for dim in (*self.apart, self.shared[0]) if self.rows.is_split(self.sizes[dim])), None)
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the rounding at the insertion point."""
         self.for_each(self.apart, {}, self.write_shared)
 
     def write_shared(self, outer: Indices) -> None:
-        """The inputs that share a scale."""
+        """Round the inputs that share a scale."""
         rows = self.rows
         if not rows.precision.is_scaled:
             self.for_each(self.shared, outer, lambda indices: rows.round_row(position(indices), None))
@@ -60,7 +60,7 @@ class SharedRounding:
         self.for_each(self.shared, outer, write)
 
     def largest(self, outer: Indices) -> ir.Value:
-        """The largest magnitude of those that share a scale; on several threads, of parts first."""
+        """Return the largest magnitude of the inputs that share a scale; with threads, reduced over parts first."""
         first, *rest = self.shared
         if first != self.split:
             return self.rows.largest(self.raised(self.shared, outer, splat(self.rows.least, "i32")))
@@ -68,8 +68,8 @@ class SharedRounding:
         parts = memref.alloc(ir.MemRefType.get([self.sizes[first]], word), [], [])
 
         def write(at: ir.Value) -> None:
-            found = self.raised(rest, {**outer, first: at}, splat(0, "i32"))
-            memref.store(self.rows.largest_bits(found), parts, [at])
+            lanes = self.raised(rest, {**outer, first: at}, splat(0, "i32"))
+            memref.store(self.rows.largest_bits(lanes), parts, [at])
 
         split(self.sizes[first], write)
         loop = scf.ForOp(index(0), index(self.sizes[first]), index(1), [arith.constant(word, self.rows.least)])
@@ -79,7 +79,7 @@ class SharedRounding:
         return arith.bitcast(ir.F32Type.get(), loop.results[0])
 
     def raised(self, dims: Sequence[int], outer: Indices, found: ir.Value) -> ir.Value:
-        """The bits of the largest magnitudes, with those of all positions along some dimensions."""
+        """Return the bits of the largest magnitudes, including all positions along some dimensions."""
         if not dims:
             return self.rows.raised(found, position(outer))
         dim, *rest = dims
@@ -89,7 +89,7 @@ class SharedRounding:
         return loop.results[0]
 
     def for_each(self, dims: Sequence[int], outer: Indices, write: Callable[[Indices], None]) -> None:
-        """Code for every position along some dimensions."""
+        """Emit code for every position along some dimensions."""
         if not dims:
             write(outer)
             return
@@ -99,5 +99,5 @@ class SharedRounding:
 
 
 def position(indices: Indices) -> list[ir.Value]:
-    """Indices of a row, in the order of dimensions."""
+    """Return the indices of a row in the order of dimensions."""
     return [indices[dim] for dim in sorted(indices)]

@@ -1,10 +1,10 @@
-"""A register tile of a convolution of words by a matrix unit, on buffers: tiles of rows by tiles of filters.
+"""Lowering of one register tile of a convolution of words to a matrix unit: tiles of rows by tiles of filters.
 
     for i, j:  for c step 16:
       y[h, w to w + 16, f to f + 16] += x[h + i, w + j to w + j + 16, c to c + 16] * k[i, j, c to c + 16, f to f + 16]
 
-c counts words. Tiles are whole, as the unit wants them all of one shape (`compiler/passes/tiles.py`): behind the last
-row of an image the inputs have room for what is loaded, and what is computed of that is not stored.
+The loop over c counts words. All tiles have the same shape, as the unit requires (`compiler/passes/tiles.py`): inputs
+are padded after the last row of an image, and the results computed from the padding are not stored.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ Tiles = list[ir.Value]
 
 @dataclass(frozen=True)
 class TileOfRows:
-    """Neighbouring rows, all in one tile.
+    """Adjacent rows in one tile.
 
     Attributes:
-        at: Step of every parallel loop where it begins.
-        rows: How many of them there are, 16 at most.
+        at: Step of every parallel loop at the beginning of the tile.
+        rows: Number of valid rows, at most 16.
     """
 
     at: Steps
@@ -38,29 +38,29 @@ class TileOfRows:
 
 
 def row_tiles(begin: Steps, row: int, rows: int) -> list[TileOfRows]:
-    """So many rows, as tiles of 16; the last may have fewer.
+    """Split a range of rows into tiles of 16; the last may have fewer.
 
     Args:
-        begin: Step of every parallel loop where they begin.
-        row: The loop that they are steps of.
-        rows: How many of them there are.
+        begin: Step of every parallel loop at the beginning of the range.
+        row: Loop over rows.
+        rows: Number of rows.
     """
-    found = []
+    tiles = []
     for first in range(0, rows, ROWS):
         at = {**begin, row: arith.addi(begin[row], index(first))}
-        found.append(TileOfRows(at, min(ROWS, rows - first)))
-    return found
+        tiles.append(TileOfRows(at, min(ROWS, rows - first)))
+    return tiles
 
 
 @dataclass(frozen=True)
 class WindowTileSums:
-    """One register tile: all its sums stay in tiles.
+    """One register tile, whose sums stay in tile registers.
 
     Attributes:
-        arrays: Arrays that it is a part of.
-        tiles: Rows of it; filters are the same for all.
-        filters: Number of filters, those of a panel at most.
-        unit: Whether the processor's unit computes it; else it is emulated.
+        arrays: Buffers of the convolution.
+        tiles: Tiles of rows; all have the same filters.
+        filters: Number of filters, at most those of a panel.
+        unit: Whether to use the processor's matrix unit; otherwise it is emulated.
     """
 
     arrays: WordArrays
@@ -69,20 +69,20 @@ class WindowTileSums:
     unit: bool
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
-        by: TileUnit = Amx() if self.unit else Emulated(self.arrays.precision.sums)
+        """Emit the whole tile at the insertion point."""
+        matrix_unit: TileUnit = Amx() if self.unit else Emulated(self.arrays.precision.sums)
         starts = [(row, column) for row in range(len(self.tiles)) for column in range(0, self.filters, LANES)]
-        zeros = [by.zero() for _ in starts]
-        loop = scf.ForOp(index(0), index(self.arrays.taps), index(1), zeros if by.carries else [])
+        zeros = [matrix_unit.zero() for _ in starts]
+        loop = scf.ForOp(index(0), index(self.arrays.taps), index(1), zeros if matrix_unit.carries else [])
         with ir.InsertionPoint(loop.body):
-            begin = list(loop.inner_iter_args) if by.carries else zeros
-            sums = self.sum_words(by, loop.induction_variable, starts, begin)
-            scf.yield_(sums if by.carries else [])
-        for (row, column), total in zip(starts, list(loop.results) if by.carries else zeros, strict=True):
-            self.store(by, total, self.tiles[row], column)
+            begin = list(loop.inner_iter_args) if matrix_unit.carries else zeros
+            sums = self.sum_words(matrix_unit, loop.induction_variable, starts, begin)
+            scf.yield_(sums if matrix_unit.carries else [])
+        for (row, column), total in zip(starts, list(loop.results) if matrix_unit.carries else zeros, strict=True):
+            self.store(matrix_unit, total, self.tiles[row], column)
 
     def sum_words(self, by: TileUnit, tap: ir.Value, starts: Sequence[tuple[int, int]], begin: Tiles) -> Tiles:
-        """The sums with the products of a tap more; of each, which of the tiles of rows it is of, and the filter."""
+        """Return the sums plus the products of a tap; `starts` has each sum's index of the tile of rows, and filter."""
         precision = self.arrays.precision
         taps = [self.arrays.of_tap(tile.at, tap) for tile in self.tiles]
 
@@ -95,14 +95,14 @@ class WindowTileSums:
         return TileLoop(by, precision, self.arrays.words // precision.parts, starts).write(begin, load_x, load_kernel)
 
     def tile_of_x(self, at: Steps, word: ir.Value) -> ir.Value:
-        """Words of the inputs of 16 rows, as a view; a row is as far from the next as a window is."""
+        """Return a view of the input words of 16 rows, whose stride is that of the windows."""
         arrays = self.arrays
         steps = [next((by for loop, by in terms if loop == arrays.row), 0) for terms in arrays.loops.of_x[:-1]]
         sizes = [ROWS if step else 1 for step in steps]
         return view_of(arrays.x, [*arrays.of_x(at), word], [*sizes, LANES], [*(step or 1 for step in steps), 1])
 
     def tile_of_kernel(self, at: Steps, word: ir.Value, column: int) -> ir.Value:
-        """Words of 16 filters, as a view that `panel_loads.py` finds in a panel."""
+        """Return a view of the words of 16 filters, which `panel_loads.py` resolves in a panel."""
         *taps, _, lane = self.arrays.loops.of_kernel
         indices = [*(at[loop] for loop in taps), word, arith.addi(at[lane], index(column))]
         view = view_of(self.arrays.kernel, indices, [*[1] * len(taps), ROWS, LANES], [1] * len(indices))
@@ -110,7 +110,7 @@ class WindowTileSums:
         return view
 
     def store(self, by: TileUnit, sums: ir.Value, tile: TileOfRows, column: int) -> None:
-        """Write a tile of results, as far as there are rows and filters."""
+        """Store the valid rows and filters of a tile of results."""
         arrays, count = self.arrays, min(LANES, self.filters - column)
         element = arrays.precision.sums
         indices = arrays.of_y(tile.at, lane=column)

@@ -1,1 +1,1 @@
-"""Convolutions by Winograd's transform: fewer multiplications where an error is allowed."""
+"""Winograd convolutions: fewer multiplications where an error is allowed."""

@@ -1,12 +1,12 @@
-"""Code of ours for convolutions by Winograd's transform, on buffers.
+"""Lowering of marked Winograd convolutions, on buffers.
 
     V[u v, tile, c] = B^T d B                                        all tiles of a block
     for a panel of filters:
-      M[u v, tile, f] = sum over c of V[u v, tile, c] U[u v, c, f]   a product a pair (u, v), in register tiles
+      M[u v, tile, f] = sum over c of V[u v, tile, c] U[u v, c, f]   one product per pair (u, v), in register tiles
       y = A^T M A
 
-Channels and filters lie along vectors, so that transforms add whole vectors. Tiles at the ends of a plane begin so
-early that they end with it: what overlaps is computed twice, and the same.
+Channels and filters lie along vectors, so that transforms add whole vectors. Tiles that would exceed the image are
+shifted to end with it: the overlap is computed twice, with the same result.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,14 +29,14 @@ from autotune.contrib.winograd.planes import ImageBlock, TileMatrices, times
 from autotune.contrib.winograd.transform import Filtering
 from autotune.core.errors import CompileError
 
-OPERANDS = 4  # inputs, kernel, transformed kernel, outputs
+OPERANDS = 4  # input, kernel, transformed kernel, output
 
 
 def write_winograd(module: ir.Module) -> None:
-    """Write the code of every marked op.
+    """Lower every marked op.
 
     Raises:
-        CompileError: Stage ``transform``; a schedule left an op that is not a block of one image.
+        CompileError: Stage ``transform``; a schedule left an op that is not a block of a single image.
     """
     for op in marked(module.operation, MARK):
         with ir.InsertionPoint(op), op.location:
@@ -46,12 +46,12 @@ def write_winograd(module: ir.Module) -> None:
 
 @dataclass(frozen=True)
 class Workspace:
-    """What is in memory between the steps of some rows of tiles.
+    """Buffers between the steps for some rows of tiles.
 
     Attributes:
         inputs: Transformed inputs.
         sums: Products with a panel of filters.
-        transforms: Transforms, with their factors.
+        transforms: Transforms and their factors.
     """
 
     inputs: TileMatrices
@@ -64,13 +64,13 @@ class Convolution:
     """A block of a convolution of one image.
 
     Attributes:
-        filtering: Size of a tile.
-        x: Inputs of the block, with those around it.
+        filtering: Tile size.
+        x: Inputs of the block, including its halo.
         taps: Transformed filters ``(u, v, channels, filters)``.
         y: Outputs.
-        rows: Tiles of a register tile.
-        width: Filters of a panel.
-        lines: Rows of tiles that are transformed at a time.
+        rows: Tiles per register tile.
+        width: Filters per panel.
+        lines: Rows of tiles that are transformed together.
     """
 
     filtering: Filtering
@@ -83,10 +83,10 @@ class Convolution:
 
     @classmethod
     def of(cls, op: ir.Operation) -> "Convolution":
-        """Read a marked op.
+        """Analyse a marked op.
 
         Raises:
-            CompileError: Stage ``transform``; it is not what stands for a convolution, or no schedule is for it.
+            CompileError: Stage ``transform``; the op is not the stand-in for a convolution, or lacks a mark.
         """
         if len(op.operands) != OPERANDS:
             raise CompileError("transform", f"a convolution by Winograd's transform must have {OPERANDS} operands")
@@ -101,12 +101,12 @@ class Convolution:
 
     @property
     def tiles(self) -> tuple[int, int]:
-        """Tiles along rows and columns."""
+        """Numbers of tiles along rows and columns."""
         rows, columns, _ = self.y.sizes
         return -(-rows // self.filtering.outputs), -(-columns // self.filtering.outputs)
 
     def write(self) -> None:
-        """All of it, at the insertion point."""
+        """Emit the whole convolution at the insertion point."""
         down, across = self.tiles
         count, lines = self.filtering.inputs**2, min(self.lines, down)
         workspace = Workspace(
@@ -120,7 +120,7 @@ class Convolution:
             self.write_lines(index(whole * lines), left, workspace)
 
     def write_lines(self, start: ir.Value, lines: int, workspace: Workspace) -> None:
-        """Some rows of tiles from one on."""
+        """Compute `lines` rows of tiles, starting at row `start`."""
         self.for_tiles(start, lines, partial(self.write_inputs, workspace))
 
         def panel(number: ir.Value) -> None:
@@ -131,7 +131,7 @@ class Convolution:
         counted(-(-self.y.sizes[-1] // self.width), panel)
 
     def for_tiles(self, start: ir.Value, lines: int, write: Callable[[ir.Value, ir.Value, ir.Value], None]) -> None:
-        """Code for every tile of some rows: `write` is given its number among them, and its first row and column."""
+        """Emit code for every tile of some rows; `write` takes its index among them, and its first row and column."""
         (_, across), size = self.tiles, self.filtering.outputs
         rows, columns, _ = self.y.sizes
 
@@ -147,7 +147,7 @@ class Convolution:
         counted(lines, line)
 
     def write_inputs(self, workspace: Workspace, tile: ir.Value, top: ir.Value, left: ir.Value) -> None:
-        """B^T d B of a tile, for all channels."""
+        """Store B^T d B of a tile, for all channels."""
         side = range(self.filtering.inputs)
         rows, columns = ([arith.addi(first, index(each)) for each in side] for first in (top, left))
 
@@ -164,7 +164,7 @@ class Convolution:
         self.x.for_vectors(index(0), self.x.vectors, write)
 
     def multiply(self, tiles: int, workspace: Workspace, first: ir.Value) -> None:
-        """The products of so many tiles with a panel of filters."""
+        """Multiply `tiles` tiles with a panel of filters."""
         whole, left = divmod(tiles, self.rows)
 
         def pair(number: ir.Value) -> None:
@@ -178,7 +178,7 @@ class Convolution:
     def write_outputs(
         self, workspace: Workspace, first: ir.Value, tile: ir.Value, top: ir.Value, left: ir.Value
     ) -> None:
-        """A^T M A of a tile, for a panel of filters."""
+        """Store A^T M A of a tile, for a panel of filters."""
         side, outputs = range(self.filtering.inputs), range(self.filtering.outputs)
 
         def write(filter_: ir.Value, mask: ir.Value | None) -> None:
@@ -200,9 +200,9 @@ class TileProducts:
     """Products of some tiles with a panel of filters, for one pair (u, v).
 
     Attributes:
-        convolution: What they are a part of.
-        workspace: Transformed inputs, and where the products go.
-        pair: Number of the pair.
+        convolution: Convolution that they belong to.
+        workspace: Transformed inputs, and the destination of the products.
+        pair: Index of the pair.
         first: First filter of the panel.
     """
 
@@ -212,40 +212,42 @@ class TileProducts:
     first: ir.Value
 
     def write(self, tile: ir.Value, rows: int) -> None:
-        """So many tiles from one on, at the insertion point."""
+        """Emit the products of `rows` tiles, starting at tile `tile`, at the insertion point."""
         lanes, side = self.convolution.lanes, self.convolution.filtering.inputs
-        here = self.indices(self.pair)
-        ahead = self.indices(arith.minui(arith.addi(self.pair, index(1)), index(side * side - 1)))
+        current_pair = self.indices(self.pair)
+        next_pair = self.indices(arith.minui(arith.addi(self.pair, index(1)), index(side * side - 1)))
         lines = [arith.addi(tile, index(row)) for row in range(rows)]
-        columns = [lanes * each for each in range(self.convolution.width // lanes)]
+        columns = [lanes * part for part in range(self.convolution.width // lanes)]
         filters = [arith.addi(self.first, index(column)) for column in columns]
-        kind = vector_of(lanes, "f32")
+        f32_vector = vector_of(lanes, "f32")
         starts = [splat(0, "f32", lanes)] * (rows * len(columns))
         loop = scf.ForOp(index(0), index(self.convolution.x.sizes[-1]), index(1), starts)
         keep_rolled(loop.operation)
         with ir.InsertionPoint(loop.body):
             channel, totals = loop.induction_variable, list(loop.inner_iter_args)
-            taps = [vector.load(kind, self.convolution.taps, [*here, channel, each]) for each in filters]
-            for each in filters:  # of the next pair, which lies where no hardware looks for it
-                indices = [*ahead, channel, each]
+            taps = [
+                vector.load(f32_vector, self.convolution.taps, [*current_pair, channel, filter_]) for filter_ in filters
+            ]
+            for filter_ in filters:  # the next pair's, which hardware prefetchers do not predict
+                indices = [*next_pair, channel, filter_]
                 memref.prefetch(self.convolution.taps, indices, is_write=False, locality_hint=TO_L2, is_data_cache=True)
-            found = []
+            new_totals = []
             for row, line in enumerate(lines):
                 element = memref.load(
                     self.workspace.inputs.buffer, self.workspace.inputs.indices(self.pair, line, channel)
                 )
-                spread = vector.broadcast(kind, element)
-                found += [math.fma(spread, tap, totals[row * len(taps) + n]) for n, tap in enumerate(taps)]
-            scf.yield_(found)
+                spread = vector.broadcast(f32_vector, element)
+                new_totals += [math.fma(spread, tap, totals[row * len(taps) + n]) for n, tap in enumerate(taps)]
+            scf.yield_(new_totals)
         for (line, column), total in zip(product(lines, columns), loop.results, strict=True):
             vector.store(total, self.workspace.sums.buffer, self.workspace.sums.indices(self.pair, line, index(column)))
 
     def indices(self, pair: ir.Value) -> list[ir.Value]:
-        """The pair (u, v) of a number."""
+        """Return the indices (u, v) of a pair."""
         side = index(self.convolution.filtering.inputs)
         return [arith.divui(pair, side), arith.remui(pair, side)]
 
 
 def transposed(square: Sequence[Line]) -> list[Line]:
-    """Lines of the other dimension."""
+    """Transpose a square of vectors."""
     return [list(line) for line in zip(*square, strict=True)]

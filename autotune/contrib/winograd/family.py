@@ -1,9 +1,9 @@
-"""Schedules for convolutions by Winograd's transform, alone or with the element-wise ops that follow.
+"""Families for Winograd convolutions, alone or with their element-wise consumers.
 
-    for n: for h0 step block:   y[n, h0 to h0 + block] = code of ours (`code.py`);  what follows, on the same rows
+    for n: for h0 step block:   y[n, h0 to h0 + block] = convolution (`code.py`);  consumers of the same rows
 
-They round as f32 does, but in other places: a tile's products are summed over channels before they are combined, and
-four outputs a tile are off by about twice as much as direct sums. So they compete where an error is allowed.
+They round like f32, but to other results: a tile's products are summed over channels before they are combined, and the
+error of tiles of four outputs is about twice that of direct sums. They are used only where an error is allowed.
 """
 
 from dataclasses import dataclass, replace
@@ -31,10 +31,10 @@ from schedules.sliding_window import fits
 
 REGISTER_ROWS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
 VECTORS = (1, 2, 3, 4, 6)
-LOOPS = 6  # over a plane, filters, taps and channels; more over images
-LEAST = 8  # channels, and filters: of fewer, transforms take longer than they save
+LOOPS = 6  # image rows and columns, filters, two of taps, channels; more with a batch
+LEAST = 8  # channels, and filters: with fewer, transforms cost more than they save
 BYTES = 4
-UNIT = 2.0**-24  # half the distance from 1 to the next value
+UNIT = 2.0**-24  # unit roundoff of f32
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Winograd(Family):
     """The family for one size of tiles.
 
     Attributes:
-        filtering: Size of a tile.
-        fallback: Steps in where nothing else covers a task; never.
+        filtering: Tile size.
+        fallback: Whether the family covers tasks that no other does; never.
     """
 
     filtering: Filtering
@@ -51,34 +51,34 @@ class Winograd(Family):
 
     @property
     def name(self) -> str:
-        """That of the size of a tile."""
+        """Name of the tile size."""
         return self.filtering.name
 
     @property
     def error(self) -> float:
-        """How much tiles enlarge the error of f32: by magnitudes of what outputs are combined of."""
+        """Relative error: that of f32, enlarged by the magnitudes that outputs are combined from."""
         return UNIT * self.filtering.outputs
 
     @property
     def saving(self) -> float:
-        """Products of a tile by direct sums, over those by the transform."""
+        """Ratio of the multiplications of a tile by direct sums to those by the transform."""
         return (self.filtering.outputs * TAPS / self.filtering.inputs) ** 2
 
     def covers(self, task: Task) -> bool:
-        """A 3 x 3 convolution of many channels in steps of 1, channels last, and what its results are combined with."""
-        found = [number for number, op in enumerate(task.ops) if self.takes(op)]
-        if len(found) != 1 or task.grows:
+        """Return whether the task is one such convolution, with element-wise ops on its result."""
+        convolutions = [number for number, op in enumerate(task.ops) if self.takes(op)]
+        if len(convolutions) != 1 or task.grows:
             return False
-        feeds = any(number and op.reader == found[0] for number, op in enumerate(task.ops))
-        return not feeds and all(is_beside(op, task.ops[found[0]]) for op in task.ops)
+        feeds = any(number and op.reader == convolutions[0] for number, op in enumerate(task.ops))
+        return not feeds and all(is_beside(op, task.ops[convolutions[0]]) for op in task.ops)
 
     def takes(self, op: Op) -> bool:
-        """Whether an op is such a convolution: ``y[.., h, w, f] += x[.., h + i, w + j, c] k[i, j, c, f]``."""
+        """Return whether an op is ``y[.., h, w, f] += x[.., h + i, w + j, c] k[i, j, c, f]`` with 3 x 3 taps."""
         lanes, sizes = op.lanes, op.nest.sizes
         if lanes is None or not (lanes.products and lanes.constant_b and starts_from_zero(op)) or len(sizes) < LOOPS:
             return False
         *lead, h, w, f, i, j, c = range(len(sizes))
-        x, kernel, y = (each.terms for each in op.operands)
+        x, kernel, y = (operand.terms for operand in op.operands)
         inputs = (*alone(*lead), ((h, 1), (i, 1)), ((w, 1), (j, 1)), *alone(c))
         if (x, kernel, y) != (inputs, alone(i, j, c, f), alone(*lead, h, w, f)):
             return False
@@ -87,16 +87,16 @@ class Winograd(Family):
         return plain and many and sizes[i] == sizes[j] == TAPS
 
     def plane(self, task: Task) -> "Plane":
-        """What the convolution of a task goes over."""
+        """Return the iteration space of a task's convolution."""
         op = next(op for op in task.ops if self.takes(op))
         rows = op.nest.iterators.count("parallel") - 3
         return Plane(RowBlocks(op, rows, least=self.filtering.outputs), self.filtering)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Rows of a block, rows of tiles transformed at a time, tiles and filters of a register tile."""
+        """Return the knobs: rows per block, rows of tiles transformed at once, tiles and filters of a register tile."""
         plane = self.plane(task)
         alone = sum(op.lanes is not None for op in task.ops) == 1
-        vectors = [count for count in VECTORS if alone or count & count - 1 == 0]  # LLVM makes other vectors scalar
+        vectors = [count for count in VECTORS if alone or count & count - 1 == 0]  # LLVM scalarizes other vectors
         block, *shared = plane.blocks.knobs(machine)
         knobs = [
             block,
@@ -120,10 +120,10 @@ class Winograd(Family):
         return Space((*knobs, *function_knobs(task)), constraints)
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """The most rows whose transformed inputs stay in L2, and the register tile that does their products first.
+        """Return the most rows whose transformed inputs stay in L2, with the fastest register tile for their products.
 
-        Where no such number of rows divides those of a plane, the plane is one block, and its tiles come a few rows at
-        a time.
+        If no divisor of the image's rows fits L2, the image is one block, whose tiles are computed a few rows at a
+        time.
         """
         plane = self.plane(task)
         shared = plane.blocks.shared(machine)
@@ -147,27 +147,27 @@ class Winograd(Family):
         }
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Loops over images and blocks of rows; in them the marked convolution, and vectors of what follows."""
+        """Write the script: loops over images and row blocks around the marked convolution and its consumers."""
         space, plane = self.space(task, machine), self.plane(task)
         space.check(config)
         script = Script(space.knobs, config)
         marks = {ROWS: int(config["rows"]), WIDTH: int(config["width"]), LINES: int(config["lines"])}
-        members = [replace(op, filled=None) if op is plane.op else op for op in task.ops]  # code of ours fills nothing
+        members = [replace(op, filled=None) if op is plane.op else op for op in task.ops]  # the lowering needs no fill
         RowBlockWriter(plane.blocks, script, config, machine).write(members, {**marks, LANES: machine.lanes})
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Transformed filters, in panels as wide as the register tile."""
+        """Return the packing of transformed filters in panels as wide as the register tile."""
         return Rewrites(int(config["width"]), precision=self.name, needed=(WINOGRAD,))
 
 
 @dataclass(frozen=True)
 class Plane:
-    """What a convolution goes over: images, rows, columns and filters, with channels summed.
+    """Iteration space of a convolution: images, rows, columns and filters, with a reduction over channels.
 
     Attributes:
-        blocks: Blocks of its rows.
-        filtering: Size of a tile.
+        blocks: Blocks of rows.
+        filtering: Tile size.
     """
 
     blocks: RowBlocks
@@ -175,7 +175,7 @@ class Plane:
 
     @property
     def op(self) -> Op:
-        """The convolution."""
+        """Convolution op."""
         return self.blocks.op
 
     @property
@@ -190,22 +190,22 @@ class Plane:
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """Rows of tiles that may be transformed at a time: few, and such as cut those of a plane in equal parts."""
+        """Candidate numbers of rows of tiles transformed together: those that split all rows of tiles evenly."""
         most = self.down(self.blocks.sizes[-3])
         return tuple(sorted({-(-most // parts) for parts in range(1, most + 1)}))
 
     @property
     def across(self) -> int:
-        """Tiles along a row."""
+        """Number of tiles along a row."""
         return -(-self.blocks.sizes[-2] // self.filtering.outputs)
 
     def down(self, rows: int) -> int:
-        """Rows of tiles of so many rows."""
+        """Return the number of rows of tiles for a number of rows."""
         return -(-rows // self.filtering.outputs)
 
 
 def alone(*loops: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Indices that are a loop each."""
+    """Return indices that are one loop each."""
     return tuple(((loop, 1),) for loop in loops)
 
 

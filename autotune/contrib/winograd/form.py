@@ -1,4 +1,4 @@
-"""Filters as Winograd's transform has them, stored before any call, and the op that stands for their convolution."""
+"""Winograd-transformed filters, stored before any call, and the stand-in op for their convolution."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class TransformedFilters(PluggedForm):
     """Filters ``(r, r, channels, filters)`` as ``(m + r - 1, m + r - 1, channels, filters)``.
 
     Attributes:
-        filtering: Size of a tile.
+        filtering: Tile size.
         element: MLIR element type.
     """
 
@@ -30,16 +30,16 @@ class TransformedFilters(PluggedForm):
 
     @property
     def name(self) -> str:
-        """That of the family."""
+        """Name of the family."""
         return self.filtering.name
 
     def takes(self, op: ir.Operation) -> bool:
-        """Whether an op sums over windows of 3 x 3 that are side by side."""
+        """Return whether an op sums over contiguous windows of 3 x 3."""
         of_x, of_kernel, _ = indexing_maps(op)
         sizes = static_shape(op.operands[1])
         if len(sizes) != KERNEL_DIMENSIONS or sizes[:2] != [TAPS, TAPS]:
             return False
-        subscripts = [read_index(each).terms for each in of_x.results[-3:-1]]
+        subscripts = [read_index(expr).terms for expr in of_x.results[-3:-1]]
         taps = dimensions(of_kernel)[:2]
         return all(
             len(terms) == len(taps) and (tap, 1) in terms and all(factor == 1 for _, factor in terms)
@@ -47,19 +47,19 @@ class TransformedFilters(PluggedForm):
         )
 
     def shape(self, weight: Shape) -> Shape:
-        """The shape of transformed filters."""
+        """Return the shape of transformed filters."""
         *_, channels, filters = weight
         return (self.filtering.inputs, self.filtering.inputs, channels, filters)
 
     def pack(self, weight: Array, stored: Shape, *, transposed: bool) -> Array:
-        """Filters transformed; they are never stored transposed, `transposed` is false."""
+        """Transform filters; they are never stored transposed, so `transposed` is false."""
         *_, channels, filters = stored
         return self.filtering.transform(weight.reshape(TAPS, TAPS, channels, filters))
 
     def replace(self, op: ir.Operation, kernel: ir.Value) -> None:
-        """Replace a convolution by an op that reads its inputs, its kernel, for sizes, and transformed filters.
+        """Replace a convolution by a stand-in op that reads its input, its kernel for sizes, and transformed filters.
 
-        The loops over pairs (u, v) come behind its own; all of what it writes is new.
+        The loops over pairs (u, v) are added after its own; the op overwrites its result.
         """
         maps = indexing_maps(op)
         of_x, of_kernel, of_y = (amap.results for amap in maps)
@@ -67,15 +67,19 @@ class TransformedFilters(PluggedForm):
         u, v = dims(rank + 2)[rank:]
         layouts = [of_x, of_kernel, [u, v, *of_kernel[-2:]], of_y]
         written = {number for number, loop in enumerate(dims(rank)) if loop in list(of_y)}
-        kinds = ["parallel" if loop in written else "reduction" for loop in range(rank + 2)]
+        iterators = ["parallel" if loop in written else "reduction" for loop in range(rank + 2)]
         with ir.InsertionPoint(op), op.location:
             amaps = [ir.AffineMap.get(rank + 2, 0, list(layout)) for layout in layouts]
-            made = generic([op.operands[0], kernel, op.operands[1]], narrow.destination(op), amaps, kinds, read_all)
-            made.owner.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.filtering.outputs)
-        narrow.replace(op, made)
+            stand_in = generic(
+                [op.operands[0], kernel, op.operands[1]], narrow.destination(op), amaps, iterators, read_all
+            )
+            stand_in.owner.attributes[MARK] = ir.IntegerAttr.get(
+                ir.IntegerType.get_signless(64), self.filtering.outputs
+            )
+        narrow.replace(op, stand_in)
 
     def c_packer(self, name: str, about: str, weight: Argument, shape: Shape, columns: int) -> str:
-        """C that transforms filters, which are of f32, and lays them in panels."""
+        """Return C code that transforms f32 filters and packs them into panels."""
         side, (channels, filters) = self.filtering.inputs, shape[-2:]
         panels = -(-filters // columns)
         rows = ", ".join("{" + ", ".join(repr(float(each)) for each in row) + "}" for row in self.filtering.of_taps)

@@ -1,7 +1,7 @@
-"""The transforms of a tile along one of its dimensions, as vector code with few operations.
+"""Vector code for the transforms of a tile along one dimension, with few operations.
 
-Two rows of B^T that belong to points p and -p are x q(x) + p q(x) and x q(x) - p q(x) for one odd polynomial q: both
-are made of one sum of even positions and one of odd positions. Two columns of A^T differ likewise, by powers of -1.
+The two rows of B^T for points p and -p are x q(x) + p q(x) and x q(x) - p q(x) for one odd polynomial q: both are the
+sum or difference of an even part and an odd part. Two columns of A^T likewise differ by powers of -1.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ Terms = Sequence[tuple[Fraction, ir.Value]]
 
 @dataclass(frozen=True)
 class LineTransforms:
-    """Vector code of the transforms of a size of tiles.
+    """Vector code of the transforms for one tile size.
 
-    Factors lie in memory. LLVM moves constants out of all loops, and keeps them in registers that sums need: it then
-    spilled sums of the products between transforms (256 channels and filters of 14 x 14 took twice as long).
+    Factors are loaded from memory. As constants, LLVM would hoist them out of all loops into registers that sums need:
+    it then spilled sums of the products between transforms (256 channels and filters of 14 x 14 took twice as long).
 
     Attributes:
-        filtering: Size of a tile.
+        filtering: Tile size.
         buffer: Factors of the transforms.
     """
 
@@ -35,36 +35,36 @@ class LineTransforms:
 
     @classmethod
     def allocate(cls, filtering: Filtering) -> "LineTransforms":
-        """Write the factors to memory, at the insertion point."""
-        kind = ir.F32Type.get()
-        buffer = memref.alloc(ir.MemRefType.get([len(filtering.factors) or 1], kind), [], [])
+        """Store the factors in a buffer at the insertion point."""
+        f32 = ir.F32Type.get()
+        buffer = memref.alloc(ir.MemRefType.get([len(filtering.factors) or 1], f32), [], [])
         for number, factor in enumerate(filtering.factors):
-            memref.store(arith.constant(kind, float(factor)), buffer, [index(number)])
+            memref.store(arith.constant(f32, float(factor)), buffer, [index(number)])
         return cls(filtering, buffer)
 
     def inputs(self, values: Line) -> list[ir.Value]:
-        """B^T d, for vectors d of the inputs of a tile along one dimension."""
+        """Return B^T d for vectors d of a tile's inputs along one dimension."""
         first, *paired, last = [list(zip(row, values, strict=True)) for row in self.filtering.of_inputs]
-        found = [self.total(first)]
+        results = [self.total(first)]
         for row in paired[::2]:
             even, odd = self.total(row[::2]), self.total(row[1::2])
-            found += [arith.addf(even, odd), arith.subf(even, odd)]
-        return [*found, self.total(last)]
+            results += [arith.addf(even, odd), arith.subf(even, odd)]
+        return [*results, self.total(last)]
 
     def outputs(self, values: Line) -> list[ir.Value]:
-        """A^T m, for vectors m of the products of a tile along one dimension."""
+        """Return A^T m for vectors m of a tile's products along one dimension."""
         first, *paired, last = values
         pairs = list(zip(paired[::2], paired[1::2], strict=True))
         sums = [arith.addf(*pair) for pair in pairs]
         differences = [arith.subf(*pair) for pair in pairs]
-        found = []
+        results = []
         for power, (of_first, *of_paired, of_last) in enumerate(self.filtering.of_outputs):
             terms = zip(of_paired[::2], differences if power % 2 else sums, strict=True)
-            found.append(self.total([(of_first, first), (of_last, last), *terms]))
-        return found
+            results.append(self.total([(of_first, first), (of_last, last), *terms]))
+        return results
 
     def total(self, terms: Terms) -> ir.Value:
-        """A sum of products with factors; first come those that need no multiplication."""
+        """Return a sum of products with factors, starting with terms that need no multiplication."""
         (factor, value), *rest = sorted(((f, v) for f, v in terms if f), key=lambda term: term[0] != 1)
         total = value if factor == 1 else arith.mulf(value, self.spread(factor, value))
         for factor, value in rest:
@@ -75,5 +75,5 @@ class LineTransforms:
         return total
 
     def spread(self, factor: Fraction, like: ir.Value) -> ir.Value:
-        """A factor in every lane of a vector like another."""
+        """Broadcast a factor to a vector of the type of another."""
         return vector.broadcast(like.type, memref.load(self.buffer, [index(self.filtering.factors.index(factor))]))

@@ -1,4 +1,4 @@
-"""What the code of a convolution reads and writes: blocks of images, and matrices of transformed tiles."""
+"""Operands of the Winograd lowering: blocks of images, and matrices of transformed tiles."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from autotune.compiler.passes.rounding import shape_of, splat, vector_of
 from autotune.core.errors import CompileError
 
 PLANE = 3  # dimensions: rows, columns, channels
-LINE = 16  # elements of a cache line
+LINE = 16  # elements per cache line
 
 
 def times(value: ir.Value, factor: int) -> ir.Value:
-    """A multiple of an index."""
+    """Multiply an index by a constant."""
     return arith.muli(value, index(factor))
 
 
 @dataclass(frozen=True)
 class ImageBlock:
-    """A buffer whose last three dimensions are a block of a plane with channels last; those before are of one step.
+    """A buffer whose last three dimensions are a channels-last block of an image; the leading ones have size 1.
 
     Attributes:
         buffer: The buffer.
@@ -34,10 +34,10 @@ class ImageBlock:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Rows, columns, channels.
+        """Numbers of rows, columns and channels.
 
         Raises:
-            CompileError: There are several images.
+            CompileError: The block has several images.
         """
         *lead, rows, columns, channels = shape_of(self.buffer)
         if any(size != 1 for size in lead):
@@ -46,22 +46,22 @@ class ImageBlock:
 
     @property
     def vectors(self) -> int:
-        """Vectors of the channels of a position, the last maybe filled in part."""
+        """Vectors of channels per pixel, including a partial one."""
         return -(-self.sizes[-1] // self.lanes)
 
     def indices(self, row: ir.Value, column: ir.Value, channel: ir.Value) -> list[ir.Value]:
-        """Indices of an element."""
+        """Return the indices of an element."""
         return [*[index(0)] * (len(shape_of(self.buffer)) - PLANE), row, column, channel]
 
     def load(self, row: ir.Value, column: ir.Value, channel: ir.Value, mask: ir.Value | None) -> ir.Value:
-        """A vector; zeros beyond the channels."""
-        indices, kind = self.indices(row, column, channel), vector_of(self.lanes, "f32")
+        """Load a vector, zero-padded beyond the channels."""
+        indices, vector_type = self.indices(row, column, channel), vector_of(self.lanes, "f32")
         if mask is None:
-            return vector.load(kind, self.buffer, indices)
-        return vector.maskedload(kind, self.buffer, indices, mask, splat(0, "f32", self.lanes))
+            return vector.load(vector_type, self.buffer, indices)
+        return vector.maskedload(vector_type, self.buffer, indices, mask, splat(0, "f32", self.lanes))
 
     def store(self, value: ir.Value, row: ir.Value, column: ir.Value, channel: ir.Value, mask: ir.Value | None) -> None:
-        """Write a vector, as far as there are channels."""
+        """Store the valid lanes of a vector."""
         indices = self.indices(row, column, channel)
         if mask is None:
             vector.store(value, self.buffer, indices)
@@ -69,7 +69,7 @@ class ImageBlock:
             vector.maskedstore(self.buffer, indices, mask, value)
 
     def for_vectors(self, first: ir.Value, count: int, write: Callable[[ir.Value, ir.Value | None], None]) -> None:
-        """Code for some vectors of channels from one on: `write` is given the channel, and a mask where needed."""
+        """Emit code for `count` vectors of channels; `write` takes the channel, and a mask where one is needed."""
         ragged = self.sizes[-1] % (count * self.lanes) != 0
 
         def step(number: ir.Value) -> None:
@@ -85,12 +85,12 @@ class ImageBlock:
 
 @dataclass(frozen=True)
 class TileMatrices:
-    """A matrix for each pair (u, v), with tiles as rows and channels as columns, an odd number of cache lines apart.
+    """One matrix per pair (u, v), of tiles by channels, with a stride of an odd number of cache lines.
 
-    Else all that a tile writes would share a few sets of a cache.
+    With other strides, the writes of a tile would compete for a few sets of a cache.
 
     Attributes:
-        buffer: Elements ``(pairs, elements of a matrix and more)``.
+        buffer: Elements ``(pairs, elements of a matrix, padded)``.
         columns: Columns of a matrix.
     """
 
@@ -99,11 +99,11 @@ class TileMatrices:
 
     @classmethod
     def allocate(cls, pairs: int, tiles: int, columns: int) -> "TileMatrices":
-        """A buffer, at the insertion point."""
+        """Allocate the buffer at the insertion point."""
         lines = -(-tiles * columns // LINE) | 1
-        kind = ir.MemRefType.get([pairs, lines * LINE], ir.F32Type.get())
-        return cls(memref.alloc(kind, [], []), columns)
+        buffer_type = ir.MemRefType.get([pairs, lines * LINE], ir.F32Type.get())
+        return cls(memref.alloc(buffer_type, [], []), columns)
 
     def indices(self, pair: ir.Value, tile: ir.Value, column: ir.Value) -> list[ir.Value]:
-        """Indices of an element."""
+        """Return the indices of an element."""
         return [pair, arith.addi(times(tile, self.columns), column)]

@@ -1,4 +1,4 @@
-"""The feature as the compiler knows it: a rewrite that scripts ask for by the form that they store filters in."""
+"""Rewrite that lowers Winograd convolutions, enabled by the form in which filters are stored."""
 
 from autotune.compiler.lowering.rewrites import Rewrite
 from autotune.contrib.winograd.code import write_winograd
