@@ -1,1 +1,1 @@
-"""Polyhedral schedules: affine loops, written by upstream's affine passes, as a family to be asked for."""
+"""Polyhedral schedules: affine loops by upstream's affine passes, as a family that must be requested."""

@@ -2,9 +2,8 @@
 
     m, e, s, y of a softmax   ->   for row: (for k: m = max(m, x);  for k: s += (e = exp(x - m));  for k: y = e / s)
 
-The script only marks ops, and turns the loops of one that stands alone; the passes see buffers, not tensors
-(``compiler/passes/affine.py``). Families that know an op are faster as a rule (docs/results.md): this one is searched
-where it is asked for.
+The script only marks ops, and interchanges the loops of a single op; the passes operate on buffers, not tensors
+(`passes.py`). More specific families are usually faster (docs/results.md): this one is searched only on request.
 """
 
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ VECTORS = (1, 2, 4, 0)
 JAMS = (1, 2, 4, 8)
 TILES = (8, 16, 32, 64, 128, 256)
 MOST_TILED = 3  # innermost loops of an op that may be tiled
-MOST_TURNED = 3  # loops of an op that may come in any order
+MOST_TURNED = 3  # loops of an op of which all orders are tried
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,11 @@ class Affine(Family):
     asked: bool = True
 
     def covers(self, task: Task) -> bool:
-        """Every task whose loops are known, and whose indices are affine."""
+        """Return whether the loops of the task are static and its indices affine."""
         return len(task.nest.sizes) > 0 and not task.grows and not task.root.gathers
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """What the passes may do."""
+        """Return the knobs for the options of the passes."""
         nest, several = main_nest(task), task.is_group or task.root.filled is not None
         knobs = [Knob("fuse", tuple(reversed(FUSIONS)))] if several else []
         if not task.is_group and len(orders(nest)) > 1:
@@ -68,7 +67,7 @@ class Affine(Family):
         return Space((*knobs, *function_knobs(task)), tuple(constraints))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Loops fused where that gains something, a few vectors of a row, a few rows of a product jammed."""
+        """Return fusion where it pays, a few vectors of a row, and a few rows of a product jammed."""
         chosen = {knob.name: knob.values[0] for knob in self.space(task, machine).knobs}
         short = not task.is_group and task.nest.iterators[-1] == "reduction" and task.nest.sizes[-1] < machine.lanes
         columns = task.contractions[0].n if task.contractions else row_of(task.nest, summed=not short)
@@ -79,11 +78,11 @@ class Affine(Family):
         if "fuse" in chosen:
             chosen["fuse"] = "greedy"
         if short:
-            chosen["reductions"] = False  # a loop around a short sum becomes vectors instead
+            chosen["reductions"] = False  # a loop around the short sum is vectorized instead
         return {**chosen, **function_defaults(task)}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Mark ``%op``, and all ops of a group."""
+        """Write the script: mark ``%op`` and all other ops of a group."""
         space = self.space(task, machine)
         space.check(config)
         script = Script(space.knobs, config)
@@ -102,12 +101,12 @@ class Affine(Family):
         return script.text
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """It leaves operands as they are, and asks for affine loops."""
+        """Return the rewrite that lowers marked ops to affine loops."""
         return Rewrites(needed=(LOOPS,))
 
 
 def plan_of(task: Task, config: Config, machine: Machine) -> AffinePlan:
-    """What a config gives the passes."""
+    """Return the options of the passes for a config."""
     nest = main_nest(task)
     steps = [int(config.get(f"tile_{d}", 0)) for d in order_of(config, len(nest.sizes))]
     return AffinePlan(
@@ -121,14 +120,16 @@ def plan_of(task: Task, config: Config, machine: Machine) -> AffinePlan:
 
 
 def main_nest(task: Task) -> LoopNest:
-    """The loops that are tiled: those of a product or of windows, else of the task's op."""
+    """Return the loops that are tiled: those of a product or window op if there is one, else of the task's op."""
     products = [op.nest for op in task.ops if op.has_products]
     return products[0] if products else task.nest
 
 
 def row_of(nest: LoopNest, *, summed: bool) -> int:
-    """Steps of the innermost loop, or of the innermost that sums nothing."""
-    loops = [size for size, kind in zip(nest.sizes, nest.iterators, strict=True) if summed or kind == "parallel"]
+    """Return the trip count of the innermost loop, or of the innermost parallel loop."""
+    loops = [
+        size for size, iterator in zip(nest.sizes, nest.iterators, strict=True) if summed or iterator == "parallel"
+    ]
     return loops[-1] if loops else 1
 
 
@@ -138,29 +139,33 @@ def sums(task: Task) -> bool:
 
 
 def tiles(nest: LoopNest) -> dict[int, tuple[int, ...]]:
-    """Steps that may be taken of the innermost loops: they divide them."""
-    found = {d: tuple(step for step in TILES if step < size and size % step == 0) for d, size in enumerate(nest.sizes)}
-    able = [d for d, steps in found.items() if steps][-MOST_TILED:] if len(nest.sizes) > 1 else []
-    return {d: (0, *found[d]) for d in able}
+    """Return the tile sizes of the innermost loops: divisors of their trip counts."""
+    divisors = {
+        d: tuple(step for step in TILES if step < size and size % step == 0) for d, size in enumerate(nest.sizes)
+    }
+    tileable = [d for d, steps in divisors.items() if steps][-MOST_TILED:] if len(nest.sizes) > 1 else []
+    return {d: (0, *divisors[d]) for d in tileable}
 
 
 def orders(nest: LoopNest) -> tuple[str, ...]:
-    """Orders of an op's loops, as it is first: every one of few, else those that sum around the last that does not."""
+    """Return loop orders, the original first: all of a shallow nest, else reductions around the last parallel loop."""
     depth = len(nest.sizes)
     if depth <= MOST_TURNED:
         return tuple(" ".join(map(str, order)) for order in permutations(range(depth)))
-    parallel = [d for d, kind in enumerate(nest.iterators) if kind == "parallel"]
-    inside = [*(d for d in range(depth) if d != parallel[-1]), parallel[-1]] if parallel else list(range(depth))
-    return tuple(dict.fromkeys(" ".join(map(str, order)) for order in (range(depth), inside)))
+    parallel = [d for d, iterator in enumerate(nest.iterators) if iterator == "parallel"]
+    reductions_outside = (
+        [*(d for d in range(depth) if d != parallel[-1]), parallel[-1]] if parallel else list(range(depth))
+    )
+    return tuple(dict.fromkeys(" ".join(map(str, order)) for order in (range(depth), reductions_outside)))
 
 
 def order_of(config: Config, depth: int) -> list[int]:
-    """The loops of an op, the outermost first."""
+    """Return the loops of an op in the config's order, outermost first."""
     return [int(d) for d in str(config["order"]).split()] if "order" in config else list(range(depth))
 
 
 def turn(script: Script, op: str, order: list[int]) -> str:
-    """Let an op's loops come in another order; consumes `op`.
+    """Interchange an op's loops; consumes `op`.
 
     for i: for j: y[i, j] = ...   ->   for j: for i: y[i, j] = ...
     """
@@ -172,7 +177,7 @@ def turn(script: Script, op: str, order: list[int]) -> str:
 
 
 def mark(script: Script, op: str, text: str) -> None:
-    """Say of an op how it becomes loops."""
+    """Annotate an op with the options of its lowering."""
     plan = script.fresh("plan")
     script.emit(f"{plan} = transform.param.constant {text} -> !transform.any_param")
     script.emit(f'transform.annotate {op} "{MARK}" = {plan} : {ANY}, !transform.any_param')

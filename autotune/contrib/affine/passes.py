@@ -1,11 +1,11 @@
-"""Affine loops: marked ops on buffers, as upstream's affine passes fuse, tile, jam and vectorize them.
+"""Lowering of marked ops on buffers to affine loops, which upstream's affine passes fuse, tile, jam and vectorize.
 
     x, m, e, s, y of a softmax   ->   for row: (for k: m = max(m, x);  for k: s += (e = exp(x - m));  for k: y = e / s)
 
-A schedule marks ops with what the passes shall do (`plan`). Ops that follow each other are taken out
-into a function of their own, so that nothing else becomes part of their loops, and the result is inlined again.
-Two steps are ours, as upstream has none: sums that loops carry (`sums`), and a loop's last steps split off,
-so that only those are masked. And loops of which upstream would make wrong vectors are kept from it.
+A schedule marks ops with the options of the passes (`plan`). Consecutive ops are outlined into a function, so that
+nothing else is fused with their loops, and the result is inlined again. Two steps are ours, as upstream has none:
+loop-carried sums (`sums`), and peeling of a loop's last iterations, so that only those are masked. Loops that upstream
+would vectorize incorrectly are protected from it.
 """
 
 from mlir import ir
@@ -31,14 +31,14 @@ from autotune.core.errors import CompileError
 
 JAMMED = "autotune.jammed"
 TIDY = "canonicalize,cse"
-WHOLE = 1 << 30  # a tile of all of a loop
+WHOLE = 1 << 30  # tile size that leaves a loop untiled
 
 
 def write_affine_loops(module: ir.Module) -> None:
-    """Replace marked ops of a bufferized module by loops, in place.
+    """Replace the marked ops of a bufferized module by loops, in place.
 
     Raises:
-        CompileError: A mark says what no pass takes, or a pass refuses the ops.
+        CompileError: A mark has invalid options, or a pass fails.
     """
     for run in list(find_runs(every_op(module))):
         plan = read_plan(run.plan)
@@ -48,10 +48,10 @@ def write_affine_loops(module: ir.Module) -> None:
 
 
 def read_plan(attribute: ir.Attribute) -> AffinePlan:
-    """What a mark says.
+    """Parse the options in a mark.
 
     Raises:
-        CompileError: Stage ``transform``; it says something else than a plan.
+        CompileError: Stage ``transform``; the mark is invalid.
     """
     try:
         values = {named.name: named.attr for named in ir.DictAttr(attribute)}
@@ -71,7 +71,7 @@ def read_plan(attribute: ir.Attribute) -> AffinePlan:
 
 
 def lower(module: ir.Module, plan: AffinePlan) -> None:
-    """Ops of a function become loops, and vectors."""
+    """Lower the ops of a function to loops and vectors."""
     run(module, "convert-linalg-to-affine-loops", "affine-fold-memref-alias-ops", TIDY)
     check_folded(module.operation)
     run(module, *fusion(plan), *tiling(plan), TIDY)
@@ -98,7 +98,7 @@ def run(module: ir.Module, *passes: str) -> None:
 
 
 def fusion(plan: AffinePlan) -> list[str]:
-    """The pass that fuses loops, if any does."""
+    """Return the pass that fuses loops, if any."""
     if plan.fuse == "none":
         return []
     mode, most = ("greedy", " maximal=true") if plan.fuse == "maximal" else (plan.fuse, "")
@@ -106,7 +106,7 @@ def fusion(plan: AffinePlan) -> list[str]:
 
 
 def tiling(plan: AffinePlan) -> list[str]:
-    """The passes that tile loops, if any is tiled; loops inside of tiles count from 0."""
+    """Return the passes that tile loops, if any; loops over tile elements are normalized to start at 0."""
     if not any(plan.tiles):
         return []
     steps = [step or WHOLE for step in plan.tiles] + [WHOLE] * (MOST_DEPTH - len(plan.tiles))
@@ -119,20 +119,27 @@ def tiling(plan: AffinePlan) -> list[str]:
 
 
 def mark_jammed(module: ir.Module, plan: AffinePlan) -> bool:
-    """Mark loops whose steps may be taken beside each other: the innermost that does not become vectors."""
+    """Mark loops for unroll-and-jam: the innermost ones that are legal and not vectorized."""
     marked = False
     for loop in loops_of(module.operation):
         inner = [each for each in loops_of(loop) if each != loop]
-        able = [each for each in inner if can_be_jammed(each) and not goes_on(each)]
+        jammable = [each for each in inner if can_be_jammed(each) and not goes_on(each)]
         count = trips(loop)
-        if inner and not able and count is not None and count >= plan.jam and can_be_jammed(loop) and not goes_on(loop):
+        if (
+            inner
+            and not jammable
+            and count is not None
+            and count >= plan.jam
+            and can_be_jammed(loop)
+            and not goes_on(loop)
+        ):
             loop.attributes[JAMMED] = ir.UnitAttr.get()
             marked = True
     return marked
 
 
 def jam(module: ir.Module, factor: int) -> None:
-    """Unroll marked loops, and join their inner loops again."""
+    """Unroll and jam the marked loops."""
     one = "!transform.any_op"
     script = ir.Module.parse(
         "module attributes {transform.with_named_sequence} {\n"
@@ -148,16 +155,21 @@ def jam(module: ir.Module, factor: int) -> None:
 
 
 def split_rests(module: ir.Module, plan: AffinePlan) -> None:
-    """Split the last steps off loops that become vectors, where vectors do not divide them."""
+    """Peel the last iterations of loops that are vectorized, if the vector length does not divide the trip count."""
     for loop in reversed(loops_of(module.operation)):
         count = trips(loop)
-        cut = count is not None and count > plan.lanes and count % plan.lanes > 0 and goes_on(loop)
-        if count is not None and cut and is_right_in_vectors(loop, 1) and (plan.reductions or not carries(loop)):
+        has_remainder = count is not None and count > plan.lanes and count % plan.lanes > 0 and goes_on(loop)
+        if (
+            count is not None
+            and has_remainder
+            and is_right_in_vectors(loop, 1)
+            and (plan.reductions or not carries(loop))
+        ):
             split(loop, count // plan.lanes * plan.lanes)
 
 
 def keep_scalar(module: ir.Module, lanes: int) -> None:
-    """Keep upstream from vectorizing what would be wrong: it leaves loops alone that have a region inside."""
+    """Protect loops from incorrect vectorization: upstream skips loops that contain an op with a region."""
     for loop in loops_of(module.operation):
         if is_taken(loop) and not (goes_on(loop) and is_right_in_vectors(loop, lanes)):
             with ir.InsertionPoint.at_block_begin(loop.regions[0].blocks[0]), loop.location:
@@ -167,7 +179,7 @@ def keep_scalar(module: ir.Module, lanes: int) -> None:
 
 
 def split(loop: ir.Operation, point: int) -> None:
-    """Cut a loop in two, where it has taken so many steps."""
+    """Split a loop in two at iteration `point`."""
     middle = ir.AffineMapAttr.get(ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(point)]))
     rest = loop.clone(ir.InsertionPoint(following(loop)))
     rest.attributes["lowerBoundMap"] = middle
@@ -179,7 +191,7 @@ def split(loop: ir.Operation, point: int) -> None:
 
 
 def unmask(module: ir.Module, lanes: int) -> None:
-    """Say of vectors that lie whole in memory that they do: those of loops whose steps vectors divide."""
+    """Mark vector transfers as in bounds in loops whose trip count is a multiple of the vector length."""
     for loop in loops_of(module.operation):
         if step_of(loop) == lanes and (ends := bounds(loop)) is not None and (ends[1] - ends[0]) % lanes == 0:
             for op in every_op(loop):

@@ -1,13 +1,13 @@
-"""How a task becomes affine loops: what `family` chooses, and upstream's affine passes are given."""
+"""Options by which a task is lowered to affine loops: chosen by `family`, passed to upstream's affine passes."""
 
 from dataclasses import dataclass
 
 from autotune.core.plugs.rewrites import NeededRewrite
 
 LOOPS = NeededRewrite("affine", 1, why="loops by upstream's affine passes")
-MARK, LAST = "autotune.affine", "last"  # on ops that become affine loops: how; the last of a task says so
-FUSIONS = ("none", "producer", "sibling", "greedy", "maximal")  # how loops of several ops become one
-MOST_DEPTH = 16  # loops one in another
+MARK, LAST = "autotune.affine", "last"  # options on each op to be lowered; LAST is set on the last op of a task
+FUSIONS = ("none", "producer", "sibling", "greedy", "maximal")  # modes of loop fusion
+MOST_DEPTH = 16  # of nested loops
 MOST_STEP = 1 << 20
 MOST_LANES = 256
 MOST_JAMMED = 16
@@ -18,14 +18,13 @@ class AffinePlan:
     """Options of upstream's affine passes for the ops of a task.
 
     Attributes:
-        fuse: One of `FUSIONS`: how ``affine-loop-fusion`` makes loops of several ops one; ``maximal`` is greedy, and
-            asks for no gain.
-        tiles: Steps of ``affine-loop-tile`` by the depth of a loop; 0 leaves one whole.
-        scalars: Values that memory would hand from one op to the next stay in registers: ``affine-scalrep``, and sums
-            become what a loop carries.
-        lanes: Elements of the vectors of ``affine-super-vectorize``; 0 leaves loops to LLVM.
-        reductions: Loops that sum become vectors, too.
-        jam: Steps that loops around those that become vectors are unrolled and jammed by; 1 leaves them.
+        fuse: Mode of ``affine-loop-fusion``, one of `FUSIONS`; ``maximal`` is greedy without a check of profitability.
+        tiles: Tile sizes of ``affine-loop-tile`` by loop depth; 0 leaves a loop untiled.
+        scalars: Whether values that ops pass through memory stay in registers, by ``affine-scalrep`` and loop-carried
+            sums.
+        lanes: Vector length of ``affine-super-vectorize``; 0 leaves vectorization to LLVM.
+        reductions: Whether reduction loops are vectorized, too.
+        jam: Factor of unroll-and-jam for the loops around vectorized ones; 1 for none.
     """
 
     fuse: str = "none"
@@ -37,7 +36,7 @@ class AffinePlan:
 
     @property
     def text(self) -> str:
-        """The attribute that says so in a script."""
+        """Text of the options as an MLIR attribute."""
         tiles = ", ".join(map(str, self.tiles))
         entries = [f'fuse = "{self.fuse}"', f"tiles = [{tiles}]", f"scalars = {str(self.scalars).lower()}"]
         entries += [f"lanes = {self.lanes}", f"reductions = {str(self.reductions).lower()}", f"jam = {self.jam}"]
@@ -45,7 +44,7 @@ class AffinePlan:
 
     @property
     def fault(self) -> str:
-        """What no pass takes, a sentence's end; empty if there is nothing."""
+        """First invalid option, as the end of a sentence; empty if all are valid."""
         if self.fuse not in FUSIONS:
             return f"fuse must be one of {', '.join(FUSIONS)}, is {self.fuse!r}"
         if len(self.tiles) > MOST_DEPTH or not all(0 <= step <= MOST_STEP for step in self.tiles):

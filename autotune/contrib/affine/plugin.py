@@ -1,4 +1,4 @@
-"""The feature as the compiler knows it: a rewrite that scripts ask for by a mark."""
+"""Rewrite that lowers marked ops to affine loops."""
 
 from autotune.compiler.lowering.rewrites import Rewrite
 from autotune.contrib.affine.passes import write_affine_loops

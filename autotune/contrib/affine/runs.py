@@ -1,4 +1,4 @@
-"""Ops on buffers that follow each other, outlined into a function of their own, and inlined as loops."""
+"""Outlining of consecutive ops on buffers into a function, and inlining of the resulting loops."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from autotune.contrib.affine.plan import LAST, MARK
 from autotune.core.errors import CompileError
 
 ALLOC, CONSTANT = "memref.alloc", "arith.constant"
-BESIDES = ("linalg.fill", "linalg.copy")  # what bufferization leaves between ops of a task
-VIEWED = ("memref.subview", "memref.expand_shape")  # folded into accesses
-HARMLESS = {ALLOC, CONSTANT, *VIEWED, "memref.collapse_shape"}  # they may come before ops that they follow
+BESIDES = ("linalg.fill", "linalg.copy")  # ops that bufferization leaves between the ops of a task
+VIEWED = ("memref.subview", "memref.expand_shape")  # views that are folded into accesses
+HARMLESS = {ALLOC, CONSTANT, *VIEWED, "memref.collapse_shape"}  # ops that can be moved before a run
 NAME = "loops"
 
 
 @dataclass
 class OpRun:
-    """Ops of one block that follow each other.
+    """Consecutive ops of one block.
 
     Attributes:
         ops: The ops, on buffers.
-        between: Ops between them that make what they need, and may come before them all.
+        between: Ops between them that define operands and can be moved before all of them.
     """
 
     ops: list[ir.Operation] = field(default_factory=list)
@@ -33,15 +33,15 @@ class OpRun:
 
     @property
     def plan(self) -> ir.Attribute:
-        """What the ops' mark says."""
+        """Value of the ops' mark."""
         return self.ops[0].attributes[MARK]
 
 
 def find_runs(ops: list[ir.Operation]) -> Iterator[OpRun]:
-    """Runs of marked ops, in program order: up to the last of a task, or to an op that must stay where it is.
+    """Yield runs of marked ops in program order, each up to the last op of a task or to an op that cannot be moved.
 
     Args:
-        ops: Every op of a module.
+        ops: All ops of a module.
     """
     blocks = dict.fromkeys(op.block for op in ops if MARK in op.attributes)
     for block in blocks:
@@ -49,7 +49,7 @@ def find_runs(ops: list[ir.Operation]) -> Iterator[OpRun]:
 
 
 def runs_of(ops: list[ir.Operation]) -> Iterator[OpRun]:
-    """Runs of marked ops of one block."""
+    """Yield the runs of marked ops of one block."""
     run, waiting = OpRun(), OpRun()
     for op in ops:
         if MARK in op.attributes:
@@ -77,12 +77,12 @@ def is_last(op: ir.Operation) -> bool:
 
 @dataclass
 class Outline:
-    """The ops of a run in a function of their own.
+    """The ops of a run, outlined into a function.
 
     Attributes:
-        module: Module of the function alone.
-        given: What the function's arguments stand for.
-        after: The op that followed the run.
+        module: Module with only that function.
+        given: Values that the function's arguments stand for.
+        after: Operation that followed the run.
     """
 
     module: ir.Module
@@ -91,15 +91,15 @@ class Outline:
 
     @classmethod
     def of(cls, run: OpRun) -> "Outline":
-        """Take a run's ops out of its program, with buffers that only they use, and copies of views and constants.
+        """Outline a run, with buffers that only its ops use, and with copies of views and constants.
 
         Raises:
-            CompileError: Stage ``transform``; a buffer may be a part of another.
+            CompileError: Stage ``transform``; a buffer may alias another.
         """
         for op in run.between:
             op.move_before(run.ops[0])
         after = following(run.ops[-1])
-        made, used = with_makers(values_from_outside(run.ops))
+        definitions, used = with_makers(values_from_outside(run.ops))
         own = [value for value in used if is_own(value, run.ops)]
         given = [value for value in used if value not in own]
         check_apart(given, written_by(run.ops))
@@ -111,8 +111,8 @@ class Outline:
             end = func.ReturnOp([]).operation
         for op in [*(value.owner.operation for value in own), *run.ops]:
             op.move_before(end)
-        copies = [op.clone(ir.InsertionPoint(run.ops[0])) for op in made]
-        for op, copy in zip(made, copies, strict=True):
+        copies = [op.clone(ir.InsertionPoint(run.ops[0])) for op in definitions]
+        for op, copy in zip(definitions, copies, strict=True):
             replace_in([*copies, *run.ops], op.results[0], copy.results[0])
         for value, argument in zip(given, function.entry_block.arguments, strict=True):
             replace_in([*copies, *run.ops], value, argument)
@@ -120,11 +120,11 @@ class Outline:
 
     @property
     def function(self) -> ir.Operation:
-        """The function."""
+        """Outlined function."""
         return next(iter(self.module.body.operations)).operation
 
     def put_back(self) -> None:
-        """Move what the function has become to where the run was."""
+        """Inline the function's ops where the run was."""
         block = self.function.regions[0].blocks[0]
         for argument, value in zip(list(block.arguments), self.given, strict=True):
             argument.replace_all_uses_with(value)
@@ -133,32 +133,32 @@ class Outline:
 
 
 def following(op: ir.Operation) -> ir.Operation:
-    """The op behind another; every block ends in one."""
+    """Return the op after another; every block ends with a terminator."""
     ops = [each.operation for each in op.block.operations]
     return ops[ops.index(op) + 1]
 
 
 def values_from_outside(ops: list[ir.Operation]) -> list[ir.Value]:
-    """Values that ops use, also inside of them, and do not make."""
+    """Return the values that ops use, also in nested regions, and that are defined outside of them."""
     inside: set[ir.Operation] = {each for op in ops for each in every_op(op)}
-    found: dict[ir.Value, None] = {}
+    outside_values: dict[ir.Value, None] = {}
     for op in inside_in_order(ops):
         for value in op.operands:
             owner = value.owner
             around = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
             if around not in inside:
-                found.setdefault(value)
-    return list(found)
+                outside_values.setdefault(value)
+    return list(outside_values)
 
 
 def inside_in_order(ops: list[ir.Operation]) -> Iterator[ir.Operation]:
-    """Ops, and all ops inside of them."""
+    """Yield ops and all ops nested in them."""
     for op in ops:
         yield from every_op(op)
 
 
 def with_makers(values: list[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value]]:
-    """Constants and views among values, and those that views are of, each behind what it needs; and what is left."""
+    """Split values into constants and views, with all views they depend on, in order of definition, and the rest."""
     made: dict[ir.Operation, None] = {}
     left: dict[ir.Value, None] = {}
 
@@ -178,50 +178,50 @@ def with_makers(values: list[ir.Value]) -> tuple[list[ir.Operation], list[ir.Val
 
 def is_own(value: ir.Value, ops: list[ir.Operation]) -> bool:
     """Return whether a value is a buffer that only these ops use."""
-    made_by = maker(value)
-    if made_by is None or made_by.name != ALLOC or len(made_by.operands):
+    producer = maker(value)
+    if producer is None or producer.name != ALLOC or len(producer.operands):
         return False
-    return made_by.block == ops[0].block and all(use.owner.operation in ops for use in value.uses)
+    return producer.block == ops[0].block and all(use.owner.operation in ops for use in value.uses)
 
 
 def replace_in(ops: list[ir.Operation], old: ir.Value, new: ir.Value) -> None:
-    """Let ops use another value, also inside of them."""
+    """Replace a value in ops and in all ops nested in them."""
     for op in inside_in_order(ops):
         op.replace_uses_of_with(old, new)
 
 
 def check_apart(given: list[ir.Value], written: list[ir.Value]) -> None:
-    """Raise where what is written may be a part of another buffer: upstream takes buffers to be apart, row by row.
+    """Check that no written buffer may alias another: upstream's passes assume distinct, row-major buffers.
 
     Raises:
         CompileError: Stage ``transform``; there is such a buffer.
     """
     memory = [value for value in given if is_memory(value)]
     for value in memory:
-        kind = ir.MemRefType(value.type)
-        laid_out = kind.affine_map != ir.AffineMap.get_identity(kind.rank)
+        buffer_type = ir.MemRefType(value.type)
+        has_layout = buffer_type.affine_map != ir.AffineMap.get_identity(buffer_type.rank)
         shares = any(other != value and base(other) == base(value) for other in memory)
-        if laid_out or (shares and base(value) in map(base, written)):
-            raise CompileError("transform", f"affine loops must access whole buffers, one is a part: {kind}")
+        if has_layout or (shares and base(value) in map(base, written)):
+            raise CompileError("transform", f"affine loops must access whole buffers, one is a part: {buffer_type}")
 
 
 def written_by(ops: list[ir.Operation]) -> list[ir.Value]:
-    """Buffers that structured ops write."""
-    found = []
+    """Return the buffers that structured ops write."""
+    buffers = []
     for op in ops:
         sizes = op.attributes.get("operandSegmentSizes", None)  # a transpose or broadcast has none, and one result
-        found += list(op.operands)[-1 if sizes is None else ir.DenseI32ArrayAttr(sizes)[0] :]
-    return found
+        buffers += list(op.operands)[-1 if sizes is None else ir.DenseI32ArrayAttr(sizes)[0] :]
+    return buffers
 
 
 def base(value: ir.Value) -> ir.Value:
-    """The buffer that a view is of."""
-    made_by = maker(value)
-    return base(made_by.operands[0]) if made_by is not None and made_by.name in VIEWS else value
+    """Return the underlying buffer of a view."""
+    producer = maker(value)
+    return base(producer.operands[0]) if producer is not None and producer.name in VIEWS else value
 
 
 def check_folded(function: ir.Operation) -> None:
-    """Raise where a view is left that could not be folded into what reads and writes it.
+    """Check that no view is left that could not be folded into its accesses.
 
     Raises:
         CompileError: Stage ``transform``; there is such a view.

@@ -1,1 +1,1 @@
-"""Tuned payloads as libraries for other programs: C, CMake, a Python wheel, an operator of ONNX Runtime."""
+"""Tuned payloads as libraries for other programs: C, CMake, a Python wheel, or an ONNX Runtime operator."""

@@ -14,7 +14,7 @@ def write_c(library: SharedLibrary, output: Path) -> list[Path]:
     """Write a shared library and its header to a folder.
 
     Raises:
-        BundleError: No compiler is here, or it refuses.
+        BundleError: There is no compiler, or it fails.
     """
     header = output / f"{library.name}.h"
     write_file(header, header_text(library))
@@ -24,16 +24,16 @@ def write_c(library: SharedLibrary, output: Path) -> list[Path]:
 def write_library(
     library: SharedLibrary, output: Path, more: tuple[str, ...] = (), exported: tuple[str, ...] = ()
 ) -> Path:
-    """Write a shared library.
+    """Compile and link a shared library.
 
     Args:
         library: The library.
-        output: Folder to write to; the parts stay in it, below ``src``, where no compiler is here to link them.
-        more: Further parts of C, as of `source_text`.
-        exported: Further symbols that others see.
+        output: Folder to write to; without a compiler, the sources and objects are left in its subfolder ``src``.
+        more: Additional parts of C source, as for `source_text`.
+        exported: Additional exported symbols.
 
     Raises:
-        BundleError: No compiler is here, or it refuses.
+        BundleError: There is no compiler, or it fails.
     """
     files: dict[str, str | bytes] = {
         f"{library.name}.h": header_text(library),

@@ -1,4 +1,4 @@
-"""The C of a library: tables of what it holds, then the parts that every library has, in one file; and its header."""
+"""C source of a library in one file: tables of its contents, then the parts common to all libraries; and its header."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from autotune.store.records import WeightRecord
 HERE = Path(__file__).parent
 INCLUDES = ("fcntl.h", "pthread.h", "stdarg.h", "stdatomic.h", "stdint.h", "stdlib.h", "string.h")
 SYSTEM = ("math.h", "sys/mman.h", "sys/stat.h", "unistd.h")
-# keywords of C and C++, and the one name that is ours
+# Keywords of C and C++, and `context`, a parameter of the library's functions.
 TAKEN = frozenset(
     """context alignas alignof and asm auto bool break case catch char class const constexpr continue default delete do
     double else enum explicit export extern false float for friend goto if inline int long mutable namespace new not
@@ -34,12 +34,12 @@ TAKEN = frozenset(
 
 @dataclass(frozen=True)
 class LibraryProgram:
-    """A program of a library.
+    """A program in a library.
 
     Attributes:
-        payload: What it computes.
-        code: The same compiled.
-        owners: Size whose own a weight is, by name; empty for what all programs share.
+        payload: Payload that the program computes.
+        code: Compiled code of the program.
+        owners: Name of the size that owns a weight, by name of the weight; empty for weights shared by all programs.
     """
 
     payload: Payload
@@ -49,11 +49,11 @@ class LibraryProgram:
 
 @dataclass(frozen=True)
 class StoredPanel:
-    """A weight in panels.
+    """A packed weight.
 
     Attributes:
-        record: How it is stored; of the weight as the file has it.
-        source: The weight.
+        record: Packing of the weight, which is named as in the weights file.
+        source: Argument of the weight.
     """
 
     record: WeightRecord
@@ -61,17 +61,17 @@ class StoredPanel:
 
     @property
     def stored(self) -> Parameter:
-        """The array of panels."""
+        """Array of panels."""
         return Parameter("panels", self.record.dtype(self.source.dtype), self.record.stored_shape)
 
 
 @dataclass(frozen=True)
 class LevelPrograms:
-    """What a library holds for a level.
+    """Programs of a library for one level.
 
     Attributes:
-        programs: The program; of a library of any size, one for each compiled size.
-        served: Sizes that they serve; empty for a library of one size.
+        programs: Program of the level; in a library of any size, one for each compiled size.
+        served: Sizes that the programs serve; empty for a library of one size.
     """
 
     programs: tuple[LibraryProgram, ...]
@@ -79,37 +79,37 @@ class LevelPrograms:
 
     @property
     def code(self) -> LevelProgram:
-        """The first program's code; all are of one level."""
+        """Code of the first program; all programs have the same level."""
         return self.programs[0].code
 
     @property
     def symbol(self) -> str:
-        """Prefix of what it is made of."""
+        """Prefix of the level's symbols."""
         return self.code.symbol
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Features that a processor must have."""
+        """CPU features that the programs need."""
         more = sorted({name for program in self.programs for name in program.code.features})
         return (*self.code.level.features, *more)
 
     @property
     def threads(self) -> int:
-        """Most threads that it runs on."""
+        """Maximum number of threads."""
         return max(program.code.threads for program in self.programs)
 
     @property
     def arena_bytes(self) -> int:
-        """Memory of intermediates, that of one program at a time."""
+        """Bytes of memory for intermediates, of one program at a time."""
         return max(64, *(program.code.arena_bytes for program in self.programs))
 
     @cached_property
     def panels(self) -> tuple[StoredPanel, ...]:
-        """Weights in panels, each once for all programs that read it so."""
+        """Packed weights, once each for all programs that share a packing."""
         return tuple(dict.fromkeys(panel for program in self.programs for panel in self.panels_of(program)))
 
     def panels_of(self, program: LibraryProgram) -> list[StoredPanel]:
-        """Weights in panels that a program takes, in order."""
+        """Return the packed weights that a program takes, in order."""
         arguments = {argument.name: argument for argument in program.payload.arguments}
         return [
             StoredPanel(
@@ -122,13 +122,14 @@ class LevelPrograms:
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """All that a library is made of.
+    """Contents of a library.
 
     Attributes:
-        payload: What it computes; of a library of any size, at the first of its compiled sizes.
-        codes: The same for several levels, the best first; of a library of any size, each compiled size for each level.
-        weights: File of weights; `None` where it has no weights.
-        sized: What serves a model of any size on each level; empty for a library of one size.
+        payload: Payload of the library; in a library of any size, that of its first compiled size.
+        codes: Code for each level, the best level first; in a library of any size, for each compiled size of each
+            level.
+        weights: Weights file; `None` if there are no weights.
+        sized: Programs of a model of any size for each level; empty for a library of one size.
     """
 
     payload: Payload
@@ -138,7 +139,7 @@ class SharedLibrary:
 
     @cached_property
     def variants(self) -> tuple[LevelPrograms, ...]:
-        """What it holds for each level, the best first."""
+        """Programs for each level, the best level first."""
         if not self.sized:
             return tuple(LevelPrograms((LibraryProgram(self.payload, code, {}),)) for code in self.codes)
         codes = iter(self.codes)
@@ -149,33 +150,33 @@ class SharedLibrary:
 
     @property
     def any_size(self) -> AnySizePrograms | None:
-        """What serves a model of any size on the best level; `None` for a library of one size."""
+        """Programs of a model of any size for the best level; `None` for a library of one size."""
         return self.sized[0] if self.sized else None
 
     @property
     def name(self) -> str:
-        """Prefix of everything that it exports."""
+        """Prefix of all exported symbols."""
         return c_name(self.payload.entry)
 
     @property
     def names(self) -> list[str]:
-        """A C identifier for each argument: the payload's name of it, where C allows that."""
+        """C identifiers of the arguments: the payload's names where they are valid in C."""
         plain = [identifier(argument.name) for argument in named_arguments(self.payload)]
-        found: list[str] = []
+        identifiers: list[str] = []
         for index, name in enumerate(plain):
             usable = name.strip("_") and not name[0].isdigit() and name not in TAKEN and plain.count(name) == 1
-            found.append(name if usable else f"{name}_{index}" if name[:1].isalpha() else f"a{index}")
-        return found
+            identifiers.append(name if usable else f"{name}_{index}" if name[:1].isalpha() else f"a{index}")
+        return identifiers
 
     @property
     def given(self) -> list[tuple[Argument, str]]:
-        """Arguments that a call gives, with their names in C: all but weights."""
+        """Arguments of a call, with their names in C: all but weights."""
         pairs = zip(self.payload.arguments, self.names, strict=True)
         return [(argument, name) for argument, name in pairs if argument.role != "weight"]
 
     @property
     def threads(self) -> int:
-        """Most threads that it runs on."""
+        """Maximum number of threads."""
         return max(code.threads for code in self.codes)
 
     @property
@@ -185,14 +186,14 @@ class SharedLibrary:
 
     @property
     def about(self) -> str:
-        """What it is, a line."""
+        """Description of the library in one line."""
         levels = ", ".join(variant.code.level.name for variant in self.variants)
         name = self.any_size.name if self.any_size else self.payload.name
         return in_comment(f"{name} for {levels}, emitted by mlir-schedule-autotune")
 
     @property
     def dim_names(self) -> list[str]:
-        """A C identifier for each open dimension: the model's name of it, where C allows that."""
+        """C identifiers of the open dimensions: the model's names where they are valid in C."""
         dims = self.any_size.dims if self.any_size else ()
         plain = [identifier(dim.name) for dim in dims]
         used = {*TAKEN, *self.names}
@@ -202,22 +203,22 @@ class SharedLibrary:
         ]
 
     def dims_of(self, argument: Argument) -> list[int]:
-        """Number of the open dimension that each axis of an argument is, or -1."""
-        found = [-1] * len(argument.shape)
+        """Return the index of the open dimension of each axis of an argument, or -1."""
+        dims = [-1] * len(argument.shape)
         for number, dim in enumerate(self.any_size.dims if self.any_size else ()):
             axis = self.any_size.axis(argument, dim) if self.any_size else None
             if axis is not None:
-                found[axis] = number
-        return found
+                dims[axis] = number
+        return dims
 
     def shape(self, argument: Argument) -> tuple[int | str, ...]:
-        """Sizes of an argument, names for open dimensions."""
+        """Return the shape of an argument, with names for open dimensions."""
         sizes = zip(argument.shape, self.dims_of(argument), strict=True)
         return tuple(size if number < 0 else self.dim_names[number] for size, number in sizes)
 
 
 def header_text(library: SharedLibrary) -> str:
-    """The header of a library: plain C, for C++ too."""
+    """Return the header of a library, valid in C and C++."""
     name = library.name
     notes = "".join(note for dtype, note in HALF_NOTES.items() if any(a.dtype == dtype for a, _ in library.given))
     weights = f"file of the weights, sha256\n   {library.weights.sha256}" if library.weights else "NULL: there are none"
@@ -264,7 +265,7 @@ const char *{name}_status(int status);
 
 
 def declared(library: SharedLibrary) -> str:
-    """Parameters of `run` behind the context."""
+    """Return the parameters of `run` after the context."""
     lines = []
     for argument, name in library.given:
         const, shape = "" if argument.role in WRITTEN else "const ", ", ".join(map(str, library.shape(argument)))
@@ -273,11 +274,11 @@ def declared(library: SharedLibrary) -> str:
 
 
 def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
-    """The C of a library, one file.
+    """Return the C source of a library in one file.
 
     Args:
         library: The library.
-        more: Further parts, which come last: texts, or names of files of C beside this one.
+        more: Additional parts, which come last: texts, or names of C files in this folder.
     """
     parts = [
         f"/* {library.about} */\n#define _GNU_SOURCE\n",
@@ -304,7 +305,7 @@ def source_text(library: SharedLibrary, more: Sequence[str] = ()) -> str:
 
 
 def part(name: str) -> str:
-    """A part that every library has."""
+    """Return a part common to all libraries."""
     return (HERE / name).read_text(encoding="utf-8") + "\n"
 
 
@@ -371,7 +372,7 @@ struct variant {
 
 
 def constants(library: SharedLibrary) -> str:
-    """Names and numbers that the common parts are written with."""
+    """Return the macros that the common parts use."""
     name, weights, given = library.name, library.weights, library.given
     programs = [program for variant in library.variants for program in variant.programs]
     counts = [len(program.payload.arguments) + len(program.code.weights) for program in programs]
@@ -400,7 +401,7 @@ def constants(library: SharedLibrary) -> str:
 
 
 def stores(variant: LevelPrograms) -> str:
-    """C that stores the weights of a variant in panels."""
+    """Return C code that packs the weights of a variant."""
     return "".join(
         packer(store_name(variant, number), panel.record, panel.stored, panel.source)
         for number, panel in enumerate(variant.panels)
@@ -408,12 +409,12 @@ def stores(variant: LevelPrograms) -> str:
 
 
 def store_name(variant: LevelPrograms, number: int) -> str:
-    """The function that stores a weight of a variant."""
+    """Return the name of the function that packs a weight of a variant."""
     return f"store_{variant.symbol}_{number}"
 
 
 def variant_text(library: SharedLibrary, variant: LevelPrograms) -> str:
-    """The tables of a variant."""
+    """Return the tables of a variant."""
     rows = [", ".join(map(str, FEATURES[name])) for name in variant.features]
     features = ", ".join(f"{{{row}}}" for row in rows or ["0, 0, 0, 0"])
     programs = "".join(program_text(library, variant, program) for program in variant.programs)
@@ -428,7 +429,7 @@ static const struct feature features_{variant.symbol}[] = {{{features}}};
 
 
 def program_text(library: SharedLibrary, variant: LevelPrograms, program: LibraryProgram) -> str:
-    """The tables of a program, and how it is called."""
+    """Return the tables of a program, and the function that calls it."""
     symbol, payload = program.code.symbol, program.payload
     count = len(payload.arguments) + len(program.code.weights)
     parameters = ", ".join(["void *"] * (count + 1))
@@ -454,7 +455,7 @@ static const int panels_of_{symbol}[] = {{{numbers}}};
 
 
 def program_row(program: LibraryProgram) -> str:
-    """A program's row in the table of its variant."""
+    """Return a program's row in the table of its variant."""
     symbol, setter = program.code.symbol, setter_symbol(program.code.symbol) if program.code.extents else "NULL"
     return (
         f"  {{arrays_{symbol}, {len(program.payload.arguments)}, panels_of_{symbol}, {len(program.code.weights)}, "
@@ -463,19 +464,19 @@ def program_row(program: LibraryProgram) -> str:
 
 
 def sizes_text(name: str, shape: Sequence[int], kind: str = "int64_t") -> str:
-    """A table of sizes."""
+    """Return a table of sizes."""
     return f"static const {kind} {name}[] = {{{', '.join(map(str, shape)) or 0}}};\n"
 
 
 def offset_of(library: SharedLibrary, program: LibraryProgram, argument: Argument) -> int:
-    """The byte of the weights file at which a weight begins; -1 for what is none."""
+    """Return the offset of a weight in the weights file; -1 for other arguments."""
     if library.weights is None or argument.role != "weight":
         return -1
     return library.weights.offsets[stored_name(argument.name, program.owners)]
 
 
 def panel_table(library: SharedLibrary, variant: LevelPrograms) -> str:
-    """The table of a variant's weights in panels."""
+    """Return the table of a variant's packed weights."""
     functions, sizes, rows = [], [], []
     for number, panel in enumerate(variant.panels):
         store, shape = store_name(variant, number), panel.record.stored_shape
@@ -489,18 +490,18 @@ def panel_table(library: SharedLibrary, variant: LevelPrograms) -> str:
 
 
 def tables(library: SharedLibrary) -> str:
-    """The tables of what calls give, of variants and sentences."""
+    """Return the tables of call arguments, variants and status messages."""
     weights, given = library.weights, library.given
     sizes, rows = [], []
     for index, (argument, _) in enumerate(given):
         dims = library.dims_of(argument)
         sizes.append(sizes_text(f"sizes_{index}", argument.shape) + sizes_text(f"dims_{index}", dims, "int"))
-        least, most = range_of(argument) or (0, 0)
+        lowest, highest = range_of(argument) or (0, 0)
         element, written = DTYPES[argument.dtype].itemsize, int(argument.role in WRITTEN)
         ranged = int(range_of(argument) is not None)
         rows.append(
             f"  {{{{{len(argument.shape)}, sizes_{index}}}, dims_{index}, {element}, {written}, {ranged}, "
-            f"{whole(least)}, {whole(most)}}},\n"
+            f"{whole(lowest)}, {whole(highest)}}},\n"
         )
     variants = "".join(
         f"  {{features_{v.symbol}, {len(v.features)}, {v.code.level.saved:#x}, {v.threads}, "
@@ -526,17 +527,17 @@ def tables(library: SharedLibrary) -> str:
 
 
 def in_literal(text: str) -> str:
-    """A sentence in a string of C."""
+    """Escape a text for a C string literal."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def whole(number: int) -> str:
-    """A whole number of 64 bits in C, which has no literal for the least one."""
+    """Return a 64-bit integer literal in C, which has none for the minimum."""
     return "INT64_MIN" if number == -(1 << 63) else f"{number}LL"
 
 
 def run_text(library: SharedLibrary) -> str:
-    """The call that computes."""
+    """Return the definition of the function that runs the library."""
     dims = library.dim_names
     extents = "".join(f"\n    int64_t {name}," for name in dims)
     return (

@@ -1,4 +1,4 @@
-"""`--as cmake`: a folder that CMake's ``find_package`` finds."""
+"""`--as cmake`: a package folder for CMake's ``find_package``."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def write_cmake(library: SharedLibrary, output: Path) -> list[Path]:
     """Write ``include``, ``lib`` and ``lib/cmake/NAME``, whose target is ``autotune::PAYLOAD``, to a folder.
 
     Raises:
-        BundleError: No compiler is here, or it refuses.
+        BundleError: There is no compiler, or it fails.
     """
     name = library.name
     include, lib = output / "include", output / "lib"

@@ -1,4 +1,4 @@
-"""The forms that a tuned payload is written in."""
+"""Output forms of `autotune emit`."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,21 +33,21 @@ def emit_as(
     weights: Path | None = None,
     payload: str | None = None,
 ) -> list[Path]:
-    """Write what bundles compute in a form.
+    """Write the programs of bundles in a form.
 
     Args:
         bundles: Folders of bundles of one payload.
         form: One of `FORMS`, or of `KINDS` for the program alone.
-        output: Folder to write to; made where it is not there.
+        output: Folder to write to; created if missing.
         targets: Levels of x86-64; empty for those of the bundles.
         weights: Safetensors file of the weights.
-        payload: File or folder of what is computed, where it is not known.
+        payload: File or folder of the payload, if the bundle does not find it.
 
     Returns:
-        The files that were written.
+        Files that were written.
 
     Raises:
-        BundleError: A bundle is refused, does not compile, or cannot be linked.
+        BundleError: A bundle is rejected, does not compile, or cannot be linked.
         MachineError: A target is unknown.
     """
     folders = list(filter(any_size_reader().is_one, bundles))
@@ -76,7 +76,7 @@ def emit_as(
 def one_size_library(
     bundles: Sequence[Path], output: Path, targets: tuple[str, ...], weights: Path | None, payload: str | None
 ) -> SharedLibrary:
-    """The library of bundles; arguments are those of `emit_as`."""
+    """Build the library of bundles; arguments are those of `emit_as`."""
     named = open_payload(payload) if payload is not None else None
     files = [read_bundle(folder, named) for folder in bundles]
     output.mkdir(parents=True, exist_ok=True)
@@ -88,10 +88,10 @@ def one_size_library(
 def any_size_library(
     folder: Path, output: Path, targets: tuple[str, ...] = (), weights: Path | None = None
 ) -> SharedLibrary:
-    """The library of a model of any size; arguments are those of `emit_as`.
+    """Build the library of a model of any size; arguments are those of `emit_as`.
 
     Raises:
-        BundleError: A state or a result is such that no library can serve any size of it.
+        BundleError: The model has states, or results whose size does not follow the open dimensions.
         MachineError: A target is unknown.
     """
     reader = any_size_reader()

@@ -1,7 +1,7 @@
-"""Levels of x86-64 that a library is compiled for, and what a processor must have to run each.
+"""Levels of x86-64 that a library is compiled for, and the CPU features that each needs.
 
-A library holds one variant for each level, and picks the best that the processor can run when it is opened. Features
-are read by CPUID, as the ABI's levels name them; whether a process may use a matrix unit, Linux says.
+A library holds one variant per level and selects the best that the processor supports when it is opened. Features are
+read by CPUID, as defined by the ABI's levels; Linux reports whether a process may use a matrix unit.
 
 Source: x86-64 psABI, section 3.1.1 "Processor Architecture"; Intel 64 and IA-32 Architectures Software Developer's
 Manual, volume 2, CPUID.
@@ -20,7 +20,7 @@ from autotune.core.target import Target
 
 EAX, EBX, ECX, EDX = range(4)
 EXTENDED = 0x80000001
-# feature, as LLVM names it -> CPUID's leaf, subleaf, register and bit
+# LLVM's name of a feature -> CPUID leaf, subleaf, register and bit
 FEATURES = {
     "sse3": (1, 0, ECX, 0),
     "ssse3": (1, 0, ECX, 9),
@@ -54,20 +54,20 @@ V2 = ("sse3", "ssse3", "cx16", "sse4.1", "sse4.2", "popcnt", "sahf")
 V3 = (*V2, "fma", "movbe", "osxsave", "avx", "f16c", "bmi", "avx2", "bmi2", "lzcnt")
 V4 = (*V3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
 TILES = (*V4, "avx512bf16", "amx-tile", "amx-bf16", "amx-int8")
-SAVED_AVX, SAVED_AVX512, SAVED_TILES = 0x6, 0xE6, 0x600E6  # registers that the system must save, bits of XCR0
+SAVED_AVX, SAVED_AVX512, SAVED_TILES = 0x6, 0xE6, 0x600E6  # register state that the OS must save, as bits of XCR0
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level of the ABI, or one and a matrix unit.
+    """A level of the ABI, possibly with a matrix unit.
 
     Attributes:
         name: Name of the level.
-        isa: Widest vector extension that it has.
-        features: Features that a processor must have.
-        saved: Registers that its system must save, as bits of XCR0; 0 where every system does.
-        abi: Name of the ABI's level, which is a processor to LLVM.
-        tiles: What multiplies tiles.
+        isa: Widest vector extension.
+        features: CPU features that are required.
+        saved: Register state that the OS must save, as bits of XCR0; 0 if every OS does.
+        abi: Name of the ABI's level, which LLVM accepts as a CPU.
+        tiles: Kind of matrix unit.
     """
 
     name: str
@@ -78,13 +78,13 @@ class Level:
     tiles: Tiles = ""
 
     def machine(self, like: Machine) -> Machine:
-        """What schedules may know of a machine of this level: vectors and tiles of its own, all else as of another."""
+        """Return a machine with the vectors and matrix unit of this level, and all else as in another machine."""
         bits, registers = VECTOR_EXTENSIONS[self.isa]
-        mine = replace(like, isa=self.isa, vector_bits=bits, vector_registers=registers)
-        return replace(mine, microarchitecture=self.abi, tiles=self.tiles)
+        machine = replace(like, isa=self.isa, vector_bits=bits, vector_registers=registers)
+        return replace(machine, microarchitecture=self.abi, tiles=self.tiles)
 
     def target(self, like: Machine, more: Iterable[str]) -> Target:
-        """What LLVM compiles for, with more features than the level's."""
+        """Return the LLVM target of the level with additional features."""
         features = ",".join(f"+{feature}" for feature in more)
         return Target(self.name, "x86_64-linux-gnu", self.abi, features, self.machine(like), "x86-64 psABI")
 
@@ -99,7 +99,7 @@ LEVELS = {
         Level("x86-64", "sse2", (), 0, "x86-64"),
     )
 }
-# what a program calls -> feature that it then needs besides its level's
+# prefix of an intrinsic -> feature that it needs in addition to the level's
 INTRINSICS = {
     "x86.avx512.vpdp": "avx512vnni",
     "x86.avx512.vpermi2var.qi": "avx512vbmi",
@@ -108,7 +108,7 @@ INTRINSICS = {
 
 
 def find_level(name: str) -> Level:
-    """The level that a user names.
+    """Return the level of a name.
 
     Raises:
         MachineError: There is no such level.
@@ -122,10 +122,10 @@ def find_level(name: str) -> Level:
 
 
 def level_of(machine: Machine, script: Script | None = None) -> Level:
-    """The level whose vectors a machine has, with its matrix unit where a script leaves products to that.
+    """Return the level with a machine's vectors, and with its matrix unit if a script uses it.
 
     Raises:
-        MachineError: The machine is no x86-64.
+        MachineError: The machine is not x86-64.
     """
     by_tiles = machine.tiles == "amx" and isinstance(script, str) and multiplies_by_tiles(script)
     for level in LEVELS.values():
@@ -138,5 +138,5 @@ def level_of(machine: Machine, script: Script | None = None) -> Level:
 
 
 def features_for(intrinsics: Iterable[str]) -> tuple[str, ...]:
-    """Features that a program needs besides its level's, by LLVM's intrinsics that it calls."""
+    """Return the features that a program's LLVM intrinsics need in addition to the level's."""
     return features_needed(intrinsics, INTRINSICS.items())

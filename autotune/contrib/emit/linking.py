@@ -1,7 +1,7 @@
-"""Linking: a C compiler makes one shared library of a library's C and its objects.
+"""Linking of a library's C source and objects to a shared library by a C compiler.
 
-No wheel that MLIR comes in has a linker. The system's compiler is used, or that of the package ``ziglang``, which is
-clang with its linker and headers as a wheel.
+The MLIR wheels contain no linker. The system's compiler is used or that of the package ``ziglang``, a wheel of clang
+with its linker and headers.
 """
 
 import os
@@ -23,7 +23,7 @@ EXPORTS = "exports.map"
 
 
 def find_compiler() -> list[str] | None:
-    """The command of a C compiler: what ``CC`` names, the system's, or that of ``ziglang``; `None` if there is none."""
+    """Return the command of a C compiler: from ``CC``, the system, or package ``ziglang``; `None` if there is none."""
     if given := os.environ.get("CC"):
         return shlex.split(given)
     for name in NAMES:
@@ -33,16 +33,16 @@ def find_compiler() -> list[str] | None:
 
 
 def link(folder: Path, sources: Mapping[str, str | bytes], library: Path, exported: tuple[str, ...]) -> None:
-    """Compile C, and link it with objects as a shared library that exports a few symbols.
+    """Compile C source and link it with objects to a shared library that exports the given symbols.
 
     Args:
-        folder: Folder to work in; what is written to it stays where there is no compiler.
-        sources: Files of C and objects by name.
+        folder: Working folder; its files remain if there is no compiler.
+        sources: C files and objects by name.
         library: File to write.
-        exported: Symbols that others see; all else is local, whatever a payload calls its functions.
+        exported: Exported symbols; all others are local, whatever names a payload's functions have.
 
     Raises:
-        BundleError: There is no compiler, or it refuses.
+        BundleError: There is no compiler, or it fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in sources.items():

@@ -1,4 +1,4 @@
-"""`--as onnx`: a model of one node, an operator of ONNX Runtime whose code is the library beside it."""
+"""`--as onnx`: a model of a single node, an ONNX Runtime operator implemented by the library beside it."""
 
 from pathlib import Path
 
@@ -9,21 +9,21 @@ from autotune.core.host.extras import install_command
 from autotune.core.host.whole_file import whole_file
 
 DOMAIN = "autotune"
-# ONNX's TensorProto.DataType
+# ids of ONNX's TensorProto.DataType
 TYPES = {"f32": 1, "i8": 3, "i32": 6, "i64": 7, "f16": 10, "f64": 11, "bf16": 16}
 READ, WRITTEN = ("input", "state"), ("state", "output")
-OPSET, IR_VERSION = 17, 8  # both of ONNX Runtime 1.16, the oldest that loads the library
-AFTER = "_after"  # of what a state is after a call
+OPSET, IR_VERSION = 17, 8  # of ONNX Runtime 1.16, the oldest that loads the library
+AFTER = "_after"  # suffix of a state's value after a call
 
 
 def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
-    """Write a library that registers an operator, and a model of that operator alone.
+    """Write a library that registers an operator, and a model that consists of that operator.
 
-    Inputs are the payload's inputs and states, outputs its states after the call and its outputs; weights stay in their
-    file, which the library looks for beside itself.
+    Inputs are the payload's inputs and states; outputs are its states after the call and its outputs. Weights stay in
+    their file, which the library looks for in its own folder.
 
     Raises:
-        BundleError: The package ``onnx`` is not installed, no compiler is here, or it refuses.
+        BundleError: Package ``onnx`` is not installed, there is no compiler, or it fails.
     """
     try:
         import onnx
@@ -50,7 +50,7 @@ def write_onnx(library: SharedLibrary, output: Path) -> list[Path]:
 
 
 def ports_text(library: SharedLibrary) -> str:
-    """C that says which arrays are inputs and outputs of the operator."""
+    """Return a C table of the arrays that are inputs and outputs of the operator."""
     names = {argument.name: (number, name) for number, (argument, name) in enumerate(library.given)}
     rows = []
     for is_output, roles in enumerate((READ, WRITTEN)):

@@ -1,4 +1,4 @@
-"""The tables of a library of any size: what it serves, what that takes, and where parts of arrays are padded."""
+"""C tables of a library of any size: served sizes and their times, and where padded arrays lie in memory."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,9 +6,9 @@ from autotune.contrib.emit.statuses import NAMES, OF_ARRAY
 from autotune.core.payload import Argument
 from autotune.core.plugs.any_size import AnySizePrograms, ServedSize
 
-LINE = 64  # bytes of a cache line, where padded arrays begin
+LINE = 64  # bytes per cache line, to which padded arrays are aligned
 FIRST = f"({len(NAMES)} + {OF_ARRAY} * GIVEN)"
-# what the common parts are written with besides; sentences are those of `size_texts`
+# Macros that the common parts use in addition; messages are those of `size_texts`.
 MORE = {
     "STATUS_SIZE": FIRST,
     "STATUS_OF_DIM(dim)": f"({FIRST} + 1 + (dim))",
@@ -46,7 +46,7 @@ struct served {
 
 
 def size_types(sized: Sequence[AnySizePrograms]) -> str:
-    """Numbers and structures of a library of any size, by what serves its model on each level."""
+    """Return the macros and structures of a library of any size, given its model's programs for each level."""
     model = sized[0]
     split = next((number for number, dim in enumerate(model.dims) if dim.split), -1)
     values = {
@@ -60,11 +60,11 @@ def size_types(sized: Sequence[AnySizePrograms]) -> str:
 
 
 def size_tables(model: AnySizePrograms, given: Sequence[Argument]) -> str:
-    """The open dimensions of a library of any size, its compiled sizes, and where parts of arrays are padded.
+    """Return tables of open dimensions, compiled sizes, masks, and offsets of padded arrays.
 
     Args:
-        model: What serves its model, on any level.
-        given: What a call gives.
+        model: Programs of the model, for any level.
+        given: Arguments of a call.
     """
     dims = [f"{dim.low}, {dim.high}, {int(dim.pad)}" for dim in model.dims]
     masks = [numbers(argument.name in dim.masks for dim in model.dims) for argument in given]
@@ -82,16 +82,16 @@ def size_tables(model: AnySizePrograms, given: Sequence[Argument]) -> str:
 
 
 def served_table(symbol: str, served: Sequence[ServedSize]) -> str:
-    """The table of what programs of a level serve; empty where they are of one size."""
+    """Return the table of sizes that a level's programs serve; empty for a library of one size."""
     rows = [f"{{{numbers(each.sizes.values())}}}, {each.seconds!r}, {each.number}, {each.extent}" for each in served]
     return table(f"struct served served_{symbol}[]", rows) if rows else ""
 
 
 def numbers(values: Iterable[int]) -> str:
-    """Numbers of a row."""
+    """Return the text of a row of integers."""
     return ", ".join(str(int(value)) for value in values)
 
 
 def table(declaration: str, rows: Sequence[str]) -> str:
-    """A table of rows."""
+    """Return the definition of a table with these rows."""
     return f"static const {declaration} = {{\n" + "".join(f"  {{{row}}},\n" for row in rows) + "};\n"

@@ -1,4 +1,4 @@
-"""A library called from Python: NumPy arrays in and out, and whatever gives itself by DLPack. Needs NumPy alone.
+"""Python interface of an emitted library, for NumPy arrays and objects that support DLPack. Depends only on NumPy.
 
 This file is copied into the wheels that ``autotune emit --as wheel`` writes.
 """
@@ -20,8 +20,8 @@ class CallArgument(NamedTuple):
     Attributes:
         name: Name as in the header.
         role: ``input``, ``state``, which a call reads and writes, or ``output``.
-        dtype: NumPy's element type; bf16 is given as its bits, ``uint16``.
-        shape: Sizes, outermost first; names for those that a call is free to choose.
+        dtype: NumPy's name of the element type; bf16 is passed as its bits, ``uint16``.
+        shape: Sizes, outermost first; names for sizes that the call chooses.
     """
 
     name: str
@@ -31,23 +31,23 @@ class CallArgument(NamedTuple):
 
 
 class LibraryError(ValueError):
-    """A call that a library refuses; the sentence is the library's."""
+    """Raised for a call that the library rejects; the message is the library's."""
 
 
 class Function:
-    """A tuned payload; any number of threads may call it.
+    """A tuned payload, callable from any number of threads.
 
     Args:
         library: File of the shared library.
         name: Prefix of the library's functions.
         arguments: Arguments of a call, in order.
-        weights: File of weights; `None` where it has none.
-        threads: Threads of one call; 0 for as many as it was tuned on.
-        sizes: Names of sizes that a call is free to choose, in order.
+        weights: File of weights; `None` if there are none.
+        threads: Threads per call; 0 for as many as it was tuned on.
+        sizes: Names of the sizes that a call chooses, in order.
 
     Raises:
         LibraryError: The library cannot be opened on this machine, or with these weights.
-        TypeError: ``threads`` is no whole number.
+        TypeError: ``threads`` is not an integer.
     """
 
     def __init__(
@@ -81,27 +81,27 @@ class Function:
         """Compute once.
 
         Args:
-            arrays: Arrays of inputs and states, in order; or anything that DLPack reads. What is no block of memory is
-                copied, but a state, which is written in place.
-            named: The same by name.
+            arrays: Arrays of inputs and states, in order, or objects that support DLPack. Non-contiguous inputs are
+                copied; a state is updated in place.
+            named: Arrays by name.
 
         Returns:
-            The output, or a tuple of several: new arrays.
+            The output, or a tuple of the outputs: new arrays.
 
         Raises:
-            TypeError: An array is missing, unknown, or of another element type.
-            ValueError: An array is of another shape, or a state is no block of memory.
+            TypeError: An array is missing, unknown, or has a wrong element type.
+            ValueError: An array has a wrong shape, or a state is not contiguous.
             LibraryError: An element or a size is out of range.
         """
         given = self._in_order(arrays, named)
-        held = {each.name: self._convert(each, given[each.name]) for each in self._given}
-        sizes = self._find_sizes(held)
+        inputs = {each.name: self._convert(each, given[each.name]) for each in self._given}
+        sizes = self._find_sizes(inputs)
         written = {
             a.name: np.empty([size if isinstance(size, int) else sizes[size] for size in a.shape], a.dtype)
             for a in self.arguments
             if a.role == "output"
         }
-        pointers = [(held | written)[argument.name].ctypes.data for argument in self.arguments]
+        pointers = [(inputs | written)[argument.name].ctypes.data for argument in self.arguments]
         try:
             context = self._idle.pop()
         except IndexError:
@@ -114,7 +114,7 @@ class Function:
         return results[0] if len(results) == 1 else results
 
     def close(self) -> None:
-        """Close what no call uses now; a later call opens it again."""
+        """Close idle contexts; a later call opens a new one."""
         while self._idle:
             self._close(self._idle.pop())
 
@@ -128,7 +128,7 @@ class Function:
             raise LibraryError(self._status(status).decode())
 
     def _in_order(self, arrays: Sequence[object], named: dict[str, object]) -> dict[str, object]:
-        """What was given, by name."""
+        """Return the arguments of a call by name."""
         names = [argument.name for argument in self._given]
         given = dict(zip(names, arrays, strict=False)) | named
         if len(arrays) > len(names) or set(given) != set(names) or len(arrays) + len(named) != len(names):
@@ -138,7 +138,7 @@ class Function:
         return given
 
     def _find_sizes(self, held: dict[str, Array]) -> dict[str, int]:
-        """Sizes that a call chooses, by name."""
+        """Return the sizes that a call chooses, by name."""
         sizes: dict[str, int] = {}
         for argument in self._given:
             for name, size in zip(argument.shape, held[argument.name].shape, strict=True):
@@ -149,7 +149,7 @@ class Function:
         return sizes
 
     def _convert(self, argument: CallArgument, value: object) -> Array:
-        """An array as the library reads it."""
+        """Return an array in the form that the library reads."""
         given: Any = value
         is_foreign = not isinstance(given, np.ndarray) and hasattr(given, "__dlpack__")
         array: Array = np.from_dlpack(given) if is_foreign else np.asarray(given)

@@ -1,4 +1,4 @@
-"""Statuses: every fault of a library's calls as a number and a sentence; 0 is none."""
+"""Status codes and messages for all errors of a library's calls; 0 is success."""
 
 from collections.abc import Sequence
 
@@ -18,20 +18,20 @@ NAMES = (
     "CONTEXT",
     "BUSY",
 )
-OF_ARRAY = 4  # statuses for each array: null, misaligned, overlapping, out of range
+OF_ARRAY = 4  # status codes per array: null, misaligned, overlapping, out of range
 
 
 def status_texts(
     given: Sequence[tuple[Argument, str]], needs: str, threads: int, weights: WeightsFile | None, *, is_open: bool
 ) -> list[str]:
-    """The sentence of every status, by number.
+    """Return the messages of all status codes, in order.
 
     Args:
-        given: What a call gives, with names in C.
-        needs: Features that a processor must have.
-        threads: Most threads of a call.
-        weights: File of weights, if there is one.
-        is_open: Whether a call chooses sizes.
+        given: Arguments of a call, with their names in C.
+        needs: CPU features that the library needs.
+        threads: Maximum number of threads of a call.
+        weights: Weights file, if there is one.
+        is_open: Whether the sizes of arrays are chosen by the call.
     """
     file = f"sha256 {weights.sha256}" if weights else "none"
     general = (
@@ -51,7 +51,7 @@ def status_texts(
 
 
 def texts_of(argument: Argument, name: str, *, is_open: bool = False) -> tuple[str, ...]:
-    """The sentences of one array, whose size may be open."""
+    """Return the messages of one array."""
     of_bytes = "" if is_open else f" of {argument.bytes} bytes"
     size = DTYPES[argument.dtype].itemsize
     least, most = range_of(argument) or (0, 0)
@@ -64,18 +64,18 @@ def texts_of(argument: Argument, name: str, *, is_open: bool = False) -> tuple[s
 
 
 def feature_texts(features: Sequence[str]) -> list[str]:
-    """The sentences of a processor that lacks a feature, for each of those that it must have."""
+    """Return the messages for a processor that lacks a feature, one for each required feature."""
     needs = ", ".join(features)
     return [f"the processor must have {needs}, it lacks {each}; emit with a lower --target" for each in features]
 
 
 def size_texts(sizes: AnySizePrograms, names: Sequence[str], given: Sequence[tuple[Argument, str]]) -> list[str]:
-    """The further sentences of a library of any size.
+    """Return the additional messages of a library of any size.
 
     Args:
-        sizes: What serves its model.
+        sizes: Programs of its model.
         names: Names of the open dimensions in C.
-        given: What a call gives, with names in C.
+        given: Arguments of a call, with their names in C.
     """
     dims = [
         f"{name} must be from {dim.low} to {dim.high}, it is not" for dim, name in zip(sizes.dims, names, strict=True)
@@ -85,7 +85,7 @@ def size_texts(sizes: AnySizePrograms, names: Sequence[str], given: Sequence[tup
 
 
 def range_of(argument: Argument) -> tuple[int, int] | None:
-    """Least and most that an element may be, of whole numbers that are looked at; `None` for all."""
+    """Return the range of an argument's elements, if it is of integers and must be checked; `None` otherwise."""
     if argument.role not in ("input", "state") or argument.dtype not in ("i8", "i32", "i64"):
         return None
     least, end = argument.accepts or (int(argument.low), int(argument.high))

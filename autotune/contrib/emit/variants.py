@@ -1,4 +1,4 @@
-"""Variants: what a bundle computes, compiled for each level that a library is to run on.
+"""Variants of a library: a bundle's payload compiled for each level that the library supports.
 
 bundles, levels --schedules--> Candidate --worker, LLVM--> LevelProgram: an object that exports one function
 """
@@ -37,16 +37,16 @@ class LevelProgram:
 
     Attributes:
         level: The level.
-        symbol: Function that the object exports.
+        symbol: Function exported by the object.
         code: Bytes of the object file.
-        others: Bytes of object files that it calls, by name.
-        weights: Weights in panels, which it takes after the payload's arguments.
-        features: Features that it needs besides the level's.
-        arena_bytes: Bytes of memory that its intermediates take.
-        threads: Most threads that it runs on.
-        tuned: Whether a bundle has its schedules; else they are default ones.
+        others: Bytes of the object files that it calls, by file name.
+        weights: Packed weights, which it takes after the payload's arguments.
+        features: CPU features needed in addition to the level's.
+        arena_bytes: Bytes of memory for intermediates.
+        threads: Maximum number of threads.
+        tuned: Whether its schedules are from a bundle; otherwise they are default ones.
         allocates: Whether a call allocates memory.
-        extents: Whether it has a setter of where its loops end.
+        extents: Whether it has a setter for the extent of its loops.
     """
 
     level: Level
@@ -63,16 +63,15 @@ class LevelProgram:
 
 
 def compile_variants(bundles: Sequence[BundleFiles], targets: Sequence[str]) -> tuple[LevelProgram, ...]:
-    """Compile what bundles compute, the best level first.
+    """Compile the payload of bundles for each level, the best level first.
 
     Args:
-        bundles: Bundles of one payload, each tuned on a machine of another level.
-        targets: Names of levels; empty for those of the bundles. Where no bundle is of a level, default schedules for
-            its vectors serve.
+        bundles: Bundles of one payload, each tuned on a machine of a different level.
+        targets: Names of levels; empty for those of the bundles. A level without a bundle gets default schedules.
 
     Raises:
-        BundleError: The bundles are of different payloads, or of one level; or a program does not compile.
-        MachineError: A level is unknown, or a program needs what a library cannot ask for.
+        BundleError: The bundles have different payloads or the same level; or a program does not compile.
+        MachineError: A level is unknown, or a program needs a feature that a library cannot check.
     """
     payload, tuned = bundles[0].payload, levels_of(bundles)
     levels = best_first(targets, tuned)
@@ -82,14 +81,14 @@ def compile_variants(bundles: Sequence[BundleFiles], targets: Sequence[str]) -> 
 
 
 def is_exact(bundle: BundleFiles) -> bool:
-    """Tell whether a bundle was tuned with `--error 0`: nothing is rounded that might have been unasked."""
-    with suppress(OptionError):  # of another version
+    """Return whether a bundle was tuned with `--error 0`, so that nothing may be rounded beyond the payload's types."""
+    with suppress(OptionError):  # the command is of another version
         return parse_command(bundle.manifest.command).error == 0
     return False
 
 
 def best_first(targets: Sequence[str], tuned: Iterable[str]) -> list[Level]:
-    """Levels by their names, the best first: those that are asked for, or those that were tuned on.
+    """Return the requested levels, or those that were tuned, the best first.
 
     Raises:
         MachineError: A level is unknown.
@@ -99,12 +98,12 @@ def best_first(targets: Sequence[str], tuned: Iterable[str]) -> list[Level]:
 
 
 def levels_of(bundles: Sequence[BundleFiles]) -> dict[str, BundleFiles]:
-    """The bundle of each level.
+    """Return the bundle of each level.
 
     Raises:
-        BundleError: Two are of one level, or compute different things.
+        BundleError: Two bundles have the same level or different payloads.
     """
-    found: dict[str, BundleFiles] = {}
+    tuned: dict[str, BundleFiles] = {}
     for bundle in bundles:
         if not is_same(bundle.payload, bundles[0].payload):
             raise BundleError(
@@ -112,13 +111,13 @@ def levels_of(bundles: Sequence[BundleFiles]) -> dict[str, BundleFiles]:
                 f"{bundles[0].folder} {bundles[0].payload.name}; emit them apart"
             )
         level = level_of(bundle.manifest.machine, bundle.script).name
-        if level in found:
+        if level in tuned:
             raise BundleError(
-                f"bundles of one library must be of different levels, {found[level].folder} and {bundle.folder} are of "
+                f"bundles of one library must be of different levels, {tuned[level].folder} and {bundle.folder} are of "
                 f"{level}; leave one out"
             )
-        found[level] = bundle
-    return found
+        tuned[level] = bundle
+    return tuned
 
 
 def compile_level(
@@ -129,7 +128,7 @@ def compile_level(
     like: Machine | None = None,
     choose: Callable[[Task, Machine], Family | None] = family_as_typed,
 ) -> LevelProgram:
-    """Compile a payload for a level: as a bundle says, or by default schedules; all else as of a machine, this one."""
+    """Compile a payload for a level by a bundle's or default schedules, with other machine properties of `like`."""
     like = like or this_machine()
     machine = level.machine(like)
     candidate = default_candidate(partition(payload), machine, choose) if bundle is None else schedules(bundle)
@@ -138,11 +137,11 @@ def compile_level(
 
 
 def level_of_sizes(model: AnySizePrograms) -> Level:
-    """The level that all sizes of a model of any size were tuned on, with a matrix unit if any leaves products to one.
+    """Return the level that all sizes of a model were tuned on, with the matrix unit if any size uses it.
 
     Raises:
         BundleError: Sizes were tuned on machines of different levels.
-        MachineError: A machine is no x86-64.
+        MachineError: A machine is not x86-64.
     """
     levels = [level_of(program.machine, program.candidate.script) for program in model.programs]
     if len({level.isa for level in levels}) > 1:
@@ -154,16 +153,16 @@ def level_of_sizes(model: AnySizePrograms) -> Level:
 
 
 def compile_sizes(model: AnySizePrograms, level: Level, *, tuned: bool) -> tuple[LevelProgram, ...]:
-    """Compile every size of a model of any size for a level.
+    """Compile all sizes of a model for a level.
 
     Args:
-        model: What serves the model on that level.
+        model: Programs of the model for that level.
         level: The level.
         tuned: Whether the sizes were tuned on it.
 
     Raises:
         BundleError: A program does not compile.
-        MachineError: A program needs what a library cannot ask for.
+        MachineError: A program needs a feature that a library cannot check.
     """
     with Worker(MODEL_SECONDS) as worker:
         return tuple(
@@ -181,46 +180,46 @@ def compile_sizes(model: AnySizePrograms, level: Level, *, tuned: bool) -> tuple
 
 
 def symbol_of(level: Level) -> str:
-    """What objects of a level export."""
+    """Return the symbol prefix of a level's objects."""
     return f"variant_{level.name.replace('-', '_')}"
 
 
 def compile_claim(
     claim: Claim, level: Level, symbol: str, worker: Worker, like: Machine, *, tuned: bool = True, setter: str = ""
 ) -> LevelProgram:
-    """Compile a program for a level."""
+    """Compile a candidate for a level."""
     needed = tuple(INTRINSICS.items())
-    found = emit(Emission(claim, "object", level.target(like, ()), symbol, needed, setter), worker)
+    emitted = emit(Emission(claim, "object", level.target(like, ()), symbol, needed, setter), worker)
     return LevelProgram(
         level,
         symbol,
-        found.data,
+        emitted.data,
         tuple((f"{kernel.symbol}.o", kernel.made.code) for kernel in claim.candidate.kernels),
-        tuple(weight_record(claim.payload, weight) for weight in found.weights),
-        features_for(found.intrinsics),
-        found.arena_bytes,
-        found.threads,
+        tuple(weight_record(claim.payload, weight) for weight in emitted.weights),
+        features_for(emitted.intrinsics),
+        emitted.arena_bytes,
+        emitted.threads,
         tuned,
-        bool(found.allocations),
+        bool(emitted.allocations),
         bool(setter),
     )
 
 
 def schedules(bundle: BundleFiles) -> Candidate:
-    """How a bundle is compiled: on as many threads as it was tuned on, whatever this host has."""
+    """Return the candidate of a bundle, for as many threads as it was tuned on, whatever this host has."""
     return replace(recorded_candidate(bundle), pipeline=bundle.manifest.pipeline)
 
 
 def emit(wanted: Emission, worker: Worker) -> Emitted:
-    """Compile in a process of its own.
+    """Compile in an isolated process.
 
     Raises:
         BundleError: The program does not compile.
     """
-    found = worker.call(emit_program, wanted)
-    if isinstance(found, Evaluation):
+    result = worker.call(emit_program, wanted)
+    if isinstance(result, Evaluation):
         level = wanted.target.name if wanted.target else "this machine"
         raise BundleError(
-            f"{wanted.claim.payload.name} must compile for {level}, it was {found.outcome}: {found.diagnostic}"
+            f"{wanted.claim.payload.name} must compile for {level}, it was {result.outcome}: {result.diagnostic}"
         )
-    return found
+    return result

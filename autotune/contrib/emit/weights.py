@@ -1,4 +1,4 @@
-"""The weights file of a library: safetensors, whose hash and offsets the library knows, so that it parses nothing."""
+"""Weights file of a library: safetensors with known hash and offsets, so that the library parses nothing."""
 
 import hashlib
 import json
@@ -16,21 +16,21 @@ from autotune.core.plugs.any_size import AnySizePrograms
 from autotune.core.printable import one_line
 from autotune.store.bundle import BundleFiles
 
-# of MLIR -> of safetensors
+# MLIR element type -> safetensors dtype
 CODES = {"f32": "F32", "f64": "F64", "i32": "I32", "i64": "I64", "i8": "I8", "f16": "F16", "bf16": "BF16"}
-LINE = 64  # bytes of a cache line: arrays begin on one where sizes allow
+LINE = 64  # bytes per cache line, to which arrays are aligned where sizes allow
 MOST_HEADER = 1 << 27
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A file of weights.
+    """A safetensors file of weights.
 
     Attributes:
         path: The file.
         sha256: Hex hash of all its bytes.
         bytes: Size of the file.
-        offsets: Byte at which each weight begins, by name.
+        offsets: Byte offset of each weight, by name.
     """
 
     path: Path
@@ -40,19 +40,19 @@ class WeightsFile:
 
 
 def weights_of(bundle: BundleFiles, given: Path | None, output: Path, stem: str) -> WeightsFile | None:
-    """The weights file of a bundle's library: one that is given, or written with what the payload's weights are.
+    """Return the weights file of a bundle's library: the given one, or a new one with the payload's weights.
 
     Args:
-        bundle: The bundle.
-        given: A safetensors file with every weight by its name; it stays where it lies.
-        output: Folder that a file is written to where none is given.
-        stem: Name of that file.
+        bundle: Bundle of the library.
+        given: Safetensors file with every weight by its name, used in place; `None` to write a file.
+        output: Folder for a new file.
+        stem: Name of a new file, without extension.
 
     Returns:
-        The file; `None` where there are no weights.
+        File of weights; `None` if there are no weights.
 
     Raises:
-        BundleError: The file lacks a weight or has another shape or type of it; or nobody knows what the weights are.
+        BundleError: The file lacks a weight or has it with another shape or type; or the values of weights are unknown.
     """
     weights = [argument for argument in bundle.payload.arguments if argument.role == "weight"]
     if not weights:
@@ -73,27 +73,27 @@ def weights_of(bundle: BundleFiles, given: Path | None, output: Path, stem: str)
 
 
 def stored_name(name: str, owners: Mapping[str, str]) -> str:
-    """Name of a weight in the file: its own, or with the size whose own it is.
+    """Return the name of a weight in the file: its own, followed by the size that owns it, if any.
 
     Args:
         name: Name of the argument.
-        owners: Size whose own a weight is, by name; empty for what all sizes share.
+        owners: Name of the size that owns a weight, by name of the weight; empty for weights shared by all sizes.
     """
     owner = owners.get(name, "")
     return f"{name},{owner}" if owner else name
 
 
 def weights_of_sizes(model: AnySizePrograms, given: Path | None, output: Path, stem: str) -> WeightsFile | None:
-    """The weights file of a library of any size, once what sizes share; arguments are those of `weights_of`.
+    """Return the weights file of a library of any size; arguments are those of `weights_of`.
 
     Raises:
-        BundleError: The file lacks a weight or has another shape or type of it.
+        BundleError: The file lacks a weight or has it with another shape or type.
     """
     weights: dict[str, Argument] = {}
     values: dict[str, Array] = {}
     for program in model.programs:
-        mine = [argument for argument in program.payload.arguments if argument.role == "weight"]
-        fresh = {stored_name(a.name, program.owners): a for a in mine}
+        own_weights = [argument for argument in program.payload.arguments if argument.role == "weight"]
+        fresh = {stored_name(a.name, program.owners): a for a in own_weights}
         if given is None and fresh.keys() - weights.keys():
             found = program.payload.make_inputs(0)
             values |= {name: found[a.name] for name, a in fresh.items() if name not in weights}
@@ -109,9 +109,9 @@ def weights_of_sizes(model: AnySizePrograms, given: Path | None, output: Path, s
 
 
 def write_weights(path: Path, weights: list[Argument], values: Mapping[str, Array]) -> None:
-    """Write weights one behind the other; the header is filled up so that the first begins on a cache line.
+    """Write weights to a safetensors file whose header is padded so that the first weight is aligned to a cache line.
 
-    Those of the largest elements come first, so that each begins at a multiple of its own.
+    Weights are sorted by descending element size, so that each is aligned to its elements.
     """
     weights = sorted(weights, key=lambda weight: -DTYPES[weight.dtype].itemsize)
     header: dict[str, Any] = {}
@@ -128,10 +128,10 @@ def write_weights(path: Path, weights: list[Argument], values: Mapping[str, Arra
 
 
 def read_weights(path: Path, weights: list[Argument]) -> WeightsFile:
-    """A safetensors file that has weights, by its header.
+    """Read the offsets of weights from the header of a safetensors file.
 
     Raises:
-        BundleError: The file is no such, or a weight is missing, of another shape or of another type.
+        BundleError: The file is not valid, or a weight is missing or has another shape or type.
     """
     try:
         check_file(path)
@@ -156,10 +156,10 @@ def read_weights(path: Path, weights: list[Argument]) -> WeightsFile:
 
 
 def start_of(weight: Argument, header: Any) -> int:  # noqa: ANN401 - JSON of others
-    """The byte behind the header at which a weight begins.
+    """Return the offset of a weight after the header.
 
     Raises:
-        ValueError, TypeError, KeyError: It is missing, of another shape or type.
+        ValueError, TypeError, KeyError: The weight is missing, or has another shape or type.
     """
     if weight.name not in header:
         raise ValueError(f"{weight.name} is missing")

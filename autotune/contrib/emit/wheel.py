@@ -1,4 +1,4 @@
-"""`--as wheel`: a Python wheel of the library that needs NumPy alone.
+"""`--as wheel`: a Python wheel of the library that depends only on NumPy.
 
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
@@ -50,7 +50,7 @@ def write_wheel(library: SharedLibrary, output: Path) -> list[Path]:
     """Write a wheel to a folder.
 
     Raises:
-        BundleError: No compiler is here, or it refuses.
+        BundleError: There is no compiler, or it fails.
     """
     name = library.name
     path = output / f"{name}-{VERSION}-{TAG}.whl"
@@ -72,7 +72,7 @@ def write_wheel(library: SharedLibrary, output: Path) -> list[Path]:
 
 
 def module_text(library: SharedLibrary) -> str:
-    """The package's ``__init__``."""
+    """Return the source of the package's ``__init__``."""
     arguments = "".join(
         f"    CallArgument({name!r}, {a.role!r}, {numpy_type(a.dtype)!r}, {library.shape(a)!r}),\n"
         for a, name in library.given
@@ -89,7 +89,7 @@ def module_text(library: SharedLibrary) -> str:
 
 
 def numpy_type(dtype: str) -> str:
-    """NumPy's name of an element type; of bf16, which it has not, that of its bits."""
+    """Return NumPy's name of an element type; bf16, which NumPy lacks, is passed as ``uint16``."""
     return "uint16" if dtype == "bf16" else DTYPES[dtype].name
 
 

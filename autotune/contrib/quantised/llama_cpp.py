@@ -87,7 +87,7 @@ class LlamaModel:
         """
         import llama_cpp
 
-        # It configures a matrix unit once per thread, and crashes if another program does so later: use a thread apart.
+        # It configures a matrix unit once per thread, and crashes if another program does so later: dedicate a thread.
         self._thread = ThreadPoolExecutor(1)
         self._library: Any = llama_cpp
         self._silent = llama_cpp.llama_log_callback(lambda level, text, data: None)

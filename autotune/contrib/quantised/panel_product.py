@@ -253,9 +253,7 @@ class RowsByPanel:
     ) -> list[ir.Value]:
         """Return the sums plus a block's scaled products; `at` is its index in the panel, `row_block` that in a row."""
         x, wide = self.product.x, vector_of(LANES, "f32")
-        numbers = [
-            [vector.load(wide, element, [group, at, index(0)]) for group in groups] for element in self.panel.numbers
-        ]
+        numbers = [[vector.load(wide, each, [group, at, index(0)]) for group in groups] for each in self.panel.numbers]
         new_sums = []
         for which, line in enumerate(lines):
             scale = vector.broadcast(wide, memref.load(x.scales, [line, row_block]))

@@ -358,9 +358,9 @@ def verify(folder: Path, prover: Prover) -> float:
     distributions = cycle(reals for reals in prover.reals if reals.tolerance < TOLERANCE)
     inputs = [prover.draw(each, reals) for each, reals in zip(requests, distributions, strict=False)]
     wanted = [tuple(prover.model.run(each)) for each in inputs]
-    each = tuple({names[name]: array for name, array in each.items()} for each in inputs)
+    by_argument = tuple({names[name]: array for name, array in each.items()} for each in inputs)
     with Worker(MODEL_SECONDS) as worker:
-        errors = worker.call(differences, SizeTrial(described, prepared, each, tuple(wanted)), MODEL_SECONDS)
+        errors = worker.call(differences, SizeTrial(described, prepared, by_argument, tuple(wanted)), MODEL_SECONDS)
     if isinstance(errors, Evaluation):
         raise PayloadError(
             f"compiled sizes must run, they were {errors.outcome}: {errors.diagnostic}; narrow the bounds"

@@ -31,10 +31,10 @@ MOST_ROUNDS = 8
 class PlannedCall:
     """One call of a compiled size, for part of a request.
 
-    size: Index of the compiled size.
+    Attributes:
+        size: Index of the compiled size.
         start: First index of the part along the split dimension.
         count: Length of the part along the split dimension.
-        count: How many of that dimension it is.
     """
 
     size: int
