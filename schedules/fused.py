@@ -82,9 +82,9 @@ class Fused(Family):
             blocks = Blocks(int(config["rows"]), columns, config.get("hidden") == "skipped")
             return Rewrites(blocks=blocks, needed=needed)
         for index in range(len(shape.contractions)):
-            chosen = contraction_config(shape, config, index)
-            if chosen["pack_b"] == "beforehand":
-                return Rewrites(columns_of(chosen), needed=needed)
+            inner_config = contraction_config(shape, config, index)
+            if inner_config["pack_b"] == "beforehand":
+                return Rewrites(columns_of(inner_config), needed=needed)
         return Rewrites(needed=needed)
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
@@ -156,11 +156,11 @@ class FusedWriter(GroupWriter):
         handles[0] = op
         self.fuse_members(handles, fills, loops)
         moves.shrink_empties(self.script, function)
-        inside = [*handles, *(fill for fill in fills[1:] if fill)]
-        for handle in inside:
+        batch_ops = [*handles, *(fill for fill in fills[1:] if fill)]
+        for handle in batch_ops:
             moves.generalize(self.script, handle)
         outermost = loops[0].handle
-        return moves.drop_unit_dimensions(self.script, outermost, len(inside))[-1], outermost
+        return moves.drop_unit_dimensions(self.script, outermost, len(batch_ops))[-1], outermost
 
     def find_members(self, root: str, root_is_filled: bool) -> tuple[list[str], list[str]]:
         """Return handles of the ops and of the fills of their destinations (empty where there is none)."""
@@ -203,9 +203,9 @@ class FusedWriter(GroupWriter):
 
         The root's own destination is filled before the loops, which carry it as an iteration argument.
         """
-        inside = [loop.handle for loop in loops]
-        fuse_members(self.script, handles, fills, inside)
-        loops[:] = [replace(loop, handle=handle) for loop, handle in zip(loops, inside, strict=True)]
+        loop_handles = [loop.handle for loop in loops]
+        fuse_members(self.script, handles, fills, loop_handles)
+        loops[:] = [replace(loop, handle=handle) for loop, handle in zip(loops, loop_handles, strict=True)]
 
     def sizes_of(self, member: Op) -> tuple[int, ...]:
         """Return the trip counts of an op inside the fused loops, without leading dimensions."""
@@ -232,14 +232,14 @@ class FusedWriter(GroupWriter):
         contractions = [entry for entry in zip(self.members, handles, fills, strict=True) if entry[0].contraction]
         writers = []
         for index, (member, handle, fill) in enumerate(reversed(contractions)):
-            chosen = contraction_config(self.shape, self.config, index)
+            inner_config = contraction_config(self.shape, self.config, index)
             contraction = tile_of(self.shape, self.config, index)
-            if chosen["pack_b"] == "beforehand":
+            if inner_config["pack_b"] == "beforehand":
                 contraction = replace(contraction, transposed_b=False)
             masked = member.masked_loop
             hidden = DIMS[masked - self.lead] if self.skips and masked is not None else ""
             zeros = fill if contraction.zeroed and member is not self.members[0] else ""
-            writer = MatmulWriter(self.script, function, contraction, chosen, tuple(loops), zeros, hidden, scope)
+            writer = MatmulWriter(self.script, function, contraction, inner_config, tuple(loops), zeros, hidden, scope)
             writer.tile_and_pack(handle)
             writers.append(writer)
         return writers

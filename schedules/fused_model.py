@@ -109,12 +109,12 @@ def with_contractions(shape: Shape, frame: dict[str, Any], machine: Machine) -> 
         # B is packed once for all blocks of rows, not once for each
         shared = c.k < MOST_WHOLE_K and frame["fuse"] and shape.rows > 1
         pack_b = packing(whole if shared else c, machine)
-        chosen = matmul_default(c, matmul_space(c, machine), machine, copied=shared and pack_b == "panels")
+        defaults = matmul_default(c, matmul_space(c, machine), machine, copied=shared and pack_b == "panels")
         if shared:
-            chosen = {**chosen, "tile_k": 0, "pack_b": pack_b}
-            chosen["prefetch"] = may_fetch(c, chosen)
-        config |= {name + suffix(shape, index): chosen[name] for name in inherited(c)}
-        panels = int(chosen["register_n"]) if chosen["pack_b"] == "panels" else 0
+            defaults = {**defaults, "tile_k": 0, "pack_b": pack_b}
+            defaults["prefetch"] = may_fetch(c, defaults)
+        config |= {name + suffix(shape, index): defaults[name] for name in inherited(c)}
+        panels = int(defaults["register_n"]) if defaults["pack_b"] == "panels" else 0
         ends.append(ends_of(c, panels))
     if "ends" in frame:
         config["ends"] = PEELED if PEELED in ends else MASKED

@@ -91,13 +91,13 @@ def suffix(shape: Shape, index: int) -> str:
 def contraction_config(shape: Shape, config: Config, index: int) -> dict[str, Value]:
     """Return one contraction's config in terms of `schedules.matmul`, for its tile inside the fused loops."""
     end = suffix(shape, index)
-    chosen: dict[str, Value] = {name: config[name + end] for name in inherited(shape.contractions[index])}
+    inner_config: dict[str, Value] = {name: config[name + end] for name in inherited(shape.contractions[index])}
     if "ends" in config:
-        chosen["ends"] = config["ends"]
+        inner_config["ends"] = config["ends"]
     c = tile_of(shape, config, index)
-    main_n = cut_columns(c, chosen)[0]
-    main_k = cut(c.k, int(chosen["tile_k"]), 1)[0]
-    return {**chosen, "tile_m": 0, "order": nest_order(main_n, main_k)}
+    main_n = cut_columns(c, inner_config)[0]
+    main_k = cut(c.k, int(inner_config["tile_k"]), 1)[0]
+    return {**inner_config, "tile_m": 0, "order": nest_order(main_n, main_k)}
 
 
 def tile_of(shape: Shape, config: Config, index: int) -> Contraction:

@@ -149,8 +149,8 @@ def group_constraints(shape: Shape, machine: Machine) -> tuple[Constraint, ...]:
 
     def aligned(config: Config) -> bool:
         columns = block_columns(config)
-        chosen = [contraction_config(shape, config, i) for i in range(len(shape.contractions))]
-        return not columns or all(columns % columns_of(c) == 0 for c in chosen)
+        inner_configs = [contraction_config(shape, config, i) for i in range(len(shape.contractions))]
+        return not columns or all(columns % columns_of(c) == 0 for c in inner_configs)
 
     return (
         Constraint("fusing needs a loop: blocks of fewer rows or columns than there are", looped),

@@ -13,7 +13,7 @@ from schedules.fused_shape import Shape
 from schedules.moves import Script
 from schedules.vectorize import vectorize_rows
 
-ROUNDING = "rounding"  # kind of an op that rounds an operand of a product; it stays an op, lowered by a pass of ours
+ROUNDING = "rounding"  # kind of an op that rounds an operand of a product; it stays an op, lowered by a custom pass
 
 
 def find_members(script: Script, members: Sequence[Op], root: str) -> tuple[list[str], list[str]]:

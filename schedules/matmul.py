@@ -82,13 +82,13 @@ class Matmul(Family):
             parts = share_out(script, op, c, piece_of(c, config, columns_of(config)))
         whole = MatmulWriter(script, function, c, config, zeros=zeros)
         for part, contraction in parts:
-            inside, scope = part, ""
+            inner_op, scope = part, ""
             if c.batched:
                 script.say("one product of the batch at a time")
-                inside, scope = moves.drop_unit_batch(script, part, rank=4)
+                inner_op, scope = moves.drop_unit_batch(script, part, rank=4)
             elif config["pack_b"] == "panels" and not c.precision:
-                inside, scope = moves.tile_loop(script, part, 3, DIMS.index("m"), contraction.m)
-            replace(whole, contraction=contraction, scope=scope).tile_and_pack(inside)
+                inner_op, scope = moves.tile_loop(script, part, 3, DIMS.index("m"), contraction.m)
+            replace(whole, contraction=contraction, scope=scope).tile_and_pack(inner_op)
         whole.vectorize()
         return script.text
 
@@ -187,23 +187,23 @@ class MatmulWriter:
         pieces = self.pieces[dim]
         parts = moves.split_into(self.script, op, DIMS.index(dim), [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
-            inside, loops = part, nest
+            inner_op, loops = part, nest
             if piece.looped:
                 knob = f"tile_{dim}"
                 words = self.words_packed_in(part, dim, nest)
-                inside, handle = self.tile(part, dim, piece.cache, hidden=piece == pieces[0], knob=knob)
+                inner_op, handle = self.tile(part, dim, piece.cache, hidden=piece == pieces[0], knob=knob)
                 if words:
                     handle = self.pack_words_in(words, handle)
                 if dim in BLOCKS and (self.prefetches or self.starts_from_zero):
                     moves.annotate(self.script, handle, BLOCKS[dim])
                 loops = (*nest, OpenLoop(Loop(dim, piece.cache, "cache"), handle))
-            self.descend(inside, dims[1:], {**region, dim: piece}, loops)
+            self.descend(inner_op, dims[1:], {**region, dim: piece}, loops)
 
     def words_packed_in(self, op: str, dim: str, nest: tuple[OpenLoop, ...]) -> str:
         """Return the op that packs B into words, if it can be fused into a loop over columns; empty otherwise."""
         in_call = bool(self.contraction.precision) and self.config["pack_b"] == "panels"
-        alone = dim == "n" and not nest and len(self.pieces["n"]) == 1
-        return moves.producer(self.script, op, 1) if in_call and alone else ""
+        is_outermost = dim == "n" and not nest and len(self.pieces["n"]) == 1
+        return moves.producer(self.script, op, 1) if in_call and is_outermost else ""
 
     def pack_words_in(self, words: str, loop: str) -> str:
         """Fuse the packing of words into the loop over column blocks; returns the loop's new handle."""

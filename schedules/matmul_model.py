@@ -99,11 +99,11 @@ def shared_default(c: Contraction, space: Space, machine: Machine) -> Config | N
     The tiles are those of the piece, whose leftovers differ from those of the whole.
     """
     single_threaded = replace(machine, threads=1)
-    alone = default_config(c, Space(space.knobs, constraints(c, single_threaded)), single_threaded)
-    shared = default_pieces(c, alone, columns_of(alone), machine)
-    piece = piece_of(c, shared, columns_of(alone))
-    chosen = default_config(piece, Space(space.knobs, constraints(piece, single_threaded)), single_threaded)
-    config = {**chosen, **shared}
+    unshared = default_config(c, Space(space.knobs, constraints(c, single_threaded)), single_threaded)
+    shared = default_pieces(c, unshared, columns_of(unshared), machine)
+    piece = piece_of(c, shared, columns_of(unshared))
+    piece_config = default_config(piece, Space(space.knobs, constraints(piece, single_threaded)), single_threaded)
+    config = {**piece_config, **shared}
     return config if space.broken_constraint(config) is None else None
 
 
@@ -201,7 +201,7 @@ def fill_caches(
     ends: dict[str, Value] = {"ends": ends_of(c, panels)} if "ends" in values else {}
     widths: dict[str, Value] = {"register_n": tile.vectors, "vector_width": tile.width}
     main_n, main_m = cut_columns(c, {"tile_n": tile_n, **widths, **ends})[0], cut(c.m, 0, tile.rows)[0]
-    chosen: dict[str, Value] = {
+    config: dict[str, Value] = {
         "tile_m": 0,
         "tile_n": tile_n,
         "tile_k": tile_k,
@@ -212,8 +212,8 @@ def fill_caches(
         "unroll_k": max((u for u in values["unroll_k"] if LEAST_STEPS * int(u) <= main_k.cache), key=int, default=1),
         "pack_b": pack_b,
     }
-    fetches = may_fetch(c, {**chosen, **ends}) and (c.constant_b or not tall)
-    return {**chosen, "prefetch": fetches, **ends}
+    fetches = may_fetch(c, {**config, **ends}) and (c.constant_b or not tall)
+    return {**config, "prefetch": fetches, **ends}
 
 
 def blocks_of_tiles(c: Contraction, config: Config, space: Space, machine: Machine) -> Config:

@@ -117,13 +117,13 @@ def tile_reduction(script: Script, op: str, rank: int, size: int) -> tuple[tuple
     Returns:
         Handles of the fill of the partial sums, of the op inside the loop, and of the op after it; and of the loop.
     """
-    fill, inside, behind, loop = (script.fresh(stem) for stem in ("strands", "partial", "combined", "loop"))
+    fill, partial, combined, loop = (script.fresh(stem) for stem in ("strands", "partial", "combined", "loop"))
     sizes = ", ".join("0" if d < rank - 1 else str(size) for d in range(rank))
     script.emit(
-        f"{fill}, {inside}, {behind}, {loop} = transform.structured.tile_reduction_using_for {op} "
+        f"{fill}, {partial}, {combined}, {loop} = transform.structured.tile_reduction_using_for {op} "
         f"by tile_sizes = [{sizes}] : ({ANY}) -> ({ANY}, {ANY}, {ANY}, {ANY})"
     )
-    return (fill, inside, behind), loop
+    return (fill, partial, combined), loop
 
 
 def split_at(script: Script, op: str, dim: int, point: int) -> tuple[str, str]:

@@ -116,11 +116,11 @@ class Narrow(OfPrecision):
         """Return the default of the f32 family, with the fixed values, adjusted until it satisfies the constraints."""
         family, word_task = self.inner(task)
         space = self.space(task, machine)
-        chosen = dict(family.default(word_task, machine))
+        preferred = dict(family.default(word_task, machine))
         if self.precision.by_tiles and len(word_task.contractions) == 1:
-            chosen |= blocks_of_tiles(word_task.contractions[0], chosen, space, machine)
+            preferred |= blocks_of_tiles(word_task.contractions[0], preferred, space, machine)
         only = {knob.name: knob.values[0] for knob in space.knobs if len(knob.values) == 1}
-        for config in near({**chosen, **only}, space):
+        for config in near({**preferred, **only}, space):
             if space.broken_constraint(config) is None:
                 return config
         return next(space.configs())

@@ -65,8 +65,8 @@ class OnlineWriter(GroupWriter):
                 enclosing_loops.append(OpenLoop(Loop(along, online_columns(self.config), "cache"), columns))
             carried = along == "k"  # the loop over blocks carries the accumulator
             zeros = moves.producer(self.script, handle, 2) if tile.zeroed and not carried else ""
-            chosen = contraction_config(self.shape, self.config, index)
-            writer = MatmulWriter(self.script, function, tile, chosen, tuple(enclosing_loops), zeros)
+            inner_config = contraction_config(self.shape, self.config, index)
+            writer = MatmulWriter(self.script, function, tile, inner_config, tuple(enclosing_loops), zeros)
             writer.tile_and_pack(handle)
             writers.append(writer)
         return writers

@@ -1,4 +1,4 @@
-"""Blocks of rows of an image: in each, a window op lowered by a pass of ours, then its consumers in vectors.
+"""Blocks of rows of an image: in each, a window op lowered by a custom pass, then its consumers in vectors.
 
 for n: for h0 step block:   y[n, h0 to h0 + block] = window op;  consumers of the same rows
 """
@@ -25,7 +25,7 @@ from schedules.vectorize import tile_and_vectorize
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Iteration space of a group with window ops that a pass of ours lowers.
+    """Iteration space of a group with window ops that a custom pass lowers.
 
     Attributes:
         op: Window op with the most work.
@@ -85,8 +85,8 @@ class RowBlocks:
         counts = self.counts(machine)
         if len(counts) == 1:
             return {}
-        wanted = pieces(outer_default(self.op.nest, self.lane, machine), "m")
-        return {"pieces_m": largest_up_to(wanted, counts)}
+        preferred = pieces(outer_default(self.op.nest, self.lane, machine), "m")
+        return {"pieces_m": largest_up_to(preferred, counts)}
 
     def blocks_of(self, config: Config) -> list[int]:
         """Return the rows per block that divide the pieces of a config."""
@@ -119,7 +119,7 @@ class RowBlockWriter:
 
         Args:
             members: The group's ops, the root first. Window ops without a fill of their destination are lowered by a
-                pass of ours; the other window ops are written as register tiles.
+                custom pass; the other window ops are written as register tiles.
             marks: Attributes of the former, by name.
         """
         function = moves.enclosing_function(self.script, "%op")
@@ -193,7 +193,7 @@ def is_beside(op: Op, window: Op) -> bool:
 
 
 def starts_from_zero(op: Op) -> bool:
-    """Return whether an op's sums start from zero; a pass of ours then overwrites its destination without a read."""
+    """Return whether an op's sums start from zero; a custom pass then overwrites its destination without a read."""
     return op.filled is not None and op.operands[op.filled].start == 0
 
 

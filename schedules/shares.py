@@ -191,7 +191,7 @@ def outer_counts(nest: LoopNest, lane: int, machine: Machine) -> tuple[int, ...]
     dim = outer_loop(nest, lane)
     if dim is None:
         return (1,)
-    parallel = [size for size, kind in zip(nest.sizes, nest.iterators, strict=True) if kind == "parallel"]
+    parallel = [size for size, iterator in zip(nest.sizes, nest.iterators, strict=True) if iterator == "parallel"]
     elements = prod(parallel)
     size = nest.sizes[dim]
     one_row_pieces = {size} if machine.threads > 1 and size <= MOST_PIECES else set()

@@ -99,12 +99,12 @@ class SlidingWindow(Family):
             best = fastest(like, tiles, machine, is_masked="ends" in values)
         large = BYTES * summed * like.n > machine.l2_bytes // 2
         outside = ORDERS[-1] if shares_rows(op, lanes) else ORDERS[large]
-        chosen: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
+        config: Config = {"rows": best.rows, "width": best.columns, "outside": outside}
         if "ends" in values:
-            chosen = {**chosen, "ends": MASKED}
+            config = {**config, "ends": MASKED}
         packed: Config = {"pack_b": PACKINGS[-1], "prefetch": outside == LANES} if lanes.constant_b else {}
         shares = outer_default(op.nest, lanes.lane, machine) if is_parallelized(op.nest, lanes) else {}
-        return {**chosen, **packed, **shares, **function_defaults(task)}
+        return {**config, **packed, **shares, **function_defaults(task)}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Write the script: tile the op into register tiles, alone or inside loops over blocks of its consumers."""

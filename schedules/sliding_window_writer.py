@@ -85,13 +85,13 @@ class SlidingWindowWriter:
             if member.lanes is None:
                 self.write_follower(handle, member)
                 continue
-            inside = replace(self, nest=member.nest, lanes=member.lanes, tiles=[])
+            member_writer = replace(self, nest=member.nest, lanes=member.lanes, tiles=[])
             sizes = tuple(self.block.get(dim, size) for dim, size in enumerate(member.nest.sizes))
-            inside.tile_loops(
+            member_writer.tile_loops(
                 moves.generalize(self.script, handle), [d for d in self.order if sizes[d] > 1], sizes, loops[0]
             )
-            inside.start_from(fill)
-            self.tiles.extend(inside.tiles)
+            member_writer.start_from(fill)
+            self.tiles.extend(member_writer.tiles)
         self.finish()
 
     @property
@@ -128,8 +128,8 @@ class SlidingWindowWriter:
     def block(self) -> dict[int, int]:
         """Block size along every parallel loop: the register tile if that divides the trip count, else all of it."""
         sizes = self.nest.sizes
-        wanted = {self.lanes.lane: int(self.config["width"]), self.lanes.row: int(self.config["rows"])}
-        steps = {dim: wanted.get(dim, 1) for dim in self.order}
+        tile_sizes = {self.lanes.lane: int(self.config["width"]), self.lanes.row: int(self.config["rows"])}
+        steps = {dim: tile_sizes.get(dim, 1) for dim in self.order}
         return {dim: step if sizes[dim] % step == 0 else sizes[dim] for dim, step in steps.items()}
 
     def tiles_along(self, dim: int, size: int) -> tuple[Piece, ...]:
@@ -148,13 +148,13 @@ class SlidingWindowWriter:
         pieces = self.tiles_along(dim, sizes[dim])
         parts = moves.split_into(self.script, op, dim, [piece.size for piece in pieces])
         for piece, part in zip(pieces, parts, strict=True):
-            inside, nest_root = part, outermost
+            inner_op, nest_root = part, outermost
             if piece.register < piece.size or not outermost:
-                inside, loop = moves.tile_loop(self.script, part, len(sizes), dim, piece.register)
+                inner_op, loop = moves.tile_loop(self.script, part, len(sizes), dim, piece.register)
                 nest_root = nest_root or loop
                 self.mark_ahead(loop, dim)
             within = [piece.register if d == dim else size for d, size in enumerate(sizes)]
-            self.tile_loops(inside, rest, within, nest_root, piece.register if dim == self.lanes.row else count)
+            self.tile_loops(inner_op, rest, within, nest_root, piece.register if dim == self.lanes.row else count)
 
     def sum_up(self, op: str, sizes: Sequence[int], outermost: str, count: int) -> None:
         """Emit the reduction loops and, inside them, the loop over the register tile's positions; consumes `op`."""

@@ -3,7 +3,7 @@
     y[c, h, w] = max(x[c, 2 h, 2 w], x[c, 2 h, 2 w + 1], ...)
       ->   for c: for h: for w0 step 32:  y[c, h, w0 : w0 + 32] = lanes of x[c, 2 h, 2 w0 : 2 w0 + 64], ...
 
-Tiles stay ops and are marked: a pass of ours vectorizes them (``passes/stencil.py``).
+Tiles stay ops and are marked: a custom pass vectorizes them (``passes/stencil.py``).
 """
 
 from dataclasses import dataclass
@@ -70,12 +70,12 @@ class Stencils(SingleOp):
         if last:
             tile[-2] = max(tile[-2], int(config["rows"]))
         for size, part in zip(pieces, moves.split_into(script, op, last, pieces), strict=True):
-            inside = part
+            tiled_op = part
             for dim, (all_of_it, length) in enumerate(zip((*sizes[:last], size), tile, strict=True)):
                 if length < all_of_it:
                     knob = "rows" if dim == last - 1 else ""
-                    inside, _ = moves.tile_loop(script, inside, len(sizes), dim, length, knob=knob)
-            moves.annotate(script, inside, MARK, lanes)
+                    tiled_op, _ = moves.tile_loop(script, tiled_op, len(sizes), dim, length, knob=knob)
+            moves.annotate(script, tiled_op, MARK, lanes)
 
 
 def width(task: Task, vectors: int, lanes: int) -> int:

@@ -26,8 +26,8 @@ class Transpose(SingleOp):
 
     def covers(self, task: Task) -> bool:
         """Return whether the task is one such op, of static shape, that can be vectorized."""
-        alone = not task.is_group and not task.grows and not task.root.gathers
-        return task.root.turned is not None and task.root.vectorizes and alone
+        is_single = not task.is_group and not task.grows and not task.root.gathers
+        return task.root.turned is not None and task.root.vectorizes and is_single
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
         """Return the knob for the side of a square tile."""

@@ -36,8 +36,8 @@ class Vectorize(SingleOp):
 
     def covers(self, task: Task) -> bool:
         """Return whether the task is a single op of static shape whose tiles can be vectorized."""
-        alone = not task.is_group and not task.grows and not task.root.gathers
-        return alone and len(task.nest.sizes) > 0 and task.root.vectorizes
+        is_single = not task.is_group and not task.grows and not task.root.gathers
+        return is_single and len(task.nest.sizes) > 0 and task.root.vectorizes
 
     def knobs(self, task: Task, machine: Machine) -> tuple[Knob, ...]:
         """Return the knobs for rows and vectors of a tile."""
@@ -126,24 +126,24 @@ class Vectorize(SingleOp):
         multiplies = task.root.multiplies  # products in a single tile would be summed one by one
         partial = iterators[-1] == "reduction" and iterators.count("reduction") == 1 and not task.root.counts
         for piece, part in zip(row_pieces, parts, strict=True):
-            here = (*sizes[:last], piece.size)
+            piece_sizes = (*sizes[:last], piece.size)
             if partial and (piece.register < piece.size or (multiplies and piece.size > 1)):
-                reduce_and_vectorize(script, part, here, piece.register, rows=rows)
+                reduce_and_vectorize(script, part, piece_sizes, piece.register, rows=rows)
             else:
-                tile_and_vectorize(script, part, here, rows, piece.register, knob="rows", drop_unit_loops=drop)
+                tile_and_vectorize(script, part, piece_sizes, rows, piece.register, knob="rows", drop_unit_loops=drop)
 
 
 def has_invariant_factor(op: Op) -> bool:
-    """Return whether an op sums products over several loops, one of which moves some factor and not another.
+    """Return whether an op sums products over several loops, and a factor does not vary along one of them.
 
-    ``lower_contraction`` of LLVM 22 aborts the process on ``vector.contract`` whose unit reduction is missing in an
-    operand: of such an op, tiles must not have loops of one step.
+    The pattern ``lower_contraction`` of LLVM 22 aborts the process on a ``vector.contract`` with a reduction of size 1
+    that an operand lacks. So unit dimensions have to be dropped from tiles of such an op.
     """
     reduced = {loop for loop, iterator in enumerate(op.nest.iterators) if iterator == "reduction"}
     if len(reduced) < 2 or not any(step.name in MULTIPLICATIONS for step in op.body):
         return False
-    moved = {frozenset(loop for terms in operand.terms for loop, _ in terms) & reduced for operand in op.inputs}
-    return len(moved) > 1 or any(step.name == "linalg.index" for step in op.body)
+    varying = {frozenset(loop for terms in operand.terms for loop, _ in terms) & reduced for operand in op.inputs}
+    return len(varying) > 1 or any(step.name == "linalg.index" for step in op.body)
 
 
 def widest_row(task: Task, machine: Machine) -> int:

@@ -68,18 +68,18 @@ class Affine(Family):
 
     def default(self, task: Task, machine: Machine) -> Config:
         """Return fusion where it pays, a few vectors of a row, and a few rows of a product jammed."""
-        chosen = {knob.name: knob.values[0] for knob in self.space(task, machine).knobs}
+        config = {knob.name: knob.values[0] for knob in self.space(task, machine).knobs}
         short = not task.is_group and task.nest.iterators[-1] == "reduction" and task.nest.sizes[-1] < machine.lanes
         columns = task.contractions[0].n if task.contractions else row_of(task.nest, summed=not short)
         most = 4 if machine.vector_registers > 16 else 2
-        chosen["vectors"] = largest_up_to(most, fitting_vectors(columns, machine.lanes))
-        if "jam" in chosen and (task.contractions or task.root.has_products):
-            chosen["jam"] = 4
-        if "fuse" in chosen:
-            chosen["fuse"] = "greedy"
+        config["vectors"] = largest_up_to(most, fitting_vectors(columns, machine.lanes))
+        if "jam" in config and (task.contractions or task.root.has_products):
+            config["jam"] = 4
+        if "fuse" in config:
+            config["fuse"] = "greedy"
         if short:
-            chosen["reductions"] = False  # a loop around the short sum is vectorized instead
-        return {**chosen, **function_defaults(task)}
+            config["reductions"] = False  # a loop around the short sum is vectorized instead
+        return {**config, **function_defaults(task)}
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
         """Write the script: mark ``%op`` and all other ops of a group."""

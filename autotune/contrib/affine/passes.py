@@ -140,12 +140,12 @@ def mark_jammed(module: ir.Module, plan: AffinePlan) -> bool:
 
 def jam(module: ir.Module, factor: int) -> None:
     """Unroll and jam the marked loops."""
-    one = "!transform.any_op"
+    any_op = "!transform.any_op"
     script = ir.Module.parse(
         "module attributes {transform.with_named_sequence} {\n"
-        f"transform.named_sequence @__transform_main(%module: {one}) {{\n"
-        f"%loops = transform.structured.match attributes{{{JAMMED}}} in %module : ({one}) -> {one}\n"
-        f"transform.loop.unroll_and_jam %loops {{factor = {factor}}} : {one}\n"
+        f"transform.named_sequence @__transform_main(%module: {any_op}) {{\n"
+        f"%loops = transform.structured.match attributes{{{JAMMED}}} in %module : ({any_op}) -> {any_op}\n"
+        f"transform.loop.unroll_and_jam %loops {{factor = {factor}}} : {any_op}\n"
         "transform.yield\n} }"
     )
     try:

@@ -101,11 +101,11 @@ class Outline:
         after = following(run.ops[-1])
         definitions, used = with_makers(values_from_outside(run.ops))
         own = [value for value in used if is_own(value, run.ops)]
-        given = [value for value in used if value not in own]
-        check_apart(given, written_by(run.ops))
+        inputs = [value for value in used if value not in own]
+        check_apart(inputs, written_by(run.ops))
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp(NAME, ([value.type for value in given], []))
+            function = func.FuncOp(NAME, ([value.type for value in inputs], []))
             function.add_entry_block()
         with ir.InsertionPoint(function.entry_block):
             end = func.ReturnOp([]).operation
@@ -114,9 +114,9 @@ class Outline:
         copies = [op.clone(ir.InsertionPoint(run.ops[0])) for op in definitions]
         for op, copy in zip(definitions, copies, strict=True):
             replace_in([*copies, *run.ops], op.results[0], copy.results[0])
-        for value, argument in zip(given, function.entry_block.arguments, strict=True):
+        for value, argument in zip(inputs, function.entry_block.arguments, strict=True):
             replace_in([*copies, *run.ops], value, argument)
-        return cls(module, given, after)
+        return cls(module, inputs, after)
 
     @property
     def function(self) -> ir.Operation:
@@ -140,13 +140,13 @@ def following(op: ir.Operation) -> ir.Operation:
 
 def values_from_outside(ops: list[ir.Operation]) -> list[ir.Value]:
     """Return the values that ops use, also in nested regions, and that are defined outside of them."""
-    inside: set[ir.Operation] = {each for op in ops for each in every_op(op)}
+    nested: set[ir.Operation] = {each for op in ops for each in every_op(op)}
     outside_values: dict[ir.Value, None] = {}
     for op in inside_in_order(ops):
         for value in op.operands:
             owner = value.owner
-            around = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
-            if around not in inside:
+            parent = owner.owner.operation if isinstance(owner, ir.Block) else owner.operation
+            if parent not in nested:
                 outside_values.setdefault(value)
     return list(outside_values)
 
@@ -159,21 +159,21 @@ def inside_in_order(ops: list[ir.Operation]) -> Iterator[ir.Operation]:
 
 def with_makers(values: list[ir.Value]) -> tuple[list[ir.Operation], list[ir.Value]]:
     """Split values into constants and views, with all views they depend on, in order of definition, and the rest."""
-    made: dict[ir.Operation, None] = {}
-    left: dict[ir.Value, None] = {}
+    ops: dict[ir.Operation, None] = {}
+    leaves: dict[ir.Value, None] = {}
 
     def visit(value: ir.Value) -> None:
         op = maker(value)
         if op is None or not (op.name == CONSTANT or op.name in VIEWED):
-            left.setdefault(value)
-        elif op not in made:
+            leaves.setdefault(value)
+        elif op not in ops:
             for operand in op.operands:
                 visit(operand)
-            made.setdefault(op)
+            ops.setdefault(op)
 
     for value in values:
         visit(value)
-    return list(made), list(left)
+    return list(ops), list(leaves)
 
 
 def is_own(value: ir.Value, ops: list[ir.Operation]) -> bool:

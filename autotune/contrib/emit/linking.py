@@ -24,8 +24,8 @@ EXPORTS = "exports.map"
 
 def find_compiler() -> list[str] | None:
     """Return the command of a C compiler: from ``CC``, the system, or package ``ziglang``; `None` if there is none."""
-    if given := os.environ.get("CC"):
-        return shlex.split(given)
+    if command := os.environ.get("CC"):
+        return shlex.split(command)
     for name in NAMES:
         if path := shutil.which(name):
             return [path]
@@ -60,6 +60,10 @@ def link(folder: Path, sources: Mapping[str, str | bytes], library: Path, export
             f"{folder}: cc {shlex.join([*command, str(library.resolve())])}"
         )
     with whole_file(library.resolve()) as fresh:
-        done = subprocess.run([*compiler, *command, fresh], cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise BundleError(f"{shlex.join(compiler)} must link the library, it does not; {first_lines(done.stderr)}")
+        completed = subprocess.run(
+            [*compiler, *command, fresh], cwd=folder, capture_output=True, text=True, check=False
+        )
+        if completed.returncode != 0:
+            raise BundleError(
+                f"{shlex.join(compiler)} must link the library, it does not; {first_lines(completed.stderr)}"
+            )

@@ -54,8 +54,8 @@ def ports_text(library: SharedLibrary) -> str:
     names = {argument.name: (number, name) for number, (argument, name) in enumerate(library.given)}
     rows = []
     for is_output, roles in enumerate((READ, WRITTEN)):
-        wanted = [argument for argument in library.payload.arguments if argument.role in roles]
-        for i, a in enumerate(wanted):
+        arguments = [argument for argument in library.payload.arguments if argument.role in roles]
+        for i, a in enumerate(arguments):
             number, name = names[a.name]
             rows.append(f'  {{{number}, {is_output}, {i}, {TYPES[a.dtype]}, "{name}"}},\n')
     weights = library.weights.path.name if library.weights else ""

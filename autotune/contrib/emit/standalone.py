@@ -130,12 +130,12 @@ class Function:
     def _in_order(self, arrays: Sequence[object], named: dict[str, object]) -> dict[str, object]:
         """Return the arguments of a call by name."""
         names = [argument.name for argument in self._given]
-        given = dict(zip(names, arrays, strict=False)) | named
-        if len(arrays) > len(names) or set(given) != set(names) or len(arrays) + len(named) != len(names):
+        values = dict(zip(names, arrays, strict=False)) | named
+        if len(arrays) > len(names) or set(values) != set(names) or len(arrays) + len(named) != len(names):
             raise TypeError(
                 f"a call takes {', '.join(names) or 'no array'}; got {len(arrays)} by order and {sorted(named)} by name"
             )
-        return given
+        return values
 
     def _find_sizes(self, held: dict[str, Array]) -> dict[str, int]:
         """Return the sizes that a call chooses, by name."""
@@ -158,9 +158,11 @@ class Function:
         if array.dtype != argument.dtype:
             raise TypeError(f"{argument.name} must be {argument.dtype}, it is {array.dtype}")
         pairs = zip(argument.shape, array.shape, strict=False)
-        if array.ndim != len(argument.shape) or any(want != size for want, size in pairs if isinstance(want, int)):
-            wanted = f"({', '.join(map(str, argument.shape))}{',' * (len(argument.shape) == 1)})"
-            raise ValueError(f"{argument.name} must be of shape {wanted}, it is {array.shape}")
+        if array.ndim != len(argument.shape) or any(
+            expected_size != size for expected_size, size in pairs if isinstance(expected_size, int)
+        ):
+            expected = f"({', '.join(map(str, argument.shape))}{',' * (len(argument.shape) == 1)})"
+            raise ValueError(f"{argument.name} must be of shape {expected}, it is {array.shape}")
         if argument.role != "state":
             return np.require(array, requirements=("C", "A"))
         if not (isinstance(given, np.ndarray) and array.flags.carray):

@@ -93,8 +93,8 @@ def best_first(targets: Sequence[str], tuned: Iterable[str]) -> list[Level]:
     Raises:
         MachineError: A level is unknown.
     """
-    wanted = {find_level(name).name for name in targets} or set(tuned)
-    return sorted((find_level(name) for name in wanted), key=lambda level: -len(level.features))
+    names = {find_level(name).name for name in targets} or set(tuned)
+    return sorted((find_level(name) for name in names), key=lambda level: -len(level.features))
 
 
 def levels_of(bundles: Sequence[BundleFiles]) -> dict[str, BundleFiles]:

@@ -95,8 +95,8 @@ def weights_of_sizes(model: AnySizePrograms, given: Path | None, output: Path, s
         own_weights = [argument for argument in program.payload.arguments if argument.role == "weight"]
         fresh = {stored_name(a.name, program.owners): a for a in own_weights}
         if given is None and fresh.keys() - weights.keys():
-            found = program.payload.make_inputs(0)
-            values |= {name: found[a.name] for name, a in fresh.items() if name not in weights}
+            inputs = program.payload.make_inputs(0)
+            values |= {name: inputs[a.name] for name, a in fresh.items() if name not in weights}
         weights |= {name: replace(a, name=name) for name, a in fresh.items() if name not in weights}
     if not weights:
         if given is not None:

@@ -118,12 +118,12 @@ class WindowTileSums:
             sizes = [ROWS if loop == arrays.row else 1 for loop in arrays.loops.of_y[:-1]]
             by.store(sums, view_of(arrays.y, indices, [*sizes, LANES], [1] * len(indices)))
             return
-        held = new_tile(element)
-        by.store(sums, tile_of(held, index(0), index(0)))
+        full_tile = new_tile(element)
+        by.store(sums, tile_of(full_tile, index(0), index(0)))
         mask = vector.constant_mask(vector_of(LANES, "i1"), [count])
 
         def write(row: ir.Value) -> None:
-            line = vector.load(vector_of(LANES, element), held, [row, index(0)])
+            line = vector.load(vector_of(LANES, element), full_tile, [row, index(0)])
             at = [arith.addi(p, row) if d == arrays.row else p for d, p in zip(arrays.loops.of_y, indices, strict=True)]
             if count == LANES:
                 vector.store(line, arrays.y, at)

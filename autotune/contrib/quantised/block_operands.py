@@ -53,15 +53,17 @@ class BlockOperands:
             CompileError: Stage ``transform``; it is not a product with a block-quantized weight.
         """
         *inputs, result = list(op.operands)
-        kinds = [str(ir.MemRefType(each.type).element_type) for each in inputs]
-        if "i8" not in kinds:
-            raise CompileError("transform", f"a product in blocks must multiply bytes, its operands are {kinds}")
-        first = kinds.index("i8")
+        element_types = [str(ir.MemRefType(each.type).element_type) for each in inputs]
+        if "i8" not in element_types:
+            raise CompileError(
+                "transform", f"a product in blocks must multiply bytes, its operands are {element_types}"
+            )
+        first = element_types.index("i8")
         ranks = [ir.MemRefType(each.type).rank for each in inputs]
-        count = list(zip(kinds, ranks, strict=True)).count(("i8", ranks[first]))
+        count = list(zip(element_types, ranks, strict=True)).count(("i8", ranks[first]))
         halves, numbers = inputs[:first], inputs[first + count :]
         names = {each.operation.name for each in op.regions[0].blocks[0].operations}
-        grouped = "i8" in kinds[first + count :]
+        grouped = "i8" in element_types[first + count :]
         scales = numbers[: len(numbers) // 2] if grouped else numbers
         signed = "arith.andi" not in names
         bits = 8 if count == first and "arith.shrsi" not in names else 4
@@ -92,7 +94,7 @@ class BlockOperands:
 
 def is_product(names: Set[str]) -> bool:
     """Return whether the ops of a body may be those of a product with a block-quantized weight."""
-    return any(is_kind(names, kind) for kind in BY_KIND.values())
+    return any(is_kind(names, ops) for ops in BY_KIND.values())
 
 
 def is_kind(names: Set[str], kind: Set[str]) -> bool:
@@ -108,13 +110,15 @@ def flat_blocks(value: ir.Value, before: int, behind: int = 0) -> ir.Value:
         before: Number of dimensions before those of blocks.
         behind: Number of dimensions after them.
     """
-    kind = ir.MemRefType(value.type)
-    dims, end = list(range(kind.rank)), kind.rank - behind
+    buffer_type = ir.MemRefType(value.type)
+    dims, end = list(range(buffer_type.rank)), buffer_type.rank - behind
     if end - before < MATRIX:
         return value
     groups = [*([d] for d in dims[:before]), dims[before:end], *([d] for d in dims[end:])]
-    strides, offset = kind.get_strides_and_offset()
-    shape = [*kind.shape[:before], prod(kind.shape[before:end]), *kind.shape[end:]]
+    strides, offset = buffer_type.get_strides_and_offset()
+    shape = [*buffer_type.shape[:before], prod(buffer_type.shape[before:end]), *buffer_type.shape[end:]]
     new_strides = [*strides[:before], *strides[end - 1 :]]
-    layout = ir.StridedLayoutAttr.get(offset, new_strides) if isinstance(kind.layout, ir.StridedLayoutAttr) else None
-    return memref.collapse_shape(ir.MemRefType.get(shape, kind.element_type, layout), value, groups)
+    layout = (
+        ir.StridedLayoutAttr.get(offset, new_strides) if isinstance(buffer_type.layout, ir.StridedLayoutAttr) else None
+    )
+    return memref.collapse_shape(ir.MemRefType.get(shape, buffer_type.element_type, layout), value, groups)

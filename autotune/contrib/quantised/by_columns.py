@@ -57,7 +57,7 @@ class ByColumns(Family):
 
 @dataclass(frozen=True)
 class ByOwnCode(ByColumns):
-    """Base of families whose column tiles are marked and lowered by a pass of ours."""
+    """Base of families whose column tiles are marked and lowered by a custom pass."""
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
         """Return the attributes that select the lowering, with their values; `None` for unit attributes."""

@@ -3,7 +3,7 @@
     y[m, n] = sum over b, j of scale[n, b] * q[n, b, j] * x[m, b, j]
 
 A register tile of some rows and columns of y has 16 f32 sums per element over the whole of k; blocks are widened in
-registers, once for all rows of the tile. A pass of ours lowers it (`block_code.py`): upstream's vectorization took up
+registers, once for all rows of the tile. A custom pass lowers it (`block_code.py`): upstream's vectorization took up
 to three times as long. For many rows, `widened_family.py` widens each block once.
 """
 
@@ -43,8 +43,8 @@ class BlockSums(ByOwnCode):
         sums = 1 <= parallel <= MOST_PARALLEL and len(nest.iterators) - parallel in SUMMED
         sums = sums and set(nest.iterators[parallel:]) == {"reduction"}
         stored = any(argument.dtype == "i8" for argument in task.payload.arguments)
-        alone = not task.is_group and not task.grows and not task.root.gathers and task.root.lanes is None
-        plain = alone and not task.root.counts and is_product({step.name for step in task.root.body})
+        is_single = not task.is_group and not task.grows and not task.root.gathers and task.root.lanes is None
+        plain = is_single and not task.root.counts and is_product({step.name for step in task.root.body})
         return plain and sums and stored and nest.sizes[-1] == WIDTH and has_rows_of_all(task, parallel)
 
     def space(self, task: Task, machine: Machine) -> Space:
@@ -67,14 +67,14 @@ class BlockSums(ByOwnCode):
     def default(self, task: Task, machine: Machine) -> Config:
         """Return four rows by one column of i8 with two accumulators, or by two of nibbles, which share activations."""
         several = sizes_of(task.nest)[0] > 1
-        alone = not several and not SHIFTS & {step.name for step in task.root.body}
-        wanted = {"columns": 1 if alone else 2, "unroll": 2 if alone else 1, "ahead": 8192, "rows": 4}
+        is_one_column = not several and not SHIFTS & {step.name for step in task.root.body}
+        targets = {"columns": 1 if is_one_column else 2, "unroll": 2 if is_one_column else 1, "ahead": 8192, "rows": 4}
         space = self.space(task, machine)
-        preferred = {k.name: largest_up_to(wanted[k.name], k.values) for k in space.knobs if k.name in wanted}
-        others = {"lookup": True} if machine.isa == "avx512f" else {}
+        preferred = {k.name: largest_up_to(targets[k.name], k.values) for k in space.knobs if k.name in targets}
+        lookup = {"lookup": True} if machine.isa == "avx512f" else {}
         minimal = {**preferred, "columns": 1} | ({"rows": 1} if several else {})
         shared = self.default_pieces(task, machine)
-        candidates = ({**config, **others, **shared} for config in (preferred, minimal))
+        candidates = ({**config, **lookup, **shared} for config in (preferred, minimal))
         return next(
             (candidate for candidate in candidates if space.broken_constraint(candidate) is None), next(space.configs())
         )

@@ -129,10 +129,10 @@ def check_layout(path: Path, formats: StoredFormats) -> None:
         alignment = ALIGNMENT
         for number in range(values):
             key = walk.text(f"the key of value {number + 1} of {values}")
-            kind = walk.number("I", f"the type of {key}")
+            type_id = walk.number("I", f"the type of {key}")
             start = walk.at
-            walk.value(kind, key)
-            if key == "general.alignment" and kind == U32:
+            walk.value(type_id, key)
+            if key == "general.alignment" and type_id == U32:
                 alignment = int.from_bytes(data[start : walk.at], "little")
         check_tensors(walk, tensors, alignment, formats)
 
@@ -151,16 +151,16 @@ def check_tensors(walk: Walk, count: int, alignment: int, formats: StoredFormats
         if not 1 <= rank <= MOST_DIMENSIONS:
             raise UnsupportedError(f"tensor {name} must have 1 to 4 dimensions, it has {rank}; convert it again")
         sizes = [walk.number("Q", what) for _ in range(rank)]
-        kind, offset = walk.number("I", what), walk.number("Q", what)
-        if kind not in formats.blocks:
+        format_id, offset = walk.number("I", what), walk.number("Q", what)
+        if format_id not in formats.blocks:
             raise UnsupportedError(
-                f"tensor {name} must be in a format that package gguf knows, number {kind} is none; "
+                f"tensor {name} must be in a format that package gguf knows, number {format_id} is none; "
                 "quantise it as Q8_0 or Q4_0"
             )
-        block, size = formats.blocks[kind]
+        block, size = formats.blocks[format_id]
         if not all(sizes) or sizes[0] % block:
             raise UnsupportedError(
-                f"tensor {name} must have rows of whole blocks of {block} in {formats.names[kind]}, its sizes are "
+                f"tensor {name} must have rows of whole blocks of {block} in {formats.names[format_id]}, its sizes are "
                 f"{'x'.join(map(str, reversed(sizes)))}; quantise it again"
             )
         ends.append((offset + prod(sizes) // block * size, name))

@@ -41,8 +41,8 @@ def write_tokenizer(file: GGUFFile) -> str:
         OtherTokenizerError: The tokenizer has an unsupported type.
         UnsupportedError: Parts of it are inconsistent.
     """
-    kind = file.fields.get(f"{KEY}.model")
-    if kind is None or f"{KEY}.tokens" not in file.lists:
+    model_type = file.fields.get(f"{KEY}.model")
+    if model_type is None or f"{KEY}.tokens" not in file.lists:
         return ""
     tokens, kinds = file.texts(f"{KEY}.tokens"), file.numbers(f"{KEY}.token_type")
     if len(set(tokens)) < len(tokens):
@@ -55,13 +55,13 @@ def write_tokenizer(file: GGUFFile) -> str:
         raise UnsupportedError(
             f"{KEY}.token_type must have {len(tokens)} numbers, it has {len(kinds)}; convert it again"
         )
-    if kind == "gpt2":
+    if model_type == "gpt2":
         tokenizer = of_bytes(file, tokens)
-    elif kind == "llama":
+    elif model_type == "llama":
         tokenizer = of_pieces(file, tokens)
     else:
         raise OtherTokenizerError(
-            f"{KEY}.model must be one of gpt2, llama, it is {one_line(str(kind))[:50]!r}; "
+            f"{KEY}.model must be one of gpt2, llama, it is {one_line(str(model_type))[:50]!r}; "
             "give a tokenizer.json by --tokenizer, or token ids"
         )
     tokenizer["added_tokens"] = [
@@ -73,7 +73,7 @@ def write_tokenizer(file: GGUFFile) -> str:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "post_processor": first_token(file, kind, tokens),
+        "post_processor": first_token(file, model_type, tokens),
     }
     return json.dumps(tokenizer, ensure_ascii=False)
 
@@ -93,8 +93,8 @@ def of_bytes(file: GGUFFile, tokens: Sequence[str]) -> dict[str, Any]:
             "give a tokenizer.json by --tokenizer, or token ids"
         )
     merges = [tuple(text.split(" ")) for text in file.texts(f"{KEY}.merges")]
-    known = set(tokens)
-    if not merges or any(len(pair) != 2 or not known.issuperset((*pair, "".join(pair))) for pair in merges):
+    vocabulary = set(tokens)
+    if not merges or any(len(pair) != 2 or not vocabulary.issuperset((*pair, "".join(pair))) for pair in merges):
         raise UnsupportedError(f"{KEY}.merges must be pairs of tokens that make tokens, they are not; convert it again")
     model = pairs(tokens, [list(pair) for pair in merges]) | {"ignore_merges": cut in WHOLE}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}

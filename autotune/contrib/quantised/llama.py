@@ -131,8 +131,8 @@ class Network:
     def attend(self, w: Tensors, q: Value, k: Value, v: Value) -> Value:
         """Emit the attention of all heads and its output projection: ``(T, C)``."""
         causal = not self.config.decodes
-        alone = q.shape[0] == k.shape[0]
-        mixed = (rowwise.attention if alone else rowwise.grouped_attention)(self.f, q, k, v, causal=causal)
+        is_ungrouped = q.shape[0] == k.shape[0]
+        mixed = (rowwise.attention if is_ungrouped else rowwise.grouped_attention)(self.f, q, k, v, causal=causal)
         if self.config.decodes:
             merged = cached.reshape(self.f, mixed, (1, q.shape[0] * q.shape[2]), "merged")
         else:

@@ -261,11 +261,11 @@ def check_tensors(file: GGUFFile, config: LlamaConfig) -> None:
         UnsupportedError: There is such a tensor.
     """
     outside = {f"{name}.weight" for name in config.global_shapes} | {ROTARY_SCALES}
-    inside = {source.tensor for source in sources(config).values()}
+    block_tensors = {source.tensor for source in sources(config).values()}
     for name in file.tensors:
         of_block = OF_BLOCK.fullmatch(name)
-        known = of_block and of_block["tensor"] in inside and int(of_block["layer"]) < config.layers
-        if name not in outside and not known:
+        is_known = of_block and of_block["tensor"] in block_tensors and int(of_block["layer"]) < config.layers
+        if name not in outside and not is_known:
             raise UnsupportedError(
                 f"tensors must be those of a {config.architecture} of {config.layers} blocks, {one_line(name)[:80]} is "
                 "none, and is not computed here; import it from ONNX"

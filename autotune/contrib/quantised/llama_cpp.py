@@ -159,8 +159,8 @@ class LlamaModel:
 
 def in_neighbours(keys: Array) -> Array:
     """Reorder keys ``(.., D)`` from paired halves to paired neighbours."""
-    apart = keys.reshape(*keys.shape[:-1], 2, -1)
-    return np.ascontiguousarray(apart.swapaxes(-1, -2)).reshape(keys.shape)
+    halves = keys.reshape(*keys.shape[:-1], 2, -1)
+    return np.ascontiguousarray(halves.swapaxes(-1, -2)).reshape(keys.shape)
 
 
 def write_caches(state: Array, keys: Array, values: Array) -> None:

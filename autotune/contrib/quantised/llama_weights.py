@@ -49,16 +49,16 @@ class LlamaWeights:
 
 def in_one_format(tensors: Sequence[tuple[StoredTensor, Array]]) -> tuple[BlockFormat | None, list[Parts], str]:
     """Return a format for all layers, the layers' parts in it, and a note, empty if the format is unchanged."""
-    kinds = sorted({tensor.kind for tensor, _ in tensors})
-    if all(kind in FORMATS for kind in kinds):
+    format_names = sorted({tensor.kind for tensor, _ in tensors})
+    if all(kind in FORMATS for kind in format_names):
         repacked = [(FORMATS[tensor.kind], repack(tensor.kind, tensor.stored[rows])) for tensor, rows in tensors]
-        if len(kinds) == 1:
+        if len(format_names) == 1:
             return repacked[0][0], [parts for _, parts in repacked], ""
         form, layers = as_one([form for form, _ in repacked], [parts for _, parts in repacked])
         bits = 8 * sum(part.nbytes for part in layers[0].values()) / layers[0][""].size
-        return form, layers, f"is {' and '.join(kinds)}: {bits:.3g} bits hold both"
+        return form, layers, f"is {' and '.join(format_names)}: {bits:.3g} bits hold both"
     widened: list[Parts] = [{"": tensor.numbers(0, tensor.shape[0])[rows]} for tensor, rows in tensors]
-    note = "" if kinds == ["F32"] else f"is {' and '.join(kinds)}, which is widened to f32"
+    note = "" if format_names == ["F32"] else f"is {' and '.join(format_names)}, which is widened to f32"
     return None, widened, note
 
 

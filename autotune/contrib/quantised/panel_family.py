@@ -1,7 +1,7 @@
 """Family for products of many rows with a block-quantized weight, with activations rounded to 8 bits, by i8 panels.
 
-A panel of columns is transposed once for all rows, so that 16 columns are the lanes of an i8 dot product; a pass of
-ours lowers it (`panel_product.py`).
+A panel of columns is transposed once for all rows, so that 16 columns are the lanes of an i8 dot product; a
+custom pass lowers it (`panel_product.py`).
 """
 
 from dataclasses import dataclass

@@ -99,8 +99,8 @@ class BytePanels:
         layout, groups = operands.steps, operands.columns // LANES
         i32, f32 = ir.IntegerType.get_signless(32), ir.F32Type.get()
         words = memref.alloc(ir.MemRefType.get([groups, steps * layout.vectors * LANES, LANES], i32), [], [])
-        kind = ir.MemRefType.get([groups, steps * layout.count, LANES], f32)
-        return cls(operands, words, tuple(memref.alloc(kind, [], []) for _ in operands.scales))
+        numbers_type = ir.MemRefType.get([groups, steps * layout.count, LANES], f32)
+        return cls(operands, words, tuple(memref.alloc(numbers_type, [], []) for _ in operands.scales))
 
     def fill(self, stored: StoredBytes, step: ir.Value, at: ir.Value, blocks: int) -> None:
         """Write a step of `blocks` blocks for all columns; `at` is its index in the panel."""

@@ -1,7 +1,7 @@
 """Families for products with block-quantized weights that round activations to 8 bits and multiply i8 by i8.
 
 The activations of a block share a scale, as its weights do. They are rounded once per call and multiplied with the
-weight as stored, 64 bytes of a row at a time, or many rows of it in tiles of a matrix unit. A pass of ours lowers the
+weight as stored, 64 bytes of a row at a time, or many rows of it in tiles of a matrix unit. A custom pass lowers the
 products (`block_code.py`), as no vector op expresses them.
 """
 
@@ -89,10 +89,10 @@ class BlockDots(RoundedBlocks):
     def default(self, task: Task, machine: Machine) -> Config:
         """Return one column with four accumulators; four rows by two columns if there are several rows."""
         several = sizes_of(task.nest)[0] > 1
-        wanted = {"columns": 2 if several else 1, "unroll": 1 if several else 4, "ahead": 8192, "rows": 4}
+        preferences = {"columns": 2 if several else 1, "unroll": 1 if several else 4, "ahead": 8192, "rows": 4}
         knobs = self.space(task, machine).knobs
-        chosen = {k.name: largest_up_to(wanted[k.name], k.values) for k in knobs if k.name in wanted}
-        return {**chosen, **self.default_pieces(task, machine)}
+        preferred = {k.name: largest_up_to(preferences[k.name], k.values) for k in knobs if k.name in preferences}
+        return {**preferred, **self.default_pieces(task, machine)}
 
     def marks(self, config: Config, machine: Machine) -> dict[str, int | None]:
         """Return the marks for few rows by vector dot products."""

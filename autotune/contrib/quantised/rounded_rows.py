@@ -49,8 +49,8 @@ def block_scale(values: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
 def block_sum(values: Sequence[ir.Value]) -> ir.Value:
     """Return the sum of a block's elements."""
     total = values[0] if len(values) == 1 else arith.addf(*values)
-    kind = vector.CombiningKind.ADD
-    return vector.reduction(ir.F32Type.get(), kind, total, fastmath=arith.FastMathFlags.reassoc)
+    add = vector.CombiningKind.ADD
+    return vector.reduction(ir.F32Type.get(), add, total, fastmath=arith.FastMathFlags.reassoc)
 
 
 def in_steps(values: ir.Value, inverse: ir.Value) -> ir.Value:

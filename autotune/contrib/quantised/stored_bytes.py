@@ -50,11 +50,11 @@ class StoredBytes:
         steps = self.operands.steps
         if self.flat is not None:
             return load_first(self.flat, [self.first_byte(column, step)], blocks * steps.block_bytes, BYTES)
-        first, kind, parts = step.times(steps.count), vector_of(QUARTER, "i8"), []
+        first, part_type, parts = step.times(steps.count), vector_of(QUARTER, "i8"), []
         for block in range(blocks):
             indices = [column, arith.addi(first, index(block)), index(0)]
-            parts += [vector.load(kind, half, indices) for half in self.operands.weights]
-        parts += [splat_of(kind, 0)] * (BYTES // QUARTER - len(parts))
+            parts += [vector.load(part_type, half, indices) for half in self.operands.weights]
+        parts += [splat_of(part_type, 0)] * (BYTES // QUARTER - len(parts))
         pairs = [vector.shuffle(*parts[at : at + 2], list(range(2 * QUARTER))) for at in (0, 2)]
         return vector.shuffle(*pairs, list(range(BYTES)))
 
@@ -82,9 +82,9 @@ def are_halves(first: ir.Value, second: ir.Value) -> bool:
     if len(subviews) != len(producers):
         return False
     (source, *moving), (other_source, *alike) = (list(cut.operands) for cut in subviews)
-    (at, *same), (beside, *too) = (static_slice(cut) for cut in subviews)
+    (at, *same), (other_at, *too) = (static_slice(cut) for cut in subviews)
     if moving != alike or same != too:
         return False
     if source == other_source:
-        return at[:-2] == beside[:-2] and (at[-2:], beside[-2:]) == ([0, 0], [1, 0])
-    return at == beside and are_halves(source, other_source)
+        return at[:-2] == other_at[:-2] and (at[-2:], other_at[-2:]) == ([0, 0], [1, 0])
+    return at == other_at and are_halves(source, other_source)

@@ -13,17 +13,17 @@ LOOKUP = "llvm.x86.avx512.permvar.sf.512"
 
 def numbers_of_nibbles(words: ir.Value, *, signed: bool) -> ir.Value:
     """Convert the low four bits of each of 16 words to f32 by a lookup table."""
-    kind, half = vector_of(LANES, "f32"), LANES // 2
+    vector_type, half = vector_of(LANES, "f32"), LANES // 2
     numbers = [n - LANES if signed and n >= half else n for n in range(LANES)]
-    attributes = [ir.FloatAttr.get(kind.element_type, float(n)) for n in numbers]
-    table = arith.constant(kind, ir.DenseElementsAttr.get(attributes, kind))
-    return call_intrinsic(LOOKUP, [kind], table, words)[0]
+    attributes = [ir.FloatAttr.get(vector_type.element_type, float(n)) for n in numbers]
+    table = arith.constant(vector_type, ir.DenseElementsAttr.get(attributes, vector_type))
+    return call_intrinsic(LOOKUP, [vector_type], table, words)[0]
 
 
 def widened_block(operands: BlockOperands, column: ir.Value, block: ir.Value) -> list[ir.Value]:
     """Return a block of a column in f32, one vector per half."""
-    kind = vector_of(QUARTER, "f32")
-    scale, *least = (vector.broadcast(kind, each.one(column, block)) for each in operands.scales)
+    f32_vector = vector_of(QUARTER, "f32")
+    scale, *least = (vector.broadcast(f32_vector, each.one(column, block)) for each in operands.scales)
     values = [arith.mulf(value, scale) for value in whole_numbers(operands, column, block)]
     return [arith.subf(value, least[0]) for value in values] if least else values
 

@@ -1,6 +1,6 @@
 """Family for products of many rows with a block-quantized weight, in f32: a panel is widened once for all rows.
 
-Upstream's vectorization would widen it again for every register tile; a pass of ours (`widened_product.py`) keeps the
+Upstream's vectorization would widen it again for every register tile; a custom pass (`widened_product.py`) keeps the
 panel in a cache, and multiplies by it as in any f32 product.
 """
 

@@ -268,12 +268,12 @@ class AnySize:
 
     def _match(self, arrays: Sequence[Array], named: Mapping[str, Array]) -> dict[str, Array]:
         names = [argument.name for argument in self._inputs]
-        given = {**dict(zip(names, arrays, strict=False)), **named}
-        if len(arrays) + len(named) != len(names) or given.keys() != set(names):
+        inputs = {**dict(zip(names, arrays, strict=False)), **named}
+        if len(arrays) + len(named) != len(names) or inputs.keys() != set(names):
             more = f"{len(arrays) - len(names)} more in order" if len(arrays) > len(names) else ""
             got = ", ".join(filter(None, [*names[: len(arrays)], more, *named])) or "none"
             raise PayloadError(f"{self.model.source} takes {', '.join(names)}, each once; got {got}")
-        return {name: as_array(name, given[name], PayloadError) for name in names}
+        return {name: as_array(name, inputs[name], PayloadError) for name in names}
 
     def _request_of(self, given: Mapping[str, Array]) -> dict[str, int]:
         """Return the sizes of a request, in the order of the dimensions.

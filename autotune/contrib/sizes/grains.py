@@ -45,7 +45,7 @@ class OpenProgram:
             extent: Size of the dimension.
         """
         results = {each.name: axis for each, axis in zip(payload.outputs, dim.results, strict=True) if axis is not None}
-        inputs = {name: found[dim.name] for name, found in axes.items() if dim.name in found}
+        inputs = {name: axis_of[dim.name] for name, axis_of in axes.items() if dim.name in axis_of}
         positions = {each.name: number for number, each in enumerate(payload.arguments)}
         return cls(payload, candidate, {positions[n]: axis for n, axis in {**results, **inputs}.items()}, extent)
 

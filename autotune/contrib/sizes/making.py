@@ -116,18 +116,18 @@ def make_sized(
     grid = grid_of(dims)
     seconds = measured(path, folder, points_of(grid), listener)
     costs = SizeCosts(grid, [seconds[name_of(point)] for point in points_of(grid)])
-    chosen = choose_sizes(folder, dims, names, costs, most, listener)
-    unknown = [size for size in chosen if name_of(size) not in seconds or read_narrow(size_folder(folder, size))]
+    chosen_sizes = choose_sizes(folder, dims, names, costs, most, listener)
+    unknown = [size for size in chosen_sizes if name_of(size) not in seconds or read_narrow(size_folder(folder, size))]
     seconds |= measured(path, folder, unknown, listener)
     for directory in (folder / SIZES).iterdir():
-        if directory.name not in map(name_of, chosen):
+        if directory.name not in map(name_of, chosen_sizes):
             shutil.rmtree(directory)
     listener.stage("shortening loops")
-    grains = grains_of(folder, dims, names, chosen)
+    grains = grains_of(folder, dims, names, chosen_sizes)
     listener.stage("sharing weights")
-    source = read_description(size_folder(folder, chosen[0]))
-    share_weights(folder, chosen)
-    pairs = zip(chosen, grains, strict=True)
+    source = read_description(size_folder(folder, chosen_sizes[0]))
+    share_weights(folder, chosen_sizes)
+    pairs = zip(chosen_sizes, grains, strict=True)
     sizes = tuple(CompiledSize(size, seconds[name_of(size)], grain) for size, grain in pairs)
     described = SizedModel(path.name, source.sha256, dims, names, sizes)
     write_sized(folder, described)
@@ -357,10 +357,10 @@ def verify(folder: Path, prover: Prover) -> float:
     requests = list(random_requests(described.dims, TRIED, 1))
     distributions = cycle(reals for reals in prover.reals if reals.tolerance < TOLERANCE)
     inputs = [prover.draw(each, reals) for each, reals in zip(requests, distributions, strict=False)]
-    wanted = [tuple(prover.model.run(each)) for each in inputs]
+    expected = [tuple(prover.model.run(each)) for each in inputs]
     by_argument = tuple({names[name]: array for name, array in each.items()} for each in inputs)
     with Worker(MODEL_SECONDS) as worker:
-        errors = worker.call(differences, SizeTrial(described, prepared, by_argument, tuple(wanted)), MODEL_SECONDS)
+        errors = worker.call(differences, SizeTrial(described, prepared, by_argument, tuple(expected)), MODEL_SECONDS)
     if isinstance(errors, Evaluation):
         raise PayloadError(
             f"compiled sizes must run, they were {errors.outcome}: {errors.diagnostic}; narrow the bounds"
@@ -405,6 +405,6 @@ def difference(found: Array, want: Array) -> float:
     if found.shape != want.shape or not np.array_equal(np.isfinite(found), np.isfinite(want)):
         return inf
     finite = np.isfinite(want)
-    apart = np.abs(found[finite].astype(np.float64) - want[finite].astype(np.float64))
+    distance = np.abs(found[finite].astype(np.float64) - want[finite].astype(np.float64))
     largest = np.abs(want[finite].astype(np.float64)).max(initial=0.0)
-    return float(apart.max(initial=0.0) / (largest or 1.0))
+    return float(distance.max(initial=0.0) / (largest or 1.0))

@@ -65,16 +65,16 @@ def find_narrow(
         plain: Grain of default schedules; 0 if loops cannot end early.
         grain_with: Function from changed knobs to the grain.
     """
-    found = {task.tag: knobs for task in parts.tasks if (knobs := narrowest(task, machine))}
-    least = grain_with(found) if found else 0
+    narrow = {task.tag: knobs for task in parts.tasks if (knobs := narrowest(task, machine))}
+    least = grain_with(narrow) if narrow else 0
     if not least or (plain and least >= plain):
         return {}, plain
-    for tag, knobs in list(found.items()):
+    for tag, knobs in list(narrow.items()):
         for name in knobs:
-            fewer = {**found, tag: {each: value for each, value in found[tag].items() if each != name}}
+            fewer = {**narrow, tag: {each: value for each, value in narrow[tag].items() if each != name}}
             if grain_with(fewer) == least:
-                found = fewer
-    return {tag: knobs for tag, knobs in found.items() if knobs}, least
+                narrow = fewer
+    return {tag: knobs for tag, knobs in narrow.items() if knobs}, least
 
 
 def narrowest(task: Task, machine: Machine) -> dict[str, int]:

@@ -126,8 +126,8 @@ def expected_table(model: SizedModel) -> DataTable:
     """Return a table of the expected times of requests of some sizes."""
     along = widest(model.dims)
     sizes = [
-        {**others, along.name: size}
-        for others in others_of(model.dims, along)
+        {**other_sizes, along.name: size}
+        for other_sizes in others_of(model.dims, along)
         for size in spaced(along.low, along.high, CURVES)
     ]
     names = [dim.name for dim in model.dims]

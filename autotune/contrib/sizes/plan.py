@@ -54,9 +54,9 @@ def open_dim(dims: Sequence[Dim]) -> Dim | None:
 
 def holds(dims: Sequence[Dim], size: Sizes, request: Sizes) -> bool:
     """Return whether a compiled size serves a request, regardless of the size along the split dimension."""
-    apart = split_dim(dims)
+    cut_dim = split_dim(dims)
     return all(
-        size[d.name] == request[d.name] or (d.pad and size[d.name] > request[d.name]) for d in dims if d is not apart
+        size[d.name] == request[d.name] or (d.pad and size[d.name] > request[d.name]) for d in dims if d is not cut_dim
     )
 
 
@@ -152,13 +152,13 @@ class SizeCosts:
     def of(self, sizes: Sizes) -> float:
         """Return the seconds of a call at a size."""
         values = self._logs
-        for name, known in self._grid.items():
+        for name, log_sizes in self._grid.items():
             at = log(sizes[name])
-            after = int(np.clip(np.searchsorted(known, at), 1, max(len(known) - 1, 1)))
-            if len(known) == 1:  # a single point: assume proportionality
-                values = values[0] + at - known[0]
+            after = int(np.clip(np.searchsorted(log_sizes, at), 1, max(len(log_sizes) - 1, 1)))
+            if len(log_sizes) == 1:  # a single point: assume proportionality
+                values = values[0] + at - log_sizes[0]
                 continue
-            share = (at - known[after - 1]) / (known[after] - known[after - 1])
+            share = (at - log_sizes[after - 1]) / (log_sizes[after] - log_sizes[after - 1])
             values = (1 - share) * values[after - 1] + share * values[after]
         return float(np.exp(values))
 
@@ -237,9 +237,9 @@ def choose(dims: Sequence[Dim], costs: SizeCosts, most: int, served: Sequence[tu
 
     def best_of(others: Sequence[Sizes], trials: Sequence[dict[str, int]]) -> tuple[float, dict[str, int]]:
         """Return the least mean log cost with one of the trial sizes added to others, and that size."""
-        held, joining = [[times(tuple(each.items())) for each in some] for some in (others, trials)]
-        held += [times(point) for point in known]
-        factors = np.log(costs_with(dims, held, joining, requests) / own).mean(axis=1)
+        fixed_times, joining = [[times(tuple(each.items())) for each in some] for some in (others, trials)]
+        fixed_times += [times(point) for point in known]
+        factors = np.log(costs_with(dims, fixed_times, joining, requests) / own).mean(axis=1)
         number = int(np.argmin(factors))
         return float(factors[number]), trials[number]
 
@@ -344,8 +344,13 @@ def shown_requests(dims: Sequence[Dim]) -> list[dict[str, int]]:
 
 def describe(dims: Sequence[Dim]) -> list[str]:
     """Return one sentence per dimension on whether it is padded, split or exact."""
-    ways = {(True, True): "padded or split", (True, False): "padded", (False, True): "split", (False, False): "exact"}
-    return [f"{dim.name} {dim.low} to {dim.high}: {ways[dim.pad, dim.split]}" for dim in dims]
+    descriptions = {
+        (True, True): "padded or split",
+        (True, False): "padded",
+        (False, True): "split",
+        (False, False): "exact",
+    }
+    return [f"{dim.name} {dim.low} to {dim.high}: {descriptions[dim.pad, dim.split]}" for dim in dims]
 
 
 def unserved(sizes: Sequence[Sizes], request: Sizes) -> PayloadError:

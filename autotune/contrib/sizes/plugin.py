@@ -63,10 +63,10 @@ def tune_sizes(arguments: Arguments) -> None:
     from autotune.tuning.options import options_given
 
     folders, options = arguments["payloads"], options_given(arguments)
-    others = [f"--{name}" for name in ("bundle", "as_json") if arguments[name]]
-    others += ["--schedule"] * bool(options.schedule) + ["--threads"] * (options.threads > 1)
-    if len(folders) > 1 or others:
-        what = ", ".join(others) or "other payloads"
+    unsupported = [f"--{name}" for name in ("bundle", "as_json") if arguments[name]]
+    unsupported += ["--schedule"] * bool(options.schedule) + ["--threads"] * (options.threads > 1)
+    if len(folders) > 1 or unsupported:
+        what = ", ".join(unsupported) or "other payloads"
         raise OptionError(f"a model of any size must be tuned alone, on one core, into its folder; drop {what}")
     with ProgressLine(folders[0]) as line:
         model = tune_sized(Path(folders[0]), arguments["store"], options, line)
@@ -80,8 +80,10 @@ def inspect_sizes(arguments: Arguments) -> None:
     from autotune.core.console import duration
     from autotune.core.errors import OptionError
 
-    if others := [f"--{name.replace('_', '-')}" for name, value in arguments.items() if value and name != "source"]:
-        raise OptionError(f"a model of any size is inspected as it is; drop {', '.join(others)}")
+    if unsupported := [
+        f"--{name.replace('_', '-')}" for name, value in arguments.items() if value and name != "source"
+    ]:
+        raise OptionError(f"a model of any size is inspected as it is; drop {', '.join(unsupported)}")
     model = read_sized(Path(arguments["source"]))
     typer.echo(f"{model.source}: {'; '.join(describe(model.dims))}")
     show_sizes(model)
@@ -98,10 +100,10 @@ def report_sizes(arguments: Arguments) -> None:
     from autotune.contrib.sizes.page import sized_page
     from autotune.core.errors import OptionError
 
-    others = [name for name, value in arguments.items() if value and name not in ("source", "output", "opens", "more")]
-    if others:
+    extra = [name for name, value in arguments.items() if value and name not in ("source", "output", "opens", "more")]
+    if extra:
         raise OptionError(
-            f"the page of a model of any size has no trials and no sections of plug-ins; drop --{others[0]}, or name a "
+            f"the page of a model of any size has no trials and no sections of plug-ins; drop --{extra[0]}, or name a "
             f"bundle of one size in {Path(arguments['source']) / BUNDLES}"
         )
     page = arguments["output"]

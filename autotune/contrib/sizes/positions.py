@@ -147,8 +147,8 @@ def accesses(block: ir.Block, loops: tuple[ir.Value, ...] = ()) -> Iterator[Arra
         block: The block.
         loops: Induction variables of the enclosing loops, outermost first.
     """
-    for made in block.operations:
-        op = made.operation
+    for op_view in block.operations:
+        op = op_view.operation
         for region in op.regions:
             for inner in region.blocks:
                 yield from accesses(inner, (*loops, inner.arguments[0]) if op.name == "scf.for" else loops)
@@ -215,8 +215,8 @@ def indices_behind(view: ir.Operation, indices: Sequence[Position | None]) -> li
         starts = [position_of(next(dynamic_offsets)) if each == DYNAMIC else Position(number=each) for each in offsets]
         _, sizes, strides = numbers_of(view)
         of_view = iter(indices)
-        kept = [next(of_view) if keep else Position() for keep in kept_dimensions(sizes, after)]
-        steps = zip(starts, kept, strides, strict=True)
+        view_positions = [next(of_view) if keep else Position() for keep in kept_dimensions(sizes, after)]
+        steps = zip(starts, view_positions, strides, strict=True)
         return [summed((start, along)) if step == 1 else None for start, along, step in steps]
     source_indices: list[Position | None] = []
     for number, group in enumerate(reassociation(view)):

@@ -104,8 +104,8 @@ class Prover:
     def sizes(self, name: str, size: int) -> dict[str, int]:
         """Return sizes with the given one of a dimension, and the minimum of all others but a random one."""
         sizes = {each.name: each.low for each in self.bounds}
-        other = self.bounds[int(self.rng.integers(len(self.bounds)))]
-        sizes[other.name] = min(other.high, other.low + int(self.rng.integers(3)))
+        varied = self.bounds[int(self.rng.integers(len(self.bounds)))]
+        sizes[varied.name] = min(varied.high, varied.low + int(self.rng.integers(3)))
         return {**sizes, name: size}
 
     def draw(self, sizes: Sizes, reals: Reals = REALS[0]) -> dict[str, Array]:
@@ -138,8 +138,8 @@ class Prover:
         inputs = dict(changed or self.draw(self.sizes(dim.name, n), reals))
         padded = {each.name: pad(inputs[each.name], each, dim.name, to) for each in self.model.inputs}
         expected, results = self.model.run(inputs), self.model.run(padded)
-        kept = [cut(array, axis, 0, n) for array, axis in zip(results, dim.results, strict=True)]
-        return all(agree(*pair, reals.tolerance) for pair in zip(kept, expected, strict=True))
+        unpadded = [cut(array, axis, 0, n) for array, axis in zip(results, dim.results, strict=True)]
+        return all(agree(*pair, reals.tolerance) for pair in zip(unpadded, expected, strict=True))
 
     def splits(self, dim: Dim) -> Iterator[tuple[int, int]]:
         """Yield sizes of requests and where to split them."""

@@ -36,11 +36,11 @@ def tune_sized(folder: Path, store: str | None, options: TuneOptions, listener: 
         AutotuneError: A sweep fails; the sizes tuned before it keep their results.
     """
     model = read_sized(folder)
-    wanted = rewriter().read(options.rules or None, exact=options.exact)
+    rules = rewriter().read(options.rules or None, exact=options.exact)
     with Store.open(store or home() / "store.journal") as opened:
         for each in model.sizes:
             listener.stage(f"tuning {each.name}")
-            payload = replace(open_payload(size_folder(folder, each.sizes)), rules=wanted)
+            payload = replace(open_payload(size_folder(folder, each.sizes)), rules=rules)
             start = start_of(payload, options, None, this_machine())
             result = tune(payload, opened, bundle_folder(folder, each.sizes), options, listener, start=start)
             (grain,) = grains_of(folder, model.dims, model.axes, [each.sizes])

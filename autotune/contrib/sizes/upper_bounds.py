@@ -59,12 +59,12 @@ class OpenLoops:
         """Divisor that sizes must have."""
         exact = {counter for counter in self._before if list(loop_of(counter).results)}
         for each in self._accesses:
-            around = self._around(each)
+            enclosing = self._around(each)
             if each.looks_up:  # uncomputed elements may be invalid indices
-                exact.update(around)
+                exact.update(enclosing)
             if each.writes:  # repeated writes to one element accumulate
                 exact.update(
-                    around - {counter for position in each.positions if position for counter in position.counters}
+                    enclosing - {counter for position in each.positions if position for counter in position.counters}
                 )
         return lcm(*map(step_of, exact), *(origin.per for origin in self._origins.values()))
 
@@ -91,7 +91,7 @@ class OpenLoops:
 
     def _follow(self) -> bool:
         """Propagate positions between induction variables and buffers; return whether anything new was found."""
-        known = len(self._origins), len(self._before)
+        known_before = len(self._origins), len(self._before)
         for each, dim, position in self._known_positions():
             key = each.root, dim
             if (origin := self._origins.get(key)) is not None:
@@ -105,7 +105,7 @@ class OpenLoops:
                     outer = (before.counters | {inner}) - position.counters
                     number = before.number - self._least[(*key, position.counters)]
                     self._origins[key] = Position(outer, number, position.per)
-        return known != (len(self._origins), len(self._before))
+        return known_before != (len(self._origins), len(self._before))
 
     def _take(self, total: Position) -> None:
         """Record a position along the dimension.
@@ -144,8 +144,8 @@ class OpenLoops:
         for each in self._accesses:
             for counter in self._around(each) if each.writes else ():
                 along = [dim for dim, at in enumerate(each.positions) if at is not None and counter in at.counters]
-                known = any((each.root, dim) in self._origins for dim in along)
-                if not known and (along or None in each.positions):
+                is_known = any((each.root, dim) in self._origins for dim in along)
+                if not is_known and (along or None in each.positions):
                     raise unshortened(f"{each.op.name} writes {each.root.type} in another order")
 
     def _around(self, each: ArrayAccess) -> set[ir.Value]:

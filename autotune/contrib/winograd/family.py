@@ -95,8 +95,10 @@ class Winograd(Family):
     def space(self, task: Task, machine: Machine) -> Space:
         """Return the knobs: rows per block, rows of tiles transformed at once, tiles and filters of a register tile."""
         plane = self.plane(task)
-        alone = sum(op.lanes is not None for op in task.ops) == 1
-        vectors = [count for count in VECTORS if alone or count & count - 1 == 0]  # LLVM scalarizes other vectors
+        is_only_window = sum(op.lanes is not None for op in task.ops) == 1
+        vectors = [
+            count for count in VECTORS if is_only_window or count & count - 1 == 0
+        ]  # LLVM scalarizes other vectors
         block, *shared = plane.blocks.knobs(machine)
         knobs = [
             block,
