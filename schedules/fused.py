@@ -48,7 +48,7 @@ class Fused(Family):
     fallback: bool = False
 
     def covers(self, task: Task) -> bool:
-        """Return whether the task is a group of rows; batched ops must have no other unit dimension to be dropped."""
+        """Return whether the task is a group of rows; a batch must have no other unit dimension, as all are dropped."""
         if not task.is_group or task.grows or any(op.lanes for op in task.ops):
             return False
         lead = shape_of(task).rows - 1

@@ -79,7 +79,7 @@ class ByOwnCode(ByColumns):
 
 
 def sizes_of(nest: LoopNest) -> tuple[int, int, int]:
-    """Return the trip counts of rows, columns and blocks, each over all groups."""
+    """Return the numbers of rows, columns and blocks, the last over all groups."""
     column = column_loop(nest)
     return prod(nest.sizes[:column]), nest.sizes[column], prod(nest.sizes[column + 1 : -1])
 
