@@ -1,1 +1,1 @@
-"""Is a candidate right, and how fast? Isolated processes that compile, verify and measure; roofs, noise, doctor."""
+"""Compilation, verification and timing of candidates in isolated processes; roofs, noise floor, `doctor`."""

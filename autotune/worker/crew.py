@@ -1,8 +1,8 @@
-"""A crew: workers of this machine that search together. All compile and verify at once; one at a time measures.
+"""Crew: parallel workers on one machine. All compile and verify concurrently; only one measures at a time.
 
-Each is an isolated process with limits of its own, so that one that crashes, hangs or eats memory takes no other with
-it. It compiles a candidate as one call and times it as the next; between them it waits for the measuring core, and no
-limit of time runs.
+Each worker is an isolated process with its own limits, so a crash, a hang or an out-of-memory kill affects no other
+worker. It compiles a candidate in one call and times it in the next; in between it waits for the measuring core, and
+no time limit applies to that wait.
 """
 
 import time
@@ -23,20 +23,20 @@ from autotune.worker.isolation.limits import worker_memory
 from autotune.worker.isolation.process import Call, Limits
 from autotune.worker.worker import Worker
 
-LEAST_SECONDS = 1.0  # to time what was compiled, however long that took
-CLOSE_SECONDS = 0.05  # between looks whether a thread has heard that its process is gone
+LEAST_SECONDS = 1.0  # left for timing, however long the compilation took
+CLOSE_SECONDS = 0.05  # interval at which `close` checks whether a thread has noticed the end of its process
 
 
 class CrewWorker(Worker):
-    """A worker that measures only while it has the measuring core."""
+    """A worker that measures only while it holds the measuring core."""
 
     def __init__(self, seconds: float, memory_bytes: int, core: MeasuringCore, drift: Drift) -> None:
         """Start a worker.
 
         Args:
-            seconds: Seconds that a job may take before it is stopped, besides its wait for the core.
-            memory_bytes: Most address space of the process.
-            core: Core that it measures on.
+            seconds: Time limit of a job in seconds, not counting the wait for the core.
+            memory_bytes: Limit of the process's address space, in bytes.
+            core: Core that the worker measures on.
             drift: Drift of that core.
         """
         self._core = core
@@ -44,21 +44,21 @@ class CrewWorker(Worker):
 
     def _try(self, job: Job, limits: Limits, time_limits: TimeLimits) -> list[Evaluation] | Evaluation:
         for _ in range(2):
-            begun = time.monotonic()
+            start = time.monotonic()
             built = self._call(Call(prepare, job, limits), time_limits)
             if not isinstance(built, list) or self._process is None:
                 return built
             if all(each.outcome != "ok" for each in evaluations(built, len(job.candidates), timed=False)):
                 return built
-            left = max(LEAST_SECONDS, time_limits.seconds - (time.monotonic() - begun))
+            remaining = max(LEAST_SECONDS, time_limits.seconds - (time.monotonic() - start))
             with self._core.hold(self._process.pid):
                 call = Call(time_waiting, self._drift.quiet, limits)
-                found = self._call(call, replace(time_limits, seconds=left))
-            if isinstance(found, Evaluation):
-                phases = {**built[0].phases, **found.phases}
-                return replace(found, phases=phases)
-            if found:
-                return found
+                timed = self._call(call, replace(time_limits, seconds=remaining))
+            if isinstance(timed, Evaluation):
+                phases = {**built[0].phases, **timed.phases}
+                return replace(timed, phases=phases)
+            if timed:
+                return timed
         return Evaluation("crashed", diagnostic="its process was killed from outside while it was measured, twice")
 
     def _ready_process(self) -> IsolatedProcess:
@@ -73,10 +73,10 @@ class CrewWorker(Worker):
 
 
 class Crew(Closing):
-    """Evaluates as many jobs at once as it has cores: `autotune.core.evaluator.Slots`; use as a context manager.
+    """Evaluator of one job per core at a time (an `autotune.core.evaluator.Slots`); use as a context manager.
 
     Attributes:
-        core: Core that is measured on, and who may run where.
+        core: Core that is measured on, and the CPU affinity of all workers.
     """
 
     is_ordered = False
@@ -85,8 +85,8 @@ class Crew(Closing):
         """Start a worker for each core.
 
         Args:
-            cores: CPUs of its own, two at least; the last is measured on.
-            seconds: Seconds that a job may take before it is stopped.
+            cores: CPUs reserved for the crew, at least two; the last is measured on.
+            seconds: Time limit of a job in seconds.
         """
         self.core = MeasuringCore(cores)
         self._asked: SimpleQueue[tuple[int, Job] | None] = SimpleQueue()
@@ -104,12 +104,12 @@ class Crew(Closing):
 
     @contextmanager
     def searching(self) -> Iterator["Crew"]:
-        """The crew, while this process keeps off the measuring core, too; it is closed when the block ends."""
+        """Keep this process off the measuring core, too, while the block runs; close the crew at its end."""
         with this_process_on(self.core.others), self:
             yield self
 
     def close(self) -> None:
-        """End all workers, whatever they are doing."""
+        """Stop all workers immediately."""
         for _ in self._threads:
             self._asked.put(None)
         for thread, worker in zip(self._threads, self._workers, strict=True):
@@ -121,17 +121,17 @@ class Crew(Closing):
         self._close()
 
     def count(self) -> int:
-        """As many as there are workers."""
+        """Return the number of workers."""
         return len(self._workers)
 
     def submit(self, job: Job) -> int:
-        """Have the next worker that is free do a job; gives its number."""
+        """Queue a job for the next free worker and return the job's number."""
         self._submitted += 1
         self._asked.put((self._submitted, job))
         return self._submitted
 
     def wait(self) -> tuple[int, list[Evaluation]]:
-        """The number of a job that is done, and the outcome of its candidates.
+        """Wait for a job to finish; return its number and the evaluation of each of its candidates.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
@@ -142,9 +142,9 @@ class Crew(Closing):
         return number, answer
 
     def _work(self, worker: Worker) -> None:
-        """Do jobs until there are no more. Runs in a thread for each worker."""
-        while (asked := self._asked.get()) is not None:
-            number, job = asked
+        """Process queued jobs until `None` is received. Runs in one thread per worker."""
+        while (request := self._asked.get()) is not None:
+            number, job = request
             answer: list[Evaluation] | BaseException
             try:
                 answer = worker.evaluate(job)

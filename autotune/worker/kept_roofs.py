@@ -1,7 +1,7 @@
-"""Roofs and noise of this machine, measured once and kept for an hour: commands that follow each other need them again.
+"""Cache of this machine's roofs and noise floor, valid for an hour, shared by consecutive commands.
 
-What is kept is checked by one sample of the FMA kernel. Where that is as fast as it was, or so slow that something else
-works the core now, it stands; where the clock is another one, all is measured again.
+A cached entry is checked against one sample of the FMA kernel. It is valid if the kernel is as fast as recorded, or so
+slow that another process must be using the core; otherwise the clock frequency has changed and all is measured again.
 """
 
 import json
@@ -20,18 +20,18 @@ from autotune.worker.bench.roofs import REFERENCE_CHAINS, fma_rate
 from autotune.worker.loading.paths import cache
 from autotune.worker.worker import ROOF_SECONDS, Worker
 
-HOUR = 3600.0  # seconds that they are kept
+HOUR = 3600.0  # seconds that an entry is valid
 FORMAT_VERSION = 2  # of the file: {"format_version", "written", "roofs", "floor"}
-NEAR = 0.95  # of the kept rate: a sample above it is as fast
+NEAR = 0.95  # of the cached rate: a sample above it counts as equally fast
 
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """What a machine does at best, and how little it can tell apart.
+    """Peak rates and measurement resolution of a machine.
 
     Attributes:
-        roofs: Highest rates of the machine.
-        floor: Relative difference that an A/A comparison stays below in 95 of 100 cases.
+        roofs: Peak rates of the machine.
+        floor: Noise floor: 95th percentile of the relative difference in an A/A comparison.
     """
 
     roofs: Roofs
@@ -39,33 +39,33 @@ class MachineLimits:
 
 
 def limits_of(machine: Machine, bench: Bench, pairs: int = FULL.pairs) -> MachineLimits:
-    """Roofs and noise, as they are kept for this machine or else measured; those of others are always measured.
+    """Return a machine's roofs and noise floor, from the cache for this machine if valid, else measured.
 
     Args:
         machine: Machine of the bench.
-        bench: Bench to measure in.
-        pairs: Number of A/A comparisons where noise is measured.
+        bench: Bench to measure in; results of benches other than a local `Worker` are not cached.
+        pairs: Number of A/A comparisons if noise is measured.
 
     Raises:
-        MachineError: The process failed over it.
+        MachineError: The process that measures the roofs failed.
     """
     is_here = isinstance(bench, Worker)
     kept = read_limits(machine) if is_here else None
     if kept is not None and is_valid(kept.roofs.flops, bench.call(sample_rate, machine, ROOF_SECONDS)):
         return kept
-    found = MachineLimits(bench.roofs(machine), measure_noise(machine, bench, pairs))
+    limits = MachineLimits(bench.roofs(machine), measure_noise(machine, bench, pairs))
     if is_here:
-        write_limits(machine, found)
-    return found
+        write_limits(machine, limits)
+    return limits
 
 
 def sample_rate(machine: Machine) -> float:
-    """Rate of the FMA kernel now, in operations a second. In a worker."""
+    """Measure the current rate of the FMA kernel, in operations per second. Runs in a worker."""
     return fma_rate(machine, REFERENCE_CHAINS)
 
 
 def is_valid(kept: float, now: object) -> bool:
-    """Return whether a kept rate stands beside what a sample says now.
+    """Return whether a cached rate is consistent with a rate sampled now.
 
     Example:
         >>> [is_valid(100e9, now) for now in (99e9, 120e9, 80e9, 40e9)]
@@ -78,12 +78,12 @@ def is_valid(kept: float, now: object) -> bool:
 
 
 def limits_file(machine: Machine) -> Path:
-    """Where those of a machine are kept."""
+    """Return the path of the cache file for a machine."""
     return cache() / "limits" / f"{machine.fingerprint}-{machine.pages}.json"
 
 
 def read_limits(machine: Machine) -> MachineLimits | None:
-    """What was kept; `None` where nothing was, or it is older than an hour or of another format."""
+    """Read the cache; return `None` if there is no entry, it is older than an hour, or its format differs."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         data = json.loads(limits_file(machine).read_text(encoding="utf-8"))
         is_young = 0 <= time.time() - data["written"] <= HOUR
@@ -95,7 +95,7 @@ def read_limits(machine: Machine) -> MachineLimits | None:
 
 
 def write_limits(machine: Machine, found: MachineLimits) -> None:
-    """Keep them; where nothing can be written, the next command measures again."""
+    """Write the cache; if the folder is not writable, the next command measures again."""
     data = {
         "format_version": FORMAT_VERSION,
         "written": time.time(),

@@ -1,4 +1,4 @@
-"""Probe of the sandbox: what a program tries that means harm, in an isolated process, and its outcome."""
+"""Probe of the sandbox: attempts by an isolated process to affect its surroundings, and which of them succeed."""
 
 import ctypes
 import errno
@@ -16,10 +16,10 @@ from pathlib import Path
 from autotune.worker.worker import Worker
 
 PTRACE_ATTACH = 16
-HIGH = 1 << 32  # a bit that the kernel cuts off where it wants an int
+HIGH = 1 << 32  # a bit beyond an int argument, which the kernel truncates
 REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 INVALID = (1 << 64) - 1
-NUMBERS = {  # of system calls: on x86_64, and on all later processors
+NUMBERS = {  # system call numbers: x86_64, and the generic table of later architectures
     "ioctl": (16, 29),
     "sendto": (44, 206),
     "semctl": (66, 191),
@@ -35,39 +35,39 @@ NUMBERS = {  # of system calls: on x86_64, and on all later processors
     "file_setattr": (469, 469),
 }
 TIOCSTI, FS_IOC_SETFLAGS, PR_SET_PDEATHSIG, IPC_RMID = 0x5412, 0x40086602, 1, 0
-VICTIM = "AUTOTUNE_VICTIM"  # environment variable of the probed process: a file of the user's
+VICTIM = "AUTOTUNE_VICTIM"  # environment variable of the probed process: path of a file of the user
 
 
 def write_a_file() -> None:
-    """Write a file beside those of the worker."""
+    """Write a file outside the worker's folder."""
     path = Path(f"/tmp/autotune-probe-{os.getpid()}")
     path.write_text("written", encoding="utf-8")
     path.unlink()
 
 
 def open_a_socket() -> None:
-    """Open a socket, as anything that talks to a network does."""
+    """Open a network socket."""
     socket.socket().close()
 
 
 def start_a_program() -> None:
-    """Start a program beside this one."""
+    """Start another program."""
     subprocess.run(["true"], check=False)
 
 
 def signal_the_parent() -> None:
-    """Ask whether the parent could be killed."""
+    """Check whether a signal could be sent to the parent."""
     os.kill(os.getppid(), 0)
 
 
 def trace_the_parent() -> None:
-    """Look into the memory of the parent."""
+    """Open the parent's memory for reading."""
     with open(f"/proc/{os.getppid()}/mem", "rb"):
         pass
 
 
 def attach_to_the_parent() -> None:
-    """Become the debugger of the parent."""
+    """Attach to the parent with ptrace."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(PTRACE_ATTACH, os.getppid(), None, None) != 0:
         raise OSError(ctypes.get_errno(), "ptrace")
@@ -75,18 +75,18 @@ def attach_to_the_parent() -> None:
 
 
 def fork() -> None:
-    """Start a process that runs on when this one is ended."""
+    """Start a child process, which could outlive this one."""
     if os.fork() == 0:
         os._exit(0)
     os.wait()
 
 
 def knock(name: str, *arguments: int) -> None:
-    """Make a system call that can do nothing, as its arguments are wrong; whether it is let through shows.
+    """Make a system call with invalid arguments, which has no effect but shows whether the filter lets it through.
 
     Args:
-        name: Name of the call, one of `NUMBERS`.
-        *arguments: Arguments of the call; 0 for the rest.
+        name: Name of the call, a key of `NUMBERS`.
+        *arguments: Leading arguments of the call; the rest are 0.
 
     Raises:
         PermissionError: The call is refused.
@@ -100,10 +100,10 @@ def knock(name: str, *arguments: int) -> None:
 
 
 def knock_at_any(*calls: tuple[str, *tuple[int, ...]]) -> None:
-    """Make several calls, as `knock` does.
+    """Make system calls as `knock` does, until one is let through.
 
     Raises:
-        PermissionError: All are refused.
+        PermissionError: All of the calls are refused.
     """
     for name, *arguments in calls:
         with suppress(PermissionError):
@@ -112,38 +112,38 @@ def knock_at_any(*calls: tuple[str, *tuple[int, ...]]) -> None:
 
 
 def send_by_path() -> None:
-    """Send a datagram to a service that listens at a path, as the system's log does."""
+    """Open a datagram socket pair, as needed to send to a service that listens at a path, such as the system log."""
     for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
         end.close()
 
 
 def send_to_an_address() -> None:
-    """Send with an address over a descriptor that is there."""
+    """Call `sendto` with a destination address on an existing descriptor."""
     knock("sendto", INVALID, 0, 0, 0, 1, 2)
 
 
 def own_a_descriptor() -> None:
-    """Have a signal sent by a descriptor's owner, with a high bit set."""
+    """Set the process that a descriptor signals (``F_SETOWN``), with a high bit set in the command."""
     knock("fcntl", 0, HIGH | fcntl.F_SETOWN, os.getpid())
 
 
 def type_into_a_terminal() -> None:
-    """Type into a terminal, with a high bit set."""
+    """Push input into a terminal (``TIOCSTI``), with a high bit set in the request."""
     knock("ioctl", 0, HIGH | TIOCSTI)
 
 
 def outlive_the_keeper() -> None:
-    """Ask not to die with the keeper, with a high bit set; the signal stays what it is."""
+    """Set the parent-death signal, with a high bit set in the option; the signal itself is left unchanged."""
     knock("prctl", HIGH | PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
 def remove_shared_memory() -> None:
-    """Remove a segment, a queue or a semaphore of another process, by its number alone."""
+    """Remove a shared-memory segment, message queue or semaphore of another process by its identifier."""
     knock_at_any(("shmctl", INVALID, IPC_RMID), ("msgctl", INVALID, IPC_RMID), ("semctl", INVALID, 0, IPC_RMID))
 
 
 def mark_a_file() -> None:
-    """Write an attribute or a flag of a file that is open for reading."""
+    """Set an attribute or a flag of a file that is open for reading."""
     knock_at_any(("setxattrat", INVALID), ("file_setattr", INVALID), ("ioctl", 0, FS_IOC_SETFLAGS))
 
 
@@ -153,22 +153,22 @@ def set_the_clock() -> None:
 
 
 def rename_the_machine() -> None:
-    """Give the machine another name."""
+    """Set the machine's host name."""
     knock("sethostname", 0, 1)
 
 
 def watch_the_processor() -> None:
-    """Count events of the processor, which tells what others do on it."""
+    """Open a performance counter, which can observe other processes."""
     knock("perf_event_open", 0, 0, INVALID, INVALID)
 
 
 def queue_calls() -> None:
-    """Have the kernel make calls by a queue, which no filter sees."""
+    """Set up an io_uring, whose operations bypass the system call filter."""
     knock("io_uring_setup")
 
 
 def read_a_file_of_the_user() -> None:
-    """Read a file of the user's that was never named."""
+    """Read a file of the user that the tuner has not opened."""
     Path(os.environ[VICTIM]).read_bytes()
 
 
@@ -196,17 +196,17 @@ ATTEMPTS: dict[str, Callable[[], None]] = {
 
 
 def attempt_all(victim: str) -> tuple[str, ...]:
-    """The attempts of `ATTEMPTS` that succeed in this process; none may where all walls stand.
+    """Return the names of the `ATTEMPTS` that succeed in this process; a tight sandbox allows none.
 
     Args:
-        victim: A file of the user's.
+        victim: Path of a file of the user.
     """
     os.environ[VICTIM] = victim
     return tuple(name for name, attempt in ATTEMPTS.items() if succeeds(attempt))
 
 
 def succeeds(attempt: Callable[[], None]) -> bool:
-    """Whether an attempt is not refused."""
+    """Return whether an attempt raises no `OSError`."""
     try:
         attempt()
     except OSError:
@@ -215,7 +215,7 @@ def succeeds(attempt: Callable[[], None]) -> bool:
 
 
 def find_holes(worker: Worker) -> tuple[str, ...]:
-    """What a program in a worker's process can do to its surroundings; empty where all walls stand."""
+    """Return the attempts that succeed in a worker's process; empty if the sandbox is tight."""
     with tempfile.NamedTemporaryFile(prefix="autotune-probe-") as victim:
-        found = worker.call(attempt_all, victim.name)
-    return found if isinstance(found, tuple) else ("end its process",)
+        attempts = worker.call(attempt_all, victim.name)
+    return attempts if isinstance(attempts, tuple) else ("end its process",)

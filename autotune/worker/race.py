@@ -1,10 +1,10 @@
-r"""A race: programs of ours and other libraries, each in its process, take samples in turn as the tuner says.
+r"""Race: interleaved timing of our programs and other libraries, each in its own process, scheduled by the tuner.
 
     tuner --turn--> process of our programs      reference kernel, baseline, default, best
       |  \--turn--> process of a library         nothing of MLIR, no limits of ours
       \-----turn--> process of another library
 
-All processes are pinned to one core, and one runs at a time. Every round is one sample of each, in random order.
+All processes are pinned to one core, and one runs at a time. Every round takes one sample of each in random order.
 """
 
 import random
@@ -34,19 +34,19 @@ from autotune.worker.bench.programs import (
 from autotune.worker.bench.turns import FirstTurn, Turn, calibrate_entry, take_sample
 from autotune.worker.worker import Worker
 
-PART_ELEMENTS = 1 << 24  # of an expected output in one message: 128 MiB in float64
+PART_ELEMENTS = 1 << 24  # elements of an expected output per message: 128 MiB in float64
 A = TypeVar("A")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class EntryProcess:
-    """An entry in its process.
+    """An entry, and the process that it runs in.
 
     Attributes:
         name: Name of the entry.
-        worker: Worker whose process it runs in.
-        admit: Prepares and verifies it in that process.
+        worker: Worker whose process runs the entry.
+        admit: Function that prepares and verifies the entry in that process.
     """
 
     name: str
@@ -54,28 +54,28 @@ class EntryProcess:
     admit: Callable[[Worker], Verification | Evaluation]
 
     def enter(self) -> Verification:
-        """Prepare and verify it; the process remembers it."""
+        """Prepare and verify the entry; the process keeps it for the samples."""
         return verification_of(self.admit(self.worker))
 
     def calibrate(self, seconds: float) -> Batch | Verification:
-        """How to take its samples, so that each lasts so many seconds; a status if its process fails over it."""
+        """Return the batch with which a sample lasts `seconds`; a status if the process fails."""
         return self._ask(calibrate_entry, FirstTurn(self.name, seconds))
 
     def sample(self, batch: Batch) -> float | Verification:
-        """Seconds a call; a status if its process fails over it, or says what is no time."""
-        found = self._ask(take_sample, Turn(self.name, batch))
-        if isinstance(found, Verification) or SHORTEST <= found <= LONGEST:
-            return found
+        """Take one sample in seconds per call; return a status if the process fails or returns an implausible time."""
+        seconds = self._ask(take_sample, Turn(self.name, batch))
+        if isinstance(seconds, Verification) or SHORTEST <= seconds <= LONGEST:
+            return seconds
         return Verification("crashed", diagnostic="its process answered with what is no time")
 
     def _ask(self, function: Callable[[A], T | None], turn: A) -> T | Verification:
-        """Have a turn; where another entry ended the process, this one enters the next first."""
+        """Run one turn; if another entry ended the process, enter the new process first."""
         for _ in range(2):
-            found = self.worker.call(function, turn)
-            if isinstance(found, Evaluation):
-                return verification_of(found)
-            if found is not None:
-                return found
+            answer = self.worker.call(function, turn)
+            if isinstance(answer, Evaluation):
+                return verification_of(answer)
+            if answer is not None:
+                return answer
             verification = self.enter()
             if verification.status != "ok":
                 return verification
@@ -84,11 +84,11 @@ class EntryProcess:
 
 @dataclass(frozen=True)
 class Finish:
-    """What came of a race.
+    """Result of a race.
 
     Attributes:
-        samples: Times of all that finished, by name, with those of the reference kernel.
-        fallen: Status of all that did not.
+        samples: Samples of each entry that finished, by name, with those of the reference kernel.
+        fallen: Status of each entry that failed, by name.
     """
 
     samples: dict[str, Samples] = field(default_factory=dict)
@@ -96,18 +96,18 @@ class Finish:
 
 
 def verification_of(found: Verification | Evaluation) -> Verification:
-    """A status; also of an entry whose process died."""
+    """Convert the evaluation of an entry whose process failed to a status; return a status unchanged."""
     return found if isinstance(found, Verification) else Verification(found.outcome, diagnostic=found.diagnostic)
 
 
 def program(entry: Entry, worker: Worker) -> EntryProcess:
-    """One of our programs, in the process of all of them."""
+    """Return the entry of one of our programs, in the process that they share."""
     return EntryProcess(entry.name, worker, lambda home: home.call(enter_program, entry))
 
 
 def library(entry: Entry, worker: Worker, ours: Worker) -> EntryProcess:
-    """A library in a process of its own; what it should compute is known to `ours`."""
-    bare = replace(entry, payload=replace(entry.payload, reference=None))  # an oracle may be of the compiler's package
+    """Return the entry of a library in its own process; the worker `ours` computes its expected outputs."""
+    bare = replace(entry, payload=replace(entry.payload, reference=None))  # an oracle may need the compiler package
 
     def admit(home: Worker) -> Verification | Evaluation:
         for _ in range(2):
@@ -121,21 +121,21 @@ def library(entry: Entry, worker: Worker, ours: Worker) -> EntryProcess:
 
 
 def check_oracle(payload: Payload, seed: int, ours: Worker) -> None:
-    """Refuse a payload whose oracle takes too long before all programs and libraries wait for it, one after the other.
+    """Refuse a payload whose oracle takes too long, before every program and library in turn waits for it.
 
     Raises:
-        PayloadError: The oracle took longer than a call of this worker may, or is not finite.
+        PayloadError: The oracle exceeds the worker's time limit of a call, or is not finite.
     """
-    found = ours.call(prepare_oracle, OracleQuestion(payload, seed))
-    if isinstance(found, Evaluation) and found.outcome == "timed-out":
+    answer = ours.call(prepare_oracle, OracleQuestion(payload, seed))
+    if isinstance(answer, Evaluation) and answer.outcome == "timed-out":
         raise PayloadError(
-            f"the oracle of {payload.name} must end in time, it was {found.outcome}: {found.diagnostic}; "
+            f"the oracle of {payload.name} must end in time, it was {answer.outcome}: {answer.diagnostic}; "
             "change a loop of it that does not end, or choose smaller sizes"
         )
 
 
 def hand_over(payload: Payload, seed: int, ours: Worker, theirs: Worker) -> Evaluation | None:
-    """Tell a process what the oracle expects of the outputs at every case; the failure, if there is one.
+    """Send the expected outputs of every case to another process in parts; return the failure if there is one.
 
     Raises:
         PayloadError: The oracle is not finite.
@@ -155,15 +155,15 @@ def hand_over(payload: Payload, seed: int, ours: Worker, theirs: Worker) -> Eval
 
 
 def size_of(part: ExpectedPart, payload: Payload) -> int:
-    """Elements of the whole output that a part is of.
+    """Return the number of elements of the output that a part belongs to.
 
     Raises:
-        PayloadError: The oracle gives an output of another shape.
+        PayloadError: The shape of the oracle's output differs from the payload's.
     """
-    wanted = payload.outputs[part.output]
-    if part.shape != wanted.shape:
+    output = payload.outputs[part.output]
+    if part.shape != output.shape:
         raise PayloadError(
-            f"the oracle of {payload.name} must give {wanted.name} {wanted.shape}, it gives {part.shape}"
+            f"the oracle of {payload.name} must give {output.name} {output.shape}, it gives {part.shape}"
         )
     size = 1
     for extent in part.shape:
@@ -172,35 +172,35 @@ def size_of(part: ExpectedPart, payload: Payload) -> int:
 
 
 def race(entries: Sequence[EntryProcess], ours: Worker, machine: Machine, effort: Effort) -> Finish:
-    """Time all of them, interleaved with each other and with the reference kernel.
+    """Time all entries, interleaved with each other and with the reference kernel.
 
-    Sample i of one and sample i of another were taken in the same round. Whose process fails over it is out, and the
-    others stay.
+    Sample i of one entry and sample i of another are taken in the same round. An entry whose process fails is dropped,
+    and the others go on.
     """
     effort = chosen_care().limit(effort)
     reference = EntryProcess(REFERENCE, ours, lambda home: home.call(enter_reference, machine))
     finish, batches = Finish(), {}
-    for each in (*entries, reference):
-        found = each.calibrate(effort.sample_seconds)
-        if isinstance(found, Verification):
-            finish.fallen[each.name] = found
+    for entry in (*entries, reference):
+        batch = entry.calibrate(effort.sample_seconds)
+        if isinstance(batch, Verification):
+            finish.fallen[entry.name] = batch
         else:
-            batches[each.name] = found
-    times = run_rounds([each for each in (*entries, reference) if each.name in batches], batches, finish, effort)
-    if REFERENCE in finish.fallen:  # without it no time means anything
-        lost = finish.fallen.pop(REFERENCE)
-        return Finish({}, {each.name: finish.fallen.get(each.name, lost) for each in entries})
-    beside = tuple(times[REFERENCE])
-    for each in entries:
-        if each.name not in finish.fallen:
-            finish.samples[each.name] = Samples(tuple(times[each.name]), beside, batches[each.name].calls)
+            batches[entry.name] = batch
+    times = run_rounds([entry for entry in (*entries, reference) if entry.name in batches], batches, finish, effort)
+    if REFERENCE in finish.fallen:  # no time can be judged without it
+        reference_failure = finish.fallen.pop(REFERENCE)
+        return Finish({}, {entry.name: finish.fallen.get(entry.name, reference_failure) for entry in entries})
+    reference_times = tuple(times[REFERENCE])
+    for entry in entries:
+        if entry.name not in finish.fallen:
+            finish.samples[entry.name] = Samples(tuple(times[entry.name]), reference_times, batches[entry.name].calls)
     return finish
 
 
 def run_rounds(
     entries: Sequence[EntryProcess], batches: dict[str, Batch], finish: Finish, effort: Effort
 ) -> dict[str, list[float]]:
-    """Samples of all entries by rounds; one that fails is noted in `finish`."""
+    """Take samples of all entries in rounds, in seconds per call; record an entry that fails in `finish`."""
     order = list(entries)
     shuffle = random.Random(0).shuffle
     times: dict[str, list[float]] = {each.name: [] for each in entries}

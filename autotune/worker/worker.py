@@ -1,9 +1,10 @@
 """Workers: every candidate compiles and runs in an isolated process, which may crash, hang, fork or eat memory.
 
-The process persists from job to job; when one ends it, the candidate gets an outcome and the next a new process.
+The process persists from job to job; if a candidate ends it, the candidate gets an outcome and the next one a new
+process.
 
-A fork of the tuner has copies of all descriptors. Calls of both would mix in one channel, and its end would remove the
-folder of ours: a worker is of the process that made it, and its forks let it go.
+A fork of the tuner inherits all descriptors. Calls of both would mix in one channel, and the exit of the fork would
+remove our folder. A worker therefore belongs to the process that created it, and forks let it go.
 """
 
 import os
@@ -53,27 +54,27 @@ from autotune.worker.isolation.process import Call, Limits, Surroundings
 
 A = TypeVar("A")
 T = TypeVar("T")
-ROOF_SECONDS = 120.0  # whatever a candidate may take; a quiet core needs two
-TRIES = 2  # of a call whose process was killed from outside
-LOG_BYTES = 1 << 16  # of what a process wrote, read back
+ROOF_SECONDS = 120.0  # independent of the limit of candidates; a quiet core needs two seconds
+TRIES = 2  # attempts at a call whose process is killed from outside
+LOG_BYTES = 1 << 16  # of a process's output that are read back
 MOST_SAID = 200  # characters of an unexpected error
 PRELOAD = ("autotune.worker.bench.ready_answers",)
 LIBRARY_PRELOAD = ("autotune.worker.bench.libraries",)
 
 
 class Worker(Closing):
-    """One isolated process; use as a context manager.
+    """Manager of one isolated process that runs jobs and calls; use as a context manager.
 
     Args:
-        seconds: Seconds that a job may take before it is stopped.
-        memory_bytes: Most address space of the process; by default `MEMORY_SHARE` of the machine's memory.
-        sandboxed: Raise the walls of `sandbox` around the process. Without them it may start programs and write files,
-            and its answers are believed.
-        library: External library, which the user installed, is run: no sandbox, no limit of memory, nothing of
-            MLIR in the process, whose LLVM may not be that of the library.
-        threads: Threads that may compute at once, of a core each.
-        cores: CPUs that the process stays on, as many as threads; by default the highest that no other tuner claims.
-        drift: Drift of the core that it measures on, where it is not the only one.
+        seconds: Time limit of a job in seconds.
+        memory_bytes: Limit of the process's address space; by default `MEMORY_SHARE` of the machine's memory.
+        sandboxed: Confine the process as `sandbox` does. Without the sandbox it may start programs and write files,
+            and its answers are trusted.
+        library: The process runs an external library that the user installed: no sandbox, no memory limit, and MLIR
+            is not loaded, since its LLVM may differ from the library's.
+        threads: Number of threads that compute at once, each on its own core.
+        cores: CPUs that the process is pinned to, one per thread; by default the highest that no other tuner claims.
+        drift: Drift of the core that it measures on, if shared with other workers.
     """
 
     def __init__(
@@ -101,14 +102,14 @@ class Worker(Closing):
         self._allowed = Readable()
         self._timeline = CallTimeline()
         self._is_ending = False
-        self._turn = threading.RLock()  # of the process, which makes one call at a time: other threads wait
+        self._turn = threading.RLock()  # the process runs one call at a time: other threads wait
         self._drift = drift or Drift()
         self._care = chosen_care()
         self._is_ours = True
         OPEN.add(self)
 
     def close(self) -> None:
-        """Stop the process, whatever it is doing."""
+        """Stop the process immediately, and release its folder and cores."""
         if not self._is_ours:
             return
         OPEN.discard(self)
@@ -118,14 +119,14 @@ class Worker(Closing):
         self._claim.close()
 
     def let_go(self) -> None:
-        """Leave the process to the one that made this worker, of which we are a fork."""
+        """Close the inherited descriptors in a fork; the process stays with the parent that created this worker."""
         self._is_ours = False
         self._drop_cell()
         self._keeper.let_go()
         self._scratch.let_go()
 
     def kill(self) -> None:
-        """Kill the process for good; from another thread, while it works: its candidate is as one that crashed."""
+        """Kill the process from another thread and do not retry its call: the running candidate counts as crashed."""
         self._is_ending = True
         process = self._process
         if process is not None:
@@ -133,10 +134,10 @@ class Worker(Closing):
                 signal.pidfd_send_signal(process.gone, signal.SIGKILL)
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
-        """Compile, verify and time a job's candidates; one `Evaluation` each, whatever happens.
+        """Compile, verify and time a job's candidates; return one `Evaluation` for each, whatever happens.
 
-        A process that dies over a candidate takes that one with it; the others are evaluated by the next process. One
-        that dies while several are timed takes all of those.
+        If the process dies on a candidate, only that one fails; the others are evaluated in a new process. If it dies
+        while several are timed, all of those fail.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
@@ -149,32 +150,32 @@ class Worker(Closing):
         memory, seconds = MEMORY_ALLOWANCE + MEMORY_FACTOR * job.payload.bytes, 2 * time_limits.seconds + 1
         limits = Limits(memory, self._around.threads * seconds)
         job = replace(job, effort=self._care.limit(job.effort))
-        found: dict[int, Evaluation] = {}
-        while left := [index for index in range(len(job.candidates)) if index not in found]:
-            rest = replace(job, candidates=tuple(job.candidates[i] for i in left), quiet_reference=self._drift.quiet)
+        results: dict[int, Evaluation] = {}
+        while pending := [index for index in range(len(job.candidates)) if index not in results]:
+            rest = replace(job, candidates=tuple(job.candidates[i] for i in pending), quiet_reference=self._drift.quiet)
             answer = self._try(rest, limits, time_limits)
-            if good := evaluations(answer, len(left)):
-                found.update(zip(left, good, strict=True))
+            if good := evaluations(answer, len(pending)):
+                results.update(zip(pending, good, strict=True))
                 continue
             if not isinstance(answer, Evaluation):
                 self._end_cell()
                 (answer,) = no_evaluation(1, "its process")
             moment = self._timeline.moment
-            guilty = left if moment is None or moment.phase == "measure" else left[moment.candidate :][:1]
-            found.update(dict.fromkeys(guilty or left, answer))
-        return [self._drift.learn(found[index]) for index in range(len(job.candidates))]
+            guilty = pending if moment is None or moment.phase == "measure" else pending[moment.candidate :][:1]
+            results.update(dict.fromkeys(guilty or pending, answer))
+        return [self._drift.learn(results[index]) for index in range(len(job.candidates))]
 
     def _try(self, job: Job, limits: Limits, time_limits: TimeLimits) -> list[Evaluation] | Evaluation:
-        """Compile, verify and time candidates, until the process ends over one."""
+        """Compile, verify and time candidates in one call; return an `Evaluation` if the process ends on one."""
         return self._call(Call(evaluate, job, limits), time_limits)
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
-        """Run a function of a module in the process; where the process fails over it, an `Evaluation` that says how.
+        """Run a module-level function in the process; if the process fails, return an `Evaluation` of the failure.
 
         Args:
-            function: Function to run; it may use all of the worker's memory, and start processes.
+            function: Function to run; it may use all of the worker's memory and start processes.
             argument: Argument of the function.
-            seconds: Seconds that the call may take; by default those of a job.
+            seconds: Time limit of the call in seconds; by default that of a job.
 
         Raises:
             AutotuneError: The function raised it.
@@ -183,7 +184,7 @@ class Worker(Closing):
             return self._call(Call(function, argument), TimeLimits(seconds or self.seconds))
 
     def renew(self) -> None:
-        """Run the next call in a new process."""
+        """End the process, so that the next call runs in a new one."""
         with self._turn:
             if self._process is not None:
                 self._end_cell()
@@ -192,24 +193,24 @@ class Worker(Closing):
         """Measure the machine's roofs.
 
         Raises:
-            MachineError: The process failed over it.
+            MachineError: The process failed.
         """
-        found = self.call(roofs, machine, ROOF_SECONDS)
-        if not isinstance(found, Evaluation):
-            return check_roofs(found)
-        way_out = " on a quieter machine" if found.outcome == "timed-out" else ""
+        rates = self.call(roofs, machine, ROOF_SECONDS)
+        if not isinstance(rates, Evaluation):
+            return check_roofs(rates)
+        way_out = " on a quieter machine" if rates.outcome == "timed-out" else ""
         raise MachineError(
-            f"the roofs of the machine must be measured, their process {found.outcome}: {found.diagnostic}; "
+            f"the roofs of the machine must be measured, their process {rates.outcome}: {rates.diagnostic}; "
             f"try again{way_out}"
         )
 
     def _call(self, call: Call, time_limits: TimeLimits) -> "T | Evaluation":
-        """Make a call; its value, or an `Evaluation` of why there is none.
+        """Make a call; return its value, or an `Evaluation` with the cause of its failure.
 
-        A process that is killed from outside says nothing about the call: it is made once more, by a new process.
+        A process that was killed from outside says nothing about the call, which is then repeated in a new process.
         """
-        for left in reversed(range(TRIES)):
-            open(self._around.log, "wb").close()  # anew
+        for remaining_tries in reversed(range(TRIES)):
+            open(self._around.log, "wb").close()  # truncate it
             process = self._ready_process()
             self._timeline = CallTimeline(busy=process.busy_seconds)
             oom_kills = count_oom_kills()
@@ -226,7 +227,7 @@ class Worker(Closing):
             cause = self._find_end(process, time_limits, oom_kills)
             if not cause.is_foreign or self._is_ending:
                 break
-            if not left:
+            if not remaining_tries:
                 cause = replace(cause, diagnostic=f"{cause.diagnostic}, {TRIES} times in a row")
         phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
         return Evaluation(
@@ -234,51 +235,51 @@ class Worker(Closing):
         )
 
     def _converse(self, process: IsolatedProcess, call: Call, time_limits: TimeLimits) -> Returned | Raised | None:
-        """Make a call and hear where it is; its answer, or `None` if it takes too long or ends its process."""
+        """Make a call and track its phases; return its answer, or `None` if it times out or its process ends."""
         read = read_answer if self._around.sandboxed else read_trusted
-        kind = kind_of(call.function)
+        result_type = kind_of(call.function)
         try:
             process.channel.send([pickle.dumps(call)], self._timeline.whole_deadline(time_limits))
             while time.monotonic() < (until := self._timeline.deadline(time_limits)):
                 ready = wait([process.channel.fileno(), process.gone], max(0.0, until - time.monotonic()))
                 if process.channel.fileno() in ready:
-                    said = read(process.channel.receive(until), kind)
-                    if isinstance(said, Returned | Raised):
-                        return said
-                    self._timeline.enter(said)
+                    message = read(process.channel.receive(until), result_type)
+                    if isinstance(message, Returned | Raised):
+                        return message
+                    self._timeline.enter(message)
                 elif ready:
                     return None
         except (EOFError, OSError):
             pass
-        except AnswerError as error:  # whatever runs there is none of ours any more
+        except AnswerError as error:  # the process no longer runs our code alone
             self._end_cell()
             return Returned(Evaluation("crashed", diagnostic=str(error), phases=self._phases()))
         return None
 
     def _judge(self, error: Exception) -> Evaluation:
-        """An outcome for what a candidate raised; raise what is no candidate's fault."""
+        """Convert an exception of a candidate to an evaluation; re-raise one that is not the candidate's fault."""
         if isinstance(error, MemoryError):
             return Evaluation(
                 "out-of-memory", diagnostic="the worker's memory limit was reached", phases=self._phases()
             )
         if isinstance(error, AutotuneError | OSError) or not self._around.sandboxed:
             raise error
-        self._end_cell()  # its state is not known: a fault of ours, or what untrusted code says is one
-        said = f"it raised {type(error).__name__}: {one_line(str(error))[:MOST_SAID]}"
-        diagnostic = f"{said}; that is a fault of autotune, please report it"
+        self._end_cell()  # its state is unknown: a bug of ours, or a claim of untrusted code
+        what = f"it raised {type(error).__name__}: {one_line(str(error))[:MOST_SAID]}"
+        diagnostic = f"{what}; that is a fault of autotune, please report it"
         return Evaluation("crashed", diagnostic=diagnostic, phases=self._phases())
 
     def _find_end(self, process: IsolatedProcess, time_limits: TimeLimits, oom_kills: int) -> ExitCause:
-        """Why a call ended its process, or took too long.
+        """Determine why a call ended its process or timed out, and end the process.
 
         Args:
             process: The process.
             time_limits: Limits of the call.
-            oom_kills: Processes that the kernel had killed for want of memory when the call began.
+            oom_kills: The kernel's count of out-of-memory kills when the call began.
         """
         now, whole = time.monotonic(), self._timeline.whole_deadline(time_limits)
         late = now >= self._timeline.deadline(time_limits) and not wait([process.gone], 0)
-        if not late:  # its channel is closed: it is on its way out
+        if not late:  # its channel is closed: it is exiting
             late = not wait([process.gone], max(1.0, whole - now))
         self._timeline.settle(time.monotonic())
         code = self._end_cell()
@@ -288,21 +289,21 @@ class Worker(Closing):
             phase = self._timeline.moment.phase if self._timeline.moment is not None else "preparation"
             return overdue(phase, time_limits, whole=now >= whole)
         with open(self._around.log, encoding="utf-8", errors="replace") as file:
-            said = file.read(LOG_BYTES)
-        return find_cause(code, said, memory_ran_out=count_oom_kills() > oom_kills)
+            output = file.read(LOG_BYTES)
+        return find_cause(code, output, memory_ran_out=count_oom_kills() > oom_kills)
 
     def _phases(self) -> dict[str, float]:
         self._timeline.settle(time.monotonic())
         return dict(self._timeline.phases)
 
     def _ready_process(self) -> IsolatedProcess:
-        """The process; started anew if the last one is gone or may not read what was opened since.
+        """Return the process; start a new one if it is gone or may not read files that were opened since.
 
-        Its keeper, too, if need be.
+        The keeper is restarted, too, if it is gone.
         """
         allowed = readable()
         must_read_more = self._around.sandboxed and not self._allowed >= allowed
-        # One that was killed between two calls is no death of the next.
+        # A process that was killed between two calls must not count as a failure of the next.
         if self._process is not None and (must_read_more or wait([self._process.gone], 0)):
             self._end_cell()
         if self._process is None:
@@ -316,7 +317,7 @@ class Worker(Closing):
         return self._process
 
     def _end_cell(self) -> int | None:
-        """Kill the process and all it started; its exit code, `None` if the keeper is gone."""
+        """Kill the process and its descendants; return its exit code, `None` if the keeper is gone."""
         self._drop_cell()
         with suppress(EOFError, OSError):
             return self._keeper.end()
@@ -332,7 +333,7 @@ OPEN: "weakref.WeakSet[Worker]" = weakref.WeakSet()
 
 
 def let_all_go() -> None:
-    """Leave every worker to the process that we are a fork of."""
+    """Release every worker in a fork, which leaves them to the parent process."""
     for worker in list(OPEN):
         worker.let_go()
     OPEN.clear()

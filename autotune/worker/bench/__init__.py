@@ -1,1 +1,1 @@
-"""Verifying and measuring: test data, oracles, fences, samples, races, roofs and noise."""
+"""Verification and measurement: test data, oracles, guard bytes, samples, races, roofs and noise floor."""

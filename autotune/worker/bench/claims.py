@@ -1,8 +1,8 @@
-"""Cores that this process measures on: the highest ones on which no other tuner of this user measures.
+"""Claims of cores to measure on: the highest cores that no other tuner of this user has claimed.
 
-A tuner holds a lock on a file for each of them while it has a worker, and the system drops it with the process. Two
-tuners would otherwise time their candidates on one core, at each other's cost. Where all cores are held, the highest
-ones are shared.
+Two tuners that time candidates on the same core would disturb each other. A tuner therefore holds a file lock for each
+of its cores while it has a worker; the system releases it with the process. If all cores are claimed, the highest ones
+are shared.
 """
 
 import fcntl
@@ -18,16 +18,16 @@ from autotune.core.host.cores import physical_cores
 PREFIX = "autotune-cores-"
 
 _lock = Lock()
-_held: dict[int, int] = {}  # the descriptor of the file of each core that this process holds
+_held: dict[int, int] = {}  # descriptor of the lock file of each core that this process has claimed
 _claims = 0
 
 
 class CoreClaim(Closing):
-    """Cores of this process, of which all its workers share the highest; given back with the last claim.
+    """Claim of cores, shared by all workers of this process; the locks are released with the last claim.
 
     Attributes:
-        cores: CPUs to measure on, each of a physical core, ascending; as many as were asked for, if there are so many.
-        shared: Those of them that another tuner holds, too, or may.
+        cores: CPUs to measure on, one per physical core, ascending; fewer than requested if the machine has fewer.
+        shared: CPUs among them that this process could not lock, since another tuner may use them.
     """
 
     def __init__(self, threads: int, cores: tuple[int, ...] = ()) -> None:
@@ -35,7 +35,7 @@ class CoreClaim(Closing):
 
         Args:
             threads: Number of cores.
-            cores: Those that were allotted, if any; then none is claimed.
+            cores: CPUs assigned by the caller, if any; then no core is locked.
         """
         global _claims  # noqa: PLW0603 - cores belong to the process
         self._is_closed = bool(cores)
@@ -45,7 +45,7 @@ class CoreClaim(Closing):
             self.shared = () if cores else tuple(core for core in self.cores if core not in _held)
 
     def close(self) -> None:
-        """Give the cores back."""
+        """Release the claim; the last one of the process releases the locks."""
         global _claims  # noqa: PLW0603
         with _lock:
             if self._is_closed:
@@ -58,21 +58,21 @@ class CoreClaim(Closing):
 
 
 def claim(threads: int) -> tuple[int, ...]:
-    """Hold as many cores as can be had, and give those to measure on."""
-    found = sorted(physical_cores(), reverse=True)
+    """Lock up to `threads` cores, and return the CPUs to measure on, shared ones included."""
+    cores = sorted(physical_cores(), reverse=True)
     folder = own_folder()
-    for core in found if folder is not None else ():
+    for core in cores if folder is not None else ():
         if len(_held) >= threads:
             break
         if core not in _held and folder is not None and (descriptor := lock_of(folder / str(core))) is not None:
             _held[core] = descriptor
-    mine = [core for core in found if core in _held][:threads]
-    shared = [core for core in found if core not in mine][: threads - len(mine)]
+    mine = [core for core in cores if core in _held][:threads]
+    shared = [core for core in cores if core not in mine][: threads - len(mine)]
     return tuple(sorted((*mine, *shared)))
 
 
 def own_folder() -> Path | None:
-    """This user's folder of locks; `None` where it cannot be made, or is another user's."""
+    """Return this user's folder of lock files; `None` if it cannot be created or belongs to another user."""
     folder = Path(tempfile.gettempdir()) / f"{PREFIX}{os.geteuid()}"
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -83,7 +83,7 @@ def own_folder() -> Path | None:
 
 
 def lock_of(path: Path) -> int | None:
-    """A descriptor that holds the lock of a file; `None` where another process does."""
+    """Lock a file and return its descriptor; `None` if another process holds the lock."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
@@ -96,9 +96,9 @@ def lock_of(path: Path) -> int | None:
 
 
 def let_go() -> None:
-    """Leave the cores to the process that we are a fork of, which would else hold them until we end, too."""
+    """Drop all claims in a fork: its copies of the descriptors would keep the parent's locks until it exits."""
     global _lock, _claims
-    _lock, _claims = Lock(), 0  # another thread of that process may have had the lock
+    _lock, _claims = Lock(), 0  # another thread of the parent may have held the lock
     while _held:
         os.close(_held.popitem()[1])
 

@@ -1,4 +1,4 @@
-"""How quiet the machine is: what else uses it, and what to change for steadier times."""
+"""Disturbance of measurements: what else uses the machine, and advice for steadier times."""
 
 import os
 import time
@@ -15,12 +15,12 @@ HIGH_FLOOR = 0.05
 
 @dataclass(frozen=True)
 class Disturbance:
-    """Use of the machine by others over a while, as shares of one core.
+    """CPU use by others over an interval, as a share of one core.
 
     Attributes:
-        stolen: Taken by the hypervisor for other guests.
-        others: Used by other processes, on all cores together.
-        loudest: The process that used most of it, with its share; empty if there is none to speak of.
+        stolen: Share that the hypervisor gave to other guests.
+        others: Share used by other processes, summed over all cores.
+        loudest: Process with the largest share, and its share; empty if it is below `BUSY`.
     """
 
     stolen: float
@@ -29,7 +29,7 @@ class Disturbance:
 
 
 class Watch:
-    """Watches the machine between two moments."""
+    """Monitor of CPU use by other processes since its creation."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -37,18 +37,18 @@ class Watch:
         self._used = self._processes()
 
     def _processes(self) -> dict[tuple[int, str], float]:
-        """Seconds of processor time of every process but ours and what we started."""
+        """Return the CPU time in seconds of every process except this one and its descendants."""
         me = psutil.Process()
         ours = {me.pid, *(child.pid for child in me.children(recursive=True))}
-        found = {}
+        seconds = {}
         for process in psutil.process_iter(["name", "cpu_times"]):
             times = process.info["cpu_times"]
             if process.pid not in ours and times is not None:
-                found[process.pid, str(process.info["name"])] = times.user + times.system
-        return found
+                seconds[process.pid, str(process.info["name"])] = times.user + times.system
+        return seconds
 
     def read(self) -> Disturbance:
-        """What happened since the watch began."""
+        """Return the disturbance since the watch began."""
         seconds = max(1e-3, time.monotonic() - self._start)
         now = self._processes()
         used = {key: (spent - self._used.get(key, 0.0)) / seconds for key, spent in now.items()}
@@ -59,7 +59,7 @@ class Watch:
 
 
 def advise(floor: float, cores: int, disturbance: Disturbance | None = None) -> list[str]:
-    """What would make numbers steadier, a sentence each."""
+    """Return advice for steadier measurements, one sentence each."""
     advice = []
     if cores == 1:
         advice.append("one core: the tuner and the candidate share it; expect more noise and fewer trials a minute")
@@ -85,7 +85,7 @@ def advise(floor: float, cores: int, disturbance: Disturbance | None = None) -> 
 
 
 def shared_core() -> tuple[int, str] | None:
-    """The core candidates run on and its hardware siblings, if it has any that this process may use."""
+    """Return the core that candidates run on and its hyper-threads, if it has several; else `None`."""
     core = max(os.sched_getaffinity(0))
     path = CPUS / f"cpu{core}/topology/thread_siblings_list"
     siblings = path.read_text(encoding="utf-8").strip() if path.exists() else str(core)

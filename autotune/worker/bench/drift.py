@@ -1,4 +1,4 @@
-"""The machine's drift: how the reference kernel runs beside the programs that are measured on a core, over many."""
+"""Drift of the machine's speed: times of the reference kernel next to the latest programs measured on a core."""
 
 from collections import deque
 from dataclasses import replace
@@ -9,24 +9,27 @@ from threading import Lock
 from autotune.core.evaluator import Evaluation
 from autotune.core.stats import quiet_time
 
-LATEST = 32  # programs over which drift is seen: some ten seconds
+LATEST = 32  # programs that the drift is estimated over: some ten seconds
 
 
 class Drift:
-    """The reference kernel's times on one core, whichever processes took them.
+    """Times of the reference kernel on one core, taken by any process; thread-safe.
 
     Attributes:
         quiet: The kernel's best time so far, in seconds.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing seen."""
+        """Start without observations."""
         self.quiet = inf
-        self._levels: deque[float] = deque(maxlen=LATEST)  # its usual time beside the latest programs
+        self._levels: deque[float] = deque(maxlen=LATEST)  # its typical time next to each of the latest programs
         self._lock = Lock()
 
     def learn(self, found: Evaluation) -> Evaluation:
-        """Learn the reference kernel's time beside a program, and give its samples the median of the recent ones."""
+        """Record the reference kernel's time next to a program; return the evaluation with the median of recent times.
+
+        The median is stored in `reference_level` of the samples; an evaluation without reference times is unchanged.
+        """
         samples = found.samples
         if samples is None or not samples.quiet_reference:
             return found

@@ -1,4 +1,4 @@
-"""Entries of an interleaved measurement and their status: data between the tuner and the processes that run them."""
+"""Entries of a race and their status: data exchanged between the tuner and the processes that run the entries."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,20 +8,20 @@ from autotune.core.payload import Array, Payload
 from autotune.core.plugs.comparator import Comparator
 from autotune.core.trial import Outcome
 
-# Besides what may become of a candidate: a library that is not installed, one that says it cannot, and one that raises.
+# Beyond the outcomes of a candidate: the library is not installed, reports no support, or raises.
 EntryStatus = Outcome | Literal["missing", "unsupported", "failed"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Entrant of a race: a payload, and the program or library that computes it.
+    """Entry of a race: a payload, and the program or library that computes it.
 
     Attributes:
-        name: Name of the row.
+        name: Name of the entry's row.
         payload: Payload that is computed.
         contender: One of our programs, or a library.
         seed: Seed of the input data.
-        threads: Threads that a library may use; a program's own say what it uses.
+        threads: Number of threads that a library may use; a program determines its own.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Verification:
     """Result of verifying an entry.
 
     Attributes:
-        status: ``ok`` if it computes what the oracle says, and may race.
+        status: ``ok`` if its outputs match the oracle's, so that it may race.
         max_error: Largest absolute difference to the oracle.
-        diagnostic: What went wrong, if anything did.
+        diagnostic: Description of the failure; empty if there was none.
         version: Version that a library reports.
-        seconds: Seconds of the call that was verified, roughly.
+        seconds: Approximate time of the verified call, in seconds.
     """
 
     status: EntryStatus
@@ -52,14 +52,14 @@ class Verification:
 
 @dataclass(frozen=True)
 class ExpectedPart:
-    """A stretch of what the oracle expects of an output.
+    """Contiguous part of an expected output.
 
     Attributes:
-        case: Number of the case.
-        output: Number of the output, among the payload's outputs.
-        start: Number of its first element, of the output as one row.
+        case: Index of the case.
+        output: Index of the output among the payload's outputs.
+        start: Index of its first element in the flattened output.
         shape: Shape of the whole output.
-        values: Elements of the part, one after the other.
+        values: Elements of the part, 1-D.
     """
 
     case: int

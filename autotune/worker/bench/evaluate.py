@@ -1,4 +1,4 @@
-"""What a worker does with a job: compile, verify and time candidates. Runs in the isolated process only."""
+"""Evaluation of a job: compile, verify and time its candidates. Runs in the isolated process only."""
 
 import traceback
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from autotune.worker.bench.roofs import measure_roofs, reference_run
 from autotune.worker.bench.testbench import Testbench, open_testbench
 from autotune.worker.bench.verify import Verdict
 
-NOISY = 0.25  # between the first half of the samples and the second, beyond which their time is a guess
-FAR = 4.0  # times the best so far; the call that is verified begins with cold caches, but is not four times as slow
+NOISY = 0.25  # relative difference between the halves of the samples above which the time is unreliable
+FAR = 4.0  # times the best so far; the verified call starts with cold caches, but is not four times as slow
 MOST_SAID = 200  # characters of an unexpected error
 FEWEST_TO_JUDGE = 8  # samples: the racing rule leaves fewer of a hopeless candidate
 FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-failed", "jit": "jit-failed"}
@@ -32,13 +32,13 @@ FAILED_AT: dict[str, Outcome] = {"verify": "verify-failed", "lower": "lowering-f
 
 @dataclass(frozen=True)
 class ReadyJob:
-    """A job whose candidates are compiled and verified, and not timed.
+    """A job whose candidates are compiled and verified, but not yet timed.
 
     Attributes:
         job: The job.
         bench: Testbench of its payload.
-        found: The outcome of each candidate so far.
-        right: Number of each candidate that is right, and its program.
+        found: Evaluation of each candidate so far.
+        right: Index of each correct candidate, and its program.
     """
 
     job: Job
@@ -47,51 +47,51 @@ class ReadyJob:
     right: tuple[tuple[int, BoundProgram], ...]
 
 
-_waiting: list[ReadyJob] = []  # what is to be timed in this process, one at most
+_waiting: list[ReadyJob] = []  # the job to be timed next in this process, at most one
 
 
 def evaluate(job: Job) -> list[Evaluation]:
-    """Compile and verify every candidate, time those that are right, and look whether they still are."""
+    """Compile and verify every candidate, time the correct ones, and verify them again."""
     return time_prepared(prepared(job))
 
 
 def prepare(job: Job) -> list[Evaluation]:
-    """Compile and verify every candidate; `time_waiting` times those that are right, in this process."""
+    """Compile and verify every candidate; a later `time_waiting` in this process times the correct ones."""
     _waiting.clear()
-    reference_run(job.machine)  # compiled now, not when it is timed
-    found = prepared(job)
-    _waiting.append(found)
-    return list(found.found)
+    reference_run(job.machine)  # compiled and cached now, not while the measuring core is held
+    ready = prepared(job)
+    _waiting.append(ready)
+    return list(ready.found)
 
 
 def time_waiting(quiet_reference: float) -> list[Evaluation]:
-    """Time what `prepare` prepared; nothing if that was in another process.
+    """Time the job of the last `prepare`; return an empty list if that ran in another process.
 
     Args:
         quiet_reference: The reference kernel's best time so far.
     """
     if not _waiting:
         return []
-    found = _waiting.pop()
-    return time_prepared(replace(found, job=replace(found.job, quiet_reference=quiet_reference)))
+    ready = _waiting.pop()
+    return time_prepared(replace(ready, job=replace(ready.job, quiet_reference=quiet_reference)))
 
 
 def prepared(job: Job) -> ReadyJob:
-    """Compile and verify every candidate."""
+    """Compile and verify every candidate of a job."""
     bench = open_testbench(job.payload, job.seed, job.machine.pages)
     built = []
     for number, candidate in enumerate(job.candidates):
         REPORTER.candidate = number
         built.append(build_and_verify(job.payload, candidate, bench, job.known))
-    found = tuple(evaluation for _, evaluation in built)
+    evaluations = tuple(evaluation for _, evaluation in built)
     right = tuple((number, bound) for number, (bound, _) in enumerate(built) if bound is not None)
     for number, bound in right:
         PROGRAMS.keep(job.payload, job.candidates[number], bound.program)
-    return ReadyJob(job, bench, found, right)
+    return ReadyJob(job, bench, evaluations, right)
 
 
 def time_prepared(ready: ReadyJob) -> list[Evaluation]:
-    """Time the candidates that are right, and look whether they still are."""
+    """Time the correct candidates and verify them again."""
     job, bench, right, found = ready.job, ready.bench, ready.right, list(ready.found)
     watch = Stopwatch()
     with watch.phase("measure"):
@@ -107,17 +107,17 @@ def time_prepared(ready: ReadyJob) -> list[Evaluation]:
 
 
 def multiplied(samples: Samples, scale: float) -> Samples:
-    """What the whole of a program takes of which a part was timed."""
+    """Scale the samples of a part of a program to the whole program."""
     return replace(samples, seconds=tuple(scale * seconds for seconds in samples.seconds))
 
 
 def is_hopeless(first_call: float, job: Job) -> bool:
-    """Return whether the call that was verified took so long that no other is needed to rank it."""
+    """Return whether the verified call was so slow that no further call is needed to rank the program."""
     return job.best_seconds is not None and first_call > max(FAR * job.best_seconds, LONG_CALL)
 
 
 def look_again(evaluation: Evaluation, bound: BoundProgram, bench: Testbench) -> Evaluation:
-    """What a timed program is after all its calls: still right, and its times worth believing."""
+    """Verify a program again after timing, and mark it as noisy if the halves of its samples disagree."""
     watch = Stopwatch(dict(evaluation.phases))
     with watch.phase("verify"):
         verdict = bench.verify_again(bound)
@@ -132,13 +132,13 @@ def look_again(evaluation: Evaluation, bound: BoundProgram, bench: Testbench) ->
         )
     times = evaluation.samples.seconds if evaluation.samples else ()
     if len(times) >= FEWEST_TO_JUDGE and (wide := unrest(times)) > NOISY:
-        said = f"halves of the samples must agree to {NOISY:.0%}; measured twice, they were {wide:.0%} apart"
-        return replace(evaluation, outcome="noisy", diagnostic=said)
+        diagnostic = f"halves of the samples must agree to {NOISY:.0%}; measured twice, they were {wide:.0%} apart"
+        return replace(evaluation, outcome="noisy", diagnostic=diagnostic)
     return evaluation
 
 
 def time_all(programs: Sequence[Run], first_calls: Sequence[float], job: Job) -> list[Samples]:
-    """Samples of every program, interleaved with each other and with the reference kernel."""
+    """Take samples of every program; several are interleaved with each other and with the reference kernel."""
     reference = reference_run(job.machine)
     if len(job.candidates) > 1:
         *mine, beside = measure_interleaved([*programs, reference], job.effort, job.seed, [*first_calls, 0.0])
@@ -147,7 +147,7 @@ def time_all(programs: Sequence[Run], first_calls: Sequence[float], job: Job) ->
 
 
 def time_alone(run: Run, first_call: float, reference: Run, job: Job) -> Samples:
-    """Samples of one program; taken twice where the first were unstable, the calmer ones kept."""
+    """Take samples of one program; if they are unstable, take them again and return the more stable ones."""
     if is_hopeless(first_call, job):
         beside = calibrate(reference, job.effort.sample_seconds).sample(reference)
         return Samples((first_call,), (beside,), quiet_reference=min(beside, job.quiet_reference))
@@ -162,10 +162,10 @@ def time_alone(run: Run, first_call: float, reference: Run, job: Job) -> Samples
 def build_and_verify(
     payload: Payload, candidate: Candidate, bench: Testbench, known: frozenset[str] = frozenset()
 ) -> tuple[BoundProgram | None, Evaluation]:
-    """Compile one candidate and compare its outputs to the oracle's; the program if it is new and right.
+    """Compile one candidate and compare its outputs with the oracle's; return the program if it is new and correct.
 
-    Of a part of a program that is compared which follows from what was run; where that does not show, the diagnostic of
-    an outcome of ``ok`` says why.
+    For a part of a program, only results of the executed iterations are compared; if they cannot be told apart, the
+    outcome is ``ok`` and the diagnostic says why.
     """
     watch, fingerprints = Stopwatch(), Fingerprints(known)
 
@@ -182,7 +182,7 @@ def build_and_verify(
         return None, found(FAILED_AT.get(error.stage, "transform-failed"), str(error))
     except MemoryError:
         raise
-    except Exception as error:  # a fault of ours is the end of a candidate, not of a sweep
+    except Exception as error:  # a bug of ours must fail one candidate, not the sweep
         return None, found("transform-failed", our_fault(error))
     bound = bench.bind(program)
     with watch.phase("verify"):
@@ -199,14 +199,17 @@ def build_and_verify(
 
 
 def our_fault(error: Exception) -> str:
-    """The line that says what broke, and where."""
+    """Return a diagnostic for an unexpected exception: its class, message and location."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     what = one_line(f"{type(error).__name__}: {error}")[:MOST_SAID]
     return f"{what}, in {Path(frame.filename).name}:{frame.lineno}; that is a fault of autotune, please report it"
 
 
 def verify_part(payload: Payload, candidate: Candidate, program: CompiledProgram, bench: Testbench) -> Verdict:
-    """Compare what follows from the iterations that a part runs; where that does not show, the diagnostic says why."""
+    """Compare the results of the iterations that a part executes; if that is impossible, the diagnostic says why.
+
+    The naive lowering of the same part is run on poisoned outputs to find out which elements it computes.
+    """
     if why := program.part.unverifiable or bench.hides_parts:
         return Verdict("ok", 0.0, why)
     try:
@@ -218,5 +221,5 @@ def verify_part(payload: Payload, candidate: Candidate, program: CompiledProgram
 
 
 def roofs(machine: Machine) -> Roofs:
-    """Measure the roofs in this worker."""
+    """Measure the roofs in this process."""
     return measure_roofs(machine)

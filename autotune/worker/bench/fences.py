@@ -1,7 +1,6 @@
-"""Fences: guard bytes around an array show whether a candidate wrote outside of it.
+"""Fences: guard bytes around an array, which detect out-of-bounds writes of a candidate.
 
-An output that is verified lies between two fences of known bytes, in memory of its own; a sum over the words of every
-input returns whether one was written.
+A verified output is allocated between two fences of known bytes; a checksum of every input detects writes to it.
 """
 
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ class Fenced:
     Attributes:
         name: Name of the argument.
         array: Array that a candidate may write, of the argument's shape and dtype.
-        before: The fence below it.
-        after: The fence above it, from its last byte on.
+        before: Fence below the array, uint8.
+        after: Fence above the array, directly after its last byte, uint8.
     """
 
     name: str
@@ -32,7 +31,7 @@ class Fenced:
     after: Array
 
     def trespass(self) -> str:
-        """Say where something was written outside the array; empty if nothing was."""
+        """Describe an out-of-bounds write; return an empty string if there was none."""
         if (wrong := np.flatnonzero(self.after != FENCE_BYTE)).size:
             return f"{self.name} must be written within its {self.array.nbytes} bytes; byte {wrong[0]} past its end was"
         if (wrong := np.flatnonzero(self.before != FENCE_BYTE)).size:
@@ -47,7 +46,7 @@ class Fenced:
 
 
 def fenced_empty(argument: Argument) -> Fenced:
-    """Uninitialised array for an argument, on a cache-line boundary, between fences."""
+    """Allocate an array for an argument between fences, aligned to a cache line."""
     raw = np.full(argument.bytes + 2 * FENCE_BYTES + ALIGNMENT, FENCE_BYTE, np.uint8)
     begin = FENCE_BYTES + -(raw.ctypes.data + FENCE_BYTES) % ALIGNMENT
     end = begin + argument.bytes
@@ -56,7 +55,7 @@ def fenced_empty(argument: Argument) -> Fenced:
 
 
 def word_sum(array: Array) -> int:
-    """Sum of an array's words, modulo 2^64: changes when the array does, at the speed of memory."""
+    """Return a checksum of an array: the sum of its 64-bit words modulo 2^64, computed at memory bandwidth."""
     flat = array.reshape(-1).view(np.uint8)
     whole = flat.size // 8 * 8
     return (int(np.add.reduce(flat[:whole].view(np.uint64))) + int(flat[whole:].sum())) % 2**64

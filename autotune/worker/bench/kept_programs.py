@@ -1,6 +1,7 @@
-"""Programs that this process found right, for whoever asks what they compute: a whole takes half a minute to compile.
+"""Cache of verified programs of this process for later error measurements: a whole model compiles for half a minute.
 
-What is timed is always compiled anew: where code lies is luck, which must not pass from one measurement to the next.
+A program is always recompiled to be timed: its speed depends on where its code is loaded, and this chance effect must
+not carry over from one measurement to the next.
 """
 
 from dataclasses import dataclass, field
@@ -9,21 +10,21 @@ from autotune.compiler.lowering.program import CompiledProgram
 from autotune.core.candidate import Candidate
 from autotune.core.payload import Argument, Payload
 
-MOST_PROGRAMS = 8  # as many as finalists
-LEAST_PROGRAMS = 2  # however large: a whole, and its baseline
-MOST_BYTES = 1 << 28  # of the arenas of all others
+MOST_PROGRAMS = 8  # the number of finalists
+LEAST_PROGRAMS = 2  # of any size: a whole model and its baseline
+MOST_BYTES = 1 << 28  # of the arenas of all other programs
 
 
 @dataclass(frozen=True)
 class RightProgram:
-    """A program, and what it was compiled from.
+    """A verified program, and what it was compiled from.
 
     Attributes:
         sha256: Hash of the payload's text.
-        entry: Function that is called.
+        entry: Name of the entry function.
         arguments: Arguments of the program.
-        candidate: How it was compiled.
-        program: The program.
+        candidate: Candidate that it was compiled from.
+        program: Compiled program.
     """
 
     sha256: str
@@ -34,29 +35,29 @@ class RightProgram:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its arena."""
+        """Size of its arena, in bytes."""
         return self.program.buffers.peak_bytes if self.program.buffers is not None else 0
 
 
 @dataclass
 class KeptPrograms:
-    """Programs that were kept last, the oldest first."""
+    """Cache of the most recently verified programs, the oldest first."""
 
     programs: list[RightProgram] = field(default_factory=list)
 
     def keep(self, payload: Payload, candidate: Candidate, program: CompiledProgram) -> None:
-        """Keep a program, and no more of the others than memory allows."""
-        kept = RightProgram(payload.sha256, payload.entry, payload.arguments, candidate, program)
-        self.programs = [*self.programs, kept][-MOST_PROGRAMS:]
+        """Add a program; evict the oldest ones beyond the limits of count and memory."""
+        entry = RightProgram(payload.sha256, payload.entry, payload.arguments, candidate, program)
+        self.programs = [*self.programs, entry][-MOST_PROGRAMS:]
         while sum(each.bytes for each in self.programs[:-LEAST_PROGRAMS]) > MOST_BYTES:
             self.programs.pop(0)
 
     def find(self, payload: Payload, candidate: Candidate) -> CompiledProgram | None:
-        """The program of a payload and a candidate that was kept last; `None` if there is none."""
-        wanted = (payload.sha256, payload.entry, payload.arguments, candidate)
-        for each in reversed(self.programs):
-            if (each.sha256, each.entry, each.arguments, each.candidate) == wanted:
-                return each.program
+        """Return the cached program of a payload and a candidate; `None` if there is none."""
+        key = (payload.sha256, payload.entry, payload.arguments, candidate)
+        for entry in reversed(self.programs):
+            if (entry.sha256, entry.entry, entry.arguments, entry.candidate) == key:
+                return entry.program
         return None
 
 

@@ -1,53 +1,53 @@
-"""Kernels written by hand, whose work is known exactly: roofs, noise and the machine's speed are measured by them."""
+"""Handwritten kernels with a known number of operations, for measuring roofs, noise floor and drift."""
 
 import re
 from dataclasses import replace
 
 from autotune.core.payload import Argument, Array, Payload
 
-TILES_OF_SUMS = 4  # of sums, as many as a matrix unit needs to be busy; as many more hold what is multiplied
+TILES_OF_SUMS = 4  # accumulator tiles that keep the matrix unit busy; the other four tiles hold operands
 
 
 def fma_payload(lanes: int, chains: int, steps: int) -> Payload:
-    """`chains` accumulators that each take `steps` FMAs, all in registers."""
-    kind, memory = f"vector<{lanes}xf32>", f"memref<{lanes}xf32>"
+    """Return a kernel of `chains` independent chains of `steps` FMAs each, all in registers."""
+    vector, memory = f"vector<{lanes}xf32>", f"memref<{lanes}xf32>"
     text = f"""
   func.func @fma(%out: {memory}) {{
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %n = arith.constant {steps} : index
-    %x = vector.load %out[%c0] : {memory}, {kind}
-{each(chains, f"    %s# = arith.constant dense<#.5> : {kind}")}
-{accumulate(chains, lanes, "%c1", "%s#", f"      %b# = math.fma %a#, %x, %x : {kind}")}
+    %x = vector.load %out[%c0] : {memory}, {vector}
+{each(chains, f"    %s# = arith.constant dense<#.5> : {vector}")}
+{accumulate(chains, lanes, "%c1", "%s#", f"      %b# = math.fma %a#, %x, %x : {vector}")}
     return
   }}"""
     return Payload("fma", text, "fma", (Argument("out", "output", (lanes,)),))
 
 
 def dot_payload(intrinsic: str, element: str, chains: int, steps: int) -> Payload:
-    """`chains` accumulators of 16 lanes that each take `steps` dot products of words of 32 bits, all in registers.
+    """Return a kernel of `chains` accumulators of 16 lanes with `steps` dot-product instructions each, in registers.
 
     Args:
-        intrinsic: LLVM's name of the instruction.
-        element: Type of the values of a word: ``bf16``, summed in f32, or ``i8`` or ``i16``, summed in 32-bit integers.
+        intrinsic: LLVM name of the instruction's intrinsic.
+        element: Element type packed into 32-bit words: ``bf16``, accumulated in f32, or ``i8`` or ``i16``, in i32.
         chains: Number of accumulators.
-        steps: Dot products of each.
+        steps: Number of dot-product instructions per accumulator.
     """
-    kind, memory = "vector<16xf32>", "memref<16xf32>"
-    sums = kind if element == "bf16" else "vector<16xi32>"
+    vector, memory = "vector<16xf32>", "memref<16xf32>"
+    sums = vector if element == "bf16" else "vector<16xi32>"
     words = f"vector<{64 if element == 'i8' else 32}x{element}>"
     body = f"""\
-      %w# = vector.bitcast %a# : {kind} to {sums}
+      %w# = vector.bitcast %a# : {vector} to {sums}
       %d# = llvm.call_intrinsic "{intrinsic}"(%w#, %v, %v) : ({sums}, {words}, {words}) -> {sums}
-      %b# = vector.bitcast %d# : {sums} to {kind}"""
+      %b# = vector.bitcast %d# : {sums} to {vector}"""
     text = f"""
   func.func @dots(%out: {memory}) {{
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %n = arith.constant {steps} : index
-    %x = vector.load %out[%c0] : {memory}, {kind}
-    %v = vector.bitcast %x : {kind} to {words}
-{each(chains, f"    %s# = arith.constant dense<#.5> : {kind}")}
+    %x = vector.load %out[%c0] : {memory}, {vector}
+    %v = vector.bitcast %x : {vector} to {words}
+{each(chains, f"    %s# = arith.constant dense<#.5> : {vector}")}
 {accumulate(chains, 16, "%c1", "%s#", body)}
     return
   }}"""
@@ -55,11 +55,11 @@ def dot_payload(intrinsic: str, element: str, chains: int, steps: int) -> Payloa
 
 
 def tile_payload(intrinsic: str, steps: int) -> Payload:
-    """Four tiles of AMX that each take `steps` products of two others, all in registers.
+    """Return a kernel of four AMX accumulator tiles with `steps` tile products each, in tile registers.
 
     Args:
-        intrinsic: LLVM's name of the instruction.
-        steps: Products of each.
+        intrinsic: LLVM name of the instruction's intrinsic.
+        steps: Number of tile products per accumulator tile.
     """
     memory, tile, shape = "memref<1024xf32>", "!llvm.x86_amx", "(i16, i16"
     load = '"llvm.x86.tileloadd64.internal"(%rows, %bytes, {}, %stride) : ' + f"{shape}, !llvm.ptr, i64) -> {tile}"
@@ -73,7 +73,7 @@ def tile_payload(intrinsic: str, steps: int) -> Payload:
         f" : {shape}, !llvm.ptr, i64, {tile}) -> ()"
         for i in range(TILES_OF_SUMS)
     )
-    kinds, sums = ", ".join([tile] * TILES_OF_SUMS), each(TILES_OF_SUMS, "%s# = %z#", ", ")
+    types, sums = ", ".join([tile] * TILES_OF_SUMS), each(TILES_OF_SUMS, "%s# = %z#", ", ")
     zeros = f'    %z# = llvm.call_intrinsic "llvm.x86.tilezero.internal"(%rows, %bytes) : {shape}) -> {tile}'
     text = f"""
   func.func @tiles(%out: {memory}) {{
@@ -96,9 +96,9 @@ def tile_payload(intrinsic: str, steps: int) -> Payload:
 {each(TILES_OF_SUMS, "    %p# = llvm.inttoptr %i# : i64 to !llvm.ptr")}
 {each(TILES_OF_SUMS, "    %t# = llvm.call_intrinsic " + load.format("%p#"))}
 {each(TILES_OF_SUMS, zeros)}
-    %r:{TILES_OF_SUMS} = scf.for %k = %c0 to %n step %c1 iter_args({sums}) -> ({kinds}) {{
+    %r:{TILES_OF_SUMS} = scf.for %k = %c0 to %n step %c1 iter_args({sums}) -> ({types}) {{
 {dots}
-      scf.yield {each(TILES_OF_SUMS, "%d#", ", ")} : {kinds}
+      scf.yield {each(TILES_OF_SUMS, "%d#", ", ")} : {types}
     }}
 {stores}
     return
@@ -107,39 +107,39 @@ def tile_payload(intrinsic: str, steps: int) -> Payload:
 
 
 def spin_payload(lanes: int, steps: int, chains: int = 8) -> Payload:
-    """Compute in registers for `steps` rounds; what is written does not depend on how many."""
-    kind, memory = f"vector<{lanes}xf32>", f"memref<{lanes}xf32>"
+    """Return a kernel of `steps` iterations of FMAs in registers, whose result does not depend on their number."""
+    vector, memory = f"vector<{lanes}xf32>", f"memref<{lanes}xf32>"
     text = f"""
   func.func @spin(%in: {memory}, %out: {memory}) {{
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %n = arith.constant {steps} : index
-    %x = vector.load %in[%c0] : {memory}, {kind}
-    %one = arith.constant dense<1.0> : {kind}
-{each(chains, f"    %start# = arith.constant dense<#.5> : {kind}")}
-{accumulate(chains, lanes, "%c1", "%start#", f"      %b# = math.fma %a#, %x, %one : {kind}")}
+    %x = vector.load %in[%c0] : {memory}, {vector}
+    %one = arith.constant dense<1.0> : {vector}
+{each(chains, f"    %start# = arith.constant dense<#.5> : {vector}")}
+{accumulate(chains, lanes, "%c1", "%start#", f"      %b# = math.fma %a#, %x, %one : {vector}")}
     return
   }}"""
-    small = Argument("in", "input", (lanes,), low=-0.5, high=0.5)  # sums of its powers are finite
-    return Payload("spin", text, "spin", (small, Argument("out", "output", (lanes,))))
+    argument = Argument("in", "input", (lanes,), low=-0.5, high=0.5)  # its geometric series converges
+    return Payload("spin", text, "spin", (argument, Argument("out", "output", (lanes,))))
 
 
 def read_payload(lanes: int, size: int, chains: int = 8) -> Payload:
-    """Sum an array of `size` bytes with `chains` accumulators."""
+    """Return a kernel that sums an f32 array of `size` bytes with `chains` vector accumulators."""
     step = lanes * chains
     count = size // 4 // step * step
-    kind, memory = f"vector<{lanes}xf32>", f"memref<{count}xf32>"
+    vector, memory = f"vector<{lanes}xf32>", f"memref<{count}xf32>"
     add = f"""\
       %i# = arith.addi %k, %o# : index
-      %v# = vector.load %in[%i#] : {memory}, {kind}
-      %b# = arith.addf %a#, %v# : {kind}"""
+      %v# = vector.load %in[%i#] : {memory}, {vector}
+      %b# = arith.addf %a#, %v# : {vector}"""
     offsets = "\n".join(f"    %o{i} = arith.constant {i * lanes} : index" for i in range(chains))
     text = f"""
   func.func @read(%in: {memory}, %out: memref<{lanes}xf32>) {{
     %c0 = arith.constant 0 : index
     %step = arith.constant {step} : index
     %n = arith.constant {count} : index
-    %zero = arith.constant dense<0.0> : {kind}
+    %zero = arith.constant dense<0.0> : {vector}
 {offsets}
 {accumulate(chains, lanes, "%step", "%zero", add)}
     return
@@ -149,43 +149,43 @@ def read_payload(lanes: int, size: int, chains: int = 8) -> Payload:
 
 
 def accumulate(chains: int, lanes: int, step: str, start: str, body: str) -> str:
-    """A loop over accumulators that do not wait for each other, and a store of their sum to ``%out``.
+    """Return the text of an `scf.for` loop over independent accumulators and the store of their sum to ``%out``.
 
     Args:
         chains: Number of accumulators.
-        lanes: Elements of each.
-        step: Value the counter ``%k`` grows by, from ``%c0`` to ``%n``.
-        start: Value that accumulator ``%a#`` begins with; ``#`` stands for its number.
-        body: Lines that make ``%b#``, its next value, of it.
+        lanes: Vector lanes of an accumulator.
+        step: Step of the induction variable ``%k``, which runs from ``%c0`` to ``%n``.
+        start: Initial value of accumulator ``%a#``; ``#`` stands for its index.
+        body: Lines that compute ``%b#``, its next value, from ``%a#``.
     """
-    kind = f"vector<{lanes}xf32>"
-    kinds = ", ".join([kind] * chains)
+    vector = f"vector<{lanes}xf32>"
+    types = ", ".join([vector] * chains)
     total, sums = "%r#0", []
     for i in range(1, chains):
         name = "%total" if i == chains - 1 else f"%t{i}"
-        sums.append(f"    {name} = arith.addf {total}, %r#{i} : {kind}")
+        sums.append(f"    {name} = arith.addf {total}, %r#{i} : {vector}")
         total = name
     return "\n".join(
         [
             f"    %r:{chains} = scf.for %k = %c0 to %n step {step} "
-            f"iter_args({each(chains, f'%a# = {start}', ', ')}) -> ({kinds}) {{",
+            f"iter_args({each(chains, f'%a# = {start}', ', ')}) -> ({types}) {{",
             each(chains, body),
-            f"      scf.yield {each(chains, '%b#', ', ')} : {kinds}",
+            f"      scf.yield {each(chains, '%b#', ', ')} : {types}",
             "    }",
             *sums,
-            f"    vector.store {total}, %out[%c0] : memref<{lanes}xf32>, {kind}",
+            f"    vector.store {total}, %out[%c0] : memref<{lanes}xf32>, {vector}",
         ]
     )
 
 
 def each(count: int, text: str, between: str = "\n") -> str:
-    """A text once for every number below `count`, which stands where it has ``#``."""
+    """Repeat a text for every index below `count`, with ``#`` replaced by the index."""
     return between.join(text.replace("#", str(i)) for i in range(count))
 
 
 def copy_payload(count: int, lanes: int) -> Payload:
-    """Copy `count` f32, in vectors of `lanes`: nothing transforms as many bytes faster than they are copied."""
-    kind, memory = f"vector<{lanes}xf32>", f"memref<{count}xf32>"
+    """Return a kernel that copies `count` f32 in vectors of `lanes`: a lower bound for any transformation of them."""
+    vector, memory = f"vector<{lanes}xf32>", f"memref<{count}xf32>"
     whole = count // lanes * lanes
     text = f"""
   func.func @copy(%x: {memory}, %y: {memory}) {{
@@ -195,8 +195,8 @@ def copy_payload(count: int, lanes: int) -> Payload:
     %one = arith.constant 1 : index
     %step = arith.constant {lanes} : index
     scf.for %i = %start to %end step %step {{
-      %v = vector.load %x[%i] : {memory}, {kind}
-      vector.store %v, %y[%i] : {memory}, {kind}
+      %v = vector.load %x[%i] : {memory}, {vector}
+      vector.store %v, %y[%i] : {memory}, {vector}
     }}
     scf.for %i = %end to %last step %one {{
       %s = memref.load %x[%i] : {memory}
@@ -209,21 +209,21 @@ def copy_payload(count: int, lanes: int) -> Payload:
 
 
 def same(x: Array) -> tuple[Array, ...]:
-    """The oracle of a copy."""
+    """Return the argument: the oracle of a copy."""
     return (x,)
 
 
 def on_threads(kernel: Payload, threads: int) -> Payload:
-    """A kernel once on each thread, on arrays of its own: those of a thread are a row of the whole's."""
+    """Return a kernel that runs `kernel` once per thread, each on its own row of the arguments."""
     if threads == 1:
         return kernel
     row = "memref<{0}xf32, strided<[1], offset: ?>>"
     inner = re.sub(r"memref<(\d+)xf32>", lambda found: row.format(found[1]), kernel.text)
     arguments = [replace(argument, shape=(threads, *argument.shape)) for argument in kernel.arguments]
-    kinds = [row.format(argument.shape[0]) for argument in kernel.arguments]
+    types = [row.format(argument.shape[0]) for argument in kernel.arguments]
     rows = "\n".join(
         f"      %row{i} = memref.subview %all{i}[%t, 0] [1, {a.shape[1]}] [1, 1] : {a.type} to {kind}"
-        for i, (a, kind) in enumerate(zip(arguments, kinds, strict=True))
+        for i, (a, kind) in enumerate(zip(arguments, types, strict=True))
     )
     text = f"""{inner}
   func.func @{kernel.entry}_on_threads({", ".join(f"%all{i}: {a.type}" for i, a in enumerate(arguments))}) {{
@@ -232,7 +232,7 @@ def on_threads(kernel: Payload, threads: int) -> Payload:
     %threads = arith.constant {threads} : index
     scf.parallel (%t) = (%first) to (%threads) step (%one) {{
 {rows}
-      func.call @{kernel.entry}({", ".join(f"%row{i}" for i in range(len(kinds)))}) : ({", ".join(kinds)}) -> ()
+      func.call @{kernel.entry}({", ".join(f"%row{i}" for i in range(len(types)))}) : ({", ".join(types)}) -> ()
     }}
     return
   }}"""

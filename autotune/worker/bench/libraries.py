@@ -1,6 +1,6 @@
-"""A library in a race. In a process of the library's own only: nothing here imports MLIR, whose LLVM may be another.
+"""Library as entry of a race. Runs only in the library's own process, which must not import MLIR with another LLVM.
 
-What the oracle expects comes from a process of ours, in parts.
+The expected outputs come from one of our processes, in parts.
 """
 
 import warnings
@@ -26,7 +26,7 @@ _expected: dict[tuple[int, int], Array] = {}  # by case and output
 
 
 def take_expected(part: ExpectedPart) -> None:
-    """Keep a stretch of an expected output; of one whose beginning went to another process, nothing."""
+    """Store a part of an expected output; ignore it if the first part went to another process."""
     key = (part.case, part.output)
     if part.start == 0:
         _expected[key] = np.empty(part.shape, part.values.dtype)
@@ -35,17 +35,17 @@ def take_expected(part: ExpectedPart) -> None:
 
 
 def enter_library(entry: Entry) -> Verification | None:
-    """Prepare a library, call it and verify what it gives; the process keeps it for its samples.
+    """Prepare a library, call it and verify its outputs; the process keeps it for the samples.
 
     Returns:
-        Outcome of the library; `None` if this process has not received all that is expected.
+        Status of the library; `None` if this process has not received all expected outputs.
 
     Raises:
         TypeError: The entry is a program of ours.
     """
     if isinstance(entry.contender, Candidate):
         raise TypeError(f"{entry.name} must be a library")
-    warnings.simplefilter("ignore")  # read only when the process died
+    warnings.simplefilter("ignore")  # output of this process is shown only if it dies
     data = PayloadArrays(entry.payload, entry.seed, this_machine().pages)
     outputs = range(len(entry.payload.outputs))
     if any((case, output) not in _expected for case in range(len(data.cases)) for output in outputs):
@@ -59,12 +59,12 @@ def enter_library(entry: Entry) -> Verification | None:
 def admit(
     library: Comparator, data: PayloadArrays, expected: Sequence[Sequence[Array]]
 ) -> tuple[Verification, Run | None]:
-    """A library's status, and how to run it if it is right. What it raises is its status.
+    """Verify a library; return its status, and a function that runs it if it is correct.
 
     Args:
-        library: The library.
+        library: The library; an exception that it raises becomes its status.
         data: Inputs of the payload.
-        expected: What outputs should hold after a call, in order, for each case.
+        expected: Expected outputs for each case, in order.
     """
     version, watch = "", Stopwatch()
     try:
@@ -76,7 +76,7 @@ def admit(
     except ComparatorError as error:
         return Verification("unsupported", diagnostic=str(error), version=version), None
     except MemoryError:
-        raise  # the worker knows what to make of it
+        raise  # the worker reports it as out of memory
     except Exception as error:  # external code
         return Verification("failed", diagnostic=first_lines(f"{type(error).__name__}: {error}"), version=version), None
     verification = Verification(verdict.outcome, verdict.max_error, verdict.diagnostic, version, watch.phases["verify"])
@@ -84,7 +84,7 @@ def admit(
 
 
 def prepare_at(case: Case, library: Comparator, data: PayloadArrays) -> Prepared:
-    """A library at one case, which may be a constant to it; inputs that tell cases apart are copies."""
+    """Prepare a library for one case, whose values it may treat as constants; inputs set by the case are copied."""
     data.restart(case)
     inputs = data.inputs
     inputs |= {name: inputs[name].copy() for name, _ in case.values}
@@ -92,10 +92,10 @@ def prepare_at(case: Case, library: Comparator, data: PayloadArrays) -> Prepared
 
 
 def check(ready: Sequence[Prepared], data: PayloadArrays, expected: Sequence[Sequence[Array]]) -> Verdict:
-    """Call a library once a case and compare the outputs it gives to the oracle's; its states are its own affair."""
+    """Call a library once per case and compare its outputs with the oracle's; its states are not checked."""
     payload, worst = data.payload, 0.0
-    for one, wanted in zip(ready, expected, strict=True):
-        verdict = verify(payload, one.outputs(one.call()), wanted, payload.outputs)
+    for prepared, oracle in zip(ready, expected, strict=True):
+        verdict = verify(payload, prepared.outputs(prepared.call()), oracle, payload.outputs)
         if verdict.outcome != "ok":
             return verdict
         worst = max(worst, verdict.max_error)
@@ -103,12 +103,12 @@ def check(ready: Sequence[Prepared], data: PayloadArrays, expected: Sequence[Seq
 
 
 def run_all(ready: Sequence[Prepared], cases: Sequence[Case]) -> Run:
-    """How a library is timed: as `Testbench.runs` times a program."""
+    """Return the function that runs a library for timing, over all cases as in `Testbench.runs`."""
     if len(ready) == 1:
         return ready[0].run
 
     def run(calls: int) -> None:
-        for one, case in zip(ready, cases, strict=True):
-            one.run(calls * case.weight)
+        for prepared, case in zip(ready, cases, strict=True):
+            prepared.run(calls * case.weight)
 
     return run

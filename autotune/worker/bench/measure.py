@@ -1,8 +1,8 @@
-"""Measuring: the only module that reads a clock for results.
+"""Measurement of run times; no other module reads a clock for results.
 
-A sample is the mean of enough calls, looped inside compiled code, to last about a millisecond. A reference kernel (or
-another candidate) runs between samples, so that drift of the machine shows and can be divided out. Low quantiles
-of such times are robust: noise only ever adds (Chen and Revels, Robust Benchmarking in Noisy Environments, 2016).
+A sample is the mean over enough calls, looped inside compiled code, to last about a millisecond. A reference kernel (or
+another candidate) runs between samples, so that the machine's drift is visible and can be divided out. Low quantiles
+of such times are robust, since noise only adds time (Chen and Revels, Robust Benchmarking in Noisy Environments, 2016).
 """
 
 import math
@@ -14,54 +14,54 @@ from dataclasses import dataclass, replace
 from autotune.core.evaluator import Effort
 from autotune.core.trial import Samples
 
-Run = Callable[[int], None]  # runs a program that many times
-COLD_SECONDS = 0.02  # a call this long is hardly helped by what is in the caches when it begins
-LONG_CALL = 0.1  # a call this long is a sample by itself, and what is known of one need not be asked again
-MOST_CALLS = 1 << 32  # a program that writes the same whatever it reads may be compiled into one call
+Run = Callable[[int], None]  # runs a program the given number of times
+COLD_SECONDS = 0.02  # the time of a call this long hardly depends on the initial state of the caches
+LONG_CALL = 0.1  # a call this long is a sample by itself and needs no calibration
+MOST_CALLS = 1 << 32  # the compiler may reduce a loop over calls with the same result to one call
 LEAST_SAMPLES = 3
-RACE_SAMPLES = 3  # after these, a candidate far behind the best is not worth more
-HOPELESS = 1.2  # times the best, by the fastest of these: noise makes samples slower, hardly ever faster
+RACE_SAMPLES = 3  # samples before a candidate may be given up
+HOPELESS = 1.2  # times the best, by the fastest of these samples: noise rarely makes samples faster
 SLOW_FACTOR = 5.0
 
 
 @dataclass(frozen=True)
 class RunFromStart:
-    """A program that changes what it reads, and that every sample begins anew, outside of the time.
+    """A program that modifies its inputs, which are reset before every sample, outside of the measured time.
 
     Attributes:
-        run: Runs it that many times, one call after the other.
-        put_back: Gives it what it reads in a first call.
+        run: Function that runs the program a given number of times.
+        put_back: Function that resets the states to their initial values.
     """
 
     run: Run
     put_back: Callable[[], None]
 
     def __call__(self, calls: int) -> None:
-        """Run it on from where it is."""
+        """Run the program without resetting its states."""
         self.run(calls)
 
 
 def begin(run: Run) -> None:
-    """Put a program back to its first call, where calls depend on those before."""
+    """Reset a program's states if it has any."""
     if isinstance(run, RunFromStart):
         run.put_back()
 
 
 @dataclass(frozen=True)
 class Batch:
-    """How one sample of a program is taken.
+    """Number of calls in one sample of a program.
 
     Attributes:
-        calls: Calls that are timed together.
-        warm_up: Untimed calls before them, which bring data and clock back to a steady state after another program.
-            As many as are timed beside programs that take long and empty the caches; one beside the reference kernel.
+        calls: Number of calls that are timed together.
+        warm_up: Number of untimed calls before them, which restore caches and clock frequency after another program:
+            one next to the reference kernel, as many as timed calls next to other programs, which evict the caches.
     """
 
     calls: int
     warm_up: int
 
     def sample(self, run: Run) -> float:
-        """Seconds a call."""
+        """Take one sample, in seconds per call."""
         begin(run)
         if self.warm_up:
             run(self.warm_up)
@@ -69,16 +69,16 @@ class Batch:
 
 
 def time_once(run: Run, calls: int) -> float:
-    """Seconds a call, over one run of `calls` calls."""
+    """Time one run of `calls` calls, in seconds per call."""
     start = time.perf_counter_ns()
     run(calls)
     return (time.perf_counter_ns() - start) / calls * 1e-9
 
 
 def calibrate(run: Run, sample_seconds: float, first_call: float = 0.0) -> Batch:
-    """Calls that make one sample last about `sample_seconds`; also warms caches and branch predictors.
+    """Return the batch with which a sample lasts about `sample_seconds`; warms up caches and branch predictors.
 
-    Where the program has been called before, and its first call was long, nothing is called.
+    If the time of an earlier call is known and long enough, the program is not called.
     """
     if first_call >= max(LONG_CALL, sample_seconds):
         return Batch(1, warm_up=0)
@@ -86,7 +86,7 @@ def calibrate(run: Run, sample_seconds: float, first_call: float = 0.0) -> Batch
     while True:
         begin(run)
         seconds = time_once(run, calls) * calls
-        if seconds < COLD_SECONDS:  # cheap enough to ask again: one preemption must not pass for the program's time
+        if seconds < COLD_SECONDS:  # repeat a short run, since a preemption may have inflated its time
             seconds = min(seconds, time_once(run, calls) * calls)
         if seconds >= sample_seconds / 4 or calls >= MOST_CALLS:
             needed = min(MOST_CALLS, max(1, math.ceil(calls * sample_seconds / seconds)))
@@ -95,7 +95,7 @@ def calibrate(run: Run, sample_seconds: float, first_call: float = 0.0) -> Batch
 
 
 def steady(batch: Batch) -> Batch:
-    """The same batch, warmed up for as long as it is timed."""
+    """Return a batch with as many untimed calls as timed ones, if it has any."""
     return replace(batch, warm_up=batch.warm_up * batch.calls)
 
 
@@ -107,9 +107,9 @@ def measure(
     Args:
         run: The program.
         reference: The reference kernel.
-        effort: Number of samples and seconds to measure with.
-        best_seconds: The best time so far; a program that `is_hopeless` beside it is given up.
-        first_call: Seconds of a call of the program before this; 0 if there was none.
+        effort: Limits of the number of samples and of the measurement time.
+        best_seconds: Best time so far in seconds; a program that `is_hopeless` in comparison is given up.
+        first_call: Time of an earlier call of the program in seconds; 0 if there was none.
     """
     mine, theirs = calibrate(run, effort.sample_seconds, first_call), calibrate(reference, effort.sample_seconds)
     start = time.perf_counter()
@@ -124,15 +124,15 @@ def measure(
 
 
 def is_hopeless(times: Sequence[float], best_seconds: float) -> bool:
-    """Whether samples say already that a program is no rival of the best; not before `RACE_SAMPLES` of them."""
+    """Return whether the samples show a program to be clearly slower than the best; `RACE_SAMPLES` are required."""
     return len(times) >= RACE_SAMPLES and min(times) > HOPELESS * best_seconds
 
 
 def is_spent(effort: Effort, done: int, since: float) -> bool:
-    """Return whether `done` samples, begun at time `since`, are enough.
+    """Return whether a measurement with `done` samples that began at time `since` is complete.
 
-    They are after `effort.seconds`, but not before `LEAST_SAMPLES` of them: one, if that took `SLOW_FACTOR` times as
-    long.
+    It is after `effort.samples` samples, or after `effort.seconds` with at least `LEAST_SAMPLES` samples; one sample is
+    enough after `SLOW_FACTOR` times as long.
     """
     elapsed = time.perf_counter() - since
     enough = done >= LEAST_SAMPLES or (done >= 1 and elapsed > SLOW_FACTOR * effort.seconds)
@@ -142,10 +142,10 @@ def is_spent(effort: Effort, done: int, since: float) -> bool:
 def measure_interleaved(
     runs: Sequence[Run], effort: Effort, seed: int = 0, first_calls: Sequence[float] = ()
 ) -> list[Samples]:
-    """Time several programs in one session: every round runs each once, in random order.
+    """Time several programs, interleaved: every round takes one sample of each, in random order.
 
-    Sample i of one program and sample i of another were taken in the same round: compare them as pairs. `first_calls`
-    are seconds of a call of each before this, where there was one.
+    Sample i of one program and sample i of another are from the same round and form a pair. `first_calls` holds the
+    time of an earlier call of each program in seconds, 0 if there was none.
     """
     if not runs:
         return []

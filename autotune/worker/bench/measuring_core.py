@@ -1,11 +1,11 @@
-r"""The core that processes of a crew measure on, one at a time, and that nothing else of the crew runs on meanwhile.
+r"""Measuring core of a crew: its workers measure on it one at a time, while all other workers are kept off it.
 
     core 0   1 compiles | 2 compiles            | 1 compiles ...
     core 1   2 compiles | 1 measures            | 2 measures ...
                          \_ 2 moves to core 0    \_ 1 moves to core 0
 
-While nothing is measured, all compile wherever there is room: a trial mostly compiles, and a core that waited for
-measurements alone would be idle most of the time.
+While nothing is measured, workers compile on all cores: a trial spends most of its time compiling, and a core reserved
+for measurements would be idle most of the time.
 """
 
 import os
@@ -16,49 +16,49 @@ from threading import Lock
 
 
 class MeasuringCore:
-    """Cores of a crew, of which the last is measured on.
+    """CPU affinity of a crew's processes; the last of its cores is measured on.
 
     Attributes:
-        cores: CPUs of the crew, two at least.
+        cores: CPUs of the crew, at least two.
     """
 
     def __init__(self, cores: Sequence[int]) -> None:
-        """Begin with no process.
+        """Start without processes.
 
         Args:
-            cores: CPUs of the crew, two at least.
+            cores: CPUs of the crew, at least two.
         """
         self.cores = tuple(cores)
-        self._turn = Lock()  # of whom measures
+        self._turn = Lock()  # held by the measuring worker
         self._pinning = Lock()
         self._processes: set[int] = set()
         self._measuring: int | None = None
 
     @property
     def core(self) -> int:
-        """CPU that is measured on."""
+        """The CPU that is measured on."""
         return self.cores[-1]
 
     @property
     def others(self) -> tuple[int, ...]:
-        """CPUs that are left to all others while something is measured."""
+        """The CPUs that all other processes use during a measurement."""
         return self.cores[:-1]
 
     def enter(self, process: int) -> None:
-        """Have a process keep off the core while another one measures, from now on."""
+        """Add a process, which is kept off the core while another one measures."""
         with self._pinning:
             if process not in self._processes:
                 self._processes.add(process)
                 self._pin(process)
 
     def leave(self, process: int) -> None:
-        """Forget a process that ends."""
+        """Remove a process that ends."""
         with self._pinning:
             self._processes.discard(process)
 
     @contextmanager
     def hold(self, process: int) -> Iterator[None]:
-        """Give the core to a process alone, once it is free, until the block ends."""
+        """Wait for the core, and reserve it for a process until the block ends."""
         with self._turn:
             self._give(process)
             try:
@@ -69,7 +69,7 @@ class MeasuringCore:
     def _give(self, process: int | None) -> None:
         with self._pinning:
             self._measuring = process
-            for each in sorted(self._processes, key=lambda one: one == process):  # the others leave it first
+            for each in sorted(self._processes, key=lambda one: one == process):  # move the others off the core first
                 self._pin(each)
 
     def _pin(self, process: int) -> None:
@@ -80,9 +80,9 @@ class MeasuringCore:
 
 
 def keep_to(process: int, cores: Collection[int]) -> None:
-    """Keep all threads of a process to some CPUs; of one that is gone, none."""
+    """Set the CPU affinity of all threads of a process; do nothing if it is gone."""
     done: set[int] = set()
-    while fresh := threads_of(process) - done:  # one that moved may have started another meanwhile
+    while fresh := threads_of(process) - done:  # a thread may have started another one meanwhile
         for thread in fresh:
             with suppress(OSError):
                 os.sched_setaffinity(thread, cores)
@@ -90,7 +90,7 @@ def keep_to(process: int, cores: Collection[int]) -> None:
 
 
 def threads_of(process: int) -> set[int]:
-    """Numbers of the threads of a process; none if it is gone."""
+    """Return the identifiers of a process's threads; an empty set if it is gone."""
     try:
         return {int(path.name) for path in Path(f"/proc/{process}/task").iterdir()}
     except OSError:
@@ -99,7 +99,7 @@ def threads_of(process: int) -> set[int]:
 
 @contextmanager
 def this_process_on(cores: Collection[int]) -> Iterator[None]:
-    """Keep this process to some CPUs until the block ends, and what it starts meanwhile for good."""
+    """Restrict this process to some CPUs until the block ends; children started meanwhile stay restricted."""
     mine, whole = os.getpid(), os.sched_getaffinity(0)
     before = {thread: affinity for thread in threads_of(mine) if (affinity := affinity_of(thread))}
     keep_to(mine, cores)
@@ -113,7 +113,7 @@ def this_process_on(cores: Collection[int]) -> Iterator[None]:
 
 
 def affinity_of(thread: int) -> set[int]:
-    """CPUs that a thread may run on; none if it is gone."""
+    """Return the CPUs that a thread may run on; an empty set if it is gone."""
     try:
         return os.sched_getaffinity(thread)
     except OSError:

@@ -1,6 +1,6 @@
-"""The A/A floor: how different two measurements of one and the same program look on this machine, now.
+"""Noise floor: how much two measurements of the same program differ on this machine (A/A comparison).
 
-Pairs of programs are timed as finalists are: interleaved, in random order, sample by sample.
+Pairs of programs are timed as finalists are: interleaved sample by sample, in random order.
 """
 
 import json
@@ -22,22 +22,22 @@ from autotune.worker.bench.kernels import on_threads, read_payload, spin_payload
 from autotune.worker.bench.roofs import STEPS
 
 EFFORT = Effort(samples=60, seconds=1.0)
-PAIR_SECONDS = 60.0  # for a comparison that takes one on a quiet core, whatever a candidate may take
-LEAST_FLOOR = 0.01  # what a handful of pairs can tell
+PAIR_SECONDS = 60.0  # time limit of a comparison, which takes one second on a quiet core
+LEAST_FLOOR = 0.01  # the resolution of a handful of pairs
 FORMAT_VERSION = 1  # of the file: {"format_version", "fingerprint", "floor", "pairs"}
 FILE = "noise.json"
 
 
 @dataclass(frozen=True)
 class NoisePair:
-    """Two programs timed together: seconds a call, sample by sample."""
+    """Paired samples of two programs, in seconds per call."""
 
     a: tuple[float, ...]
     b: tuple[float, ...]
 
 
 def time_twins(machine: Machine, worker: Bench, count: int) -> list[NoisePair]:
-    """Time two copies of one program, compiled each for itself: by turns one that computes and one that reads memory.
+    """Time pairs of separately compiled copies of one program, alternately compute-bound and memory-bound.
 
     Args:
         machine: The host.
@@ -55,7 +55,7 @@ def time_twins(machine: Machine, worker: Bench, count: int) -> list[NoisePair]:
 
 
 def time_unequal(machine: Machine, worker: Bench, count: int, slower: float) -> list[NoisePair]:
-    """Time a program and one that does `slower` times its work: ``slower=1.05`` is five per cent more."""
+    """Time pairs of a program and one with `slower` times its work: ``slower=1.05`` is five per cent more."""
     payload, more = spin_payload(machine.lanes, STEPS), spin_payload(machine.lanes, round(STEPS * slower))
     both = (Candidate(None, tail(1)), Candidate(None, tail(1), more.text))
     pairs = [time_pair(payload, both, machine, worker, seed) for seed in range(count)]
@@ -65,13 +65,13 @@ def time_unequal(machine: Machine, worker: Bench, count: int, slower: float) -> 
 def time_pair(
     payload: Payload, both: tuple[Candidate, Candidate], machine: Machine, worker: Bench, seed: int
 ) -> NoisePair | None:
-    """Times of two candidates; `None` where one of them failed."""
+    """Time two candidates, interleaved; return `None` if either fails."""
     a, b = worker.evaluate(Job(payload, both, machine, seed=seed, effort=EFFORT), PAIR_SECONDS)
     return NoisePair(a.samples.seconds, b.samples.seconds) if a.samples and b.samples else None
 
 
 def measure_noise(machine: Machine, worker: Bench, pairs: int = FULL.pairs) -> float:
-    """Relative difference that an A/A comparison stays below in 95 of 100 cases; `LEAST_FLOOR` at least.
+    """Measure the noise floor: the 95th percentile of the relative difference in A/A pairs, at least `LEAST_FLOOR`.
 
     Args:
         machine: The host.
@@ -82,12 +82,12 @@ def measure_noise(machine: Machine, worker: Bench, pairs: int = FULL.pairs) -> f
 
 
 def floor_of(pairs: Sequence[NoisePair]) -> float:
-    """The floor that A/A pairs show."""
+    """Compute the noise floor from A/A pairs."""
     return max(LEAST_FLOOR, noise_floor([(pair.a, pair.b) for pair in pairs])) if pairs else LEAST_FLOOR
 
 
 def write_floor(folder: Path, machine: Machine, floor: float, pairs: int) -> Path:
-    """Keep the floor of a machine, for `read_floor`."""
+    """Write a machine's noise floor to a file for `read_floor`."""
     folder.mkdir(parents=True, exist_ok=True)
     path = floor_file(folder, machine)
     data = {"format_version": FORMAT_VERSION, "fingerprint": machine.fingerprint, "floor": floor, "pairs": pairs}
@@ -96,15 +96,15 @@ def write_floor(folder: Path, machine: Machine, floor: float, pairs: int) -> Pat
 
 
 def floor_file(folder: Path, machine: Machine) -> Path:
-    """Where the floor of a machine is kept; that of several threads beside that of one."""
+    """Return the path of a machine's noise floor file; each number of threads has its own."""
     return folder / (FILE if machine.threads == 1 else f"noise_on_{machine.threads}_threads.json")
 
 
 def read_floor(folder: Path, machine: Machine) -> float:
-    """The floor that was kept for a machine; `LEAST_FLOOR` if none was.
+    """Read a machine's noise floor; return `LEAST_FLOOR` if there is no file for it.
 
     Raises:
-        MachineError: The file is not what `write_floor` writes.
+        MachineError: The file was not written by `write_floor`.
     """
     path = floor_file(folder, machine)
     if not path.exists():

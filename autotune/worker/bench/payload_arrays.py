@@ -1,4 +1,4 @@
-"""A payload's arrays, filled for a seed and taken from case to case; as programs and libraries read and write them."""
+"""Arrays of a payload's arguments, initialized from a seed and set to the values of each case."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,11 +8,11 @@ from autotune.core.payload import DTYPES, WRITTEN, Argument, Array, Case, Payloa
 from autotune.worker.bench.fences import word_sum
 from autotune.worker.bench.verify import poison
 
-MOST_COPIED = 1 << 30  # bytes of weights: smaller ones lie on huge pages, as those of every other program
+MOST_COPIED = 1 << 30  # bytes of weights up to which they are copied to huge pages, as in all other programs
 
 
 def mapped_weights(arguments: Sequence[Argument], values: Mapping[str, Array]) -> Iterator[str]:
-    """Names of the weights of a large model that programs may read where they are mapped, and that are not copied."""
+    """Yield the names of a large model's weights that programs read from the file mapping, without a copy."""
     weights = {a.name: values[a.name] for a in arguments if a.role == "weight"}
     if sum(array.nbytes for array in weights.values()) <= MOST_COPIED:
         return
@@ -27,10 +27,10 @@ class PayloadArrays:
     """Arrays of a payload's arguments, in order.
 
     Attributes:
-        payload: Payload that the data is made for.
-        seed: Seed of the data.
-        pages: Kind of memory pages that large arrays lie on.
-        cases: Cases at which it is verified and measured; one without values, where the payload names none.
+        payload: Payload whose arguments the arrays belong to.
+        seed: Seed of the input data.
+        pages: Kind of memory pages for large arrays.
+        cases: Cases that are verified and measured; one without values if the payload defines none.
         arrays: An array for each argument, in order, of its shape and dtype.
     """
 
@@ -49,45 +49,48 @@ class PayloadArrays:
 
     @property
     def written(self) -> list[Array]:
-        """What timed programs write: states and outputs."""
+        """Arrays that timed programs write: states and outputs."""
         return [self._named[argument.name] for argument in self.payload.written]
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """Every array that is not an output, by name."""
+        """All arrays except outputs, by name."""
         return {a.name: self._named[a.name] for a in self.payload.arguments if a.role != "output"}
 
     def fill(self, values: dict[str, Array]) -> None:
-        """Write inputs and states, and remember the sums of what must not change."""
+        """Initialize inputs and states, and store the checksums of read-only arrays."""
         for argument in self.payload.arguments:
-            mine = self._named[argument.name]
-            changed = argument.name not in self._mapped or word_sum(mine) != self._sums[argument.name]
-            if argument.role != "output" and changed:  # pages that are written are mapped no more
-                mine[...] = values[argument.name]
+            array = self._named[argument.name]
+            changed = argument.name not in self._mapped or word_sum(array) != self._sums[argument.name]
+            if argument.role != "output" and changed:  # a write would replace a mapped page by a private copy
+                array[...] = values[argument.name]
         self._sums = self.sums()
 
     def sums(self) -> dict[str, int]:
-        """The sum of the words of everything that is only read."""
+        """Return the checksum of every read-only array, by name."""
         return {a.name: word_sum(self._named[a.name]) for a in self.payload.arguments if a.role not in WRITTEN}
 
     def enter(self, case: Case) -> None:
-        """Give inputs the values they have in a case."""
+        """Set the inputs to their values in a case."""
         for name, value in case.values:
             self._named[name].fill(value)
             self._sums[name] = word_sum(self._named[name])
 
     @property
     def has_states(self) -> bool:
-        """Whether a call leaves what the next one reads."""
+        """Whether the payload has states, which a call leaves for the next one."""
         return bool(self._starts)
 
     def put_back(self) -> None:
-        """Give states the values that they have before a first call."""
+        """Reset the states to their values before a first call."""
         for name, start in self._starts.items():
             self._named[name][...] = start
 
     def restart(self, case: Case, written: Sequence[Array] | None = None) -> None:
-        """Enter a case as for a first call: states as at the start, outputs poisoned."""
+        """Enter a case as for a first call: reset the states, poison the outputs.
+
+        The arrays `written` stand for the payload's own states and outputs if given.
+        """
         self.enter(case)
         for argument, array in zip(self.payload.written, written or self.written, strict=True):
             if argument.role == "state":

@@ -1,4 +1,4 @@
-"""Our programs in a race, its reference kernel, and what the oracle expects of others. In the isolated process only."""
+"""Our programs and the reference kernel as entries of a race, and expected outputs. Isolated process only."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ REFERENCE = "the reference kernel"
 
 @dataclass(frozen=True)
 class OracleQuestion:
-    """A stretch of an expected output: the case, the output, its first element in that as one row, and how many."""
+    """Request for part of an expected output: `count` elements of the flattened output from index `start`."""
 
     payload: Payload
     seed: int
@@ -29,10 +29,10 @@ class OracleQuestion:
 
 
 def enter_program(entry: Entry) -> Verification:
-    """Compile one of our programs, call it once and verify what it gives; the process keeps it for its samples.
+    """Compile one of our programs, call it and verify its outputs; the process keeps it for the samples.
 
     Raises:
-        TypeError: The entry is a library's.
+        TypeError: The entry is a library.
     """
     if not isinstance(entry.contender, Candidate):
         raise TypeError(f"{entry.name} must be a program of ours")
@@ -46,13 +46,13 @@ def enter_program(entry: Entry) -> Verification:
 
 
 def enter_reference(machine: Machine) -> Verification:
-    """Compile the kernel that runs between the others."""
+    """Compile the reference kernel, which is timed in turn with the entries."""
     remember(REFERENCE, reference_run(machine))
     return Verification("ok")
 
 
 def prepare_oracle(question: OracleQuestion) -> Verification:
-    """Compute what the oracle expects of all outputs; the process remembers it.
+    """Compute the expected outputs of a payload; the process keeps them.
 
     Raises:
         PayloadError: The oracle is not finite.
@@ -62,7 +62,7 @@ def prepare_oracle(question: OracleQuestion) -> Verification:
 
 
 def expected_part(question: OracleQuestion) -> ExpectedPart:
-    """What the oracle expects of a stretch of an output.
+    """Return part of an expected output.
 
     Raises:
         PayloadError: The oracle is not finite.

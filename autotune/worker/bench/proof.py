@@ -1,4 +1,4 @@
-"""What a bundle says of a program besides its times: how exact every output is, and hashes of its IR. In the worker."""
+"""Facts about a program that a bundle records besides its times: errors of outputs, hashes of IR. Runs in a worker."""
 
 import time
 from collections.abc import Iterator
@@ -24,21 +24,21 @@ from autotune.worker.bench.kept_programs import PROGRAMS
 from autotune.worker.bench.testbench import Testbench, open_testbench
 from autotune.worker.bench.verify import allowed_error
 
-MOST_SECONDS = 10.0  # in which inputs are drawn that an error is measured on
+MOST_SECONDS = 10.0  # for drawing further inputs to measure an error on
 
 
 @dataclass(frozen=True)
 class OutputError:
-    """How far one output is from the oracle.
+    """Error of one output relative to the oracle.
 
     Attributes:
         name: Name of the argument.
         max_error: Largest absolute difference.
-        rms_error: Root of the mean squared difference.
-        tolerance: Largest difference that is right.
+        rms_error: Root mean square of the difference.
+        tolerance: Largest difference that counts as correct.
         magnitude: Largest absolute value of the oracle.
-        rows: Rows of floating-point numbers along its last dimension; 0 where it has none, and for states.
-        same: Rows of which the largest element is where the oracle has it.
+        rows: Number of rows along the last dimension of a floating-point output; 0 for other arguments.
+        same: Number of rows whose argmax is the oracle's.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Transformed:
 
     Attributes:
         before: Module that the script applies to: the candidate's with an argument for every weight in panels, and
-            loops for every task that goes online.
-        after: Module that the script leaves.
-        weights: Those arguments.
-        online: Tags of those tasks.
-        rewrites: Names and versions of rewrites that the program asks for, besides those that all go through.
+            loops for every task with an online reduction.
+        after: Module that results from the script.
+        weights: Weights in panels, the added arguments.
+        online: Tags of the tasks with an online reduction.
+        rewrites: Names and versions of rewrites that the program requests in addition to the common ones.
     """
 
     before: str
@@ -71,7 +71,7 @@ class Transformed:
 
 
 def transform(claim: Claim) -> Transformed:
-    """Apply a program's script.
+    """Apply a program's script and return the module before and after it.
 
     Raises:
         CompileError: Stage ``parse`` or ``transform``.
@@ -89,7 +89,7 @@ def transform(claim: Claim) -> Transformed:
 
 
 def hash_stages(claim: Claim) -> dict[str, str]:
-    """Sha256 of the IR after the script and after the pipeline: what differs between two compilers shows here.
+    """Return the SHA-256 of the IR after the script and after the pipeline, which differ between compiler versions.
 
     Raises:
         CompileError: The compiler refused the module; the error names the stage.
@@ -107,25 +107,25 @@ def hash_stages(claim: Claim) -> dict[str, str]:
 
 
 def measure_errors(claim: Claim) -> tuple[OutputError, ...]:
-    """Run a program once and compare every output to the oracle.
+    """Run a program once and compute the error of every output.
 
     Raises:
-        CompileError: The program does not compile, or is not right.
+        CompileError: The program does not compile, or its outputs are wrong.
     """
     return next(drawn_errors(claim, 1))
 
 
 def right_program(claim: Claim, bench: Testbench) -> BoundProgram:
-    """The program of a claim, bound to a testbench; verified on its inputs, and compiled unless it was kept.
+    """Return the verified program of a claim, bound to a testbench; compile it unless it is cached.
 
     Raises:
         CompileError: The program does not compile, or is not right.
     """
-    kept = PROGRAMS.find(claim.payload, claim.candidate)
-    if kept is not None:
-        verdict = bench.verify_alone(kept)
+    cached = PROGRAMS.find(claim.payload, claim.candidate)
+    if cached is not None:
+        verdict = bench.verify_alone(cached)
         check_right(claim.payload, verdict.outcome, verdict.diagnostic)
-        return bench.bind(kept)
+        return bench.bind(cached)
     bound, found = build_and_verify(claim.payload, claim.candidate, bench)
     check_right(claim.payload, found.outcome, found.diagnostic)
     if bound is None:
@@ -135,19 +135,19 @@ def right_program(claim: Claim, bench: Testbench) -> BoundProgram:
 
 
 def check_right(payload: Payload, outcome: str, diagnostic: str) -> None:
-    """Raise `CompileError` unless an outcome is that of a program that is right."""
+    """Raise `CompileError` unless the outcome is ``ok``."""
     if outcome != "ok":
         raise CompileError("verify", f"{payload.name} must be right, it is {outcome}: {diagnostic}")
 
 
 @dataclass(frozen=True)
 class DrawsWanted:
-    """Rows, or elements, of outputs to be compared with the oracle's.
+    """Number of rows or elements of outputs to be compared with the oracle's.
 
     Attributes:
         claim: The program, and the first seed of its inputs.
-        least: Rows, or elements, that are enough.
-        most_seeds: Sets of inputs, however few they have.
+        least: Number of rows or elements that is enough.
+        most_seeds: Maximum number of input sets, even if `least` is not reached.
     """
 
     claim: Claim
@@ -156,7 +156,7 @@ class DrawsWanted:
 
 
 def drawn_errors(claim: Claim, most_seeds: int) -> Iterator[tuple[OutputError, ...]]:
-    """Errors of a program's outputs on one set of inputs after the other; it is verified on the first.
+    """Yield the errors of a program's outputs for consecutive seeds of its inputs; verify it on the first.
 
     Raises:
         CompileError: The program does not compile, or is not right.
@@ -167,12 +167,12 @@ def drawn_errors(claim: Claim, most_seeds: int) -> Iterator[tuple[OutputError, .
         if seed != claim.seed:
             bench = open_testbench(claim.payload, seed)
             bound = bench.bind(bound.program)
-        bench.run_from_start(bound)  # into the arrays it is timed with; verification had its own
+        bench.run_from_start(bound)  # into the arrays that it is timed with; verification uses others
         yield output_errors(claim.payload, bench)
 
 
 def count_rows(wanted: DrawsWanted) -> tuple[int, int]:
-    """Rows of a program's outputs, and those of which the largest element is where the oracle has it.
+    """Return the number of rows of a program's outputs, and of those whose argmax is the oracle's.
 
     Raises:
         CompileError: The program does not compile, or is not right.
@@ -186,24 +186,24 @@ def count_rows(wanted: DrawsWanted) -> tuple[int, int]:
 
 
 def largest_error(wanted: DrawsWanted) -> float:
-    """The largest error of a program's outputs, each relative to its largest element.
+    """Return the largest error of a program's outputs, relative to the largest element of each.
 
-    Inputs are drawn for some seconds at most: the oracle of a large model takes long.
+    Inputs are drawn for `MOST_SECONDS` at most, since the oracle of a large model is slow.
 
     Raises:
         CompileError: The program does not compile, or is not right.
     """
     start, largest = time.monotonic(), 0.0
-    of_one = sum(prod(argument.shape) for argument in wanted.claim.payload.written)
+    elements = sum(prod(argument.shape) for argument in wanted.claim.payload.written)
     for number, errors in enumerate(drawn_errors(wanted.claim, wanted.most_seeds), 1):
         largest = max([largest, *(each.max_error / each.magnitude for each in errors if each.magnitude)])
-        if number * of_one >= wanted.least or time.monotonic() - start > MOST_SECONDS:
+        if number * elements >= wanted.least or time.monotonic() - start > MOST_SECONDS:
             break
     return largest
 
 
 def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]:
-    """How far what the last call on a testbench wrote, in its last case, is from the oracle: states and outputs."""
+    """Return the errors of all states and outputs that the last call on a testbench wrote, in its last case."""
     errors, last = [], len(bench.cases) - 1
     for number, argument in enumerate(payload.written):
         got, expected = bench.written[number], bench.expected[last][number]
@@ -229,12 +229,12 @@ def output_errors(payload: Payload, bench: Testbench) -> tuple[OutputError, ...]
 
 
 def has_rows(argument: Argument) -> bool:
-    """Return whether an argument is an output that has rows of several floating-point numbers."""
+    """Return whether an argument is a floating-point output with more than one element in its last dimension."""
     of_several = len(argument.shape) > 0 and argument.shape[-1] > 1
     return argument.role == "output" and of_several and argument.dtype in ("f16", "bf16", "f32", "f64")
 
 
 def agreeing(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> tuple[int, int]:
-    """Number of rows, and of those whose largest element is where it should be."""
+    """Return the number of rows, and of those with the same argmax in both arrays."""
     largest = np.argmax(got.astype(np.float64), axis=-1), np.argmax(expected, axis=-1)
     return int(largest[0].size), int(np.count_nonzero(largest[0] == largest[1]))

@@ -1,6 +1,6 @@
-"""What isolated processes answer with, made ready by their keeper: else each would build it anew, for 70 ms.
+"""Codecs of the answers of isolated processes, built once by their keeper: each process would need 70 ms for them.
 
-A keeper loads this before it forks, a tuner does not.
+A keeper imports this module before it forks; a tuner does not.
 """
 
 from autotune.core.host.stopwatch import Moment

@@ -1,4 +1,4 @@
-"""The machine's roofs, measured with compiled MLIR: peak FMA rate, and read bandwidth by working set."""
+"""Roofs of the machine, measured with compiled MLIR: peak FMA rate, and read bandwidth by working set."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -29,7 +29,7 @@ from autotune.worker.bench.kernels import (
 from autotune.worker.bench.measure import measure_interleaved
 
 CHAINS = (8, 10, 12, 14)  # independent FMA chains: enough to hide latency, few enough for 16 registers
-REFERENCE_CHAINS = 12  # of the kernel between samples; 8 stay 3 % below the roof on some CPUs
+REFERENCE_CHAINS = 12  # of the reference kernel; 8 reach only 97 % of the roof on some CPUs
 STEPS = 20_000
 EFFORT = Effort(samples=25, seconds=0.4)
 SHORT = Effort(samples=10, seconds=0.15)
@@ -47,46 +47,49 @@ def measure_roofs(machine: Machine) -> Roofs:
 
 
 def units(machine: Machine) -> list[Precision]:
-    """Precisions whose products a machine has an instruction for: one for each instruction."""
+    """Return the precisions for which a machine has a dot-product instruction, one per instruction."""
     tiles = TILES if machine.tiles == "amx" else ()
     return [each for each in (*VECTORS, *tiles) if each.parts == 1 and not each.lacking]
 
 
 def timed(runs: Sequence[Callable[[int], None]], effort: Effort) -> list[Samples]:
-    """Times of programs in turns, with no more effort than the care allows."""
+    """Time programs interleaved, with the effort limited by the chosen care."""
     return measure_interleaved(runs, chosen_care().limit(effort))
 
 
 def fma_rate(machine: Machine, chains: int) -> float:
-    """Best rate of a loop of independent FMAs, in operations a second."""
+    """Return the best rate of a loop of `chains` independent FMA chains, in operations per second."""
     kernel = on_threads(fma_payload(machine.lanes, chains, STEPS), machine.threads)
     (samples,) = timed([bind(kernel, machine).run], EFFORT)
     return 2 * machine.threads * machine.lanes * chains * STEPS / min(samples.seconds)
 
 
 def dot_rate(machine: Machine, precision: Precision) -> float:
-    """Best rate of independent dot products of words in registers; a product and an addition are two operations."""
+    """Return the best rate of independent dot products in registers, in operations per second.
+
+    A multiplication and an addition are two operations.
+    """
     if precision.by_tiles:
         kernels = {TILES_OF_SUMS * ROWS * ROWS: tile_payload(DOTS[precision.element], STEPS)}
     else:
         name = INTRINSICS[precision.element]
         kernels = {chains: dot_payload(name, precision.element, chains, STEPS) for chains in CHAINS[-2:]}
     rates = []
-    for dots, kernel in kernels.items():  # vectors of 16 words that are multiplied in a step
+    for dots, kernel in kernels.items():  # dots: products of vectors of 16 words per step
         (samples,) = timed([bind(on_threads(kernel, machine.threads), machine).run], SHORT)
         rates.append(2 * machine.threads * dots * ROWS * precision.values * STEPS / min(samples.seconds))
     return max(rates)
 
 
 def read_rate(machine: Machine, size: int) -> float:
-    """Best rate of summing an array of `size` bytes on each thread, in bytes a second."""
+    """Return the best rate of summing an array of `size` bytes on each thread, in bytes per second."""
     kernel = on_threads(read_payload(machine.lanes, size), machine.threads)
     (samples,) = timed([bind(kernel, machine).run], EFFORT)
     return machine.threads * size / min(samples.seconds)
 
 
 def fork_seconds(machine: Machine) -> float:
-    """Seconds that a parallel loop takes in which there is nothing to do, to wake threads and to wait for the last."""
+    """Return the time of an empty parallel loop in seconds: waking the threads and joining them."""
     nothing = fma_payload(machine.lanes, 1, 1)
     runs = [bind(on_threads(nothing, threads), machine).run for threads in (machine.threads, 1)]
     together, alone = timed(runs, EFFORT)
@@ -95,17 +98,17 @@ def fork_seconds(machine: Machine) -> float:
 
 @lru_cache(maxsize=1)
 def reference_run(machine: Machine) -> Callable[[int], None]:
-    """The reference kernel that is timed between samples: FMAs in registers, about 0.1 ms a call."""
+    """Return the reference kernel that is timed between samples: FMAs in registers, about 0.1 ms per call."""
     return bind(on_threads(fma_payload(machine.lanes, REFERENCE_CHAINS, STEPS), machine.threads), machine).run
 
 
 def reference_flops(machine: Machine) -> int:
-    """Operations of one call of the reference kernel, which runs at the FMA roof."""
+    """Return the number of operations of one call of the reference kernel, which runs at the FMA roof."""
     return 2 * machine.threads * machine.lanes * REFERENCE_CHAINS * STEPS
 
 
 def bind(payload: Payload, machine: Machine) -> BoundProgram:
-    """Compile a roof kernel and bind it to data of its own."""
+    """Compile a kernel and bind it to newly allocated arrays."""
     arrays = [aligned_empty(argument, machine.pages) for argument in payload.arguments]
     for array in arrays:
         array.fill(np.float32(0.5))

@@ -1,9 +1,9 @@
-"""Rounding: how far one unit in the last place of its inputs moves what a payload's plain program computes.
+"""Sensitivity to rounding: how far the outputs of a payload's plain program move if its inputs change by one ulp.
 
-What a sum may be off is known beforehand (`autotune.core.stats.tolerance`). What comes after it can make more of that:
-the softmax of logits around 40 multiplies their rounding by 40. A program whose inputs are off by a unit in the last
-place rounds differently at every step, so that its results differ from the first ones as those of any other right
-program do.
+The rounding error of a sum has a known bound (`autotune.core.stats.tolerance`), but later operations can amplify it:
+the softmax of logits around 40 multiplies their rounding error by 40. With inputs perturbed by one unit in the last
+place (ulp), a program rounds differently at every step, so its results differ from the unperturbed ones about as much
+as those of any other correct program.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from autotune.core.payload import WRITTEN, Array, Payload
 
 
 def plain_program(payload: Payload) -> CompiledProgram:
-    """A payload's plain lowering, its sums in row order.
+    """Compile a payload's plain lowering, with its sums in row order.
 
     Raises:
         CompileError: The compiler refuses it.
@@ -28,47 +28,47 @@ def plain_program(payload: Payload) -> CompiledProgram:
 
 
 def moved_by_rounding(payload: Payload, arrays: Sequence[Array], seed: int) -> tuple[float, ...]:
-    """How far each array that a payload writes moves when its inputs are off by a unit in the last place.
+    """Return how far each written array moves when all inputs are perturbed by one unit in the last place.
 
     Args:
-        payload: What is computed, by its plain program.
-        arrays: An array for each argument, as before a call; left as they are.
-        seed: Seed of the signs.
+        payload: Payload whose plain program is run.
+        arrays: An array for each argument with its values before a call; not modified.
+        seed: Seed of the perturbations' signs.
 
     Returns:
-        A difference for each state and output, in order; 0 where it is not finite.
+        Largest absolute difference of each state and output, in order; 0 if it is not finite.
 
     Raises:
         CompileError: The compiler refuses the plain program.
     """
     program, rng = plain_program(payload), np.random.default_rng(seed)
-    near = [
+    perturbed = [
         array.copy() if argument.role == "output" else a_unit_off(array, rng)
         for argument, array in zip(payload.arguments, arrays, strict=True)
     ]
-    same = [
+    original = [
         array.copy() if argument.role in WRITTEN else array
         for argument, array in zip(payload.arguments, arrays, strict=True)
     ]
-    for each in (near, same):
-        program.bind(each).run()
+    for bound_arrays in (perturbed, original):
+        program.bind(bound_arrays).run()
     return tuple(
         largest_difference(a, b)
-        for argument, a, b in zip(payload.arguments, near, same, strict=True)
+        for argument, a, b in zip(payload.arguments, perturbed, original, strict=True)
         if argument.role in WRITTEN
     )
 
 
 def a_unit_off(array: Array, rng: np.random.Generator) -> Array:
-    """A copy whose finite numbers other than zero are the next larger or smaller one; integers stay."""
+    """Return a copy with every finite nonzero number moved to an adjacent one at random; integers are unchanged."""
     if array.dtype.kind in "iu":
         return array.copy()
-    ways = np.where(rng.random(array.shape) < 0.5, -np.inf, np.inf).astype(array.dtype)
-    near = np.nextafter(array, ways)
-    return np.where(np.isfinite(array) & np.isfinite(near) & (array != 0), near, array)
+    directions = np.where(rng.random(array.shape) < 0.5, -np.inf, np.inf).astype(array.dtype)
+    neighbours = np.nextafter(array, directions)
+    return np.where(np.isfinite(array) & np.isfinite(neighbours) & (array != 0), neighbours, array)
 
 
 def largest_difference(a: Array, b: Array) -> float:
-    """Largest absolute difference of two arrays; 0 where there is none that is finite."""
+    """Return the largest absolute difference of two arrays; 0 if it is not finite."""
     difference = float(np.max(np.abs(a.astype(np.float64) - b.astype(np.float64)), initial=0.0))
     return difference if np.isfinite(difference) else 0.0

@@ -1,4 +1,4 @@
-"""A payload with its data: inputs, outputs, the oracle's answer, and what a candidate must leave alone."""
+"""Testbench of a payload: inputs, outputs, expected outputs, and checks for writes that a candidate must not make."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -18,17 +18,16 @@ from autotune.worker.bench.payload_arrays import PayloadArrays
 from autotune.worker.bench.rounding import moved_by_rounding, plain_program
 from autotune.worker.bench.verify import Verdict, verify
 
-REPEATS = 4  # calls besides the first by which a program of several threads is verified
+REPEATS = 4  # further calls that verify a program of several threads
 KEPT_PAYLOADS = 2  # a GPT-2 with its oracle takes over a gigabyte
 
 
 class Testbench(PayloadArrays):
-    """Inputs, states, outputs and oracle of a payload, made once a worker.
+    """Inputs, states, outputs and oracle of a payload, created once per worker.
 
     Attributes:
-        fenced: Arrays between fences that a program writes when it is verified alone, in order.
-        expected: Arrays that states and outputs should hold after a call, in order, for each case; of the oracle's
-            dtype.
+        fenced: Arrays between fences that a program writes in `verify_alone`, one per state and output.
+        expected: Expected states and outputs after a call, in order, for each case; of the oracle's dtype.
     """
 
     def __init__(self, payload: Payload, seed: int, pages: Pages = "huge") -> None:
@@ -45,9 +44,9 @@ class Testbench(PayloadArrays):
             )
 
     def runs(self, program: BoundProgram) -> Run:
-        """How a program is timed: one call at each case, as many as its weight says, again and again.
+        """Return the function that runs a program for timing: all cases in turn, each as often as its weight says.
 
-        Where it has states, every sample begins with those of a first call.
+        If the payload has states, they are reset before every sample.
         """
 
         def run_cases(calls: int) -> None:
@@ -59,12 +58,12 @@ class Testbench(PayloadArrays):
         return RunFromStart(run, self.put_back) if self.has_states else run
 
     def run_from_start(self, program: BoundProgram) -> None:
-        """Run a program once, in the last case, from the states of a first call; outputs are poisoned before."""
+        """Run a program once in the last case, with reset states and poisoned outputs."""
         self.restart(self.cases[-1])
         program.run()
 
     def stored(self, weight: PanelWeight) -> Array:
-        """A weight in panels; packed once, however many candidates want it."""
+        """Return a weight in panels, packed once for all candidates."""
         key = (weight.source, weight.columns, weight.transposed, weight.shape, weight.precision)
         if key not in self._stored:
             array = aligned_empty(weight.argument(self.payload.arguments[weight.source]), self.pages)
@@ -73,7 +72,7 @@ class Testbench(PayloadArrays):
         return self._stored[key]
 
     def ask_oracle(self, case: Case) -> list[Array]:
-        """What the reference says in a case, or the plain lowering, its sums in row order, where there is none."""
+        """Compute the expected arrays of a case with the payload's reference, else with its plain lowering."""
         self.restart(case)
         if self.payload.reference is not None:
             with says_what_to_name(self.payload.name):
@@ -82,9 +81,10 @@ class Testbench(PayloadArrays):
         return [array.copy() for array in self.written]
 
     def judge(self, number: int, got: Sequence[Array]) -> Verdict:
-        """Compare what was written in a case to the oracle's.
+        """Compare written arrays with the oracle's in a case.
 
-        What is off by more than the rounding of sums explains may be off as far as rounding moves the plain program.
+        If the error exceeds the bound for the rounding of sums, the measured effect of rounding on the plain program is
+        allowed as well.
         """
         verdict = verify(self.payload, got, self.expected[number])
         if verdict.outcome != "wrong-result":
@@ -92,7 +92,7 @@ class Testbench(PayloadArrays):
         return verify(self.payload, got, self.expected[number], moved=self.moved(number))
 
     def moved(self, number: int) -> tuple[float, ...]:
-        """How far rounding moves what the plain program writes in a case; asked for by what is off, once."""
+        """Return how far rounding moves each array that the plain program writes in a case; computed once."""
         if number not in self._moved:
             written = [array.copy() for array in self.written]
             self.restart(self.cases[number])
@@ -102,51 +102,51 @@ class Testbench(PayloadArrays):
         return self._moved[number]
 
     def bind(self, program: CompiledProgram) -> BoundProgram:
-        """A program on the arrays that it is timed with."""
+        """Bind a program to the arrays that it is timed with."""
         return program.bind([*self.arrays, *map(self.stored, program.weights)])
 
     def verify_alone(self, program: CompiledProgram) -> Verdict:
-        """Run a program once a case, fences around what it writes; right if it wrote that, and nothing else.
+        """Verify a program with fences around its outputs: the outputs are correct, and nothing else is written.
 
-        One of several threads is run again and again: which thread is first is another matter each time.
+        A program of several threads is run `REPEATS` more times, since the order of its threads varies.
         """
-        mine, bound = self._fence(program)
-        verdict = self._verify(bound, mine, is_fenced=True)
+        written, bound = self._fence(program)
+        verdict = self._verify(bound, written, is_fenced=True)
         for _ in range(REPEATS if program.threads > 1 else 0):
             if verdict.outcome != "ok":
                 break
-            again = self._verify(bound, mine, is_fenced=True)
+            again = self._verify(bound, written, is_fenced=True)
             verdict = replace(again, max_error=max(verdict.max_error, again.max_error), seconds=verdict.seconds)
         return verdict
 
     def _fence(self, program: CompiledProgram) -> tuple[list[Array], BoundProgram]:
-        """Arrays between fences, and a program that writes those."""
-        mine = [fence.array for fence in self.fenced]
-        fenced = iter(mine)
+        """Return the arrays between fences, and the program bound to them."""
+        written = [fence.array for fence in self.fenced]
+        fenced = iter(written)
         arguments = zip(self.payload.arguments, self.arrays, strict=True)
         arrays = [next(fenced) if argument.role in WRITTEN else array for argument, array in arguments]
-        return mine, program.bind([*arrays, *map(self.stored, program.weights)])
+        return written, program.bind([*arrays, *map(self.stored, program.weights)])
 
     @property
     def hides_parts(self) -> str:
-        """Why results of a part of a program look like those it did not compute; empty if they do not."""
-        kept = [argument.name for argument in self.payload.written if argument.role == "state"]
-        counted = [argument.name for argument in self.payload.written if argument.dtype.startswith("i")]
-        said = [(kept, "keeps what was there before"), (counted, "holds whole numbers")]
-        return next((f"{names[0]} {why}" for names, why in said if names), "")
+        """Reason why the results of a part cannot be told from elements it does not compute; empty if they can."""
+        states = [argument.name for argument in self.payload.written if argument.role == "state"]
+        integers = [argument.name for argument in self.payload.written if argument.dtype.startswith("i")]
+        reasons = [(states, "keeps what was there before"), (integers, "holds whole numbers")]
+        return next((f"{names[0]} {why}" for names, why in reasons if names), "")
 
     def verify_part(self, program: CompiledProgram) -> Verdict:
-        """Run a part of a program once a case; right if what is a number is right, as what was not computed is none."""
-        mine, bound = self._fence(program)
+        """Verify a part of a program: elements that it does not compute are NaN, and all others must be correct."""
+        arrays, bound = self._fence(program)
         worst, numbers = 0.0, 0
         for number, (case, expected) in enumerate(zip(self.cases, self.expected, strict=True)):
-            self.restart(case, mine)
+            self.restart(case, arrays)
             bound.run()
             if wrong := self.trespass():
                 return Verdict("wrong-result", np.inf, wrong)
-            computed = [~np.isnan(array) for array in mine]
+            computed = [~np.isnan(array) for array in arrays]
             numbers += sum(map(np.count_nonzero, computed))
-            filled = [np.where(here, array, whole) for here, array, whole in zip(computed, mine, expected, strict=True)]
+            filled = [np.where(here, array, full) for here, array, full in zip(computed, arrays, expected, strict=True)]
             verdict = self.judge(number, filled)
             if verdict.outcome != "ok":
                 return verdict
@@ -154,7 +154,7 @@ class Testbench(PayloadArrays):
         return Verdict("ok", worst, "" if numbers else "all that it writes follows from what a part leaves out")
 
     def verify_again(self, bound: BoundProgram) -> Verdict:
-        """Run a program that was timed once more: what it computes must not depend on the calls before."""
+        """Verify a program again after it was timed: its results must not depend on earlier calls."""
         verdict = self._verify(bound, self.written, is_fenced=False)
         if verdict.outcome == "ok":
             return verdict
@@ -163,7 +163,7 @@ class Testbench(PayloadArrays):
         )
 
     def _verify(self, bound: BoundProgram, written: Sequence[Array], *, is_fenced: bool) -> Verdict:
-        """Run once in every case, each from the start, and compare what is written."""
+        """Run a program once in every case, with reset states, and compare the written arrays."""
         worst = seconds = 0.0
         for number, case in enumerate(self.cases):
             self.restart(case, written)
@@ -177,18 +177,18 @@ class Testbench(PayloadArrays):
         return Verdict("ok", worst, seconds=seconds)
 
     def trespass(self) -> str:
-        """Say what was written that must not be, and restore it; empty if all is well."""
-        found = [sentence for fence in self.fenced if (sentence := trespass_of(fence))]
+        """Describe forbidden writes (fences, inputs) and undo them; return an empty string if there were none."""
+        sentences = [sentence for fence in self.fenced if (sentence := trespass_of(fence))]
         changed = [name for name, total in self.sums().items() if total != self._sums[name]]
         if changed:
-            found.append(f"inputs must not be written; {', '.join(changed)} was")
+            sentences.append(f"inputs must not be written; {', '.join(changed)} was")
             self.fill(self.payload.make_inputs(self.seed))
             self._stored.clear()
-        return "; ".join(found)
+        return "; ".join(sentences)
 
 
 def trespass_of(fence: Fenced) -> str:
-    """Sentence on what was written outside an array, empty if nothing was; restores its fences."""
+    """Describe an out-of-bounds write and restore the fences; return an empty string if there was none."""
     found = fence.trespass()
     if found:
         fence.mend()
@@ -199,12 +199,12 @@ _prepared: OrderedDict[tuple[str, tuple[Case, ...], int, Pages], Testbench] = Or
 
 
 def open_testbench(payload: Payload, seed: int, pages: Pages = "huge") -> Testbench:
-    """The testbench of a payload, from this worker's memory if it is there."""
+    """Return the testbench of a payload; the last `KEPT_PAYLOADS` are cached."""
     key = (payload.sha256, payload.cases, seed, pages)
     if key not in _prepared:
         _prepared[key] = Testbench(payload, seed, pages)
         while len(_prepared) > KEPT_PAYLOADS:
             _prepared.popitem(last=False)
     _prepared.move_to_end(key)
-    _prepared[key].payload = payload  # same data, maybe another budget
+    _prepared[key].payload = payload  # the data are the same, but the error budget may differ
     return _prepared[key]

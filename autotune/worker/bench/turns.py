@@ -1,4 +1,4 @@
-"""Turns of a race: what entered in this process takes a sample when the tuner says so. In isolated processes only."""
+"""Turns of a race: an entry prepared in this process takes a sample on request. Isolated processes only."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ _entered: dict[str, tuple[Run, float]] = {}
 
 @dataclass(frozen=True)
 class Turn:
-    """One entry's turn.
+    """Request for one sample of an entry.
 
     Attributes:
         name: Name of the entry.
-        batch: How its samples are taken.
+        batch: Batch of a sample.
     """
 
     name: str
@@ -22,11 +22,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class FirstTurn:
-    """A turn in which an entry finds how its samples are to be taken.
+    """Request to calibrate an entry.
 
     Attributes:
         name: Name of the entry.
-        sample_seconds: Seconds that a sample should last.
+        sample_seconds: Target duration of a sample in seconds.
     """
 
     name: str
@@ -34,19 +34,19 @@ class FirstTurn:
 
 
 def remember(name: str, run: Run | None, scale: float = 1.0) -> None:
-    """Keep how an entry is run, for its samples; `None` if it may not race. Its times are multiplied by `scale`."""
+    """Register the function that runs an entry, `None` if it may not race; its times are multiplied by `scale`."""
     _entered.pop(name, None)
     if run is not None:
         _entered[name] = run, scale
 
 
 def calibrate_entry(turn: FirstTurn) -> Batch | None:
-    """How samples of an entry are to be taken; `None` if it did not enter in this process."""
+    """Calibrate an entry and return its batch; `None` if it is not registered in this process."""
     run, _ = _entered.get(turn.name, (None, 1.0))
     return steady(calibrate(run, turn.sample_seconds)) if run is not None else None
 
 
 def take_sample(turn: Turn) -> float | None:
-    """Seconds a call of an entry; `None` if it did not enter in this process."""
+    """Take one sample of an entry in seconds per call; `None` if it is not registered in this process."""
     run, scale = _entered.get(turn.name, (None, 1.0))
     return scale * turn.batch.sample(run) if run is not None else None

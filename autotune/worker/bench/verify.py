@@ -1,4 +1,4 @@
-"""Verification: is what a candidate wrote what the oracle says, to the accuracy the dtype allows?"""
+"""Verification: compare a candidate's outputs with the oracle's, within the tolerance of the dtype."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from autotune.core.errors import PayloadError
 from autotune.core.payload import Argument, Array, Payload
 from autotune.core.stats import tolerance
 
-MOVES = 4.0  # two right programs of attention differ by 1.0 to 1.9 times what one unit in the last place moves one
-MOST_SUMS = 16.0  # where rounding turns a comparison, it moves a program by any distance: that explains no error
+MOVES = 4.0  # correct programs of attention differ by 1.0 to 1.9 times the effect of one unit in the last place
+MOST_SUMS = 16.0  # bound: if rounding flips a comparison, outputs move arbitrarily, which must not excuse an error
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Verdict:
     Attributes:
         outcome: ``ok``, ``wrong-result`` or ``non-finite``.
         max_error: Largest absolute difference to the oracle; infinite where an element is not finite.
-        diagnostic: The worst element, its value, what it should be, and the tolerance; empty if all is well.
-        seconds: Time of the call that was verified, or of one at each case, as often as its weight says; 0 if unknown.
+        diagnostic: The worst element, its value, the expected value, and the tolerance; empty if the outcome is ``ok``.
+        seconds: Time of the verified call; with several cases, their times weighted and summed; 0 if unknown.
     """
 
     outcome: Literal["ok", "wrong-result", "non-finite"]
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def poison(array: Array) -> None:
-    """Fill an output with values no right program leaves behind: NaN, or the smallest integer."""
+    """Fill an output with a value that no correct program leaves: NaN, or the smallest integer."""
     array.fill(np.iinfo(array.dtype).min if array.dtype.kind == "i" else np.nan)
 
 
@@ -43,20 +43,20 @@ def verify(
     arguments: Sequence[Argument] | None = None,
     moved: Sequence[float] = (),
 ) -> Verdict:
-    """Compare what was written to the oracle's, element by element.
+    """Compare written arrays with the oracle's, element by element.
 
     The tolerance grows with the machine epsilon, the length of the longest sum, the oracle's largest value, and the
-    payload's budget.
+    payload's error budget.
 
     Args:
-        payload: Gives the length of the longest sum, and the budget.
+        payload: Payload with the length of the longest sum and the error budget.
         got: Arrays that the candidate wrote, in the order of `arguments`.
-        expected: Arrays of the oracle, same shapes; usually float64.
-        arguments: Arguments to compare; everything the payload writes, states included, by default.
-        moved: How far rounding moves each; what sums explain is all that is allowed without.
+        expected: Arrays of the oracle, of the same shapes; usually float64.
+        arguments: Arguments to compare; by default all that the payload writes, states included.
+        moved: Effect of rounding on each array; if empty, only the bound for sums is allowed.
 
     Raises:
-        PayloadError: There are more or fewer arrays than are compared.
+        PayloadError: The number of arrays differs from the number of arguments.
     """
     compared, worst = arguments or payload.written, 0.0
     if not len(got) == len(expected) == len(compared):
@@ -71,13 +71,13 @@ def verify(
 
 
 def allowed_error(payload: Payload, dtype: str, magnitude: float, moved: float = 0.0) -> float:
-    """What an element of an output may be off: what rounding explains, and the payload's own budget.
+    """Return the allowed absolute error of an output's elements: the effect of rounding plus the payload's budget.
 
     Args:
-        payload: Gives the length of the longest sum, and the budget; whole numbers have none.
+        payload: Payload with the length of the longest sum and the error budget, which integers do not use.
         dtype: Element type of the output.
         magnitude: Largest absolute value of the oracle's array.
-        moved: How far rounding moves the plain program's array.
+        moved: Effect of rounding on the plain program's array.
     """
     budget = 0.0 if dtype.startswith("i") else payload.error
     of_sums = tolerance(dtype, payload.reduction, magnitude)
@@ -90,9 +90,9 @@ def verify_output(argument: Argument, got: Array, expected: Array, payload: Payl
     if got.shape != expected.shape:
         return Verdict("wrong-result", np.inf, f"{argument.name} must have shape {expected.shape}, has {got.shape}")
     error = np.abs(got.astype(np.float64) - expected)
-    strange = ~np.isfinite(error)
-    if strange.any():
-        where = tuple(int(i) for i in np.argwhere(strange)[0])
+    non_finite = ~np.isfinite(error)
+    if non_finite.any():
+        where = tuple(int(i) for i in np.argwhere(non_finite)[0])
         return Verdict(
             "non-finite", np.inf, f"{argument.name}{list(where)} is {got[where]}, should be {expected[where]}"
         )

@@ -1,1 +1,1 @@
-"""Isolated processes: started, talked to in data, limited, sandboxed, and explained when they end."""
+"""Isolated processes: start, message exchange as data, resource limits, sandbox, and causes of exit."""

@@ -1,8 +1,8 @@
-"""Answers of an isolated process, read as data: it may have run untrusted code, and then says what that code wants.
+"""Messages of an isolated process, decoded as data only, since untrusted code in the process may forge them.
 
-Calls go to the process as pickles, since it trusts the tuner. What comes back is a moment, the value of a call in the
-type that its function declares, or an error by the name of its class, all as `typed_json` writes them. A process
-without the sandbox may do whatever its user may: its answers are pickles.
+Calls are sent to the process as pickles, since it trusts the tuner. A message back is a progress report (`Moment`), the
+value of a call in the return type that its function declares, or an exception by the name of its class, all encoded by
+`typed_json`. A process without the sandbox has all rights of its user anyway: its messages are pickles.
 """
 
 import pickle
@@ -21,10 +21,10 @@ from autotune.core.trial import RIGHT, Samples
 from autotune.worker.isolation import typed_json
 
 RETURNED, RAISED, MOMENT = (word.ljust(typed_json.ALIGNMENT) for word in (b"returned", b"raised", b"moment"))
-MOST_SAID = 1 << 14  # characters of a message, and of each note
+MOST_SAID = 1 << 14  # characters of an error message, and of each note
 MOST_NOTES = 8
 MOST_MOMENT = 1 << 10  # bytes
-PLAIN_ERRORS: tuple[type[Exception], ...] = (  # of Python's, which take a text and do nothing but keep it
+PLAIN_ERRORS: tuple[type[Exception], ...] = (  # built-in exceptions whose constructor only stores its message
     *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, FileNotFoundError, ImportError),
     *(IndexError, KeyError, LookupError, MemoryError, NameError, NotImplementedError, OSError, OverflowError),
     *(PermissionError, RecursionError, RuntimeError, TimeoutError, TypeError, ValueError, ZeroDivisionError),
@@ -33,7 +33,7 @@ OURS: list[type[Exception]] = [
     each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, AutotuneError)
 ]
 ERRORS: dict[str, type[Exception]] = {each.__name__: each for each in (*PLAIN_ERRORS, *OURS)}
-FIRST_ARGUMENT = {CompileError: "stage", KernelError: "outcome"}  # of classes that take two, what they call it
+FIRST_ARGUMENT = {CompileError: "stage", KernelError: "outcome"}  # attribute of the first of two arguments
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class Raised:
 
 @dataclass(frozen=True)
 class ErrorRecord:
-    """An error as data.
+    """Serializable form of an exception.
 
     Attributes:
         name: Name of its class, a key of `ERRORS`.
         said: Message of the error.
-        first: Argument before the message, of a class of `FIRST_ARGUMENT`.
+        first: Argument before the message, if the class is in `FIRST_ARGUMENT`; else empty.
         notes: Notes of the error.
     """
 
@@ -68,17 +68,17 @@ class ErrorRecord:
 
 
 def kind_of(function: Callable[..., object]) -> object:
-    """The type that a call of a function answers with."""
-    return typed_json.promised(getattr(function, "func", function))  # a partial application is of one
+    """Return the declared return type of a function, or of the function of a `functools.partial`."""
+    return typed_json.promised(getattr(function, "func", function))
 
 
 def write_moment(moment: Moment) -> list[memoryview]:
-    """A moment as the parts of a message."""
+    """Encode a progress report as the parts of a message."""
     return [memoryview(MOMENT), *typed_json.dump(moment, Moment)]
 
 
 def write_answer(answer: Returned | Raised, kind: object) -> list[memoryview]:
-    """An answer as the parts of a message; what is not of the type that was promised is a fault of ours, and said."""
+    """Encode an answer as the parts of a message; a value that is not of type `kind` becomes a `TypeError`."""
     if isinstance(answer, Returned):
         try:
             return [memoryview(RETURNED), *typed_json.dump(answer.value, kind)]
@@ -88,14 +88,14 @@ def write_answer(answer: Returned | Raised, kind: object) -> list[memoryview]:
 
 
 def read_answer(data: bytes, kind: object) -> Returned | Raised | Moment:
-    """What a process says.
+    """Decode a message of a sandboxed process.
 
     Args:
-        data: A message.
-        kind: Type of the value that the call returns.
+        data: The message.
+        kind: Declared type of the call's value.
 
     Raises:
-        AnswerError: The message is no moment, no error, and no value of that type.
+        AnswerError: The message is neither a progress report, nor an error, nor a value of that type.
     """
     tag, rest = data[: len(MOMENT)], memoryview(data)[len(MOMENT) :]
     if tag == RETURNED:
@@ -111,52 +111,52 @@ def read_answer(data: bytes, kind: object) -> Returned | Raised | Moment:
 
 
 def read_trusted(data: bytes, _: object) -> Returned | Raised | Moment:
-    """What a process without the sandbox says."""
+    """Decode a message of a process without the sandbox, a pickle."""
     answer: Returned | Raised | Moment = pickle.loads(data)
     return answer
 
 
 def record_of(error: Exception) -> ErrorRecord:
-    """An error as data: of its own class, or of the nearest one that crosses, with its name."""
-    kind = type(error)
-    nearest = next((each for each in kind.__mro__ if ERRORS.get(each.__name__) is each), RuntimeError)
-    said = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error)
-    if nearest is not kind:
-        said = f"{kind.__name__}: {said}"
+    """Convert an exception to a record: of its own class, or of the nearest base class in `ERRORS`."""
+    error_class = type(error)
+    nearest = next((each for each in error_class.__mro__ if ERRORS.get(each.__name__) is each), RuntimeError)
+    message = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error)
+    if nearest is not error_class:
+        message = f"{error_class.__name__}: {message}"
     first = str(getattr(error, FIRST_ARGUMENT[nearest])) if nearest in FIRST_ARGUMENT else ""
     notes = tuple(str(note)[-MOST_SAID:] for note in getattr(error, "__notes__", ())[-MOST_NOTES:])
-    return ErrorRecord(nearest.__name__, said[:MOST_SAID], first, notes)
+    return ErrorRecord(nearest.__name__, message[:MOST_SAID], first, notes)
 
 
 def error_of(record: ErrorRecord) -> Exception:
-    """The error of a record.
+    """Rebuild the exception of a record.
 
     Raises:
-        AnswerError: The class of the error is not one of `ERRORS`, or its texts are longer than any.
+        AnswerError: The class is not in `ERRORS`, or a text or the number of notes exceeds its limit.
     """
-    kind = ERRORS.get(record.name)
-    if kind is None or len(record.notes) > MOST_NOTES:
+    error_class = ERRORS.get(record.name)
+    if error_class is None or len(record.notes) > MOST_NOTES:
         raise AnswerError("an error must be of a class that may cross, with few notes")
     if any(len(text) > MOST_SAID for text in (record.said, record.first, *record.notes)):
         raise AnswerError(f"an error must be reported in {MOST_SAID} characters")
-    error = kind(record.first, record.said) if kind in FIRST_ARGUMENT else kind(record.said)
+    error = error_class(record.first, record.said) if error_class in FIRST_ARGUMENT else error_class(record.said)
     for note in record.notes:
         error.add_note(note)
     return error
 
 
 def plain_error(error: Exception) -> Exception:
-    """An error as it is where it crossed to."""
+    """Return an exception as the receiving process would rebuild it."""
     return error_of(record_of(error))
 
 
 def evaluations(answer: object, count: int, *, timed: bool = True) -> list[Evaluation]:
-    """An answer as so many evaluations; empty if it is none.
+    """Return an answer if it is a list of `count` valid evaluations; else an empty list.
 
     Args:
-        answer: What a process answered.
+        answer: Value that a process returned.
         count: Number of candidates.
-        timed: Whether those that are right must have times.
+        timed: Whether the evaluations of correct candidates must have samples.
     """
     if not isinstance(answer, list) or len(answer) != count:
         return []
@@ -164,12 +164,12 @@ def evaluations(answer: object, count: int, *, timed: bool = True) -> list[Evalu
 
 
 def no_evaluation(count: int, who: str) -> list[Evaluation]:
-    """What candidates are whose process answered with what is no evaluation."""
+    """Return the evaluations of candidates whose process returned something other than evaluations."""
     return [Evaluation("crashed", diagnostic=f"{who} answered with what is no evaluation") for _ in range(count)]
 
 
 def is_evaluation(found: object, *, timed: bool) -> bool:
-    """Whether something is an evaluation whose numbers are what they stand for."""
+    """Return whether a value is an evaluation whose fields are in their valid ranges."""
     if not isinstance(found, Evaluation) or len(found.diagnostic) > MOST_SAID:
         return False
     if not is_positive(found.first_call, *found.phases.values()) or not set(found.phases) <= set(PHASES):
@@ -183,7 +183,7 @@ def is_evaluation(found: object, *, timed: bool) -> bool:
 
 
 def are_samples(samples: Samples) -> bool:
-    """Whether times are times."""
+    """Return whether all times of samples are valid, and the other numbers finite and not negative."""
     numbers = (samples.quiet_reference, samples.reference_level, samples.joules or 0.0)
     try:
         as_times(samples.seconds)
@@ -195,7 +195,7 @@ def are_samples(samples: Samples) -> bool:
 
 
 def check_roofs(roofs: Roofs) -> Roofs:
-    """Roofs that a process answered with.
+    """Return roofs unchanged after validation.
 
     Raises:
         MachineError: A rate is not a finite number above zero.
@@ -207,10 +207,10 @@ def check_roofs(roofs: Roofs) -> Roofs:
 
 
 def is_positive(*numbers: float) -> bool:
-    """Whether numbers are finite, and none is below zero."""
+    """Return whether all numbers are finite and none is negative."""
     return all(isfinite(number) and number >= 0 for number in numbers)
 
 
 def joined(parts: Sequence[memoryview]) -> bytes:
-    """The parts of a message as one."""
+    """Concatenate the parts of a message."""
     return b"".join(parts)

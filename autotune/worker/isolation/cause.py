@@ -1,4 +1,4 @@
-"""Why an isolated process ended: from its exit code, what it wrote, and its fault report, to an outcome."""
+"""Cause of an isolated process's end: exit code, output and fault report are mapped to an outcome."""
 
 import signal
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from autotune.core.trial import Outcome
 from autotune.worker.isolation.fault import MARK, FaultReport, read_fault_report
 
 OUT_OF_MEMORY = ("out of memory", "bad_alloc", "cannot allocate memory", "unable to allocate")
-FOREIGN = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP)  # exit codes that others give it, and seldom its own code
-FULL = 0.75  # of the address space allowed: an allocation of the size of those before it no longer fits
-FIRST_PAGES = 1 << 16  # an address as small as this is a null pointer and an offset
+FOREIGN = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP)  # signals from other processes, rarely from its own code
+FULL = 0.75  # share of the address space limit above which another allocation of the usual size fails
+FIRST_PAGES = 1 << 16  # an address below this is a null pointer plus an offset
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class ExitCause:
 
     Attributes:
         outcome: ``crashed``, ``out-of-memory`` or ``timed-out``.
-        diagnostic: The signal or exit code, where it faulted, and the first lines it wrote.
-        is_foreign: Whether it was killed from outside, which says nothing about the call.
+        diagnostic: The signal or exit code, the faulting address, and the first lines of its output.
+        is_foreign: Whether it was killed from outside, in which case the call is not to blame.
     """
 
     outcome: Outcome
@@ -34,13 +34,13 @@ KEEPER_KILLED = ExitCause("crashed", "the process that watches over it was kille
 
 
 def find_cause(exit_code: int, said: str, *, memory_ran_out: bool = False, width: int = 500) -> ExitCause:
-    """What a process died of that its own worker did not kill.
+    """Determine why a process ended that its worker did not kill.
 
     Args:
-        exit_code: Exit code of the process, the negative signal if one killed it.
-        said: Text that the process wrote to stdout and stderr.
-        memory_ran_out: Whether the system killed processes during the call because memory ran out.
-        width: Longest diagnostic.
+        exit_code: Exit code of the process; the negated signal number if a signal killed it.
+        said: Output of the process on stdout and stderr.
+        memory_ran_out: Whether the kernel's out-of-memory killer was active during the call.
+        width: Maximum length of the diagnostic, in characters.
     """
     report = read_fault_report(said)
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(MARK)]
@@ -58,7 +58,7 @@ def find_cause(exit_code: int, said: str, *, memory_ran_out: bool = False, width
 
 
 def name_of(exit_code: int) -> str:
-    """An exit code in words."""
+    """Describe an exit code: the name of the signal, or the number."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     try:
@@ -68,9 +68,9 @@ def name_of(exit_code: int) -> str:
 
 
 def ran_out(report: FaultReport | None) -> bool:
-    """Return whether a process faulted on a null pointer that an allocation gave it.
+    """Return whether a process faulted on a null pointer that a failed allocation returned.
 
-    One of all the memory at once fails while most is free: the C library's last error tells.
+    A single huge allocation fails while most memory is free, so the C library's last error is checked as well.
     """
     if report is None or report.address >= FIRST_PAGES:
         return False
@@ -78,13 +78,13 @@ def ran_out(report: FaultReport | None) -> bool:
 
 
 def describe(report: FaultReport) -> str:
-    """Where a process faulted."""
+    """Describe where a process faulted."""
     null = ", a null pointer (as an allocation that fails gives)" if report.address < FIRST_PAGES else ""
     return f"at address {report.address:#x}{null}, {report.mapped_bytes / 2**30:.1f} GiB mapped"
 
 
 def overdue(phase: str, time_limits: TimeLimits, *, whole: bool) -> ExitCause:
-    """Cause of the end of a process of which a phase, or the whole call, took too long."""
+    """Return the cause for a process in which a phase, or the whole call, exceeded its time limit."""
     bound = time_limits.bound(phase)
     if whole or bound is None:
         return ExitCause("timed-out", f"took longer than {time_limits.seconds:g} s")

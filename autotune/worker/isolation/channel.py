@@ -1,6 +1,6 @@
-"""Channels: messages between the tuner and an isolated process, which may send nonsense, half a message, or none.
+"""Channels: length-prefixed messages between the tuner and an isolated process, which may send malformed ones.
 
-A message is its length, eight bytes, and as many bytes. No end waits longer than it wants to.
+A message is its length in eight bytes, big-endian, followed by that many bytes. Every wait has a deadline.
 """
 
 import socket
@@ -12,7 +12,7 @@ from math import inf
 from autotune.core.errors import AnswerError
 
 HEADER = struct.Struct("!Q")
-MOST_BYTES = 1 << 31  # of a message: a payload of some hundred megabytes, and far from what would end the tuner
+MOST_BYTES = 1 << 31  # of a message: room for a payload of hundreds of megabytes, too little to exhaust the tuner
 
 
 class Channel:
@@ -27,45 +27,45 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple["Channel", "Channel"]:
-        """Both ends of a new channel."""
+        """Create a channel and return both ends."""
         mine, theirs = socket.socketpair()
         return cls(mine), cls(theirs)
 
     @classmethod
     def opened(cls, handle: int) -> "Channel":
-        """The end that a descriptor is of."""
+        """Return the end of a channel whose socket has the given descriptor."""
         return cls(socket.socket(fileno=handle))
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return the socket's descriptor."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         self._socket.close()
 
     def send(self, message: Sequence[bytes | memoryview], until: float = inf) -> None:
         """Send a message.
 
         Args:
-            message: Parts of the message, one after the other.
-            until: Time of the monotonic clock, in seconds, when it must be sent.
+            message: Parts of the message, in order.
+            until: Deadline in seconds of the monotonic clock.
 
         Raises:
-            TimeoutError: The other end did not take it in time.
-            OSError: The other end is gone.
+            TimeoutError: The other end did not receive it in time.
+            OSError: The other end is closed.
         """
         for part in (HEADER.pack(sum(map(len, message))), *message):
             self._wait_until(until)
             self._socket.sendall(part)
 
     def receive(self, until: float = inf) -> bytes:
-        """The next message.
+        """Receive the next message.
 
         Raises:
-            TimeoutError: The message did not come whole in time.
-            EOFError: The other end hung up.
-            AnswerError: The message is of more than `MOST_BYTES`.
+            TimeoutError: The message was not complete by the deadline.
+            EOFError: The other end closed the connection.
+            AnswerError: The message is longer than `MOST_BYTES`.
         """
         (length,) = HEADER.unpack(self._exactly(HEADER.size, until))
         if length > MOST_BYTES:
@@ -73,7 +73,7 @@ class Channel:
         return self._exactly(length, until)
 
     def _exactly(self, length: int, until: float) -> bytes:
-        """As many bytes; memory is taken as they come, not as they are announced."""
+        """Receive exactly `length` bytes; memory is allocated as they arrive, not as announced."""
         parts, missing = [], length
         while missing:
             self._wait_until(until)
@@ -85,5 +85,5 @@ class Channel:
         return b"".join(parts)
 
     def _wait_until(self, until: float) -> None:
-        """Let the next call of the system wait so long."""
+        """Set the deadline of the next system call on the socket."""
         self._socket.settimeout(None if until == inf else max(1e-3, until - time.monotonic()))

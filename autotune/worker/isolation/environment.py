@@ -1,6 +1,6 @@
-"""The environment that libraries are timed in: so many threads, and nothing that the shell says about how to compute.
+"""Environment variables for timing libraries: a fixed number of threads, without settings inherited from the shell.
 
-Libraries read these variables when they are loaded, so they must be right before a worker starts.
+Libraries read these variables when they are loaded, so they must be set before a worker starts.
 """
 
 import os
@@ -14,10 +14,10 @@ COUNTS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @contextmanager
 def only_threads(threads: int) -> Iterator[dict[str, str]]:
-    """Give processes that start inside the ``with`` block a clean environment with so many threads.
+    """Set the thread count and unset library settings for processes that start inside the ``with`` block.
 
     Yields:
-        The variables that are unset meanwhile, with their values.
+        The inherited variables that are unset or changed meanwhile, with their values.
     """
     wanted = dict.fromkeys(COUNTS, str(threads))
     inherited = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}

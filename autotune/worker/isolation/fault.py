@@ -1,8 +1,8 @@
-"""Fault report of a process that dies in machine code: the address it touched, and how much memory it held.
+"""Fault report of a process that crashes in machine code: the faulting address and the mapped memory.
 
-A fault in machine code runs our handler on the same thread before the process dies of the same signal. It tells an
-allocation that failed (the address is near zero, and the memory is used up or the C library's last error says so) from
-a wild pointer.
+On SIGSEGV or SIGBUS, our handler runs on the faulting thread before the process dies of the same signal. Its report
+distinguishes a failed allocation (the address is near zero, and memory is exhausted or the C library's last error is
+ENOMEM) from a wild pointer.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 MARK = "fault: "
 ADDRESS_OFFSET = 16  # of si_addr in siginfo_t, on 64-bit Linux
 SA_SIGINFO = 4
-STUCK_SECONDS = 2  # a handler that finds the heap's lock taken would wait for ever
+STUCK_SECONDS = 2  # a handler that finds the heap's lock taken would deadlock: SIGALRM ends it
 SIGNALS = (signal.SIGSEGV, signal.SIGBUS)
 Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -25,10 +25,10 @@ class FaultReport:
     """Fault that a process reported before it died.
 
     Attributes:
-        address: Address that the process touched.
-        mapped_bytes: Address space it had.
-        limit_bytes: Address space it was allowed; 0 for no limit.
-        error: Number of the C library's last error in the thread that faulted, as an allocation that fails leaves it.
+        address: Faulting address.
+        mapped_bytes: Mapped address space.
+        limit_bytes: Limit of the address space (``RLIMIT_AS``); 0 for no limit.
+        error: Value of ``errno`` in the faulting thread, ``ENOMEM`` after a failed allocation.
     """
 
     address: int
@@ -49,33 +49,33 @@ class SignalAction(ctypes.Structure):
 
 
 def tell_fault(number: int, info: int, context: int) -> None:
-    """Write the report to stderr, and die of the same signal when this returns."""
+    """Write the report to stderr, restore the default action and send the same signal again."""
     error = ctypes.c_int.from_address(find_error_number()).value  # before anything else sets it
     signal.alarm(STUCK_SECONDS)
     address = ctypes.c_uint64.from_address(info + ADDRESS_OFFSET).value
     with open("/proc/self/statm", "rb", buffering=0) as file:
         mapped = int(file.read().split()[0]) * resource.getpagesize()
     limit = max(0, resource.getrlimit(resource.RLIMIT_AS)[0])
-    found = {"address": address, "mapped_bytes": mapped, "limit_bytes": limit, "error": error}
-    os.write(2, f"\n{MARK}{json.dumps(found)}\n".encode())
+    report = {"address": address, "mapped_bytes": mapped, "limit_bytes": limit, "error": error}
+    os.write(2, f"\n{MARK}{json.dumps(report)}\n".encode())
     ctypes.CDLL(None).signal(number, None)
     os.kill(os.getpid(), number)
 
 
 find_error_number = ctypes.CDLL(None)["__errno_location"]
 find_error_number.restype = ctypes.c_void_p
-TELL_FAULT = Handler(tell_fault)  # kept for the life of the process, as its address is in the system's table
+TELL_FAULT = Handler(tell_fault)  # must outlive the process's use of its address as a signal handler
 
 
 def report_faults() -> None:
-    """Install the handler in this process."""
+    """Install the signal handler in this process."""
     action = SignalAction(handler=ctypes.cast(TELL_FAULT, ctypes.c_void_p), flags=SA_SIGINFO)
     for number in SIGNALS:
         ctypes.CDLL(None).sigaction(number, ctypes.byref(action), None)
 
 
 def read_fault_report(said: str) -> FaultReport | None:
-    """The fault report in what a process wrote; `None` if it left none."""
+    """Return the last fault report in a process's output; `None` if there is none."""
     for line in reversed(said.splitlines()):
         if line.startswith(MARK):
             try:

@@ -1,10 +1,10 @@
-r"""The keeper: a process that has everything loaded, forks isolated processes, and clears away what they leave.
+r"""Keeper: a fork server that has all modules loaded, forks isolated processes, and kills what they leave behind.
 
     tuner --control--> keeper --fork--> process     a process starts in some 20 ms, since nothing is imported again
       \____________ channel ____________/
 
-The keeper runs no candidate. It adopts what candidates start, whatever session they flee to, and kills it; it ends when
-the tuner does, and processes end with it.
+The keeper runs no candidate. As a child subreaper it adopts and kills all descendants of candidates, whatever session
+they are in. It ends when the tuner does, and isolated processes end with it.
 """
 
 import ctypes
@@ -32,19 +32,19 @@ from autotune.worker.isolation.sandbox import available_walls
 
 ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER
 CLOSE_SECONDS = 10.0
-PROCESSOR_TIME = 2  # CPUCLOCK_SCHED: of a process's clock, its kind
+PROCESSOR_TIME = 2  # CPUCLOCK_SCHED: clock type in the low bits of a process's clock id
 START, END = "start", "end"
 NOTHING = Readable()
 
 
 @dataclass(frozen=True)
 class IsolatedProcess:
-    """An isolated process, as the tuner sees it.
+    """Handle of an isolated process in the tuner.
 
     Attributes:
-        channel: Calls go in, moments and answers come out.
-        gone: A descriptor that becomes readable when the process ends.
-        pid: Number of the process.
+        channel: Channel that calls are sent to, and that progress reports and answers are received from.
+        gone: Descriptor of the process (pidfd), readable when the process ends.
+        pid: Process identifier.
     """
 
     channel: Channel
@@ -52,27 +52,27 @@ class IsolatedProcess:
     pid: int
 
     def busy_seconds(self) -> float:
-        """Processor time that it has used, by the kernel's clock of a process; infinite if the process is gone."""
+        """Return the process's CPU time in seconds, by the kernel's clock; infinity if the process is gone."""
         try:
             return time.clock_gettime(~self.pid << 3 | PROCESSOR_TIME)
         except OSError:
             return inf
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         self.channel.close()
         os.close(self.gone)
 
 
 class Keeper:
-    """Starts and ends isolated processes, one at a time."""
+    """Client of a keeper process: starts and ends isolated processes, one at a time."""
 
     def __init__(self, around: Surroundings, preload: Sequence[str]) -> None:
         """Start the keeper.
 
         Args:
-            around: What every process finds.
-            preload: Modules that every process finds loaded.
+            around: Environment of every process: folder, limits, cores, sandbox.
+            preload: Modules that the keeper imports before it forks.
         """
         self._control, theirs = Pipe()
         with theirs:
@@ -83,7 +83,7 @@ class Keeper:
         """Fork an isolated process.
 
         Args:
-            allowed: What it may read besides its own code.
+            allowed: Files and folders that it may read besides its own code.
 
         Raises:
             EOFError: The keeper is gone.
@@ -98,7 +98,7 @@ class Keeper:
         return IsolatedProcess(mine, os.pidfd_open(pid), pid)
 
     def end(self) -> int:
-        """Kill the process and all it started; its exit code, the negative signal if one killed it before.
+        """Kill the process and its descendants; return its exit code, the negated signal number if one killed it.
 
         Raises:
             EOFError: The keeper is gone.
@@ -117,47 +117,47 @@ class Keeper:
             self._process.wait()
 
     def let_go(self) -> None:
-        """Leave the keeper to the process that we are a fork of: it ends with that one, not with us."""
+        """Close the control pipe in a fork: the keeper belongs to the parent and ends with it."""
         self._control.close()
-        self._process.returncode = 0  # it is no child of ours, so that nobody need wait for it
+        self._process.returncode = 0  # not a child of this process: `Popen` must not wait for it
 
 
 def start_keeping(handle: int, preload: Sequence[str]) -> "Popen[bytes]":
-    """Start a process that keeps, a new Python: its memory lies elsewhere than that of the one before.
+    """Start a keeper process, a new Python interpreter: its memory layout differs from that of the one before.
 
     Args:
-        handle: Descriptor of its requests.
+        handle: Descriptor of the control pipe.
         preload: Modules that it will be asked to load.
     """
-    # No process of `multiprocessing`: that would run the caller's script once more, to have its functions.
+    # Not a `multiprocessing` process, which would import the caller's main script again.
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import keep; keep({handle})"
-    # In a session of its own from its first moment: Ctrl-C is for the tuner.
+    # Its own session from the start, so that Ctrl-C reaches only the tuner.
     return Popen([sys.executable, "-c", code], pass_fds=[handle], start_new_session=True)
 
 
 def keep(handle: int) -> None:
-    """Start and end processes as requested over a descriptor, until the tuner is gone."""
-    ask_for_tiles()  # first of all: what is granted here all its forks have
-    gc.disable()  # what is imported is no garbage, and would be searched for it a hundred times
+    """Serve requests to start and end processes on a descriptor until the tuner is gone. Runs in the keeper."""
+    ask_for_tiles()  # before any fork: forks inherit the permission to use AMX
+    gc.disable()  # imports create no garbage, but would trigger a hundred collections
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
-    control, me, child = Connection(handle), os.getpid(), 0
+    control, keeper, child = Connection(handle), os.getpid(), 0
     with suppress(EOFError, ConnectionError):
         around, preload = control.recv()
         for module in preload:
             import_module(module)
-        available_walls()  # loads what raises them
-        readable()  # kept for all processes
-        gc.freeze()  # else each fork's search for garbage writes to, and so copies, the memory of all that is loaded
+        available_walls()  # loads the libraries of the sandbox
+        readable()  # cached for all forks
+        gc.freeze()  # else a collection in a fork writes to, and so copies, the pages of all loaded objects
         gc.enable()
         while True:
-            wish, allowed = control.recv()
-            if wish == START:
+            request, allowed = control.recv()
+            if request == START:
                 handle = recv_handle(control)
                 child = os.fork()
                 if child == 0:
                     control.close()
-                    serve(Channel.opened(handle), replace(around, readable=allowed), me)
+                    serve(Channel.opened(handle), replace(around, readable=allowed), keeper)
                 os.close(handle)
                 control.send(child)
             else:
@@ -167,7 +167,7 @@ def keep(handle: int) -> None:
 
 
 def clear(child: int) -> int:
-    """Kill a process and whatever it started, and wait for all of it; the process's exit code."""
+    """Kill a process and its descendants, wait for all of them, and return the process's exit code."""
     code = 0
     if child:
         with suppress(ProcessLookupError):
@@ -182,7 +182,7 @@ def clear(child: int) -> int:
 
 
 def kill_strays() -> None:
-    """Kill every descendant, also those that left the session of their process."""
+    """Kill every descendant, including those that left the session of their process."""
     for stray in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             stray.kill()

@@ -1,4 +1,4 @@
-"""What a candidate may take: memory, and time by what others took; and how long the present one has taken."""
+"""Limits of a candidate: memory, and time derived from earlier trials; timeline of the running call."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,62 +16,59 @@ from autotune.core.payload import Payload
 from autotune.core.task import Task
 from autotune.core.trial import Trial
 
-READ_SECONDS = 300.0  # to parse, partition or lower a text of somebody: whole models take some ten
-LEAST_READ_SECONDS, SECONDS_A_BYTE = 20.0, 5e-4  # for a text of no length, and for each of its characters
-SCRIPT_SECONDS = 60.0  # to read, write out or dry-run a user's own script
+READ_SECONDS = 300.0  # to parse, partition or lower an untrusted text: whole models take some ten seconds
+LEAST_READ_SECONDS, SECONDS_A_BYTE = 20.0, 5e-4  # for an empty text, and for each of its characters
+SCRIPT_SECONDS = 60.0  # to read, print or dry-run a user script
 MODEL_SECONDS = 900.0  # for a whole model: the baseline of a large one takes minutes
-CANDIDATE_SECONDS = 60.0  # for one candidate, where nobody says
+CANDIDATE_SECONDS = 60.0  # default for one candidate
 MEMORY_SHARE = 0.75  # of the machine's memory, for one worker
 MEMORY_ALLOWANCE = 6 << 30  # for the compiler
 MEMORY_FACTOR = 12  # times the payload's arguments: oracle in float64, checks, packed copies, intermediates
 FLOAT64 = 8  # bytes
-ENOUGH = 5  # trials that worked, before any of them is a measure of others
-COMPILE_FACTOR = 8.0  # of what nine in ten good candidates take
+ENOUGH = 5  # successful trials before limits are derived from them
+COMPILE_FACTOR = 8.0  # times the 0.9 quantile of successful trials
 LEAST_COMPILE_SECONDS = 3.0
-RUN_FACTOR = 200.0  # of the best: slower is hopeless, not worth verifying
+RUN_FACTOR = 200.0  # times the best: anything slower is not worth verifying
 LEAST_RUN_SECONDS = 2.0
-MOST_DISTURBED = 5.0  # times a limit of processor time: a candidate that sleeps is ended then
-LATEST = 30  # trials looked at: a search asks before each of its trials
+MOST_DISTURBED = 5.0  # wall-clock limit as a multiple of a CPU time limit, for a candidate that sleeps
+LATEST = 30  # trials that limits are derived from, which happens before each trial of a search
 
 
 def read_seconds(*texts: str) -> float:
-    """Seconds that texts may take to be read: some twenty for kilobytes, more for whole models."""
+    """Return the time limit for reading texts, in seconds: some twenty for kilobytes, more for whole models."""
     return min(READ_SECONDS, LEAST_READ_SECONDS + SECONDS_A_BYTE * sum(map(len, texts)))
 
 
 def whole_seconds(tasks: Iterable[Task], seconds: float = CANDIDATE_SECONDS) -> float:
-    """Seconds that a job with a whole payload may take.
+    """Return the time limit of a job with a whole payload, in seconds.
 
-    Each of its ops alone may take as long as a candidate, what no task covers as long as one of them, and the baseline
-    is run beside the whole.
+    Every occurrence of a task gets the limit of a candidate, ops that no task covers get one more, and the sum is
+    doubled for the baseline that is run as well.
 
     Args:
         tasks: Tasks of the payload.
-        seconds: Seconds that a candidate of a task may take.
+        seconds: Time limit of a candidate of one task, in seconds.
     """
     return min(MODEL_SECONDS, 2 * seconds * (1 + sum(task.occurrences for task in tasks)))
 
 
 def worker_memory(workers: int = 1) -> int:
-    """Most address space of each of so many workers, in bytes."""
+    """Return the address space limit of each of `workers` workers, in bytes."""
     return int(psutil.virtual_memory().total * MEMORY_SHARE) // workers
 
 
 def count_oom_kills() -> int:
-    """Processes that the kernel killed since it started because memory ran out; 0 where it does not count them.
-
-    It counts those of every memory cgroup, too.
-    """
+    """Return the kernel's count of out-of-memory kills since boot, memory cgroups included; 0 if it keeps none."""
     with suppress(OSError), open("/proc/vmstat", "rb") as file:
         return next((int(line.split()[1]) for line in file if line.startswith(b"oom_kill ")), 0)
     return 0
 
 
 def needed_bytes(payload: Payload) -> int:
-    """Memory that a payload takes at least where a program of it is verified, in bytes.
+    """Return a lower bound of the memory needed to verify a program of a payload, in bytes.
 
-    Its arguments, a fenced copy of what is written, what the oracle expects at each case (float64, or as the plain
-    lowering writes it), and two float64 arrays while an output is compared; no intermediates of programs.
+    The bound counts the arguments, a fenced copy of the written ones, the oracle's results for each case (float64, or
+    the dtype of the naive lowering), and two float64 arrays for comparing one output; intermediates are not counted.
     """
     written = sum(argument.bytes for argument in payload.written)
     elements = [prod(argument.shape) for argument in payload.written]
@@ -81,14 +78,14 @@ def needed_bytes(payload: Payload) -> int:
 
 
 def check_memory(payload: Payload, workers: int = 1) -> None:
-    """Refuse what cannot be verified here.
+    """Refuse a payload that is too large to be verified on this machine.
 
     Args:
         payload: Payload to run.
         workers: Number of workers that run it at once.
 
     Raises:
-        PayloadError: The arrays of the payload and those that it is verified with take more memory than a worker may.
+        PayloadError: The arrays of the payload and of its verification exceed a worker's memory limit.
     """
     most, needed = worker_memory(workers), needed_bytes(payload)
     if needed > most:
@@ -101,17 +98,17 @@ def check_memory(payload: Payload, workers: int = 1) -> None:
 
 @dataclass
 class CallTimeline:
-    """Progress of a call, from the moments that its process reported.
+    """Timeline of a call, from the progress reports of its process.
 
     Attributes:
-        phases: Seconds by phase of the candidate that is being worked on.
-        moment: The last one; `None` before the first.
-        since: Time when the last moment was recorded, in seconds of the monotonic clock.
-        group_since: Time when the group of phases began that a limit holds for, in seconds of the monotonic clock.
-        busy: Gives the processor time that the process has used, in seconds; by default all time counts as such.
-        group_busy: Processor time that had been used when the group began, in seconds.
-        begun: Time when the call was made, in seconds of the monotonic clock.
-        begun_busy: Processor time that had been used then, in seconds.
+        phases: Seconds per phase of the current candidate.
+        moment: Last progress report; `None` before the first.
+        since: Time of the last progress report, in seconds of the monotonic clock.
+        group_since: Start of the current group of phases with a common limit, in seconds of the monotonic clock.
+        busy: Function that returns the process's CPU time in seconds; by default wall-clock time.
+        group_busy: CPU time of the process when the group began, in seconds.
+        begun: Start of the call, in seconds of the monotonic clock.
+        begun_busy: CPU time of the process when the call began, in seconds.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
@@ -128,7 +125,7 @@ class CallTimeline:
         self.begun_busy = self.busy()
 
     def enter(self, moment: Moment) -> None:
-        """Record another moment."""
+        """Record a progress report; all phases of a candidate's compilation share one limit."""
         now = time.monotonic()
         self.settle(now)
         before = self.moment
@@ -140,32 +137,33 @@ class CallTimeline:
         self.moment, self.since = moment, now
 
     def settle(self, now: float) -> None:
-        """Count the time of the phase that ends now."""
+        """Add the time since the last progress report to its phase."""
         if self.moment is not None:
             self.phases[self.moment.phase] = self.phases.get(self.moment.phase, 0.0) + now - self.since
 
     def deadline(self, time_limits: TimeLimits) -> float:
-        """When the present phase or the whole call ends, whichever is first, as far as it is known now.
+        """Return the earlier deadline of the current phase and of the whole call, in seconds of the monotonic clock.
 
-        What others took of the processor is given back: a compilation of a second takes three on a busy machine.
+        Limits apply to CPU time, so the deadline moves while other processes use the core: a compilation of a second
+        takes three on a busy machine.
         """
         whole = self.whole_deadline(time_limits)
         bound = time_limits.bound(self.moment.phase) if self.moment is not None else None
         return whole if bound is None else min(whole, self._end(bound, self.group_since, self.group_busy))
 
     def whole_deadline(self, time_limits: TimeLimits) -> float:
-        """When the whole call ends, as far as it is known now."""
+        """Return the deadline of the whole call as of now, in seconds of the monotonic clock."""
         return self._end(time_limits.seconds, self.begun, self.begun_busy)
 
     def _end(self, bound: float, since: float, busy_before: float) -> float:
-        """When so many seconds of processor time are used, if all of the processor is ours from now on."""
+        """Return the time at which `bound` seconds of CPU time are used if the process is not preempted from now on."""
         end, now = since + bound, time.monotonic()
-        left = bound - (self.busy() - busy_before)
-        return end if now < end or left <= 0 else min(now + left, since + MOST_DISTURBED * bound)
+        remaining = bound - (self.busy() - busy_before)
+        return end if now < end or remaining <= 0 else min(now + remaining, since + MOST_DISTURBED * bound)
 
 
 def learn_time_limits(trials: Sequence[Trial]) -> TimeLimits:
-    """Time limits of the next trial of a task, from its latest trials."""
+    """Derive the time limits of a task's next trial from its latest trials."""
     good = [trial for trial in trials[-LATEST:] if trial.outcome == "ok"]
     if len(good) < ENOUGH:
         return TimeLimits()

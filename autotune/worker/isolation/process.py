@@ -1,6 +1,6 @@
-"""What runs inside an isolated process: limits, a loop that answers calls, and a report when code faults.
+"""Main loop of an isolated process: set limits, answer calls, and report faults in machine code.
 
-Nothing here trusts the code that is called: it may write anywhere, print, fork, or never return.
+The called code is not trusted: it may write anywhere, print, fork, or never return.
 """
 
 import ctypes
@@ -32,12 +32,12 @@ STARTED_A_PROCESS = 113  # exit code
 
 @dataclass(frozen=True)
 class Limits:
-    """What one call may take.
+    """Resource limits of one call.
 
     Attributes:
         memory_bytes: Address space beyond what is mapped when the call begins.
-        cpu_seconds: Processor time.
-        file_bytes: Length of any file it writes, its output included.
+        cpu_seconds: CPU time in seconds.
+        file_bytes: Maximum size of any file that it writes, the log included.
     """
 
     memory_bytes: int
@@ -47,12 +47,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Call:
-    """A function of a module, and its argument.
+    """Call of a module-level function with one argument.
 
     Attributes:
         function: Function to call.
         argument: Argument of the call.
-        limits: Limits of time and memory; `None` for code that is trusted not to run away, and may start processes.
+        limits: Resource limits; `None` for trusted code, which may also start processes.
     """
 
     function: Callable[[Any], Any]
@@ -62,15 +62,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What every process of a worker finds.
+    """Environment of every process of a worker.
 
     Attributes:
         folder: Private folder of the worker.
-        memory_bytes: Most address space of a process; `None` for as much as it likes.
-        sandboxed: Whether the walls of the sandbox are raised before any call.
-        threads: Threads that may compute at once, of a core each.
-        cores: CPUs to stay on, as many as threads; none for the highest of those that there are.
-        readable: What a process in the sandbox may read, by what the tuner has imported and opened.
+        memory_bytes: Limit of a process's address space; `None` for no limit.
+        sandboxed: Whether the sandbox is entered before any call.
+        threads: Number of threads that compute at once, each on its own core.
+        cores: CPUs to be pinned to, one per thread; if empty, the highest physical cores.
+        readable: Files and folders that a sandboxed process may read, those that the tuner imported and opened.
     """
 
     folder: str
@@ -82,23 +82,23 @@ class Surroundings:
 
     @property
     def log(self) -> str:
-        """File that a process writes its output to."""
+        """Path of the file that stdout and stderr are redirected to."""
         return os.path.join(self.folder, "log")
 
     @property
     def scratch(self) -> str:
-        """File that a process may overwrite, the only one."""
+        """Path of the only file that a sandboxed process may write."""
         return os.path.join(self.folder, "scratch")
 
 
 def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
-    """Answer calls until the channel closes. Ends the process; never returns."""
+    """Answer calls until the channel closes, then exit the process; never returns."""
     try:
         set_up(around.log, around.memory_bytes)
-    except FileNotFoundError:  # the tuner was killed, and another one swept its folder away: nobody waits for answers
+    except FileNotFoundError:  # the tuner was killed, and another one removed its folder: nobody waits for answers
         os._exit(1)
     pin(around.threads, around.cores)
-    if os.getppid() != keeper:  # it died before we asked to die with it
+    if os.getppid() != keeper:  # the keeper died before the parent-death signal was set
         os._exit(1)
     if around.sandboxed:
         os.environ[SCRATCH] = around.scratch
@@ -124,12 +124,12 @@ def serve(channel: Channel, around: Surroundings, keeper: int) -> None:
 
 
 def run(call: Call) -> list[memoryview]:
-    """Call, whatever it raises; an answer, as the parts of a message."""
+    """Make a call and encode its value or exception as the parts of a message."""
     return write_answer(made(call), kind_of(call.function))
 
 
 def run_trusted(call: Call) -> bytes:
-    """Call, whatever it raises; an answer, as a pickle."""
+    """Make a call and encode its value or exception as a pickle."""
     answer = made(call)
     if isinstance(answer, Raised):
         answer = Raised(plain_error(answer.error))
@@ -140,7 +140,7 @@ def run_trusted(call: Call) -> bytes:
 
 
 def made(call: Call) -> Returned | Raised:
-    """The answer to a call."""
+    """Make a call and return its value or exception."""
     try:
         return Returned(call.function(call.argument))
     except Exception as error:  # the caller will raise it again
@@ -149,19 +149,19 @@ def made(call: Call) -> Returned | Raised:
 
 
 def stay_alone(me: int, limited: bool) -> None:
-    """End a process that a candidate forked, and one that forked."""
+    """Exit if this process is a fork made by a candidate, or, under limits, if the candidate started a child."""
     if os.getpid() != me:
         os._exit(0)
     if not limited:
         return
     with suppress(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)  # raises where there is no child, alive or dead
+        os.waitpid(-1, os.WNOHANG)  # raises if there is no child, running or exited
         os.write(2, b"it started a process of its own\n")
         os._exit(STARTED_A_PROCESS)
 
 
 def set_up(log: str, memory_bytes: int | None) -> None:
-    """A session of its own, a bound on memory, no core dumps, output to the log, a report of faults."""
+    """Start a session, limit memory, disable core dumps, redirect output to the log, install the fault handler."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -174,7 +174,7 @@ def set_up(log: str, memory_bytes: int | None) -> None:
     for stream in (1, 2):
         os.dup2(descriptor, stream)
     os.close(descriptor)
-    tempfile.tempdir = os.environ["TMPDIR"] = os.path.dirname(log)  # what is left there goes with the worker
+    tempfile.tempdir = os.environ["TMPDIR"] = os.path.dirname(log)  # removed with the worker
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
@@ -182,11 +182,11 @@ def set_up(log: str, memory_bytes: int | None) -> None:
 
 
 def pin(threads: int, cores: Sequence[int] = ()) -> None:
-    """Stay on a core, the highest if none is named; several threads on as many cores, each on its own.
+    """Pin this process to one core per thread, the highest physical cores by default.
 
-    An OpenMP runtime reads when it is loaded that its threads keep to their cores, and how long they spin for the next
-    parallel loop before they sleep: longer than a program is busy between two of them, much shorter than a sample of
-    another program that wants those cores.
+    With several threads, also set the environment variables that an OpenMP runtime reads when it is loaded. Threads are
+    bound to their cores, and spin for a millisecond before they sleep: longer than the serial part between two parallel
+    loops of a program, much shorter than a sample of another program that needs those cores.
     """
     os.sched_setaffinity(0, set(cores or physical_cores()[-threads:]))
     if threads > 1:
@@ -194,25 +194,25 @@ def pin(threads: int, cores: Sequence[int] = ()) -> None:
 
 
 def set_limits(limits: Limits | None) -> None:
-    """Set the soft limits of a call; the hard ones stay."""
-    wanted: dict[int, int | None] = dict.fromkeys((resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE))
+    """Set the soft resource limits of a call; hard limits are unchanged."""
+    soft_limits: dict[int, int | None] = dict.fromkeys((resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE))
     if limits is not None:
-        wanted = {
+        soft_limits = {
             resource.RLIMIT_AS: mapped_bytes() + limits.memory_bytes,
             resource.RLIMIT_CPU: int(time.process_time() + limits.cpu_seconds) + 1,
             resource.RLIMIT_FSIZE: limits.file_bytes,
         }
-    for what, soft in wanted.items():
-        hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (hard if soft is None else bounded(soft, hard), hard))
+    for resource_id, soft in soft_limits.items():
+        hard = resource.getrlimit(resource_id)[1]
+        resource.setrlimit(resource_id, (hard if soft is None else bounded(soft, hard), hard))
 
 
 def bounded(wanted: int, hard: int) -> int:
-    """A limit that may be set: not above the hard one, which only the system's administrator may raise."""
+    """Clamp a soft limit to the hard limit, which only the superuser may raise."""
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def mapped_bytes() -> int:
-    """Address space of this process."""
+    """Return the size of this process's address space, in bytes."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

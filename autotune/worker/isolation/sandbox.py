@@ -1,19 +1,19 @@
-"""Sandbox: walls of the kernel around a process that runs untrusted code.
+"""Sandbox: Linux security mechanisms that confine a process that runs untrusted code.
 
-    Landlock   no file is opened for reading but those of `readable`, none for writing but one of its worker, no
-               program is started, no signal leaves the process
-    seccomp    no system call but those that computing needs, as `ALLOWED` lists them
+    Landlock   only files of `readable` can be opened for reading, only one file of the worker for writing; no
+               program can be started, no signal can be sent to another process
+    seccomp    only system calls needed for computing are allowed, as listed in `ALLOWED`
 
-Both are raised by the process itself, once its imports are done, hold for every thread it starts, and never come down.
-Before that it gives up what root may do. A call that a wall stops fails with ``EPERM``, ``EACCES`` or ``ENOSYS``, and
-the process goes on.
+The process enters both itself once its imports are done; they apply to all of its threads and cannot be left. Before
+that it drops the capabilities of root. A refused call fails with ``EPERM``, ``EACCES`` or ``ENOSYS``, and the process
+continues.
 
 Sources: Landlock, https://docs.kernel.org/userspace-api/landlock.html; capset(2).
 
-A list of what is allowed stays right when a kernel brings new calls: those are refused until they are added here. A
-call that Linux had before 5.1 fails with ``EPERM``, a later one with ``ENOSYS``: its caller then falls back, as on an
-older kernel. Calls of the 32-bit and x32 interfaces, where numbers mean something else, fail too. The kernel cuts an
-``int`` argument to 32 bits, so a condition on one compares these alone.
+An allowlist remains safe when a kernel adds system calls: they are refused until they are listed here. A call that
+Linux had before 5.1 fails with ``EPERM``, a later one with ``ENOSYS``, so that its caller falls back as on an older
+kernel. Calls of the 32-bit and x32 interfaces, which have other numbers, fail as well. The kernel truncates an ``int``
+argument to 32 bits, so a condition on one compares only these.
 
 Sources: libseccomp, seccomp_rule_add(3); syscalls(2), which says since when a call exists.
 """
@@ -29,79 +29,79 @@ from autotune.core.host.readable import SYSTEM, Readable
 
 Wall = Literal["landlock", "seccomp"]
 CAPABILITY_VERSION = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
-READ_ANYTHING = 1 << 2  # CAP_DAC_READ_SEARCH: root reads what belongs to others, where Landlock lets it
+READ_ANYTHING = 1 << 2  # CAP_DAC_READ_SEARCH: root may read files of other users, within Landlock's rules
 
 
 def raise_walls(scratch: str, readable: Readable) -> tuple[Wall, ...]:
-    """Raise every wall that this machine has around this process, for good.
+    """Confine this process irrevocably with every mechanism that this machine supports.
 
     Args:
-        scratch: The one file that may be written; it exists.
-        readable: What may be read besides the system's; what is not there is left out.
+        scratch: Path of the only file that may be written; it must exist.
+        readable: Paths that may be read besides the system's; missing ones are ignored.
 
     Returns:
-        The walls that stand.
+        The mechanisms in effect.
     """
-    available_walls()  # finds their libraries, which it could not behind the first of them
+    available_walls()  # loads the libraries, which is impossible once Landlock is in effect
     drop_capabilities()
     return walls_that_stand(raise_landlock(scratch, readable), filter_system_calls())
 
 
 def raise_walls_around_programs(programs: tuple[str, ...]) -> tuple[Wall, ...]:
-    """Raise the walls around a process that is about to become another program, for good.
+    """Confine this process irrevocably before it executes another program.
 
-    No file is opened for writing, and none beside the system's for reading but the programs.
+    No file can be opened for writing, and only the system's files and the programs for reading.
 
     Args:
-        programs: Programs that may be started in the process's place, none beside it, all behind the same walls.
+        programs: Paths of programs that may replace this process by exec; they inherit the confinement.
 
     Returns:
-        The walls that stand.
+        The mechanisms in effect.
     """
-    available_walls()  # which finds their libraries, and writes a file for that
+    available_walls()  # loads the libraries, which writes a file
     drop_capabilities()
     stands = raise_landlock(None, Readable(programs))
     return walls_that_stand(stands, filter_system_calls(("execve",)))
 
 
 def walls_that_stand(landlock: bool, seccomp: bool) -> tuple[Wall, ...]:
-    """The walls by name, whose state is reported."""
+    """Return the names of the mechanisms in effect."""
     raised: tuple[tuple[Wall, bool], ...] = (("landlock", landlock), ("seccomp", seccomp))
     return tuple(wall for wall, stands in raised if stands)
 
 
 def available_walls() -> tuple[Wall, ...]:
-    """The walls that this machine has: a kernel with Landlock, and libseccomp."""
-    found: list[Wall] = []
+    """Return the mechanisms that this machine supports: a kernel with Landlock, and libseccomp."""
+    walls: list[Wall] = []
     with suppress(ImportError, OSError, RuntimeError):
         from py_landlock import Landlock, LandlockError  # noqa: PLC0415 - for Linux alone
 
         with suppress(LandlockError):
             if Landlock().abi_version:
-                found.append("landlock")
+                walls.append("landlock")
     with suppress(ImportError, OSError, RuntimeError):
         import pyseccomp  # noqa: F401, PLC0415 - raises where there is no libseccomp
 
-        found.append("seccomp")
-    return tuple(found)
+        walls.append("seccomp")
+    return tuple(walls)
 
 
 def drop_capabilities() -> None:
-    """Give up for good what root may do besides reading: clocks, names, limits and devices of the machine."""
+    """Drop all capabilities of root except reading any file: clocks, host name, limits and devices of the machine."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
-    held = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, twice 32 of them
+    capabilities = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable sets of 32 bits, twice
     libc = ctypes.CDLL(None)
-    if libc.capget(header, held) == 0:
-        kept = held[1] & READ_ANYTHING
-        libc.capset(header, (ctypes.c_uint32 * 6)(kept, kept))
+    if libc.capget(header, capabilities) == 0:
+        remaining = capabilities[1] & READ_ANYTHING
+        libc.capset(header, (ctypes.c_uint32 * 6)(remaining, remaining))
 
 
 def raise_landlock(scratch: str | None, readable: Readable) -> bool:
-    """Allow reading some files, writing one, and nothing else; tell whether the kernel does that.
+    """Restrict file access to reading some paths and writing one; return whether the kernel enforces it.
 
     Args:
-        scratch: The file that may be written; `None` for none, but what is readable may be started as a program.
-        readable: What may be read.
+        scratch: Path of the file that may be written; if `None`, none may be, but readable files may be executed.
+        readable: Paths that may be read.
     """
     try:
         from py_landlock import AccessFs, Landlock, LandlockError  # noqa: PLC0415
@@ -111,10 +111,10 @@ def raise_landlock(scratch: str | None, readable: Readable) -> bool:
     rules = Landlock(strict=False)
 
     def allow(path: str, of_file: AccessFs, of_folder: AccessFs) -> None:
-        with suppress(OSError, LandlockError):  # what is not there cannot be read
+        with suppress(OSError, LandlockError):  # a missing path needs no rule
             rules.add_path_rule(path, access=of_folder if os.path.isdir(path) else of_file)
 
-    # The kernel's rule about a folder of /proc holds as long as the folder is in its cache, where this keeps it.
+    # A rule on a folder of /proc is valid while its inode is cached; the open descriptor keeps it there.
     os.set_inheritable(os.open("/proc/self", os.O_PATH), True)
     for path in (*SYSTEM, "/proc/self", *readable.paths):
         allow(path, read, read | AccessFs.READ_DIR)
@@ -154,7 +154,7 @@ ONESELF = (
     *("getpid", "getppid", "getpgid", "getpgrp", "getsid", "getuid", "geteuid", "getgid", "getegid", "getgroups"),
     *("getresuid", "getresgid", "capget"),
 )
-OPENED = (  # descriptors that there are: Landlock decides which files may be opened
+OPENED = (  # on open descriptors: Landlock decides which files may be opened
     *("read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "pwritev2", "lseek"),
     *("close", 436, "dup", "dup2", "dup3", "fstat", "fstatfs", "ftruncate", "fallocate", "fadvise64", "getdents64"),
     *("pipe", "pipe2", "poll", "ppoll", "select", "pselect6", "recvfrom"),
@@ -189,18 +189,18 @@ ARCH_PRCTL = (
     *range(0x1021, 0x1024),  # asking for the registers of AMX
     *range(0x5001, 0x5006),  # shadow stacks
 )
-UNIFIED = range(424, 512)  # calls since Linux 5.1, of one number on every processor
-UNKNOWN = ("clone3", "openat2")  # their arguments lie in memory, where a filter cannot look; callers fall back
+UNIFIED = range(424, 512)  # calls since Linux 5.1, which have the same number on every architecture
+UNKNOWN = ("clone3", "openat2")  # arguments are passed in memory, which a filter cannot read; callers fall back
 
 
 @dataclass(frozen=True)
 class ArgumentRule:
-    """An argument of a system call that must have some value.
+    """Set of allowed values of a system call's argument.
 
     Attributes:
         call: Name of the call.
-        argument: Number of the argument, from 0.
-        values: Values of which it has one.
+        argument: Index of the argument, from 0.
+        values: Allowed values.
         mask: Bits of the argument that are compared.
     """
 
@@ -211,10 +211,10 @@ class ArgumentRule:
 
 
 def argument_rules(process: int) -> tuple[ArgumentRule, ...]:
-    """Calls that are allowed with some arguments only.
+    """Return the rules for calls that are allowed only with certain arguments.
 
     Args:
-        process: Number of the process: it may signal itself, which is how a program aborts.
+        process: Identifier of this process, which may signal itself, as `abort` does.
     """
     return (
         ArgumentRule("clone", 0, (CLONE_THREAD,), INT & ~CLONE_OF_THREADS | CLONE_THREAD),
@@ -222,8 +222,8 @@ def argument_rules(process: int) -> tuple[ArgumentRule, ...]:
         ArgumentRule("tgkill", 0, (process,)),
         ArgumentRule("prlimit64", 0, (0,)),
         ArgumentRule("sched_setaffinity", 0, (0,)),
-        ArgumentRule("sendto", 4, (0,), (1 << 64) - 1),  # an address: only to the holder of the other end
-        ArgumentRule("personality", 0, (INT,)),  # asks what it is
+        ArgumentRule("sendto", 4, (0,), (1 << 64) - 1),  # no address: only to the connected peer
+        ArgumentRule("personality", 0, (INT,)),  # query only
         ArgumentRule("madvise", 2, MADVISE),
         ArgumentRule("fcntl", 1, FCNTL),
         ArgumentRule("ioctl", 1, IOCTL),
@@ -233,31 +233,31 @@ def argument_rules(process: int) -> tuple[ArgumentRule, ...]:
 
 
 def filter_system_calls(besides: tuple[str, ...] = ()) -> bool:
-    """Refuse this process what is not listed, for good; tell whether that was possible.
+    """Install the system call filter irrevocably; return whether that succeeded.
 
     Args:
-        besides: Calls that are allowed, too.
+        besides: Names of further calls to allow.
     """
     try:
         import pyseccomp as seccomp  # noqa: PLC0415 - for Linux alone; raises where there is no libseccomp
 
         rules = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
         rules.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.ERRNO(errno.EPERM))
-        rules.set_attr(seccomp.Attr.CTL_SSB, 1)  # the processor's speculation stays as it is: times must not change
+        rules.set_attr(seccomp.Attr.CTL_SSB, 1)  # keep speculative store bypass: times must not change
     except (ImportError, OSError, RuntimeError):
         return False
-    with suppress(OSError):  # a library before 2.5
-        rules.set_attr(seccomp.Attr.CTL_OPTIMIZE, 2)  # the filter is searched, not read from its beginning
+    with suppress(OSError):  # libseccomp before 2.5
+        rules.set_attr(seccomp.Attr.CTL_OPTIMIZE, 2)  # binary search of the rules instead of a linear one
 
     def add(action: int, call: str | int, *wanted: object) -> None:
-        with suppress(OSError, RuntimeError, ValueError):  # a call that this processor, or library, does not know
+        with suppress(OSError, RuntimeError, ValueError):  # a call unknown to this architecture or library
             rules.add_rule(action, call, *wanted)
 
     for call in (*ALLOWED, *besides):
         add(seccomp.ALLOW, call)
-    for each in argument_rules(os.getpid()):
-        for value in each.values:
-            add(seccomp.ALLOW, each.call, seccomp.Arg(each.argument, seccomp.MASKED_EQ, each.mask, value))
+    for rule in argument_rules(os.getpid()):
+        for value in rule.values:
+            add(seccomp.ALLOW, rule.call, seccomp.Arg(rule.argument, seccomp.MASKED_EQ, rule.mask, value))
     unknown: tuple[str | int, ...] = (*UNKNOWN, *(number for number in UNIFIED if number not in ALLOWED))
     for call in unknown:
         add(seccomp.ERRNO(errno.ENOSYS), call)

@@ -1,10 +1,10 @@
-r"""Values of declared types as JSON and raw bytes: a format that holds data, and has no way to name code.
+r"""Serialization of values of declared types as JSON plus raw bytes: a format that holds data and cannot name code.
 
-    value --declared type--> JSON, with the bytes of arrays and long texts behind it --same type--> value
+    value --declared type--> JSON, followed by the bytes of arrays and long strings --same type--> value
 
-Whoever reads says which type must come, and gets that or `AnswerError`. pydantic writes and reads; its schema of a type
-is narrowed first, so that what is no data has no form, and reading ends at the first fault: 16 MiB of wrong numbers
-cost 17 s and 2.6 GB where all faults were gathered.
+The reader states the expected type, and gets a value of it or `AnswerError`. pydantic does the conversion with a
+restricted schema of the type, in which only data can be represented, and validation stops at the first error: with all
+errors collected, 16 MiB of wrong numbers cost 17 s and 2.6 GB.
 """
 
 import struct
@@ -24,13 +24,13 @@ from autotune.core.errors import AnswerError
 from autotune.core.ops.oracle import ContractionOracle
 from autotune.core.payload import Array
 
-Schema: TypeAlias = Any  # of pydantic's core: dicts in dicts
-Loaded: TypeAlias = Any  # a value of the type that was asked for, which no checker of types can follow
+Schema: TypeAlias = Any  # pydantic-core schema: nested dicts
+Loaded: TypeAlias = Any  # a value of the requested type, which static type checkers cannot express
 LENGTH = struct.Struct("!Q")
-ALIGNMENT = 16  # of every array, from the first byte of a message on
-SHORT_TEXT = 1 << 12  # bytes of a text that stands in the JSON
+ALIGNMENT = 16  # of every array, relative to the first byte of the message
+SHORT_TEXT = 1 << 12  # bytes up to which a string is stored in the JSON
 MOST_JSON = 1 << 24  # bytes: a list of small numbers takes forty times as much memory, and two seconds
-MOST_NAMES = 1 << 12  # of a dict
+MOST_NAMES = 1 << 12  # entries of a dict
 MOST_NUMBER = 1 << 64
 MOST_DIMENSIONS = 32
 MOST_SAID = 200  # characters
@@ -39,7 +39,7 @@ NUMBERS = (
     *("float16", "float32", "float64", ml_dtypes.bfloat16),
 )
 DTYPES = {np.dtype(number).name: np.dtype(number) for number in NUMBERS}
-REFERENCES = {"reference": ContractionOracle}  # what a field that holds a function may hold in an answer
+REFERENCES = {"reference": ContractionOracle}  # data class that stands for a function, by field
 CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants", arbitrary_types_allowed=True)
 SCALARS = ("bool", "float", "int", "literal", "none", "str")
 WITH_PARTS = (
@@ -49,54 +49,54 @@ WITH_PARTS = (
 
 
 class Raw:
-    """Bytes behind the JSON of a message.
+    """Raw bytes that follow the JSON of a message.
 
     Attributes:
-        parts: Those that are written, in order.
+        parts: Written blocks and their padding, in order.
     """
 
     def __init__(self, data: memoryview) -> None:
-        """Begin with those of a message that is read; with none for one that is written."""
+        """Start with the raw bytes of a message to be read; with an empty view for a message to be written."""
         self.parts: list[memoryview] = []
         self._size = 0
         self._data, self._left = data, len(data)
 
     def keep(self, data: memoryview) -> dict[str, Any]:
-        """Put bytes behind the JSON; what stands for them in it."""
-        found = {"at": self._size, "bytes": len(data)}
+        """Append a block of bytes, padded to `ALIGNMENT`; return its reference in the JSON: offset and size."""
+        reference = {"at": self._size, "bytes": len(data)}
         self.parts += [data, memoryview(bytes(-len(data) % ALIGNMENT))]
         self._size += len(data) + -len(data) % ALIGNMENT
-        return found
+        return reference
 
     def take(self, about: Mapping[str, object]) -> memoryview:
-        """The bytes that something stands for; all that are taken are no more than came.
+        """Return the bytes of a reference; all references together may take no more bytes than the message has.
 
         Raises:
-            AnswerError: The message holds no such bytes, or none are left.
+            AnswerError: The reference is malformed or out of range, or the total is exceeded.
         """
         at, size = about.get("at"), about.get("bytes")
         if type(at) is not int or type(size) is not int or at < 0 or not 0 <= size <= self._left:
             raise AnswerError("raw bytes of an answer must be among those that came")
         self._left -= size
-        found = self._data[at : at + size]
-        if len(found) != size:
+        view = self._data[at : at + size]
+        if len(view) != size:
             raise AnswerError("raw bytes of an answer must be among those that came")
-        return found
+        return view
 
 
 @dataclass(frozen=True)
 class Codec:
-    """How values of a type are written and read."""
+    """Serializer and validator of one type."""
 
     writer: SchemaSerializer
     reader: SchemaValidator
 
 
 def dump(value: object, kind: object) -> list[memoryview]:
-    """A value of a type as the parts of a message.
+    """Serialize a value of type `kind` to the parts of a message.
 
     Raises:
-        Exception: The value is of another type, which pydantic names.
+        Exception: The value has another type, which pydantic names.
     """
     raw = Raw(memoryview(b""))
     text = codec(kind).writer.to_json((value,), context=raw, warnings="none")
@@ -105,7 +105,7 @@ def dump(value: object, kind: object) -> list[memoryview]:
 
 
 def load(data: bytes | memoryview, kind: object) -> Loaded:
-    """The value of a type that a message holds; its arrays are views of the message, which cannot be written to.
+    """Deserialize a value of type `kind`; its arrays are read-only views of the message.
 
     Raises:
         AnswerError: The message holds no such value.
@@ -115,22 +115,22 @@ def load(data: bytes | memoryview, kind: object) -> Loaded:
         (length,) = LENGTH.unpack_from(view)
         if length > min(MOST_JSON, len(view) - LENGTH.size):
             raise AnswerError(f"JSON of an answer must be of at most {MOST_JSON} bytes that came, it has {length}")
-        text, behind = view[LENGTH.size : LENGTH.size + length], view[LENGTH.size + length :]
-        (found,) = codec(kind).reader.validate_json(bytes(text), strict=True, context=Raw(behind))
+        text, raw_bytes = view[LENGTH.size : LENGTH.size + length], view[LENGTH.size + length :]
+        (value,) = codec(kind).reader.validate_json(bytes(text), strict=True, context=Raw(raw_bytes))
     except AnswerError:
         raise
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"][1:]))
         raise AnswerError(f"an answer must be as promised; {where}: {first['msg']}"[:MOST_SAID]) from error
-    except Exception as error:  # too large for memory, or refused by a class of ours
+    except Exception as error:  # too large for memory, or rejected by a constructor of ours
         raise AnswerError(f"an answer must be as promised; {type(error).__name__}: {error}"[:MOST_SAID]) from error
-    return found
+    return value
 
 
 @cache
 def promised(function: Callable[..., object]) -> object:
-    """The type that a function declares to return; `Any`, which stands for plain data, where it declares none."""
+    """Return the declared return type of a function; `Any`, which means plain JSON data, if it declares none."""
     try:
         return get_type_hints(function).get("return", Any)
     except TypeError:  # a function written in C
@@ -139,29 +139,29 @@ def promised(function: Callable[..., object]) -> object:
 
 @cache
 def codec(kind: Loaded) -> Codec:
-    """How values of a type are written and read.
+    """Build the serializer and validator of a type.
 
     Raises:
-        TypeError: Values of the type may hold what is no data.
+        TypeError: Values of the type may contain something other than data.
     """
     schema = narrowed(declared(kind))
     return Codec(SchemaSerializer(schema, {"ser_json_inf_nan": "constants"}), SchemaValidator(schema))
 
 
 def declared(kind: Loaded) -> Schema:
-    """Pydantic's schema of a tuple of one value of a type: alone, a dataclass does not take `CONFIG`."""
+    """Return pydantic's schema of a tuple of one value of a type; a bare dataclass would ignore `CONFIG`."""
     return TypeAdapter(tuple[kind], config=CONFIG).core_schema
 
 
 def narrowed(schema: Schema, field: str = "") -> Schema:
-    """A schema of pydantic's that has data alone, and whose reader ends at the first fault.
+    """Restrict a pydantic schema to data, with validation that stops at the first error.
 
     Args:
         schema: The schema, or a part of it.
-        field: Field of a dataclass that it is of; empty for none.
+        field: Name of the dataclass field that it belongs to; empty if there is none.
 
     Raises:
-        TypeError: The type holds what is no data.
+        TypeError: Values of the type may contain something other than data.
     """
     if isinstance(schema, list):
         return [narrowed(each, field) for each in schema]
@@ -173,22 +173,25 @@ def narrowed(schema: Schema, field: str = "") -> Schema:
 
 
 def narrow_parts(schema: Schema, field: str) -> Schema:
-    """A schema whose parts are narrowed."""
+    """Restrict all parts of a schema."""
     return {key: narrowed(each, schema.get("name", field)) for key, each in schema.items()}
 
 
 def narrow_sequence(schema: Schema, field: str) -> Schema:
-    """A schema of a list or tuple that ends at its first wrong element."""
+    """Restrict the schema of a list or tuple; validation stops at the first invalid element."""
     return {**narrow_parts(schema, field), "fail_fast": True}
 
 
 def narrow_integer(schema: Schema, _: str) -> Schema:
-    """A schema of whole numbers that any arithmetic can take."""
+    """Restrict the schema of integers to magnitudes below `MOST_NUMBER`."""
     return {**schema, "gt": -MOST_NUMBER, "lt": MOST_NUMBER}
 
 
 def narrow_dict(schema: Schema, field: str) -> Schema:
-    """A schema of few values by name that ends at its first wrong value; hashes of texts cannot be foreseen."""
+    """Restrict the schema of a dict: string keys, few entries, stop at the first invalid value.
+
+    Only strings have randomized hashes, so that no sender can construct colliding keys.
+    """
     if schema["keys_schema"]["type"] not in ("any", "str"):
         raise TypeError("keys must be texts in an answer")
     values = core_schema.no_info_wrap_validator_function(or_end, narrowed(schema["values_schema"], field))
@@ -196,15 +199,15 @@ def narrow_dict(schema: Schema, field: str) -> Schema:
 
 
 def narrow_union(schema: Schema, field: str) -> Schema:
-    """A schema of one of several scalars, which the JSON itself tells apart."""
+    """Restrict the schema of a union to scalars, which JSON itself distinguishes."""
     if any(each["type"] not in SCALARS for each in schema["choices"]):
         raise TypeError("only scalars may be one of several types in an answer")
-    narrow = [each if each["type"] == "str" else narrowed(each, field) for each in schema["choices"]]
-    return {**schema, "choices": narrow}
+    choices = [each if each["type"] == "str" else narrowed(each, field) for each in schema["choices"]]
+    return {**schema, "choices": choices}
 
 
 def narrow_function(_: Schema, field: str) -> Schema:
-    """A schema of the data that a field for a function may hold; of nothing where it may hold none."""
+    """Replace the schema of a function by that of the data class for its field in `REFERENCES`, or of `None`."""
     if field not in REFERENCES:
         return core_schema.none_schema()
     (schema,) = declared(REFERENCES[field])["items_schema"]
@@ -212,23 +215,23 @@ def narrow_function(_: Schema, field: str) -> Schema:
 
 
 def narrow_instance(schema: Schema, _: str) -> Schema:
-    """A schema of arrays, for which pydantic has none."""
+    """Return the schema of NumPy arrays, for which pydantic has none."""
     if schema["cls"] is not np.ndarray:
         raise TypeError(f"answers must be data of declared types, {schema['cls']} is none")
     return behind_json(read_array, write_array)
 
 
 def behind_json(read: Callable[..., object], write: Callable[..., object]) -> Schema:
-    """Schema of what is read from JSON and the bytes behind it."""
+    """Return a schema of values that are read from, and written to, JSON and the raw bytes behind it."""
     serialization = core_schema.plain_serializer_function_ser_schema(write, info_arg=True)
     return core_schema.with_info_plain_validator_function(read, serialization=serialization)
 
 
 def or_end(value: object, read: Callable[[object], object]) -> object:
-    """A value of a dict; no other one is read where it is wrong.
+    """Validate a value of a dict; raise an error that stops the validation of the whole message.
 
     Raises:
-        AnswerError: The value is wrong.
+        AnswerError: The value is invalid.
     """
     try:
         return read(value)
@@ -237,13 +240,13 @@ def or_end(value: object, read: Callable[[object], object]) -> object:
 
 
 def raw_of(info: SerializationInfo | ValidationInfo) -> Raw:
-    """The bytes behind the JSON of the message that is written or read."""
+    """Return the raw bytes of the message that is being written or read."""
     raw: Raw = info.context  # type: ignore[assignment]
     return raw
 
 
 def write_text(text: object, info: SerializationInfo) -> object:
-    """A text, without what cannot be written anywhere: half a pair of surrogates."""
+    """Serialize a string, with lone surrogates replaced; a long one goes to the raw bytes."""
     if not isinstance(text, str):
         raise TypeError(f"a text is promised, got {type(text).__name__}")
     data = text.encode(errors="replace")
@@ -251,10 +254,10 @@ def write_text(text: object, info: SerializationInfo) -> object:
 
 
 def read_text(data: object, info: ValidationInfo) -> str:
-    """A text.
+    """Deserialize a string.
 
     Raises:
-        AnswerError: The data are no text.
+        AnswerError: The data are not a string.
     """
     if isinstance(data, dict):
         return str(raw_of(info).take(data), "utf-8")
@@ -264,17 +267,17 @@ def read_text(data: object, info: ValidationInfo) -> str:
 
 
 def write_bytes(data: object, info: SerializationInfo) -> object:
-    """What stands for bytes."""
+    """Serialize bytes: the reference to their block."""
     if not isinstance(data, bytes):
         raise TypeError(f"bytes are promised, got {type(data).__name__}")
     return raw_of(info).keep(memoryview(data))
 
 
 def read_bytes(data: object, info: ValidationInfo) -> bytes:
-    """Bytes.
+    """Deserialize bytes.
 
     Raises:
-        AnswerError: The data are no bytes.
+        AnswerError: The data are not a reference to a block of bytes.
     """
     if not isinstance(data, dict):
         raise AnswerError(f"an answer must be as promised: bytes, got {type(data).__name__}")
@@ -282,7 +285,7 @@ def read_bytes(data: object, info: ValidationInfo) -> bytes:
 
 
 def write_array(array: object, info: SerializationInfo) -> object:
-    """What stands for an array: its dtype by name, its shape, and its elements in C order."""
+    """Serialize an array: the name of its dtype, its shape, and a reference to its elements in C order."""
     if not isinstance(array, np.ndarray) or DTYPES.get(array.dtype.name) != array.dtype:
         raise TypeError(f"an array of numbers is promised, got {getattr(array, 'dtype', type(array).__name__)}")
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -290,10 +293,12 @@ def write_array(array: object, info: SerializationInfo) -> object:
 
 
 def read_array(data: object, info: ValidationInfo) -> Array:
-    """An array over the message itself; of numbers alone, so that no byte is ever taken for the address of an object.
+    """Deserialize an array as a view of the message.
+
+    Only numeric dtypes are accepted, so that no bytes are ever interpreted as the address of an object.
 
     Raises:
-        AnswerError: The data are no array.
+        AnswerError: The data are not an array.
     """
     dtype, shape = (data.get("dtype"), data.get("shape")) if isinstance(data, dict) else (None, None)
     if not isinstance(data, dict) or not isinstance(dtype, str) or dtype not in DTYPES:
@@ -307,7 +312,7 @@ def read_array(data: object, info: ValidationInfo) -> Array:
 
 
 def is_size(value: object) -> bool:
-    """Whether a value is a size of an array."""
+    """Return whether a value is a valid dimension size of an array."""
     return type(value) is int and 0 <= value < MOST_NUMBER
 
 

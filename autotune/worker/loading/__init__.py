@@ -1,1 +1,1 @@
-"""What a user or a record names, as a payload: files, imports, folders, rule files, external code."""
+"""Loading of payloads that a user or a record names: files, imported models, folders, scripts, external code."""

@@ -1,4 +1,4 @@
-"""Importing: a model of another tool becomes a folder that a payload is read from."""
+"""Import of another tool's model file into a folder that a payload is read from."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from autotune.worker.loading.reading import open_text
 
 
 def import_model(spec: str, folder: Path) -> None:
-    """Import a model's file into a folder, by the importer of its suffix.
+    """Import a model file into a folder with the importer for its suffix.
 
     Args:
-        spec: Path of the file, and sizes of dimensions that it leaves open, ``model.onnx,batch=1``.
+        spec: Path of the file, followed by sizes of its dynamic dimensions, such as ``model.onnx,batch=1``.
         folder: Folder to write.
 
     Raises:
@@ -30,10 +30,10 @@ def import_model(spec: str, folder: Path) -> None:
 
 
 def check_empty(folder: Path) -> None:
-    """Refuse a folder that holds something else, before any work is done for it.
+    """Refuse a folder with other contents before anything is imported.
 
     Raises:
-        PayloadError: A file is there, or a folder that no importer wrote.
+        PayloadError: The path is a file, or a non-empty folder that no importer wrote.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / DESCRIPTION).is_file()):
         raise PayloadError(f"a model must be imported into a folder of its own, {folder} is in use; pass --output")

@@ -1,4 +1,4 @@
-"""Imports: the folders of models' files that were imported on the way, one for a file, its sizes, and an importer.
+"""Cache of implicitly imported models: one folder per model file, dimension sizes and importer version.
 
 model.onnx --importer, a process of its own--> folder: text, weights, recorded results --reading--> Payload
 """
@@ -17,7 +17,7 @@ from autotune.worker.loading.paths import cache
 
 
 def import_once(spec: str) -> Path:
-    """The folder of a model's file, imported the first time that this file is asked for at these sizes.
+    """Return the imported folder of a model file; import it if the cache has none for this file and these sizes.
 
     Raises:
         PayloadError: The file is missing, or cannot be imported.
@@ -28,7 +28,7 @@ def import_once(spec: str) -> Path:
     sources = importer_of(spec).source_hash
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with Scratch(".importing-", folder.parent) as scratch:  # whole, or not at all
+        with Scratch(".importing-", folder.parent) as scratch:  # renamed when complete
             import_file(spec, scratch.path / "model")
             if folder_of(spec) != folder:
                 changed = spec if importer_of(spec).source_hash == sources else "the code of its importer"
@@ -45,17 +45,17 @@ def import_once(spec: str) -> Path:
 
 
 def is_whole(folder: Path) -> bool:
-    """Tell whether a model was imported into a folder, and the files of weights that it refers to are still there."""
+    """Return whether a folder holds an imported model whose external weight files still exist."""
     if not (folder / DESCRIPTION).is_file():
         return False
     return all((folder / each.path).is_file() for each in read_description(folder).weights)
 
 
 def imported_before(spec: str) -> Path:
-    """The folder of a model's file that was imported on the way before.
+    """Return the imported folder of a model file from the cache; do not import it.
 
     Raises:
-        PayloadError: The file is missing, or was not imported as it is now.
+        PayloadError: The file is missing, or its current contents have not been imported.
     """
     folder = folder_of(spec)
     if not (folder / DESCRIPTION).is_file():
@@ -64,7 +64,7 @@ def imported_before(spec: str) -> Path:
 
 
 def folder_of(spec: str) -> Path:
-    """The folder of a model's file, whether or not it was imported yet.
+    """Return the path of a model file's folder in the cache, which need not exist.
 
     Raises:
         PayloadError: The file is missing, or cannot be read.
@@ -82,5 +82,5 @@ def folder_of(spec: str) -> Path:
 
 
 def imports() -> Path:
-    """Where models that were imported on the way are kept."""
+    """Return the cache folder of imported models."""
     return cache() / "imports"

@@ -1,4 +1,4 @@
-"""Machine code in bundles: what was made on this account is distinguished from untrusted code."""
+"""Registry of external machine code generated under this user account, to tell it from untrusted code in bundles."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +10,7 @@ from autotune.worker.loading.paths import cache
 
 
 def remember_kernels(kernels: Sequence[ExternalKernel]) -> None:
-    """Record that code was made here; where nothing can be written, it counts as untrusted."""
+    """Register code as generated here; if the registry is not writable, the code counts as untrusted."""
     with suppress(OSError):
         for kernel in kernels:
             path = made_here(kernel)
@@ -19,15 +19,15 @@ def remember_kernels(kernels: Sequence[ExternalKernel]) -> None:
 
 
 def untrusted(kernels: Sequence[ExternalKernel]) -> tuple[ExternalKernel, ...]:
-    """Code that was not made on this account."""
+    """Return the kernels that were not generated under this account."""
     return tuple(kernel for kernel in kernels if not made_here(kernel).exists())
 
 
 def check_own_code(kernels: Sequence[ExternalKernel]) -> None:
-    """Refuse untrusted machine code in one's own process.
+    """Refuse to run untrusted machine code in the caller's process.
 
     Raises:
-        BundleError: Code was not made on this account.
+        BundleError: A kernel was not generated under this account.
     """
     for kernel in untrusted(kernels):
         raise BundleError(
@@ -37,5 +37,5 @@ def check_own_code(kernels: Sequence[ExternalKernel]) -> None:
 
 
 def made_here(kernel: ExternalKernel) -> Path:
-    """A file that is there if the code was made on this account."""
+    """Return the path of the marker file that exists if the kernel was generated under this account."""
     return cache() / "kernels" / kernel.sha256

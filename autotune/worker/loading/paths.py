@@ -1,7 +1,7 @@
-"""Named: where payloads lie that the user named to a verb, by the hash of their text.
+"""Path registry: paths of payloads that the user passed to a command, by the hash of their text.
 
-A record, a bundle or a store, says what its payload was read from, and may be anybody's: that path is never opened.
-What is opened is a path that the user named before, on this account.
+A record (a bundle or a store) states the path of its payload, but may come from anybody: that path is never opened.
+Only a path that the user passed before, under this account, is opened.
 
     open_payload --remember--> file of lines "hash spec" --paths_of, is_named--> known
 """
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from autotune.core.host.files import read_file
 
-MOST_BYTES = 1 << 22  # some ten thousand names; then it begins anew
+MOST_BYTES = 1 << 22  # some ten thousand paths; a larger file is overwritten
 
 
 def remember(spec: str, sha256: str) -> None:
-    """Record that the user named a payload; where nothing can be written, records of it will not find it.
+    """Register a payload's path; if the registry is not writable, records will not find the payload.
 
     Args:
-        spec: File, folder, or model's file with its sizes.
-        sha256: Hash of the text.
+        spec: Path of a file or folder, or of a model file with its dimension sizes.
+        sha256: Hash of the payload's text.
     """
     named = os.path.abspath(spec)
     if not named.isprintable() or named in paths_of(sha256)[:1]:
@@ -34,17 +34,17 @@ def remember(spec: str, sha256: str) -> None:
 
 
 def paths_of(sha256: str) -> list[str]:
-    """Paths of payloads that have a text of this hash, the one that was named last first."""
+    """Return the registered paths of payloads whose text has this hash, the most recent first."""
     return list(dict.fromkeys(path for text, path in reversed(read_names()) if text == sha256))
 
 
 def is_named(spec: str) -> bool:
-    """Return whether the user named this very file or folder."""
+    """Return whether this file or folder is registered."""
     return os.path.abspath(spec) in (path for _, path in read_names())
 
 
 def read_names() -> list[tuple[str, str]]:
-    """Hash and path of every payload that was named, in order."""
+    """Return the hash and path of every registered payload, in order of registration."""
     try:
         text = read_file(names(), 2 * MOST_BYTES).decode(errors="replace")
     except OSError:
@@ -53,10 +53,10 @@ def read_names() -> list[tuple[str, str]]:
 
 
 def names() -> Path:
-    """File of all names."""
+    """Return the path of the registry file."""
     return cache() / "named"
 
 
 def cache() -> Path:
-    """Folder for what is kept between runs and may be lost."""
+    """Return the cache folder, whose contents may be deleted at any time."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotune"

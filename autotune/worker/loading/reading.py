@@ -1,7 +1,6 @@
-"""Reading: MLIR that people give us is parsed in an isolated process, and nowhere else; what comes back is data.
+"""Reading of user-supplied MLIR: it is parsed only in an isolated process, which returns data.
 
-One process reads for all of the program, as long as it lives: a text that ends it costs a new one. A fork of the
-program has one of its own.
+One process reads for the whole program; a text that crashes it costs a restart. A fork of the program has its own.
 
     payload, module, script --text--> isolated process --Payload, Partition, OpenScript, Stage--> tuner
 """
@@ -48,7 +47,7 @@ MOST_SCRIPT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ScriptFile:
-    """A user's own script, not yet parsed.
+    """Unparsed user script.
 
     Attributes:
         source: Name of the file.
@@ -60,10 +59,10 @@ class ScriptFile:
 
     @classmethod
     def read(cls, path: Path) -> "ScriptFile":
-        """A file as it is.
+        """Read a script file without parsing it.
 
         Raises:
-            ScheduleError: The file cannot be read, is no text, or is far longer than any script.
+            ScheduleError: The file cannot be read, is not text, or is longer than `MOST_SCRIPT_BYTES`.
         """
         requirement = "a schedule must be a readable MLIR file"
         return cls(str(path), read_text(path, MOST_SCRIPT_BYTES, requirement, ScheduleError))
@@ -71,7 +70,7 @@ class ScriptFile:
 
 @cache
 def reader() -> Worker:
-    """The worker that reads."""
+    """Return the worker that parses all untrusted texts of this process."""
     worker = Worker(READ_SECONDS)
     atexit.register(worker.close)
     return worker
@@ -89,52 +88,52 @@ def read_apart(
     requirement: str = "be readable by the compiler, it is not ({})",
     seconds: float = READ_SECONDS,
 ) -> T:
-    """Call a function of untrusted text in the isolated process.
+    """Call a function on untrusted text in the isolated process.
 
     Args:
         function: Function to call.
         argument: Argument of the call.
-        what: What is read, for the message.
-        error: Class of the error where the process does not survive the text.
-        requirement: What it must, and the outcome of the process instead.
-        seconds: Seconds that the call may take.
+        what: Name of the text, for the message.
+        error: Class of the exception if the process fails on the text.
+        requirement: Format string of the message: what the text must be, and the outcome of the process.
+        seconds: Time limit of the call in seconds.
 
     Raises:
         AutotuneError: The function raised it, or the process failed.
     """
-    found = reader().call(function, argument, seconds)
-    if isinstance(found, Evaluation):
-        raise error(f"{what} must {requirement.format(f'{found.outcome}: {found.diagnostic}')}")
-    return found
+    answer = reader().call(function, argument, seconds)
+    if isinstance(answer, Evaluation):
+        raise error(f"{what} must {requirement.format(f'{answer.outcome}: {answer.diagnostic}')}")
+    return answer
 
 
 def open_payload(source: str | Path) -> Payload:
-    """The payload a user names.
+    """Open the payload that a user names, and register its path.
 
     Args:
-        source: A registered name with parameters, a path to an ``.mlir`` file or to an imported folder, or a model's
-            file with its open sizes, ``model.onnx,batch=1``, which is then imported once.
+        source: A registered name with parameters, a path to an ``.mlir`` file or to an imported folder, or a model
+            file with its dynamic sizes, ``model.onnx,batch=1``, which is imported into the cache.
 
     Raises:
-        PayloadError: The name is unknown, its parameters are impossible, or the file is no payload.
+        PayloadError: The name is unknown, its parameters are invalid, or the file holds no payload.
     """
     spec = str(source)
     if is_registered(spec) and not may_open_file(spec):
         return load_payload(spec)
     if is_registered(spec):
-        found = load_payload(spec)
+        payload = load_payload(spec)
     elif is_importable(spec):
-        found = open_model(import_once(spec), spec)
+        payload = open_model(import_once(spec), spec)
     elif is_path(spec) or is_folder(spec):
-        found = open_path(spec)
+        payload = open_path(spec)
     else:
         return load_payload(spec)
-    remember(spec, found.sha256)
-    return found
+    remember(spec, payload.sha256)
+    return payload
 
 
 def open_model(folder: Path, spec: str) -> Payload:
-    """The payload of a model's file that was imported into a folder; what others run of it is the file itself.
+    """Open the imported folder of a model file; other libraries run the model file itself.
 
     Raises:
         PayloadError: A file of the folder is missing or damaged.
@@ -143,7 +142,7 @@ def open_model(folder: Path, spec: str) -> Payload:
 
 
 def open_path(spec: str) -> Payload:
-    """The payload of a file of MLIR, or of an imported folder.
+    """Open the payload of an MLIR file or of an imported folder.
 
     Raises:
         PayloadError: The file or folder holds no payload.
@@ -152,12 +151,12 @@ def open_path(spec: str) -> Payload:
 
 
 def is_folder(spec: str) -> bool:
-    """Return whether an importer wrote a folder."""
+    """Return whether a path is a folder that an importer wrote."""
     return os.path.isfile(os.path.join(spec, DESCRIPTION))
 
 
 def open_folder(folder: Path, spec: str) -> Payload:
-    """The payload in a folder that an importer wrote; its functions are made here, from the names of its files.
+    """Open the payload in an imported folder; its oracle and inputs are set up here, from the files of the folder.
 
     Raises:
         PayloadError: A file is missing or damaged, or the text is no payload.
@@ -166,10 +165,12 @@ def open_folder(folder: Path, spec: str) -> Payload:
 
 
 def open_text(path: str) -> Payload:
-    """The payload in an ``.mlir`` file, parsed apart; what is in a dialect is then lowered here, from what was read.
+    """Open the payload in an ``.mlir`` file, parsed in the isolated process.
+
+    A file in a registered dialect is lowered in this process from the data that was read.
 
     Raises:
-        PayloadError: The file is no payload.
+        PayloadError: The file holds no payload.
     """
     text = read_text(path, MOST_BYTES, "a payload file must be readable MLIR text", PayloadError)
     if (dialect := dialect_of(text)) is not None:
@@ -180,42 +181,42 @@ def open_text(path: str) -> Payload:
 
 
 def is_path(spec: str) -> bool:
-    """Whether a spec names a file."""
+    """Return whether a spec is the path of a file."""
     return spec.endswith(".mlir") or "/" in spec.partition(",")[0]
 
 
 def partition(payload: Payload) -> Partition:
-    """The distinct tunable units of a payload, as `compiler.tasks.partition` finds them.
+    """Partition a payload into tasks with `compiler.tasks.partition`, in the isolated process.
 
     Raises:
         CompileError: The text does not parse.
-        PayloadError: The entry function is not there, or the compiler does not survive the text.
+        PayloadError: The entry function is missing, or the compiler crashes on the text.
         RuleError: Rewrite rules of the payload cannot be applied.
     """
-    found = read_apart(partition_here, bare(payload), payload.rules.source or payload.name, PayloadError)
-    return replace(found, payload=replace(payload, text=found.payload.text))
+    parts = read_apart(partition_here, bare(payload), payload.rules.source or payload.name, PayloadError)
+    return replace(parts, payload=replace(payload, text=parts.payload.text))
 
 
 def task_names(texts: Mapping[str, str | None]) -> dict[str, str]:
-    """A name for people for every task, no two the same: a short hash follows where they would be.
+    """Return a unique, readable name for every task; equal names get a short hash as suffix.
 
     Args:
-        texts: Module of every task, by tag; `None` where only the tag is known.
+        texts: Module of every task, by tag; `None` if only the tag is known.
 
     Raises:
-        PayloadError: The compiler does not survive the texts.
+        PayloadError: The compiler crashes on the texts.
     """
     known = any(texts.values())
     return tell_apart(read_apart(names_in, dict(texts), "modules of tasks", PayloadError) if known else names_in(texts))
 
 
 def bare(payload: Payload) -> Payload:
-    """A payload without its functions and its model's file, which an isolated process must not give back."""
+    """Return a payload without its functions and model file, which an isolated process must not return."""
     return replace(payload, reference=None, inputs=None, model="")
 
 
 def check_bundle(texts: BundleTexts) -> None:
-    """Refuse a bundle's MLIR, as `guard.check_texts` does.
+    """Check a bundle's MLIR with `guard.check_texts`, in the isolated process.
 
     Raises:
         BundleError: A file is refused; the error names it.
@@ -224,22 +225,22 @@ def check_bundle(texts: BundleTexts) -> None:
 
 
 def compile_to(stage: str, payload: Payload, candidate: Candidate) -> Stage:
-    """A candidate after a stage of its compilation, as `compiler.lowering.stages`; ``code`` as text, too.
+    """Return the program of a candidate after a stage of `compiler.lowering.stages`; stage ``code`` is disassembled.
 
     Raises:
-        CompileError: The compiler refused the program, or did not survive it.
-        ScheduleError: The script lowers otherwise than this release.
-        MachineError: There is no llvm-objdump.
+        CompileError: The compiler refused the program or crashed on it.
+        ScheduleError: The script's lowering differs from this release's.
+        MachineError: llvm-objdump is not installed.
     """
     work = partial(compile_here, stage, bare(payload))
-    found = reader().call(work, candidate)
-    if isinstance(found, Evaluation):
-        raise CompileError("compile", f"{found.outcome}: {found.diagnostic}")
-    return Stage(disassemble(found.code, payload.entry), found.buffers) if stage == "code" else found
+    result = reader().call(work, candidate)
+    if isinstance(result, Evaluation):
+        raise CompileError("compile", f"{result.outcome}: {result.diagnostic}")
+    return Stage(disassemble(result.code, payload.entry), result.buffers) if stage == "code" else result
 
 
 def read_script(file: ScriptFile) -> OpenScript:
-    """The knobs and constraints of a user's own script.
+    """Read the knobs and constraints of a user script.
 
     Raises:
         ScheduleError: The script cannot be read or tuned; the error has its line and column.
@@ -248,40 +249,40 @@ def read_script(file: ScriptFile) -> OpenScript:
 
 
 def script_text(script: Script | None) -> str:
-    """A script as text; a user's own with what is chosen.
+    """Return a script as text; a user script with its chosen values filled in.
 
     Raises:
-        CompileError: A value is none that its op takes.
-        ScheduleError: The process failed over the script.
+        CompileError: A value is not valid for its op.
+        ScheduleError: The process failed on the script.
     """
     return script_apart(concrete_text, script, script.source) if isinstance(script, ChosenScript) else script or ""
 
 
 def script_sequences(chosen: ChosenScript, prefix: str) -> tuple[str, str]:
-    """A user's own script of one op as named sequences, and the ops that include them; raises as `script_text`.
+    """Return a user script of one op as named sequences, and the ops that include them; raises as `script_text`.
 
     Args:
-        chosen: The script.
-        prefix: What the names of its sequences are to begin with.
+        chosen: The script with its chosen values.
+        prefix: Prefix of the names of its sequences.
     """
     return script_apart(concrete_sequences, (chosen, prefix), chosen.source)
 
 
 def dry_run_script(wanted: DryRun) -> tuple[str, ...]:
-    """What a user's own script does to a payload, once, before it is searched: notes, a sentence each.
+    """Apply a user script to a payload once before the search; return notes on its effect, one sentence each.
 
     Raises:
-        ScheduleError: The process failed over the script.
+        ScheduleError: The process failed on the script.
     """
     return script_apart(dry_run, wanted, wanted.script.source)
 
 
 def script_apart(function: Callable[[A], T], argument: A, source: str) -> T:
-    """Call a function of a user's own script in the isolated process.
+    """Call a function on a user script in the isolated process.
 
     Raises:
         AutotuneError: The function raised it.
-        ScheduleError: The process failed over the script.
+        ScheduleError: The process failed on the script.
     """
     requirement = "be a script that MLIR takes and ends, it {}"
     return read_apart(function, argument, source, ScheduleError, requirement=requirement, seconds=SCRIPT_SECONDS)

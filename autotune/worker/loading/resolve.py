@@ -1,4 +1,4 @@
-"""Known: what a record's payload is here. A record, a bundle or a store, may be anybody's: no path in it is opened."""
+"""Resolution of a record's payload on this machine; no path in a record is opened, since it may come from anybody."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -13,10 +13,10 @@ from autotune.worker.loading.reading import open_model, open_path
 
 
 def reopen_payload(spec: str) -> Payload:
-    """The payload that a record names, which may be anybody's: an installed one, or one that the user named before.
+    """Open the payload that a record names: an installed one, or one whose path the user has passed before.
 
     Raises:
-        PayloadError: The record names neither, or what the user named is no payload any more.
+        PayloadError: The record names neither, or the path no longer holds a payload.
     """
     installed = is_registered(spec)
     if installed and not may_open_file(spec):
@@ -32,10 +32,10 @@ def reopen_payload(spec: str) -> Payload:
 
 
 def known_payload(recorded: Payload) -> Payload:
-    """The payload of a record with the functions that it has here, if it is known here; else as it is.
+    """Return a record's payload with its oracle and inputs if it is known here; else return it unchanged.
 
-    What its name leads to is never opened, unless that is an installed payload whose parameters are words and numbers:
-    only what the user named, of that text.
+    The name in the record is opened only if it is an installed payload with plain parameters; otherwise registered
+    paths of payloads with the same text are tried.
     """
     installed = is_registered(recorded.name)
     for spec in [recorded.name] if installed else paths_of(recorded.sha256):
@@ -47,11 +47,11 @@ def known_payload(recorded: Payload) -> Payload:
 
 
 def as_recorded(payload: Payload, recorded: Payload) -> Payload:
-    """A payload that is known here, under the name of a record that computes the same, and as exact as that."""
+    """Return a payload with the name, rules, allowed error and derivation of an equivalent recorded one."""
     derived = payload.derived or recorded.derived
     return replace(payload, name=recorded.name, rules=recorded.rules, error=recorded.error, derived=derived)
 
 
 def is_same(payload: Payload, other: Payload) -> bool:
-    """Return whether two payloads compute the same from the same arguments."""
+    """Return whether two payloads have the same text and arguments."""
     return payload.text == other.text and payload.arguments == other.arguments
