@@ -1,1 +1,1 @@
-"""What is kept on disk: trials of sweeps, bundles with their manifests, the history of regression checks."""
+"""Persistent data: trials of sweeps, bundles with their manifests, history of regression checks."""

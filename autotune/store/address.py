@@ -1,4 +1,4 @@
-"""Addresses of databases, shown without what is secret."""
+"""Database URLs, displayed without passwords."""
 
 import re
 
@@ -6,7 +6,7 @@ import sqlalchemy
 from sqlalchemy.exc import SQLAlchemyError
 
 POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://")
-SECRETS = ("password", "sslpassword", "oauth_client_secret")  # what a URL may also say behind its question mark
+SECRETS = ("password", "sslpassword", "oauth_client_secret")  # query parameters of a URL
 
 
 def is_postgres(location: object) -> bool:
@@ -20,7 +20,7 @@ def is_postgres(location: object) -> bool:
 
 
 def shown(location: str) -> str:
-    """A location as messages may show it: without the password of a database URL.
+    """Return a location for display in messages: a database URL without its password.
 
     Example:
         >>> shown("postgresql://me:secret@host/db?sslpassword=too")
@@ -32,6 +32,6 @@ def shown(location: str) -> str:
         url = sqlalchemy.make_url(location)
     except (SQLAlchemyError, ValueError):
         return "the database URL"
-    if location.count("@") > 1 and url.host:  # what is behind the first may be of a password
+    if location.count("@") > 1 and url.host:  # the text after the first @ may be part of a password
         return "the database URL"
     return url.difference_update_query(SECRETS).render_as_string()

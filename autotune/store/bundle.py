@@ -1,6 +1,6 @@
-"""Bundles: a winner as a folder of plain files that anybody can check and run again.
+"""Bundles: a winner as a folder of plain files that can be verified and run again.
 
-Nothing in one is executed but MLIR. Files, and the format's history, are described in results/README.md and
+Only MLIR in a bundle is executed. The files and the history of the format are described in results/README.md and
 `autotune.manifest`.
 """
 
@@ -26,20 +26,20 @@ from autotune.worker.loading.reading import check_bundle
 from autotune.worker.loading.resolve import as_recorded, is_same, known_payload
 
 PAYLOAD, TAGGED, SCHEDULE, REWRITTEN = "payload.mlir", "tagged.mlir", "schedule.mlir", "prepared.mlir"
-FILES = (PAYLOAD, TAGGED, SCHEDULE)  # what every bundle holds, besides its manifest and what its tasks bring
-DERIVED = ("tasks/", "schedules/")  # each task alone: `show --stage tasks` and `show --task` give them again
+FILES = (PAYLOAD, TAGGED, SCHEDULE)  # in every bundle, besides the manifest and the files of tasks
+DERIVED = ("tasks/", "schedules/")  # one file per task, which `show --stage tasks` and `show --task` can regenerate
 
 
 @dataclass(frozen=True)
 class BundleFiles:
-    """The files of a bundle, as they were read and checked.
+    """Files of a bundle, read and checked.
 
     Attributes:
         folder: Folder of the bundle.
-        payload: Payload, with its reference where it is known here.
-        texts: Texts of every MLIR file, by name; those of tasks alone may be left out.
-        manifest: All of manifest.json.
-        kernels: Code of back ends that computes some of the tasks.
+        payload: Payload, with its reference if it is known on this machine.
+        texts: Text of every MLIR file, by name; files of single tasks may be missing.
+        manifest: Contents of manifest.json.
+        kernels: Machine code of external back ends that compute some of the tasks.
     """
 
     folder: Path
@@ -50,11 +50,11 @@ class BundleFiles:
 
     @property
     def files(self) -> dict[str, str | bytes]:
-        """Every file but the manifest, by name."""
-        found: dict[str, str | bytes] = dict(self.texts)
+        """All files except the manifest, by name."""
+        contents: dict[str, str | bytes] = dict(self.texts)
         for kernel in self.kernels:
-            found |= kernel.files
-        return found
+            contents |= kernel.files
+        return contents
 
     @property
     def tagged(self) -> str:
@@ -63,7 +63,7 @@ class BundleFiles:
 
     @property
     def script(self) -> str:
-        """The transform script."""
+        """Text of the transform script."""
         return self.texts[SCHEDULE]
 
 
@@ -71,7 +71,7 @@ def write_bundle(folder: Path, files: Mapping[str, str | bytes], manifest: Manif
     """Write a bundle; an older one in the same folder is replaced only when the new one is complete.
 
     Raises:
-        BundleError: The folder cannot be written, or holds something that is no bundle.
+        BundleError: The folder cannot be written, or holds something other than a bundle.
     """
     check_target(folder)
     try:
@@ -82,10 +82,10 @@ def write_bundle(folder: Path, files: Mapping[str, str | bytes], manifest: Manif
 
 
 def check_describable(payload: Payload) -> None:
-    """Refuse a payload that no bundle may describe, before any work is done for it.
+    """Refuse a payload that a bundle cannot describe, before any work is done for it.
 
     Raises:
-        PayloadError: Arguments are more than a bundle may have.
+        PayloadError: The payload has more than `MOST_ARGUMENTS` arguments.
     """
     if len(payload.arguments) > MOST_ARGUMENTS:
         raise PayloadError(
@@ -94,10 +94,10 @@ def check_describable(payload: Payload) -> None:
 
 
 def check_target(folder: Path) -> None:
-    """Refuse a folder that cannot take a bundle, before any work is done for it.
+    """Refuse a target folder for a bundle before any work is done for it.
 
     Raises:
-        BundleError: The folder cannot be written, or holds something that is no bundle.
+        BundleError: The folder cannot be written, or holds something other than a bundle.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -110,13 +110,13 @@ def check_target(folder: Path) -> None:
 
 
 def scratch_beside(folder: Path) -> Scratch:
-    """A temporary folder on the file system of a bundle, whose files may be renamed to it; its parents are made."""
+    """Create a temporary folder next to a bundle, on the same file system, so that it can be renamed."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     return Scratch(f".{folder.name}-autotune-", folder.parent)
 
 
 def replace_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
-    """Write files to a temporary folder, then exchange it and the target, if there is one."""
+    """Write files to a temporary folder, then exchange it atomically with the target if that exists."""
     with scratch_beside(folder) as scratch:
         fresh = scratch.path / "new"
         fresh.mkdir()
@@ -124,18 +124,18 @@ def replace_folder(folder: Path, files: Mapping[str, str | bytes]) -> None:
             (fresh / name).parent.mkdir(exist_ok=True)
             (fresh / name).write_bytes(data.encode() if isinstance(data, str) else data)
         if folder.exists():
-            if exchange(fresh, folder):  # what was there goes with the temporary folder
+            if exchange(fresh, folder):  # the old contents are removed with the temporary folder
                 return
             folder.replace(scratch.path / "old")
         fresh.replace(folder)
 
 
 def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
-    """Read a bundle; every hash, number and MLIR file is checked before anything is compiled.
+    """Read a bundle and check every hash, number and MLIR file before anything is compiled.
 
     Args:
         folder: Folder of the bundle.
-        named: What it computes, where the user names that; by default what is known here of the same text.
+        named: Payload that the user names for it; by default a known payload with the same text.
 
     Raises:
         BundleError: The bundle is refused; the error names the file and what is wrong with it.
@@ -167,15 +167,15 @@ def read_bundle(folder: Path, named: Payload | None = None) -> BundleFiles:
 
 
 def is_left_out(folder: Path, name: str) -> bool:
-    """Whether a bundle does without a file that the others determine, as the ones of a repository may."""
+    """Return whether a derived file is missing, as is allowed for bundles in a repository."""
     return name.startswith(DERIVED) and not os.path.lexists(folder / name)
 
 
 def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ExternalKernel:
-    """The code of a back end for a task; nothing looks into it but the process that runs it.
+    """Read a back end's machine code for a task; only the isolated process that runs it parses it.
 
     Raises:
-        BundleError: A file is missing or edited, or nothing is installed here that puts it in a program.
+        BundleError: A file is missing or edited, or no plug-in that can link it into a program is installed.
     """
     if not registered(RIVALS):
         raise BundleError(
@@ -191,22 +191,22 @@ def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ExternalKernel:
 
 
 def recorded_rules(manifest: Manifest, texts: Mapping[str, str]) -> Rules:
-    """The rules that a bundle's payload was rewritten by: all of them are in the bundle, and no others apply."""
+    """Return the rewrite rules of a bundle's payload: those in the bundle, without any default rules."""
     if manifest.rules is None:
         return NO_RULES
     return Rules(manifest.rules.source or RULES, texts[RULES], ours=False)
 
 
 def passes_of_baselines() -> set[str]:
-    """Passes that the installed baselines use."""
+    """Return the names of the passes in the pipelines of installed baselines."""
     return {name for baseline in registered(BASELINES) for name in passes_of(load_baseline(baseline).pipeline)}
 
 
 def read_text(path: Path, sha256: str) -> str:
-    """A text as it was recorded.
+    """Read a text file with the given hash.
 
     Raises:
-        BundleError: The file is missing, no text, or edited.
+        BundleError: The file is missing, not text, or edited.
     """
     try:
         return read_bytes_of(path, sha256).decode()
@@ -215,7 +215,7 @@ def read_text(path: Path, sha256: str) -> str:
 
 
 def read_bytes_of(path: Path, sha256: str) -> bytes:
-    """A file as it was recorded.
+    """Read a file with the given hash.
 
     Raises:
         BundleError: The file is missing or edited.
@@ -227,10 +227,10 @@ def read_bytes_of(path: Path, sha256: str) -> bytes:
 
 
 def with_reference(recorded: Payload, named: Payload | None) -> Payload:
-    """The payload of a bundle with the functions that it has here, where it is known here.
+    """Return the payload of a bundle with its oracle and inputs if it is known on this machine.
 
     Raises:
-        BundleError: What the user names computes something else.
+        BundleError: The payload that the user names has another text or other arguments.
     """
     if named is None:
         return known_payload(recorded)
@@ -242,5 +242,5 @@ def with_reference(recorded: Payload, named: Payload | None) -> Payload:
 
 
 def digest(data: str | bytes) -> str:
-    """Hex sha256 of a file."""
+    """Return the SHA-256 of a file's contents in hexadecimal."""
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()

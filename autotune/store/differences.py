@@ -1,4 +1,4 @@
-"""What is not as it was when a bundle was recorded, and what that means, a sentence each."""
+"""Differences between the environment in which a bundle was recorded and the current one, with their effects."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +18,14 @@ def differences(
     rewrites: Sequence[str],
     ir_sha256: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """What differs between the recording and now.
+    """Describe the differences between the recording and the current environment, one sentence each.
 
     Args:
         manifest: Manifest of the recording.
         machine: This host.
-        compiler: The provider of MLIR here, and its version.
-        rewrites: Our own rewrites here, as ``name@version``.
-        ir_sha256: Hashes of the IR after the script and after the pipeline, as it is built here, where that is known.
+        compiler: Provider and version of MLIR on this host.
+        rewrites: Rewrites of this project as currently installed, as ``name@version``.
+        ir_sha256: Hashes of the IR built on this host, after the script and after the pipeline; `None` if unknown.
     """
     return [
         *of_compiler(manifest, compiler, ir_sha256),
@@ -35,25 +35,25 @@ def differences(
 
 
 def of_compiler(manifest: Manifest, compiler: str, ir_sha256: Mapping[str, str] | None) -> list[str]:
-    """Compiler, and whether it makes the same of the script."""
-    found = []
+    """Describe differences of the compiler, and of the IR that it generates from the script."""
+    lines = []
     recorded = manifest.versions.compiler
     if recorded != compiler:
-        found.append(f"compiler was {recorded}, is {compiler}: passes and code generation may differ")
+        lines.append(f"compiler was {recorded}, is {compiler}: passes and code generation may differ")
     if ir_sha256 is None:
-        return found
+        return lines
     culprit = "the other compiler's passes" if recorded != compiler else "passes of this package have changed"
     if ir_sha256["transformed"] != manifest.ir_sha256["transformed"]:
-        found.append(f"the script gives other IR than it did ({culprit}): another program is timed; {RETUNE}")
+        lines.append(f"the script gives other IR than it did ({culprit}): another program is timed; {RETUNE}")
     elif ir_sha256["lowered"] != manifest.ir_sha256["lowered"]:
-        found.append(f"the script gives the same IR, the pipeline after it another ({culprit}): loops are as recorded")
-    elif found:
-        found.append("the IR that LLVM gets is the same: only its code generation can differ")
-    return found
+        lines.append(f"the script gives the same IR, the pipeline after it another ({culprit}): loops are as recorded")
+    elif lines:
+        lines.append("the IR that LLVM gets is the same: only its code generation can differ")
+    return lines
 
 
 def of_rewrites(were: Sequence[str], are: Sequence[str]) -> list[str]:
-    """This project's own rewrites; nothing where a bundle is older than their record."""
+    """Describe differences of this project's rewrites; none if the bundle is too old to record them."""
     then, now = ([step for step in steps if step not in others] for steps, others in ((were, are), (are, were)))
     if not were or not (then or now):
         return []
@@ -62,31 +62,31 @@ def of_rewrites(were: Sequence[str], are: Sequence[str]) -> list[str]:
 
 
 def of_machine(was: Machine, now: Machine) -> list[str]:
-    """Vectors, registers, caches, model: what tiles were chosen for, and what is here."""
-    found = []
+    """Describe differences of the machine: pages, threads, model, ISA, tiles, vectors, registers and caches."""
+    lines = []
     if was.pages != now.pages:
-        found.append(f"large arrays lay on {was.pages} pages, lie on {now.pages} ones: weights may load otherwise")
+        lines.append(f"large arrays lay on {was.pages} pages, lie on {now.pages} ones: weights may load otherwise")
     if was.threads != now.threads:
-        found.append(f"threads were {was.threads}, are {now.threads}: cores or an OpenMP runtime are missing here")
+        lines.append(f"threads were {was.threads}, are {now.threads}: cores or an OpenMP runtime are missing here")
     if replace(was, threads=1).fingerprint == replace(now, threads=1).fingerprint:
-        return found
+        return lines
     if replace(was, threads=1, tiles=now.tiles).fingerprint != replace(now, threads=1).fingerprint:
         kind = f"machine was {was.cpu}, is {now.cpu}" if was.cpu != now.cpu else f"machine was another {was.cpu}"
-        found += [f"{kind}: times are not comparable, speed-ups only roughly"]
+        lines += [f"{kind}: times are not comparable, speed-ups only roughly"]
     if was.isa != now.isa:
-        found.append(f"ISA was {was.isa}, is {now.isa}: LLVM compiles the same vectors to other instructions")
+        lines.append(f"ISA was {was.isa}, is {now.isa}: LLVM compiles the same vectors to other instructions")
     if was.tiles != now.tiles and was.tiles:
         here = {"": "are missing", "emulated": "are emulated"}.get(now.tiles, "are the unit's")
-        found.append(f"tiles were {TILED[was.tiles]}, {here} here: {why_no_tiles() or 'only the times differ'}")
+        lines.append(f"tiles were {TILED[was.tiles]}, {here} here: {why_no_tiles() or 'only the times differ'}")
     if was.vector_bits != now.vector_bits:
         effect = "are split into several" if was.vector_bits > now.vector_bits else "fill only a part of a register"
-        found.append(f"vectors had {was.vector_bits} bits, have {now.vector_bits}: the script's {effect}; {RETUNE}")
+        lines.append(f"vectors had {was.vector_bits} bits, have {now.vector_bits}: the script's {effect}; {RETUNE}")
     if was.vector_registers > now.vector_registers:
         counts = f"were {was.vector_registers}, are {now.vector_registers}"
-        found.append(f"vector registers {counts}: accumulators may spill; {RETUNE}")
+        lines.append(f"vector registers {counts}: accumulators may spill; {RETUNE}")
     for level in ("l1", "l2", "l3"):
         before, here = getattr(was, f"{level}_bytes"), getattr(now, f"{level}_bytes")
         if before != here:
             fits = "blocks may no longer fit" if here < before else "larger blocks may be better"
-            found.append(f"{level.upper()} was {before >> 10} KiB, is {here >> 10} KiB: {fits}")
-    return found
+            lines.append(f"{level.upper()} was {before >> 10} KiB, is {here >> 10} KiB: {fits}")
+    return lines

@@ -1,4 +1,4 @@
-"""Trials as a pandas frame: one row a trial, failures included, units in the column names."""
+"""Trials as a pandas data frame: one row per trial, failures included, with units in the column names."""
 
 import math
 from collections.abc import Sequence, Set
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PHASES = ("transform", "lower", "jit", "verify", "measure")
-KNOB = "knob_"  # what columns of knobs begin with
+KNOB = "knob_"  # prefix of knob columns
 
 
 def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> "pd.DataFrame":
-    """Trials, each with its sweep's ``payload``, ``flops`` and ``bytes``, as one row a trial.
+    """Convert trials, each with the ``payload``, ``flops`` and ``bytes`` of its sweep, to a frame with one row each.
 
-    Seconds and joules are per call. Knobs are columns ``knob_<name>``: nullable integers or booleans, or strings where
-    a knob mixes types. ``gflops`` is 10^9 floating-point operations a second at ``seconds_median``; ``intensity`` is
-    operations over the bytes of all arguments, each touched once.
+    Seconds and joules are per call. Knobs are columns ``knob_<name>``: nullable integers or booleans, or strings if a
+    knob mixes types. ``gflops`` is 10^9 floating-point operations per second at ``seconds_median``; ``intensity`` is
+    operations per byte, with every argument's bytes counted once.
     """
     import pandas as pd  # noqa: PLC0415 - takes half a second, which only tables need
     from pandas.api.types import pandas_dtype  # noqa: PLC0415
@@ -36,7 +36,7 @@ def to_frame(recorded: Sequence[tuple[Trial, dict[str, Any]]]) -> "pd.DataFrame"
 
 
 def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
-    """One trial as columns; what is unknown is NaN."""
+    """Return the columns of one trial; unknown numbers are NaN."""
     samples, seconds = trial.samples, trial.seconds
     flops, moved = about.get("flops", 0.0), about.get("bytes", 0.0)
     return {
@@ -65,7 +65,7 @@ def row(trial: Trial, about: dict[str, Any]) -> dict[str, Any]:
 
 
 def knob_column(values: list[Value | None]) -> "pd.Series[Any]":
-    """A knob's values in one type that files can hold; `None` where a trial lacks the knob."""
+    """Convert a knob's values to a column of one type; `None` if a trial lacks the knob."""
     import pandas as pd  # noqa: PLC0415
     from pandas.api.types import pandas_dtype  # noqa: PLC0415
 
@@ -76,7 +76,7 @@ def knob_column(values: list[Value | None]) -> "pd.Series[Any]":
 
 
 def knob_dtype(kinds: Set[type]) -> str:
-    """The type of a column that holds values of some types.
+    """Return the pandas dtype of a column that holds values of some Python types.
 
     Example:
         >>> knob_dtype({int}), knob_dtype({bool}), knob_dtype({int, str})

@@ -1,17 +1,17 @@
-"""What a store begins with, whatever keeps it: a first, empty study that names the format."""
+"""Header of a store of any kind: a first, empty study whose name states the format."""
 
 from autotune.core.errors import StoreError
 
-# 1: a first, empty study ``autotune/format-1``; one study a sweep, named ``payload/task/hash``, its user
-#   attribute "sweep" = {payload, task, identity, flops, bytes}; one finished trial each, its user attribute "trial" =
-#   Trial.to_json() with a non-finite max_error as a string; tune results in the study ``summary``. While a store is
-#   copied into, the first study's user attribute "copy" says from where. On a PostgreSQL server each trial has a system
-#   attribute too, what `inspect` shows of it in short: `BRIEF`.
+# 1: a first, empty study ``autotune/format-1``; one study per sweep, named ``payload/task/hash``, with the user
+#   attribute "sweep" = {payload, task, identity, flops, bytes}; one finished trial each, with the user attribute
+#   "trial" = Trial.to_json() with a non-finite max_error as a string; tune results in the study ``summary``. During a
+#   copy into the store, the first study's user attribute "copy" names the source. On a PostgreSQL server each trial
+#   also has a system attribute with the summary that `inspect` shows: `BRIEF`.
 FORMAT_VERSION = 1
 HEADER = f"autotune/format-{FORMAT_VERSION}"
 COPY = "copy"
-# 1: number, outcome, seconds_median, seconds_normalised and the seconds of each phase, with commas between; as a
-#   trial's system attribute. What is unknown is empty. Derived from the trial: one without it is read whole.
+# 1: number, outcome, seconds_median, seconds_normalised and the seconds of each phase, separated by commas, as a
+#   trial's system attribute. Unknown values are empty. Derived from the trial; if it is missing, the trial is read.
 BRIEF = "autotune/brief-1"
 WAY_OUT = "move it away or pass --store PATH"
 

@@ -1,4 +1,4 @@
-"""The history of regression checks: a line of JSON a bundle and check, so that git merges it and anybody plots it.
+"""History of regression checks: JSON lines, one per bundle and check, which git can merge and any tool can plot.
 
 Format history: 1 first version.
 """
@@ -25,15 +25,15 @@ Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
 
 @dataclass(frozen=True)
 class Check:
-    """What `regress --update` accepted of a bundle.
+    """Result of a check of a bundle that `regress --update` accepted.
 
     Attributes:
         format_version: Format version of the line.
-        time: Time of the update, with a zone.
+        time: Time of the update, with a time zone.
         payload: Name of the payload.
         verdict: Verdict of the check, before the new figures were accepted.
-        slowdown: Time in the check over that recorded before, against what was steadier; `None` unless compared.
-        speedup: Speed-up over the baseline in the check; `None` where nothing could be timed.
+        slowdown: Time in the check over the recorded time, by the steadier reference; `None` unless compared.
+        speedup: Speed-up over the baseline in the check; `None` if nothing could be timed.
         low: Lower end of the 95 % interval of the speed-up.
         high: Upper end of the 95 % interval of the speed-up.
         machine: Fingerprint of the machine.
@@ -59,7 +59,7 @@ COLUMNS = tuple(name for name in Check.__dataclass_fields__ if name != "format_v
 
 
 def append_history(path: Path, checks: Sequence[Check]) -> None:
-    """Add a line a check; the file is made where it is missing."""
+    """Append one line per check; create the file if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         for check in checks:
@@ -67,14 +67,14 @@ def append_history(path: Path, checks: Sequence[Check]) -> None:
 
 
 def read_history(path: Path, payload: str | None = None) -> "pd.DataFrame":
-    """Every check, or those of a payload, a row a bundle, in the order of the file.
+    """Read all checks, or those of a payload, as a frame with one row each, in the order of the file.
 
-    Columns are those of `Check`, ``time`` in UTC.
+    The columns are the attributes of `Check`, with ``time`` in UTC.
 
     Raises:
-        StoreError: A line is none of this format.
+        StoreError: A line does not have this format.
     """
-    import pandas as pd  # noqa: PLC0415 - takes half a second, which only tables need
+    import pandas as pd  # noqa: PLC0415 - takes half a second, needed for tables only
 
     checks = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
@@ -87,18 +87,18 @@ def read_history(path: Path, payload: str | None = None) -> "pd.DataFrame":
                 f"lines of a history must be of format {FORMAT_VERSION}; {path} {location}: {first['msg']}; restore it"
             ) from error
     frame = pd.DataFrame(checks, columns=list(COLUMNS))
-    factors = dict.fromkeys(("slowdown", "speedup", "low", "high"), "float64")  # without a number None is no NaN yet
+    factors = dict.fromkeys(("slowdown", "speedup", "low", "high"), "float64")  # a column of None alone is not float
     frame = frame.astype(factors).assign(time=pd.to_datetime(frame["time"], utc=True))
     return frame if payload is None else frame[frame["payload"] == payload]
 
 
 def history_beside(location: str | Path) -> Path | None:
-    """Find the history that goes with a store or a bundle; `None` where there is none.
+    """Return the path of the history that belongs to a store or a bundle; `None` if there is none.
 
-    `regress --update` writes it beside the machine's store, which is beside the folder of the machine's bundles.
+    `regress --update` writes it next to the machine's store, which is next to the folder of the machine's bundles.
     """
     if "://" in str(location):
         return None
     path = Path(location).absolute()
-    near = path.parents[:2] if os.path.isdir(path) else path.parents[:1]
-    return next((folder / HISTORY_FILE for folder in near if holds(folder, HISTORY_FILE)), None)
+    folders = path.parents[:2] if os.path.isdir(path) else path.parents[:1]
+    return next((folder / HISTORY_FILE for folder in folders if holds(folder, HISTORY_FILE)), None)

@@ -1,8 +1,8 @@
-"""A store in a file: Optuna's journal format, kept by ourselves.
+"""Store in a file: a back end for Optuna's journal format.
 
-Studies and trials have no numbers in a journal, they are counted. A line that is missing, moved or there twice would
-make trials of other studies of all that follow it, or count trials twice, without an error of Optuna's. So what
-editors, copies and merges of files do to one is refused (`JournalChecks`).
+A journal does not number studies and trials; Optuna counts its lines. A missing, moved or duplicated line would assign
+all later trials to other studies, or count trials twice, without an error from Optuna. Damage of this kind by editors,
+copies or merges is therefore detected and refused (`JournalChecks`).
 """
 
 import fcntl
@@ -30,28 +30,29 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 class Journal(BaseJournalBackend):
-    """Optuna's journal file, for any number of writers and readers.
+    """Back end for Optuna's journal file, with any number of writers and readers.
 
-    Unlike Optuna's own backend it needs no lock file (a writer holds the file's flock while it writes), mends what a
-    killed writer left torn, names the line that is damaged, and takes back an append that the disk refused half-way.
+    Unlike Optuna's own back end it needs no lock file (a writer holds the file's flock while it writes), repairs a line
+    that a killed writer left incomplete, reports the number of a damaged line, and undoes an append that failed
+    half-way.
     """
 
     def __init__(self, path: Path, writable: bool, pause: Pause | None = None) -> None:
-        """Begin with nothing read.
+        """Create a back end that has read nothing yet.
 
         Args:
             path: Path of an existing file.
             writable: Whether records may be appended.
-            pause: Called, again and again, while the disk is full; by default that is an error.
+            pause: Function called repeatedly while the disk is full; if `None`, that is an error.
         """
         self.path = path
         self.writable = writable
         self.pause = pause
         self.checks = JournalChecks()
-        self.starts = [0]  # byte offset of every record read so far, and of the one after
+        self.starts = [0]  # byte offsets of all records read so far, and of the next one
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-        """Give the records from a number on; a torn last line is not there yet."""
+        """Yield the records from a number on; an incomplete last line is ignored."""
         with self.path.open("rb") as file:
             number = min(log_number_from, len(self.starts) - 1)
             file.seek(self.starts[number])
@@ -72,7 +73,7 @@ class Journal(BaseJournalBackend):
                     yield record
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append records in one write, or leave the file as it was.
+        """Append records in one write, or leave the file unchanged.
 
         Raises:
             StoreError: The store was opened for reading, or the system refuses the write.
@@ -89,14 +90,14 @@ class Journal(BaseJournalBackend):
             ) from error
 
     def _append(self, data: bytes) -> None:
-        """Append whole records after whole records."""
+        """Append records under the file's lock, after repairing an incomplete last line."""
         with locked(self.path):
             mend(self.path)
             append(self.path, data)
 
 
 def append(path: Path, data: bytes) -> None:
-    """Add bytes to the end of an existing file and sync them; on any failure restore its length."""
+    """Append bytes to an existing file and sync them; on any failure truncate it to its former length."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
         size = os.fstat(descriptor).st_size
@@ -113,7 +114,7 @@ def append(path: Path, data: bytes) -> None:
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
-    """The journal record in a line; `None` if it is none."""
+    """Parse a line as a journal record; return `None` if it is not one."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -122,7 +123,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def check_first_line(path: Path) -> None:
-    """Raise unless a file is a store, or empty, or the torn beginning of a header."""
+    """Raise unless a file is a store, is empty, or holds only an incomplete header."""
     with path.open("rb") as file:
         line = file.readline(1 << 16)
     record = parse(line)
@@ -132,7 +133,7 @@ def check_first_line(path: Path) -> None:
 
 
 def mend(path: Path) -> None:
-    """Repair a file that does not end with a line's end; the caller has its lock, so that no process is writing."""
+    """Repair a file that does not end with a newline; the caller holds its lock, so that no process is writing."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
@@ -142,7 +143,7 @@ def mend(path: Path) -> None:
 
 
 def repair(path: Path) -> list[str]:
-    """Cut off a last line that a crash left unfinished, keeping its bytes in ``<path>.torn``; say so."""
+    """Cut off an incomplete last line and save its bytes in ``<path>.torn``; return messages on what was repaired."""
     data = path.read_bytes()
     start = data.rfind(b"\n", 0, max(len(data) - 1, 0)) + 1
     tail = data[start:]
@@ -160,7 +161,7 @@ def repair(path: Path) -> list[str]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, as every writer does for the moment of its write."""
+    """Hold the lock of a file, as every writer does during its write."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -170,20 +171,20 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def load_journal(path: Path, writable: bool, pause: Pause | None = None) -> BaseStorage:
-    """Read a whole journal."""
+    """Load a journal into an Optuna storage."""
     journal = Journal(path, writable, pause)
     try:
         storage = JournalStorage(journal)
     except (StoreError, OSError):
         raise
-    except Exception as error:  # Optuna replays records unchecked, so that a strange one may raise anything
+    except Exception as error:  # Optuna replays records unchecked: an invalid one may raise anything
         line = len(journal.starts) - 1
         raise StoreError(f"records of a store must make sense; {path} line {line} does not; {WAY_OUT}") from error
     return storage
 
 
 def open_file(path: Path, create: bool, exclusive: bool, pause: Pause | None) -> tuple[BaseStorage, list[str]]:
-    """Open a journal file; its storage, and what was repaired."""
+    """Open a journal file; return its storage, and messages on what was repaired."""
     if path.exists() and not path.is_file():
         raise StoreError(f"store must be a regular file or a database URL; {path} is not a file; pass --store PATH")
     if not path.exists() and not (create and exclusive):
@@ -196,7 +197,7 @@ def open_file(path: Path, create: bool, exclusive: bool, pause: Pause | None) ->
 
 
 def make_ready(path: Path) -> list[str]:
-    """Make a file that records can be appended to; what was repaired."""
+    """Create or repair a file so that records can be appended; return messages on what was repaired."""
     path.parent.mkdir(parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
     with locked(path):
@@ -218,23 +219,23 @@ OF_STUDY, OF_TRIAL = (DELETE_STUDY, STUDY_USER, STUDY_SYSTEM, CREATE_TRIAL), ran
 
 
 class JournalChecks:
-    """What a journal's lines said so far, as far as it bears on the next one."""
+    """Consistency checks of a journal's lines, with the state of the lines read so far."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, int] = {}  # lines that may stand once, by hash: their numbers
+        self._seen: dict[int, int] = {}  # numbers of lines that must be unique, by the hash of the line
         self._names: dict[int, str] = {}
         self._studies = 0
         self._trials = 0
 
     def fault(self, line: bytes, record: dict[str, Any], number: int) -> str:
-        """What is wrong with a line behind those before; empty if nothing is.
+        """Check a line against the lines before it; return a message, empty if it is consistent.
 
-        Two processes may create the same study at once, in lines of their own; a line that is there twice is a copy, as
-        it holds the name of its writer, and that of a trial its time.
+        Two processes may create the same study at once, in different lines. Two equal lines are a copy, since a line
+        holds the identifier of its writer, and that of a trial its time.
 
         Args:
             line: The line.
-            record: What it holds.
+            record: Parsed record of the line.
             number: Number of the line, from 1.
         """
         code = record["op_code"]
@@ -261,12 +262,12 @@ class JournalChecks:
 
 
 def missing(number: int, kind: str) -> str:
-    """The sentence on a line whose study or trial no line before it has begun."""
+    """Return the message for a line whose study or trial was not created by an earlier line."""
     return f"a {kind} must begin before its records; that of line {number} is missing; restore it, or {WAY_OUT}"
 
 
 def is_named(sweep: Any, name: str | None) -> bool:  # noqa: ANN401 - of a file
-    """Whether what a study says of its sweep is what its name says."""
+    """Return whether a study's name matches its sweep attribute; true if either is missing."""
     if sweep is None or name is None:
         return True
     return study_name(sweep["payload"], sweep["task"], sweep["identity"]) == name

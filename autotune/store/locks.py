@@ -1,7 +1,7 @@
-"""Locks: several tuners on one store claim the trials they are working on.
+"""Locks on trials, by which several tuners that share a store avoid evaluating the same trial.
 
-A lock is on one byte of ``<store>.claims``, an empty file, at the offset that the
-trial's key says. Nothing is written, and the system drops the locks of a process that ends, however it ends.
+A lock covers one byte of ``<store>.claims``, an empty file, at an offset derived from the trial's key. Nothing is
+written, and the system releases the locks of a process when it ends for any reason.
 """
 
 import fcntl
@@ -10,48 +10,48 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-PLACES = 1 << 62  # bytes that a file may have
+PLACES = 1 << 62  # possible offsets: below the maximum size of a file
 
 
 class Locks(Protocol):
     """Locks on trials that a tuner works on."""
 
     def take(self, key: str) -> bool:
-        """Lock a trial; false if it is locked."""
+        """Lock a trial; return false if it is locked already."""
         ...
 
     def release(self, key: str) -> None:
-        """Give a lock back."""
+        """Release the lock of a trial."""
         ...
 
     def close(self) -> None:
-        """Give all locks back."""
+        """Release all locks."""
         ...
 
 
 class NoLocks:
-    """For stores without a file: everything is free. Tuners there share results, but may do the same work at once."""
+    """Locks that never conflict, for stores without a file: tuners share results, but may evaluate the same trial."""
 
     def take(self, key: str) -> bool:
-        """Nobody else is known."""
+        """Return true."""
         return True
 
     def release(self, key: str) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing."""
 
 
 class FileLocks:
-    """Locks among the processes of one machine, or of a file system with locks."""
+    """Locks between processes on one machine, or on a shared file system that supports locks."""
 
     def __init__(self, store: Path) -> None:
         path = store.with_name(store.name + ".claims")
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
     def take(self, key: str) -> bool:
-        """Lock a trial; false if another process has it."""
+        """Lock a trial; return false if another process has locked it."""
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset_of(key))
         except (BlockingIOError, PermissionError):
@@ -59,14 +59,14 @@ class FileLocks:
         return True
 
     def release(self, key: str) -> None:
-        """Give a lock back."""
+        """Release the lock of a trial."""
         fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, offset_of(key))
 
     def close(self) -> None:
-        """Give all locks back."""
+        """Release all locks."""
         os.close(self._descriptor)
 
 
 def offset_of(key: str) -> int:
-    """Which byte stands for a trial."""
+    """Return the offset of the byte that is locked for a trial."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % PLACES

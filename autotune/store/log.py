@@ -1,4 +1,4 @@
-"""Where one study's records are kept: Optuna's own storage, for files and SQLite; what a server keeps has its own."""
+"""Record log of one study, in an Optuna storage for files and SQLite; database servers have their own class."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ class LogEntry:
     """One record of a study.
 
     Attributes:
-        number: Position in the study, from 0.
-        value: Attribute that the study is kept for; `None` where the record has none.
+        number: Index in the study, from 0.
+        value: Value of the log's user attribute; `None` if the record has none.
     """
 
     number: int
@@ -22,7 +22,7 @@ class LogEntry:
 
 
 class Log(Protocol):
-    """The records of one study, in the order they were recorded.
+    """Records of one study, in the order in which they were recorded.
 
     Attributes:
         name: Name of the study.
@@ -31,7 +31,7 @@ class Log(Protocol):
     name: str
 
     def about(self) -> dict[str, Any]:
-        """User attributes of the study."""
+        """Return the user attributes of the study."""
         ...
 
     def tell(self, key: str, value: object) -> None:
@@ -39,26 +39,26 @@ class Log(Protocol):
         ...
 
     def news(self) -> list[LogEntry]:
-        """What was recorded since the last call, by any process; at first all."""
+        """Return the entries recorded by any process since the last call; the first call returns all."""
         ...
 
     def add(self, record: FrozenTrial, is_known: Callable[[Sequence[LogEntry]], bool]) -> None:
-        """Record a finished trial, whole or not at all.
+        """Record a finished trial atomically.
 
         Args:
             record: The trial.
-            is_known: Whether it needs no recording, being among the entries since `news`; asked where a write may have
-                to be made again without knowing its outcome.
+            is_known: Predicate that returns whether the entries since the last `news` contain the trial; called before
+                a write whose outcome is unknown is repeated.
         """
         ...
 
     def extend(self, records: Sequence[FrozenTrial]) -> None:
-        """Record trials as they are, in their order; no other process may record any."""
+        """Record trials unchanged, in order; no other process may record any meanwhile."""
         ...
 
 
 class StudyLog:
-    """A study in a storage of Optuna."""
+    """Log of a study in an Optuna storage."""
 
     def __init__(self, study: optuna.Study, key: str) -> None:
         self.name = study.study_name
@@ -67,7 +67,7 @@ class StudyLog:
         self._read = 0
 
     def about(self) -> dict[str, Any]:
-        """User attributes of the study."""
+        """Return the user attributes of the study."""
         return self._study.user_attrs
 
     def tell(self, key: str, value: object) -> None:
@@ -75,20 +75,20 @@ class StudyLog:
         self._study.set_user_attr(key, value)
 
     def news(self) -> list[LogEntry]:
-        """What was recorded since the last call."""
+        """Return the entries recorded since the last call."""
         stored = self._study.get_trials(deepcopy=False)
         fresh = stored[self._read :]
         self._read = len(stored)
-        strange = next((record.number for record in fresh if not hasattr(record.user_attrs, "get")), None)
-        if strange is not None:
-            raise ValueError(f"attributes of trial {strange} must be an object")
+        malformed = next((record.number for record in fresh if not hasattr(record.user_attrs, "get")), None)
+        if malformed is not None:
+            raise ValueError(f"attributes of trial {malformed} must be an object")
         return [LogEntry(record.number, record.user_attrs.get(self._key)) for record in fresh]
 
     def add(self, record: FrozenTrial, is_known: Callable[[Sequence[LogEntry]], bool]) -> None:
-        """Record a finished trial; a write that fails changed nothing."""
+        """Record a finished trial; a failed write changes nothing."""
         self._study.add_trial(record)
 
     def extend(self, records: Sequence[FrozenTrial]) -> None:
-        """Record trials, one after the other."""
+        """Record trials in order."""
         for record in records:
             self._study.add_trial(record)

@@ -1,11 +1,11 @@
-"""The manifest of a bundle as frozen data, and what a manifest must be to be believed: types, ranges, names.
+"""Manifest of a bundle as frozen data, with validation of types, ranges and names.
 
-Nothing in it is trusted for being there: numbers are bounded, names cannot leave the folder, pipelines are only text.
+No value in it is trusted: numbers are bounded, names cannot leave the folder, pipelines are only text.
 
 Format history:
     1  payload, tagged module, script, configs, samples of one process.
     2  a script and a payload for every task; sessions of samples; numerics of every output; hashes of the IR after the
-       script and after the pipeline; machine, roofs and packages; the recipe of weights stored beforehand.
+       script and after the pipeline; machine, roofs and packages; the layout of prepacked weights.
 """
 
 import json
@@ -54,43 +54,43 @@ MOST_BYTES = 16 << 20  # of one file of a bundle
 
 @dataclass(frozen=True)
 class Manifest:
-    """All of manifest.json.
+    """Contents of manifest.json.
 
     Attributes:
-        format_version: `FORMAT_VERSION`.
+        format_version: Version of the format, `FORMAT_VERSION`.
         payload: Spec of the payload, or the file it was read from.
-        entry: The entry function.
+        entry: Name of the entry function.
         arguments: Arguments of the entry function, in order.
         flops: Floating-point operations of one call; 0 if unknown.
-        reduction: Longest chain of additions behind one element.
+        reduction: Length of the longest sum that an output element depends on.
         sha256: SHA-256 of every other file, by name.
         seed: Seed of the search and of the input data.
         pipeline: Pass pipeline that runs after the script.
-        panels: Columns of panels, by the tag of a task whose weight is stored so.
-        weights: Recipes of the arguments that the program has besides those of the payload, in order.
-        buffers: Plan of the arena that intermediates lie in.
+        panels: Number of columns per panel, by the tag of a task whose weight is stored in panels.
+        weights: Layouts of the prepacked weights, which the program takes as additional arguments, in order.
+        buffers: Plan of the arena that holds intermediates.
         baseline: Baseline that the speed-up is quoted against.
         tasks: Records of the tasks, by tag.
-        samples: One entry a process that measured.
+        samples: Samples of each process that measured.
         speedup: Baseline over best with its 95 % interval; `None` without a baseline.
         numerics: Errors of the outputs, by name, against the oracle.
         ir_sha256: SHA-256 of the IR ``transformed`` by the script and ``lowered`` by the pipeline.
         machine: Machine that recorded the bundle.
         fingerprint: Fingerprint of the machine that recorded the bundle.
-        roofs: Roofs of the machine that recorded the bundle: operations a second, bytes a second.
-        noise_floor: Relative differences below it were ties.
+        roofs: Roofs of the machine that recorded the bundle: operations per second, bytes per second.
+        noise_floor: Relative difference below which configs counted as equal.
         versions: Versions of the software that wrote the bundle.
-        command: The command line that tunes the same.
-        notes: Notes on what did not go as hoped.
-        cases: Inputs at which it was verified and measured, where there are several.
-        online: Tags of tasks that the script wants as loops over blocks, with an online softmax.
-        rewrites: Our own rewrites around the script, as ``name@version``, in order, then those that it asks for; empty
-            in older bundles.
-        script: The user's own script that was tuned, open.mlir; `None` where families of schedules were.
-        rules: Rewrite rules that fired on the payload, rules.mlir; `None` where none did.
-        kernels: Code of back ends, by the tag of the task that it computes.
-        budget: Error budget of which tasks spend some; `None` where none rounds its operands.
-        uncovered: What no schedule changes; empty in bundles of before 2026-11, too.
+        command: Command line that repeats the tuning.
+        notes: Warnings and other notes of the tuning.
+        cases: Cases that were verified and measured, if there are several.
+        online: Tags of tasks that are computed as loops over blocks, with an online softmax.
+        rewrites: Rewrites of this project around the script, as ``name@version``, in order, then those that the script
+            requests; empty in older bundles.
+        script: User script that was tuned, open.mlir; `None` if families of schedules were.
+        rules: Rewrite rules that fired on the payload, rules.mlir; `None` if none did.
+        kernels: Machine code of back ends, by the tag of the task that it computes.
+        budget: Error budget and its use; `None` if no task rounds its operands.
+        uncovered: Operations that no schedule covers; also empty in bundles from before 2026-11.
     """
 
     format_version: int
@@ -132,11 +132,11 @@ MANIFEST: TypeAdapter[Manifest] = TypeAdapter(Manifest)
 
 
 def parse_manifest(data: bytes, where: str) -> Manifest:
-    """Read a manifest and check everything that can be checked without the other files.
+    """Parse a manifest and validate everything that does not require the other files.
 
     Raises:
-        BundleError: The text is no JSON, of another format, or says what no manifest may say; names the first such
-            place.
+        BundleError: The text is not JSON, has another format version, or violates the schema; the message names the
+            first error.
     """
     try:
         plain = json.loads(data.decode(), object_pairs_hook=pairs_once, parse_constant=refuse_constant)
@@ -144,8 +144,8 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
         raise BundleError(f"{where} must be JSON, it is not: {one_line(str(error))[:200]}; restore it") from error
     version = plain.get("format_version") if isinstance(plain, dict) else None
     if type(version) is not int or version != FORMAT_VERSION:
-        way = "use a newer release" if isinstance(version, int) and version > FORMAT_VERSION else "tune again"
-        raise BundleError(f"{where} must have format_version {FORMAT_VERSION}, got {str(version)[:50]}; {way}")
+        remedy = "use a newer release" if isinstance(version, int) and version > FORMAT_VERSION else "tune again"
+        raise BundleError(f"{where} must have format_version {FORMAT_VERSION}, got {str(version)[:50]}; {remedy}")
     try:
         return MANIFEST.validate_json(data, strict=True)
     except ValidationError as error:
@@ -155,24 +155,24 @@ def parse_manifest(data: bytes, where: str) -> Manifest:
 
 
 def pairs_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON whose keys differ, and whose texts are ones to print.
+    """Build a JSON object, and refuse duplicate keys and unprintable strings.
 
     Raises:
-        ValueError: A key comes twice, which readers understand differently, or a text would command a terminal.
+        ValueError: A key occurs twice, which parsers treat differently, or a string has terminal control characters.
     """
     for key, value in pairs:
         for text in (key, *(value if isinstance(value, list) else [value])):
             if isinstance(text, str) and not text.isprintable():
                 raise ValueError(f"texts must be printable, {one_line(text)[:50]!r} of {one_line(key)[:50]} is not")
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"keys must differ, {next(key for key in keys if keys.count(key) > 1)[:50]!r} comes twice")
-    return found
+    return mapping
 
 
 def refuse_constant(name: str) -> None:
-    """Refuse what is no number of JSON.
+    """Refuse NaN and infinities, which are not JSON numbers.
 
     Raises:
         ValueError: Always.
@@ -181,17 +181,17 @@ def refuse_constant(name: str) -> None:
 
 
 def write_manifest(manifest: Manifest) -> str:
-    """The text of a manifest."""
+    """Return the JSON text of a manifest."""
     return MANIFEST.dump_json(manifest, indent=1).decode() + "\n"
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file of a bundle.
+    """Read a file of a bundle.
 
     Raises:
-        BundleError: The file cannot be read, is a link or no regular file, or is larger than any bundle's.
+        BundleError: The file cannot be read, is a link or not a regular file, or is larger than `MOST_BYTES`.
     """
-    if os.path.islink(path) or os.path.islink(path.parent):  # which raise nothing, of whatever cannot be looked at
+    if os.path.islink(path) or os.path.islink(path.parent):  # does not raise for inaccessible paths
         raise BundleError(f"files of a bundle must lie in its folder, {path} is a link; copy the file there")
     try:
         return read_file(path, MOST_BYTES)

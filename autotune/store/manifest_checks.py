@@ -1,4 +1,4 @@
-"""Checks of a manifest: does what it claims follow from what it records? Speed-ups from samples, files from tasks."""
+"""Consistency checks of a manifest: derived values must match the recorded ones, such as speed-ups and samples."""
 
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
@@ -20,14 +20,14 @@ def check_manifest(manifest: Manifest, where: str) -> None:
     """Refuse a manifest that contradicts itself.
 
     Raises:
-        BundleError: The manifest breaks a constraint; the error names the first one broken.
+        BundleError: The manifest violates a constraint; the error names the first one.
     """
     for broken in broken_constraints(manifest):
         raise BundleError(f"{where} must be as it was recorded: {broken}; restore it")
 
 
 def broken_constraints(manifest: Manifest) -> Iterator[str]:
-    """Every constraint that a manifest breaks, as a sentence with the value found."""
+    """Yield a sentence for every constraint that a manifest violates, with the offending value."""
     if manifest.fingerprint != manifest.machine.fingerprint:
         yield f"fingerprint must be that of its machine, {manifest.machine.fingerprint}, got {manifest.fingerprint}"
     for name in missing_roofs(manifest):
@@ -45,12 +45,12 @@ def broken_constraints(manifest: Manifest) -> Iterator[str]:
 
 
 def missing_roofs(manifest: Manifest) -> list[str]:
-    """Roofs that every machine has and a manifest has not."""
+    """Return the names of mandatory roofs that a manifest lacks."""
     return [rate.name for rate in fields(Roofs) if rate.default is MISSING and rate.name not in manifest.roofs]
 
 
 def broken_constraints_of_arguments(manifest: Manifest) -> Iterator[str]:
-    """Constraints of the arguments, and of what is said about each."""
+    """Yield violated constraints of the arguments, and of the numerics, budget and weights that refer to them."""
     names = [argument.name for argument in manifest.arguments]
     if len(set(names)) != len(names):
         yield f"names of arguments must differ, got {', '.join(names)}"
@@ -75,7 +75,7 @@ def broken_constraints_of_arguments(manifest: Manifest) -> Iterator[str]:
 
 
 def broken_constraints_of_numerics(manifest: Manifest) -> Iterator[str]:
-    """Every output has errors, within what is allowed."""
+    """Yield violated constraints of numerics: every output has errors, and they are within their tolerances."""
     outputs = [argument.name for argument in manifest.arguments if argument.role in WRITTEN]
     if sorted(manifest.numerics.outputs) != sorted(outputs):
         yield f"numerics must be of the outputs {', '.join(outputs)}, got {', '.join(manifest.numerics.outputs)}"
@@ -87,7 +87,7 @@ def broken_constraints_of_numerics(manifest: Manifest) -> Iterator[str]:
 
 
 def broken_constraints_of_budget(budget: BudgetRecord) -> Iterator[str]:
-    """What was measured keeps what was allowed."""
+    """Yield violated constraints of the error budget: the measured errors are within the allowed ones."""
     if budget.spent > budget.error:
         yield f"budget.spent must be within {budget.error:g}, got {budget.spent:g}"
     if budget.agrees < budget.agreement:
@@ -95,15 +95,15 @@ def broken_constraints_of_budget(budget: BudgetRecord) -> Iterator[str]:
 
 
 def broken_constraints_of_files(manifest: Manifest) -> Iterator[str]:
-    """Which files there are."""
-    wanted = {"payload.mlir", "tagged.mlir", "schedule.mlir", *(f"tasks/{tag}.mlir" for tag in manifest.tasks)}
-    wanted |= {f"schedules/{tag}.mlir" for tag, task in manifest.tasks.items() if task.config is not None}
-    wanted |= {"prepared.mlir"} if manifest.panels or manifest.online or manifest.kernels else set()
-    wanted |= {"open.mlir"} if manifest.script is not None else set()
-    wanted |= {"rules.mlir"} if manifest.rules is not None else set()
-    wanted |= {name for tag in manifest.kernels for name in kernel_files(tag)}
-    for name in sorted(wanted ^ set(manifest.sha256)):
-        yield f"sha256 must list exactly its files, {name} is {'missing' if name in wanted else 'not one of them'}"
+    """Yield violated constraints of the list of files, and of the tasks that other fields refer to."""
+    expected = {"payload.mlir", "tagged.mlir", "schedule.mlir", *(f"tasks/{tag}.mlir" for tag in manifest.tasks)}
+    expected |= {f"schedules/{tag}.mlir" for tag, task in manifest.tasks.items() if task.config is not None}
+    expected |= {"prepared.mlir"} if manifest.panels or manifest.online or manifest.kernels else set()
+    expected |= {"open.mlir"} if manifest.script is not None else set()
+    expected |= {"rules.mlir"} if manifest.rules is not None else set()
+    expected |= {name for tag in manifest.kernels for name in kernel_files(tag)}
+    for name in sorted(expected ^ set(manifest.sha256)):
+        yield f"sha256 must list exactly its files, {name} is {'missing' if name in expected else 'not one of them'}"
     spent = tuple(manifest.budget.tasks) if manifest.budget is not None else ()
     named = (("panels", tuple(manifest.panels)), ("online", manifest.online), ("kernels", tuple(manifest.kernels)))
     for key, tags in (*named, ("budget", spent)):
@@ -115,7 +115,7 @@ def broken_constraints_of_files(manifest: Manifest) -> Iterator[str]:
 
 
 def broken_constraints_of_samples(manifest: Manifest) -> Iterator[str]:
-    """Samples come in rounds, and the speed-up is what they give."""
+    """Yield violated constraints of samples: equal counts per round, and a speed-up that follows from them."""
     for number, session in enumerate(manifest.samples):
         counts = [len(session.best_seconds), len(session.baseline_seconds), len(session.reference_seconds)]
         if any(count not in (0, counts[0]) for count in counts):
@@ -126,15 +126,15 @@ def broken_constraints_of_samples(manifest: Manifest) -> Iterator[str]:
         yield f"part_error must be 0 of a baseline that is timed whole, got {error:g}"
     if manifest.baseline.why_not and claimed is not None:
         yield f"a baseline that could not be timed gives no speedup, got {claimed.estimate:.4g}"
-    given, seen = speedup_of(manifest.samples, error), seen_speedup(manifest.samples)
-    # older bundles record what few samples give as it is
-    rules = [given, seen.widened(error)] if given is not None and seen is not None else []
-    if (given is None) != (claimed is None):
-        yield f"speedup must follow from the samples, which give {given}, got {claimed}"
-    elif given is not None and claimed is not None and not any(is_close(rule, claimed) for rule in rules):
-        yield f"speedup must follow from the samples, {given.estimate:.4g}, got {claimed.estimate:.4g}"
+    derived, seen = speedup_of(manifest.samples, error), seen_speedup(manifest.samples)
+    # Older bundles record the interval of few samples without the widening of `speedup_of`.
+    rules = [derived, seen.widened(error)] if derived is not None and seen is not None else []
+    if (derived is None) != (claimed is None):
+        yield f"speedup must follow from the samples, which give {derived}, got {claimed}"
+    elif derived is not None and claimed is not None and not any(is_close(rule, claimed) for rule in rules):
+        yield f"speedup must follow from the samples, {derived.estimate:.4g}, got {claimed.estimate:.4g}"
 
 
 def is_close(a: Interval, b: Interval) -> bool:
-    """Return whether two intervals are one, but for rounding."""
+    """Return whether two intervals are equal up to rounding."""
     return all(isclose(x, y, rel_tol=1e-6) for x, y in zip(vars(a).values(), vars(b).values(), strict=True))

@@ -1,8 +1,8 @@
-"""Where things go by default, and what files are called: one rule for stores, bundles and histories.
+"""Default paths of stores, bundles and histories.
 
-All lies below `OUTPUT` in the current folder, which is the user's own. The bundles and spaces that this project
-recorded lie below ``results/`` of its repository: no verb reads or writes there unless it is named, so that a
-clone and an installed package behave alike.
+All are below `OUTPUT` in the current folder. The bundles and spaces that this project recorded are below ``results/``
+of its repository; no command reads or writes there unless told to, so that a clone and an installed package behave
+alike.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ OUTPUT = Path("tuned")
 
 
 def home(machine: Machine | None = None) -> Path:
-    """Where results of a machine go by default; of this one if none is given.
+    """Return the default folder for results of a machine, by default of this one.
 
-    Those of several threads lie where those of one do.
+    It does not depend on the number of threads.
     """
     machine = replace(machine, threads=1) if machine is not None else this_machine()
     return OUTPUT / f"{machine.microarchitecture}-{machine.fingerprint[:8]}"
 
 
 def slug(payload: str) -> str:
-    """A payload's name as a file name."""
+    """Convert a payload's name to a file name."""
     return "".join(c if c.isalnum() or c in "=,._-" else "_" for c in payload)
 
 
@@ -35,10 +35,10 @@ def bundle_folder(
     rules: Sequence[str] = (),
     machine: Machine | None = None,
 ) -> Path:
-    """Where the bundle of a payload goes by default, for this machine or another one.
+    """Return the default folder for the bundle of a payload.
 
-    One of a user's own schedule is kept beside that of families, one of several threads beside that of one, and one
-    with other rewrite rules, which are given as the command line has them, beside that of ours.
+    Bundles of a user script, of several threads or of other rewrite rules (given as on the command line) have a suffix
+    in their name, so that all of them can coexist.
     """
     by = f"_by_{slug(Path(schedule).stem)}" if schedule and schedule != payload else ""
     on = f"_on_{threads}_threads" if threads > 1 else ""
@@ -48,10 +48,10 @@ def bundle_folder(
 
 
 def recorded_spaces() -> list[Path]:
-    """Folders of recorded spaces, of all machines, that samplers may learn from."""
+    """Return the folders of recorded spaces of all machines, which samplers may use as transfer data."""
     return sorted(OUTPUT.glob("*/spaces"))
 
 
 def recorded_folders() -> list[Path]:
-    """Folders of bundles, of all machines, that searches may start from."""
+    """Return the folders of bundles of all machines, which searches may start from."""
     return sorted(OUTPUT.glob("*/bundles"))

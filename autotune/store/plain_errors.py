@@ -1,4 +1,4 @@
-"""What the system, a database or Optuna raise, as one line."""
+"""Conversion of errors of the system, a database or Optuna to one-line messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from autotune.core.errors import StoreError
 from autotune.store.address import is_postgres
 from autotune.store.header import WAY_OUT
 
-LONGEST = 300  # characters of what a server said
+LONGEST = 300  # characters of a server's message
 
 
 @contextmanager
 def plain_errors(where: str) -> Iterator[None]:
-    """Turn what the system or the database driver raises into one line."""
+    """Convert exceptions of the system, Optuna or the database driver to `StoreError` with a one-line message."""
     try:
         yield
     except OSError as error:
@@ -23,20 +23,20 @@ def plain_errors(where: str) -> Iterator[None]:
             f"store must be readable and writable; {where}: {error.strerror}; fix that or pass --store PATH"
         ) from error
     except (OptunaError, SQLAlchemyError, ImportError, RuntimeError, ValueError) as error:
-        found = database_error(error)
-        lines = [said(found)] if found is not None else str(error).splitlines() or [type(error).__name__]
-        way = "start or mend it, or pass --store PATH" if is_postgres(where) else WAY_OUT
-        raise StoreError(f"store must be a database that answers; {where}: {lines[0]}; {way}") from error
+        driver_error = database_error(error)
+        lines = [said(driver_error)] if driver_error is not None else str(error).splitlines() or [type(error).__name__]
+        remedy = "start or mend it, or pass --store PATH" if is_postgres(where) else WAY_OUT
+        raise StoreError(f"store must be a database that answers; {where}: {lines[0]}; {remedy}") from error
 
 
 def database_error(error: BaseException | None) -> DBAPIError | None:
-    """The driver's error in an error, or in those behind it."""
+    """Return the database driver's error in a chain of causes; `None` if there is none."""
     while error is not None and not isinstance(error, DBAPIError):
         error = error.__cause__
     return error
 
 
 def said(error: DBAPIError) -> str:
-    """What the driver or the server said, in one line."""
+    """Return the message of the driver or the server in one line."""
     lines = [line.strip() for line in str(error.orig).splitlines()]
     return "; ".join(filter(None, lines))[:LONGEST] or type(error.orig).__name__

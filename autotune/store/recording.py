@@ -1,7 +1,7 @@
-"""Recordings: a part of a task's space with every config measured, in one compressed file; searches are replayed on it.
+"""Recordings: measurements of every config in part of a task's space, in one file, on which searches are replayed.
 
-Format history: 1 first version; 2 a task has facts of each op, where it had those of one op itself and a count `ops`;
-3 ops have operands and a body, which nothing asks of recordings: older ones are read without.
+Format history: 1 first version; 2 a task has attributes per op, instead of those of one op and a count `ops`;
+3 ops have operands and a body, which recordings do not need: older files are read without them.
 """
 
 import lzma
@@ -27,45 +27,45 @@ from autotune.store.records import Versions
 if TYPE_CHECKING:
     import pandas as pd
 
-MAGIC = b"\xfd7zXZ\x00"  # what files of this kind begin with
+MAGIC = b"\xfd7zXZ\x00"  # magic number of xz files
 MOST_BYTES = 4 << 20  # of the file
-MOST_TEXT = 256 << 20  # of what is in it
-MOST_MEMORY = 128 << 20  # of the decompressor; what `write_recording` writes takes half
-DIGITS = 4  # kept of a time; machines repeat themselves to two
-KEPT = 32  # recordings in memory, of about 2 MB each
+MOST_TEXT = 256 << 20  # of the decompressed text
+MOST_MEMORY = 128 << 20  # of the decompressor; files of `write_recording` take half
+DIGITS = 4  # significant digits of a time; measurements are reproducible to two
+KEPT = 32  # recordings cached in memory, of about 2 MB each
 ROOT_FACTS = ("gathers", "vectorizes", "lanes", "filled", "turned", "periods", "counts")  # of a task, in version 1
-KEY = 12  # characters kept of a trial's key
+KEY = 12  # stored characters of a trial's key
 
 
 def with_ops(task: object) -> object:
-    """A task of a file of any version, as one of today's."""
+    """Convert a task of any format version to the current one."""
     if not isinstance(task, dict) or "nest" not in task:
         return task
-    kept = {name: task[name] for name in ("tag", "payload", "count") if name in task}
+    common = {name: task[name] for name in ("tag", "payload", "count") if name in task}
     members, facts = task.get("members"), {name: task[name] for name in ROOT_FACTS if name in task}
     if members and not (isinstance(members, list) and isinstance(members[0], dict)):
         return task
     root, *others = members or [{name: task[name] for name in ("nest", "contraction") if name in task}]
-    return {**kept, "ops": [{**root, **facts}, *others], "occurrences": task.get("ops", 1)}
+    return {**common, "ops": [{**root, **facts}, *others], "occurrences": task.get("ops", 1)}
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What was measured of a task's space.
+    """Measurements of part of a task's space.
 
     Attributes:
         format_version: Format version of the file.
         payload: Spec of the payload.
-        task: Task whose space it is, with its payload's text and without its functions.
+        task: Task of the space, with its payload's text but without its functions.
         family: Name of the family.
-        machine: Machine that the times are of.
+        machine: Machine that the times were measured on.
         versions: Versions of the software that recorded it.
-        seed: Seed of the part, the order, and the input data.
-        knobs: Knobs with the values that the part has of them.
+        seed: Seed of the choice of the part, the order of trials, and the input data.
+        knobs: Knobs, each with its values in the part.
         combinations: Number of combinations of the whole space, valid or not.
-        lawful: Number of valid configs of the part: as many as a finished recording has trials.
-        default: Config that the family gives without any search.
-        trials: Trials in the order they were made, failures and duplicates included.
+        lawful: Number of valid configs of the part, which is the number of trials of a finished recording.
+        default: Default config of the family.
+        trials: Trials in chronological order, failures and duplicates included.
     """
 
     format_version: Literal[1, 2, 3]
@@ -83,21 +83,22 @@ class Recording:
 
     @cached_property
     def found(self) -> dict[tuple[Value, ...], Trial]:
-        """The outcome of every config, by the values of its knobs in order: of a duplicate, that of its original."""
+        """Trial of every config, by the values of its knobs in order; a duplicate maps to its original's trial."""
         keyed = {trial.key: trial for trial in self.trials}
         return {self.values_of(trial.config): keyed.get(trial.twin, trial) for trial in self.trials}
 
     @cached_property
     def quiet(self) -> float:
-        """Seconds of the reference kernel at its best; 1 where it was not run."""
+        """Best time of the reference kernel in seconds; 1 if it was not run."""
         beside = [min(t.samples.reference_seconds) for t in self.trials if t.samples and t.samples.reference_seconds]
         return min(beside, default=1.0)
 
     def seconds_of(self, trial: Trial) -> float | None:
-        """Seconds a call: the fastest sample, scaled by how much slower than at its best the reference kernel was.
+        """Return the time of a trial in seconds per call: the fastest sample, corrected for drift.
 
-        Of both the fastest, where a search takes quartiles: what else works a core stretches some samples many times
-        and leaves others alone, and a recording has enough of them.
+        The correction divides by the reference kernel's fastest time beside the trial, relative to its best. The minima
+        are used instead of a search's quartiles: interference stretches some samples many times and leaves others
+        unaffected, and a recording has enough samples.
         """
         samples = trial.samples
         if samples is None:
@@ -106,18 +107,18 @@ class Recording:
         return min(samples.seconds) * self.quiet / beside
 
     def values_of(self, config: Config) -> tuple[Value, ...]:
-        """Values of a config's knobs, in order."""
+        """Return the values of a config's knobs, in order."""
         return tuple(config[knob.name] for knob in self.knobs)
 
     @property
     def space(self) -> Space:
-        """The part as a space of its own: valid is what was recorded."""
+        """The recorded part as a space, in which exactly the recorded configs are valid."""
         recorded = Constraint("the config was recorded", lambda config: self.values_of(config) in self.found)
         return Space(self.knobs, (recorded,))
 
     @property
     def frame(self) -> "pd.DataFrame":
-        """Trials, one row each, as `autotune.store.frames.to_frame`; ``seconds_normalised`` is `seconds_of`."""
+        """Frame of the trials as in `autotune.store.frames.to_frame`, with ``seconds_normalised`` by `seconds_of`."""
         about = {
             "payload": self.payload,
             "identity": {"machine": self.machine.fingerprint, "compiler": self.versions.compiler},
@@ -133,7 +134,7 @@ RECORDING: TypeAdapter[Recording] = TypeAdapter(Recording)
 
 
 def slim(trial: Trial) -> Trial:
-    """A trial without what no replay needs: fingerprints, most of its keys, digits that are noise."""
+    """Strip a trial of data that replays do not need: fingerprints, most of its keys, insignificant digits."""
     error = trial.max_error if trial.max_error is not None and math.isfinite(trial.max_error) else None
     samples = trial.samples and replace(
         trial.samples,
@@ -142,24 +143,24 @@ def slim(trial: Trial) -> Trial:
     )
     phases = dict(zip(trial.phases, shortened(tuple(trial.phases.values())), strict=True))
     key, twin = trial.key[:KEY], trial.twin[:KEY]
-    kept = replace(trial, key=key, twin=twin, samples=samples, phases=phases, max_error=error)
-    return replace(kept, scheduled="", compiled="", reason=None)
+    stripped = replace(trial, key=key, twin=twin, samples=samples, phases=phases, max_error=error)
+    return replace(stripped, scheduled="", compiled="", reason=None)
 
 
 def shortened(times: tuple[float, ...]) -> tuple[float, ...]:
-    """Times with `DIGITS` significant digits."""
+    """Round times to `DIGITS` significant digits."""
     return tuple(float(f"{seconds:.{DIGITS}g}") for seconds in times)
 
 
 def write_recording(path: Path, recording: Recording) -> None:
-    """Write a recording, whole or not at all."""
-    kept = replace(recording, trials=tuple(map(slim, recording.trials)))
+    """Write a recording atomically."""
+    stripped = replace(recording, trials=tuple(map(slim, recording.trials)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, lzma.compress(RECORDING.dump_json(kept), preset=9 | lzma.PRESET_EXTREME))
+    write_file(path, lzma.compress(RECORDING.dump_json(stripped), preset=9 | lzma.PRESET_EXTREME))
 
 
 def is_recording(path: str | Path) -> bool:
-    """Whether a path is of a regular file that begins as recordings do."""
+    """Return whether a path is a regular file that starts with the magic number of recordings."""
     try:
         check_file(path)
         with open(path, "rb") as file:
@@ -170,7 +171,7 @@ def is_recording(path: str | Path) -> bool:
 
 @lru_cache(maxsize=KEPT)
 def recording_in(data: bytes, most_text: int, most_memory: int) -> Recording:
-    """The recording that a file's bytes are of; the same bytes are read once, however many sweeps learn from them."""
+    """Parse the contents of a recording's file; results are cached, since several sweeps may read the same file."""
     text = lzma.LZMADecompressor(lzma.FORMAT_XZ, most_memory).decompress(data, most_text)
     return RECORDING.validate_json(text)
 
@@ -179,7 +180,7 @@ def read_recording(path: str | Path) -> Recording:
     """Read a recording.
 
     Raises:
-        StoreError: The file cannot be read, or is none of this format.
+        StoreError: The file cannot be read, or does not have this format.
     """
     try:
         return recording_in(read_file(path, MOST_BYTES), MOST_TEXT, MOST_MEMORY)

@@ -1,4 +1,4 @@
-"""The records of a bundle's manifest, checked when they are read: numbers are bounded, names cannot leave a folder."""
+"""Records of a bundle's manifest, validated when read: numbers are bounded, names cannot leave the folder."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -9,7 +9,7 @@ from autotune.core.payload import MOST_DIMENSIONS, ROLES, SYMBOL, Argument, Case
 from autotune.core.precision import PRECISIONS
 from autotune.registry import current_name, weight_form
 
-MOST_PART_ERROR = 1.0  # a part of a baseline that says less of the whole is none
+MOST_PART_ERROR = 1.0  # relative error above which a partial measurement of a baseline is useless
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,200}$")]
 FamilyName = Annotated[Name, AfterValidator(current_name)]
 RewriteStep = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,50}@[0-9]{1,6}$")]  # a rewrite and its version
@@ -23,9 +23,9 @@ Memory = Annotated[
 ]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(max_length=10_000)]
-# The least is that of 2^32 calls that were compiled into one: of a program that reads nothing, such as rotary angles.
+# The minimum allows for 2^32 calls that were compiled into one: a program without inputs, such as rotary angles.
 Seconds = Annotated[float, Field(ge=1e-18, lt=1e6, allow_inf_nan=False)]
-Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # between numbers of f64
+Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # difference of f64 numbers
 Amount = Annotated[float, Field(ge=0, lt=1e24, allow_inf_nan=False)]
 Flops = Annotated[float, Field(ge=1, lt=1e24, allow_inf_nan=False)] | Annotated[float, Field(ge=0, le=0)]
 Number = Annotated[float, Field(gt=-1e38, lt=1e38, allow_inf_nan=False)]
@@ -40,10 +40,10 @@ KnobValue = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=Tr
 
 
 def check_accepted(accepts: tuple[int, int]) -> tuple[int, int]:
-    """Whole numbers that calls accept, if there are some.
+    """Return a half-open range of accepted integers if it is not empty.
 
     Raises:
-        ValueError: There are none.
+        ValueError: The range is empty.
     """
     if accepts[0] >= accepts[1]:
         raise ValueError(f"accepts must begin below its end, got {accepts}")
@@ -61,11 +61,11 @@ class ArgumentRecord:
     low: Number
     high: Number
     accepts: Annotated[tuple[Bound, Bound], AfterValidator(check_accepted)] | None = (
-        None  # as of 2026-11; what was recorded before accepts what is drawn
+        None  # since 2026-11; earlier records accept the range of random inputs
     )
 
     def restore(self) -> Argument:
-        """The argument."""
+        """Convert the record to an argument."""
         return Argument(self.name, self.role, self.shape, self.dtype, self.low, self.high, self.accepts)
 
 
@@ -77,22 +77,22 @@ class CaseRecord:
     weight: Size
 
     def restore(self) -> Case:
-        """The case."""
+        """Convert the record to a case."""
         return Case(self.values, self.weight)
 
 
 @dataclass(frozen=True)
 class WeightRecord:
-    """A weight that is stored in panels before any call: how to prepare the array the program takes.
+    """A weight that is packed into panels before any call, and the layout of the array that the program takes.
 
     Attributes:
-        argument: The payload's argument it is made from, ``(..., n, k)`` if `transposed`, else ``(..., k, n)``.
+        argument: Payload argument that it is packed from, ``(..., n, k)`` if `transposed`, else ``(..., k, n)``.
         shape: Logical shape of the weight, ``(..., k, n)``.
         stored_shape: Shape in memory, ``(..., panels, k, columns)``; columns beyond n are zero.
         columns: Number of columns of a panel.
         transposed: Whether the payload stores the weight as ``(..., n, k)``.
-        precision: What its columns are rounded to, k then counting words of several values; or the name of another form
-            that weights are stored in. Empty where it is as it is.
+        precision: Precision that its values are rounded to, in which case k counts words of several values; or the name
+            of another storage form. Empty if the values are unchanged.
     """
 
     argument: Name
@@ -103,7 +103,7 @@ class WeightRecord:
     precision: Annotated[str, Field(pattern=r"^\w{0,64}$")] = ""
 
     def dtype(self, source: str) -> str:
-        """Dtype of the array, made from a weight of another."""
+        """Return the dtype of the packed array for a weight of dtype `source`."""
         if not self.precision:
             return source
         return "i32" if self.precision in PRECISIONS else weight_form(self.precision).element
@@ -111,14 +111,14 @@ class WeightRecord:
 
 @dataclass(frozen=True)
 class BudgetRecord:
-    """The error that tasks may bring by rounding operands, and its outcome.
+    """Error budget for tasks that round their operands, and the measured errors.
 
     Attributes:
-        error, spent: What outputs may be off, relative to the largest of each; what they are, on inputs of their own.
-        tasks: What they are with one task rounded alone, by tag, for those that are.
-        agreement, agrees, rows: Least share of rows whose largest element must stay where it is; of how many it does.
-        weighted_flops: Operations of a call, those of rounded tasks counted as so many fewer as their unit's roof is
-            above that of f32; 0 where that is unknown.
+        error, spent: Allowed error of outputs, relative to the largest element of each; error measured on other inputs.
+        tasks: Error with a single task rounded, by tag of each rounded task.
+        agreement, agrees, rows: Required share of rows whose argmax is unchanged; measured share; number of rows.
+        weighted_flops: Operations of a call, with those of rounded tasks divided by the ratio of their unit's roof to
+            the f32 roof; 0 if unknown.
     """
 
     error: Annotated[float, Field(gt=0, le=1)]
@@ -127,26 +127,26 @@ class BudgetRecord:
     agreement: Share = 0.0
     agrees: Share = 1.0
     rows: Count = 0
-    weighted_flops: Annotated[float, Field(ge=0, le=1e30)] = 0.0  # as of 2026-11
+    weighted_flops: Annotated[float, Field(ge=0, le=1e30)] = 0.0  # since 2026-11
 
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """A task and what was chosen for it.
+    """A task and its chosen config.
 
     Attributes:
-        schedule: The family.
+        schedule: Name of the family.
         config: Value of every knob; `None` for the plain lowering.
-        knobs: The values each knob could take.
-        structure: Description of what the task computes, without sizes; equal for tasks whose configs can be compared.
+        knobs: Possible values of each knob.
+        structure: Description of the computation without sizes; equal for tasks whose configs are comparable.
         sizes: Trip counts of all of its loops.
-        ops: Number of ops of the module that the task stands for.
-        count: Number of times a call of the payload runs an op of the task.
-        seconds: Times of the winner in the final comparison of the task alone.
-        baseline_seconds: Median seconds a call of the baseline.
-        note: Reason for the choice, where it is not simply the fastest.
-        rivals: Times of others that were chosen for the task by their own kind, a family and back ends, by name.
-        reference_seconds: Times of the FMA kernel between those of the winner; empty where that was not recorded.
+        ops: Number of ops in the module that the task stands for.
+        count: Number of executions of the task's ops in one call of the payload.
+        seconds: Samples of the winner in the final comparison of the single task.
+        baseline_seconds: Median time of the baseline, in seconds per call.
+        note: Reason for the choice if it is not simply the fastest.
+        rivals: Samples of the best candidate of each other kind (a family, back ends), by name.
+        reference_seconds: Samples of the FMA kernel taken between the winner's; empty if not recorded.
     """
 
     schedule: FamilyName
@@ -160,18 +160,18 @@ class TaskRecord:
     baseline_seconds: Seconds | None
     note: Text
     rivals: dict[Name, SampleSeconds] = field(default_factory=dict)
-    reference_seconds: SampleSeconds = ()  # as of 2026-11
+    reference_seconds: SampleSeconds = ()  # since 2026-11
 
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """Code of a back end that computes a task, kept as kernels/TAG.o, with what it was made of as kernels/TAG.txt.
+    """Machine code of a back end that computes a task: object file kernels/TAG.o, and its source kernels/TAG.txt.
 
     Attributes:
         backend: Name of the back end.
         symbol: Name of the function.
-        types: Types of the operands that it takes the addresses of, in order; the last is written.
-        sizes: Numbers that it takes after those.
+        types: Memref types of the operands that are passed by address, in order; the last is written.
+        sizes: Integer arguments that follow the addresses.
         maker: Generator of the code.
     """
 
@@ -184,11 +184,11 @@ class KernelRecord:
 
 @dataclass(frozen=True)
 class ScriptRecord:
-    """A user's own script, kept as open.mlir.
+    """User script, stored as open.mlir.
 
     Attributes:
         source: Name of the user's file.
-        tasks: Which tasks it is for, where it takes one op: a tag, or a pattern with ``*``.
+        tasks: Tag of the tasks that it applies to, or a pattern with ``*``, if it schedules a single op.
     """
 
     source: Text
@@ -197,11 +197,11 @@ class ScriptRecord:
 
 @dataclass(frozen=True)
 class RulesRecord:
-    """Rewrite rules that the payload was changed by before its tasks were found, kept as rules.mlir.
+    """Rewrite rules that were applied to the payload before it was partitioned, stored as rules.mlir.
 
     Attributes:
-        source: Name of the user's file; empty where only rules that come with the tool were tried.
-        fired: Number of times that each rule fired, by name.
+        source: Name of the user's file; empty if only the default rules were tried.
+        fired: Number of applications of each rule, by name.
     """
 
     source: Text
@@ -210,12 +210,12 @@ class RulesRecord:
 
 @dataclass(frozen=True)
 class ProcessTimes:
-    """Times of one process, seconds a call; entry i of each was taken in one round.
+    """Samples of one process, in seconds per call; the samples with index i were taken in the same round.
 
     Attributes:
-        best_seconds: Seconds a call with the schedule.
-        baseline_seconds: Seconds a call of the baseline; empty if it could not be run.
-        reference_seconds: Seconds a call of the FMA kernel.
+        best_seconds: Samples of the scheduled program.
+        baseline_seconds: Samples of the baseline; empty if it could not be run.
+        reference_seconds: Samples of the FMA kernel.
     """
 
     best_seconds: Annotated[SampleSeconds, Field(min_length=1)]
@@ -225,13 +225,13 @@ class ProcessTimes:
 
 @dataclass(frozen=True)
 class OutputNumerics:
-    """How exact one output is.
+    """Error of one output.
 
     Attributes:
         max_error: Largest absolute difference to the oracle.
-        tolerance: Largest that rounding explains.
+        tolerance: Largest difference that counts as correct.
         magnitude: Largest absolute value of the oracle.
-        rms_error: Root of the mean squared difference.
+        rms_error: Root mean square of the difference.
     """
 
     max_error: Distance
@@ -242,13 +242,13 @@ class OutputNumerics:
 
 @dataclass(frozen=True)
 class Numerics:
-    """How exact the outputs are, by name.
+    """Errors of all outputs.
 
     Attributes:
-        oracle: ``reference``, in float64, or ``plain lowering``.
+        oracle: Kind of oracle: ``reference``, in float64, or ``plain lowering``.
         seed: Seed of the input data.
         outputs: Errors of each output, by name of the argument.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
+        unproved: Whether the payload was imported, and its plain lowering is the only oracle.
     """
 
     oracle: Annotated[str, Field(pattern="^(reference|plain lowering)$")]
@@ -259,14 +259,14 @@ class Numerics:
 
 @dataclass(frozen=True)
 class UncoveredRecord:
-    """What no schedule changes, as `autotune.core.ops.uncovered` describes it.
+    """Operation that no schedule covers, as described by `autotune.core.ops.uncovered`.
 
     Attributes:
-        name: Kind and sizes.
-        runs: Executions in one call.
-        operations: Scalar operations of all of them in a call.
-        why: Why no task or family has it.
-        share: Part of a call's time; `None` where that was not measured.
+        name: Kind and sizes of the operation.
+        runs: Number of executions in one call.
+        operations: Number of scalar operations of all executions in one call.
+        why: Reason why no task or family covers it.
+        share: Share of a call's time; `None` if not measured.
     """
 
     name: Text
@@ -278,7 +278,7 @@ class UncoveredRecord:
 
 @dataclass(frozen=True)
 class Buffers:
-    """What intermediates take: how many, in one arena, and apart; bytes."""
+    """Number of intermediate buffers, and their total bytes in one arena and in separate allocations."""
 
     count: Count
     peak_bytes: Count
@@ -287,14 +287,14 @@ class Buffers:
 
 @dataclass(frozen=True)
 class BaselineRecord:
-    """What the speed-up is quoted against.
+    """Baseline that the speed-up is quoted against.
 
     Attributes:
         name: Name of the baseline.
         pipeline: Pass pipeline of the baseline.
-        part: One in so many iterations of its outermost loops was run, and times multiplied by as many; 1 for all.
-        part_error: Relative error of such times; 0 of whole calls.
-        why_not: Reason why it could not be timed, where it could not.
+        part: Factor by which the trip counts of the outermost loops were reduced and times multiplied; 1 for none.
+        part_error: Relative error of times scaled in this way; 0 for whole calls.
+        why_not: Reason why it could not be timed; empty if it was.
     """
 
     name: Name
@@ -306,7 +306,7 @@ class BaselineRecord:
 
 @dataclass(frozen=True)
 class Versions:
-    """What wrote the bundle: this project, Python, the provider of MLIR and LLVM, and all packages in use."""
+    """Versions of the software that wrote the bundle: this project, Python, provider of MLIR and LLVM, packages."""
 
     autotune: Text
     python: Text

@@ -1,4 +1,4 @@
-"""Space on the disk: writes that fail for want of space (ENOSPC) are retried, as long as a pause is given."""
+"""Retry of writes that fail because the disk is full (ENOSPC), if a pause function is given."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +12,12 @@ Pause = Callable[[str], None]  # waits a while, after a message
 
 
 def with_room(action: Callable[[], T], path: Path, pause: Pause | None) -> T:
-    """Do what writes; while the disk is full, wait and do it again.
+    """Call a function that writes to disk; while the disk is full, wait and call it again.
 
     Args:
-        action: What writes; where it fails it leaves things as they were.
-        path: What it writes to, for the message.
-        pause: Called, again and again, while the disk is full; `None` makes that an error as any other.
+        action: Function that writes; if it fails, it must leave the file unchanged.
+        path: Path that it writes to, for the message.
+        pause: Function called before each retry; if `None`, the error is raised.
     """
     while True:
         try:
@@ -29,5 +29,5 @@ def with_room(action: Callable[[], T], path: Path, pause: Pause | None) -> T:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Return whether an error, or the one behind it, is that the disk is full."""
+    """Return whether an error, or one of its causes, is that the disk is full."""
     return error is not None and ((isinstance(error, OSError) and error.errno in FULL) or is_full(error.__cause__))

@@ -1,4 +1,4 @@
-"""Stores on a database server, as the engine knows them; a plug-in opens them."""
+"""Interface of stores on a database server, which a plug-in implements."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ServerStore(Protocol):
-    """A store on a server."""
+    """A store on a database server."""
 
     @property
     def storage(self) -> BaseStorage:
@@ -24,32 +24,32 @@ class ServerStore(Protocol):
 
     @property
     def locks(self) -> Locks:
-        """Locks on trials, of all who use the store."""
+        """Locks on trials, shared by all clients of the store."""
 
     def wait_with(self, pause: Pause | None) -> None:
-        """Call a function with a sentence while the server is away; without, that is an error."""
+        """Set the function that is called with a message while the server is unreachable; `None` makes it an error."""
 
     def patiently(self, action: Callable[[], T]) -> T:
-        """Do what needs the server; while it is away, wait and do it again."""
+        """Call a function that uses the server; while the server is unreachable, wait and call it again."""
 
     def count(self, names: Iterable[str]) -> int:
-        """How many trials some studies have."""
+        """Return the number of trials in the named studies."""
 
     def log(self, name: str, key: str) -> Log:
-        """The records of a study, which is made where there is none; `key` is the attribute they are kept for."""
+        """Return the log of a study, created if it is missing; `key` is the user attribute with the records' data."""
 
     def close(self) -> None:
-        """End the connection, and with it all locks."""
+        """Close the connection, which releases all locks."""
 
 
 @dataclass(frozen=True)
 class Servers:
-    """Stores on servers of a kind: an entry point of ``autotune.servers``, called ``postgres``.
+    """Plug-in for one kind of database server: an entry point of ``autotune.servers``, called ``postgres``.
 
     Attributes:
-        open: Opens a store, given its URL, `create` and `writable`; gives a `ServerStore`, or raises `StoreError`.
-        overview: Gives the `Overview` of a store, given its URL, a payload or `None`, and the most trials of a task
-            whose configs are shown; the server adds up.
+        open: Function of a URL, `create` and `writable` that returns a `ServerStore` or raises `StoreError`.
+        overview: Function of a URL, a payload or `None`, and the maximum number of configs shown per task, that returns
+            the store's `Overview`, aggregated by the server.
     """
 
     open: Callable[..., ServerStore]
@@ -57,10 +57,10 @@ class Servers:
 
 
 def servers() -> Servers:
-    """What opens stores on PostgreSQL servers.
+    """Load the plug-in that opens stores on PostgreSQL servers.
 
     Raises:
-        StoreError: What opens them is not installed.
+        StoreError: The plug-in is not installed.
     """
     points = registered(SERVERS)
     if POSTGRES not in points:

@@ -1,4 +1,4 @@
-"""A store in a database that Optuna alone opens: SQLite, for one machine."""
+"""Store in a SQLite database through Optuna, for one machine."""
 
 from pathlib import Path
 
@@ -11,19 +11,19 @@ from autotune.core.printable import one_line
 from autotune.store.address import shown
 from autotune.store.header import HEADER, check_header
 
-OPTUNA = {"alembic_version", "studies", "trials", "version_info"}  # tables that every version of Optuna makes
+OPTUNA = {"alembic_version", "studies", "trials", "version_info"}  # tables that every version of Optuna creates
 MOST_NAME = 60  # letters of a table's name in a message
 
 
 def open_database(url: str, create: bool) -> BaseStorage:
-    """Connect to a database; an empty one gets its header if `create`.
+    """Connect to a database; write the header to an empty one if `create`.
 
     Raises:
-        StoreError: The URL is none, or the database is missing or of something else.
+        StoreError: The URL is invalid, or the database is missing or used for something else.
     """
     try:
         parsed = sqlalchemy.make_url(url)
-    except ValueError:  # not as a cause: it may quote a password
+    except ValueError:  # not chained: its message may contain a password
         parsed = None
     if parsed is None:
         raise StoreError("a store's URL must be DRIVER://USER:PASSWORD@HOST:PORT/DATABASE, it is not; mend it")
@@ -41,17 +41,17 @@ def open_database(url: str, create: bool) -> BaseStorage:
 
 
 def check_tables(url: sqlalchemy.URL, where: str) -> None:
-    """Raise unless a database has tables of Optuna's or none: Optuna would write its own beside those of others.
+    """Refuse a database with foreign tables only, to which Optuna would add its own.
 
     Raises:
-        StoreError: The database holds other tables alone.
+        StoreError: The database has tables, but none of Optuna's.
     """
     engine = sqlalchemy.create_engine(url)
     try:
-        found = set(sqlalchemy.inspect(engine).get_table_names())
+        tables = set(sqlalchemy.inspect(engine).get_table_names())
     finally:
         engine.dispose()
-    if found and found.isdisjoint(OPTUNA):  # of which another tuner may just be making the first
+    if tables and tables.isdisjoint(OPTUNA):  # one of them is enough: another tuner may be creating them now
         raise StoreError(
-            f"a store's database must be its own, {where} holds {one_line(min(found))[:MOST_NAME]}; name an empty one"
+            f"a store's database must be its own, {where} holds {one_line(min(tables))[:MOST_NAME]}; name an empty one"
         )

@@ -1,8 +1,8 @@
-"""The record of every trial: an Optuna storage, one write a trial, one study per payload, task and identity.
+"""Store of all trials: an Optuna storage with one write per trial, and one study per payload, task and identity.
 
-A path is a journal file (Optuna's own format, one JSON record a line), anything with ``://`` a database URL: SQLite for
-one machine, PostgreSQL for any number. optuna-dashboard opens all. Search never reads here: it runs in memory and is
-rebuilt from `Sweep.trials`.
+A path is a journal file (Optuna's format, one JSON record per line), a location with ``://`` a database URL: SQLite for
+one machine, PostgreSQL for any number. optuna-dashboard can open all of them. The search does not read the store while
+it runs: it is in memory, and is rebuilt from `Sweep.trials`.
 """
 
 import json
@@ -38,12 +38,12 @@ T = TypeVar("T")
 
 
 class Store(Closing):
-    """An open store; a context manager that gives its locks back.
+    """An open store; a context manager that releases its locks.
 
     Attributes:
-        messages: Sentences on what was repaired when the store was opened.
-        pause: Function that waits for room on a full disk, or for a server, as it was opened with.
-        database: The database of a store on a server; `None` for other stores.
+        messages: Messages on what was repaired when the store was opened.
+        pause: Function that waits for space on a full disk or for a server, as passed to `open`.
+        database: Database of a store on a server; `None` for other stores.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class Store(Closing):
         pause: Pause | None = None,
         unfinished: bool = False,
     ) -> "Store":
-        """Open a store; others may have it open, too.
+        """Open a store, which other processes may have open, too.
 
         Args:
-            location: A path, or a database URL.
-            create: Make the store, and the folders above it, if it is not there.
-            exclusive: Open a store for writing; without it it is only read.
-            pause: Called with a sentence while the disk is full, until there is room, or a server is away that answered
-                when the store was opened; by default that is an error.
-            unfinished: Open a store also if a copy into it was not finished.
+            location: Path or database URL.
+            create: Create the store and its parent folders if it is missing.
+            exclusive: Open the store for writing; otherwise it is only read.
+            pause: Function called with a message while the disk is full, or while the server is unreachable after the
+                store was opened; if `None`, that is an error.
+            unfinished: Also open a store that is the target of an unfinished copy.
 
         Raises:
-            StoreError: The store is missing, damaged, of another format, or may not be written.
+            StoreError: The store is missing, damaged, of another format, or not writable.
         """
         where = shown(str(location))
         with plain_errors(where):
@@ -110,11 +110,11 @@ class Store(Closing):
 
     @classmethod
     def read(cls, location: str | Path) -> "Store":
-        """Open a store that is there to look at it, also beside a running tuner; see `open`."""
+        """Open an existing store for reading, even while a tuner is running; see `open`."""
         return cls.open(location, create=False, exclusive=False)
 
     def close(self) -> None:
-        """Give all locks back; a closed store must not be written."""
+        """Release all locks and close the database; a closed store must not be written."""
         if self.locks is not None:
             self.locks.close()
             self.locks = None
@@ -140,15 +140,15 @@ class Store(Closing):
         Args:
             payload: Name of the whole payload.
             task: Tag of the task.
-            identity: Everything else that must be equal for trials to be comparable.
-            flops: Floating-point operations of one call; 0 keeps what is recorded.
-            size: Bytes of all arguments; 0 keeps what is recorded.
-            default: Config that the family gives without any search; `None` keeps what is recorded.
-            name: Name of the task for people; empty keeps what is recorded.
-            script: ``source``, ``text`` and ``tasks`` of a user's own script; `None` keeps what is recorded.
-            rules: ``source`` and ``text`` of rewrite rules that fired on the payload; `None` keeps what is recorded.
-            unproved: Whether nothing but its own plain lowering says what the payload must compute, which was imported;
-                `None` keeps what is recorded.
+            identity: All other properties that must be equal for trials to be comparable.
+            flops: Floating-point operations of one call; 0 keeps the recorded value.
+            size: Bytes of all arguments; 0 keeps the recorded value.
+            default: Default config of the family; `None` keeps the recorded value.
+            name: Readable name of the task; empty keeps the recorded value.
+            script: ``source``, ``text`` and ``tasks`` of a user script; `None` keeps the recorded value.
+            rules: ``source`` and ``text`` of rewrite rules that fired on the payload; `None` keeps the recorded value.
+            unproved: Whether the payload was imported and its plain lowering is the only oracle; `None` keeps the
+                recorded value.
 
         Raises:
             StoreError: The write is refused.
@@ -157,41 +157,41 @@ class Store(Closing):
             log = self.log(study_name(payload, task, identity), TRIAL)
             about = log.about().get("sweep", {})
             sizes = {"flops": flops or about.get("flops", 0.0), "bytes": size or about.get("bytes", 0.0)}
-            told = {
+            optional = {
                 "default": dict(default) if default is not None else about.get("default"),
                 "name": name or about.get("name"),
                 "script": script or about.get("script"),
                 "rules": rules or about.get("rules"),
                 "unproved": (about.get("unproved") if unproved is None else unproved) or None,
             }
-            wanted = {"payload": payload, "task": task, "identity": identity, **sizes}
-            wanted |= {key: value for key, value in told.items() if value is not None}
-            if about != wanted:
-                log.tell("sweep", wanted)
-            return Sweep(log, wanted, self.where, self.locks or NoLocks())
+            facts = {"payload": payload, "task": task, "identity": identity, **sizes}
+            facts |= {key: value for key, value in optional.items() if value is not None}
+            if about != facts:
+                log.tell("sweep", facts)
+            return Sweep(log, facts, self.where, self.locks or NoLocks())
 
     def sweeps(self, abouts: Mapping[str, dict[str, Any]] | None = None) -> Iterator[Sweep]:
-        """Every sweep, or those that `abouts` listed, oldest first, each read when it is needed."""
+        """Yield all sweeps, or those listed in `abouts`, oldest first, each read on demand."""
         for name, about in (self.abouts() if abouts is None else abouts).items():
             with plain_errors(self.where):
                 sweep = Sweep(self.log(name, TRIAL), about, self.where, NoLocks())
             yield sweep
 
     def abouts(self) -> dict[str, dict[str, Any]]:
-        """What each sweep is of, by the name of its study, oldest first; without reading any trial.
+        """Return the attributes of each sweep by the name of its study, oldest first, without reading trials.
 
         Raises:
-            StoreError: The store cannot be read, or a sweep says something of another type than is written.
+            StoreError: The store cannot be read, or an attribute of a sweep has the wrong type.
         """
         with plain_errors(self.where):
             studies = self._patiently(self.storage.get_all_studies)
-        found = {s.study_name: s.user_attrs["sweep"] for s in studies if "sweep" in s.user_attrs}
-        for name, about in found.items():
+        abouts = {s.study_name: s.user_attrs["sweep"] for s in studies if "sweep" in s.user_attrs}
+        for name, about in abouts.items():
             check_facts(about, name, self.where)
-        return found
+        return abouts
 
     def count_incomparable(self, sweeps: Iterable[Sweep]) -> int:
-        """How many trials the store holds of the sweeps' tasks under other identities: never mixed with theirs."""
+        """Return the number of trials of the sweeps' tasks under other identities, which are not comparable."""
         mine = {sweep.name for sweep in sweeps}
         tasks = {task_of(name) for name in mine}
         with plain_errors(self.where):
@@ -199,18 +199,18 @@ class Store(Closing):
             return self.count([name for name in names if name not in mine and task_of(name) in tasks])
 
     def count(self, names: Iterable[str]) -> int:
-        """How many trials some studies have."""
+        """Return the number of trials in the named studies."""
         if self.database is not None:
             return self.database.count(names)
         records = (record for name in names for record in self.study(name).get_trials(deepcopy=False))
         return sum(TRIAL in record.user_attrs for record in records)
 
     def log(self, name: str, key: str) -> Log:
-        """The records of a study, which is made where there is none.
+        """Return the log of a study, created if it is missing.
 
         Args:
             name: Name of the study.
-            key: Attribute that its records are kept for.
+            key: User attribute that holds the data of its records.
         """
         return self.database.log(name, key) if self.database is not None else StudyLog(self.study(name), key)
 
@@ -219,52 +219,52 @@ class Store(Closing):
         sampler = optuna.samplers.RandomSampler()
         if name in (study.study_name for study in self.storage.get_all_studies()):
             return optuna.load_study(storage=self.storage, study_name=name, sampler=sampler)
-        # load_if_exists is for another machine that was quicker; it would write a journal record each time
+        # load_if_exists covers a race with another machine; without the check above it writes a record each time
         return optuna.create_study(storage=self.storage, study_name=name, sampler=sampler, load_if_exists=True)
 
     def _patiently(self, action: Callable[[], T]) -> T:
         return self.database.patiently(action) if self.database is not None else action()
 
     def write_summary(self, payload: str, summary: dict[str, Any]) -> None:
-        """Keep the final result of a tune run.
+        """Record the final result of a tune run.
 
         Args:
             payload: Name of the payload.
-            summary: Plain data, in your own schema.
+            summary: Result as JSON data of any schema.
 
         Raises:
             StoreError: The write is refused.
         """
-        wanted = {"payload": payload} | summary
-        told = json.loads(json.dumps(wanted))
-        note = create_trial(state=TrialState.PRUNED, user_attrs={SUMMARY: wanted})  # pruned: not a measurement
+        value = {"payload": payload} | summary
+        as_read = json.loads(json.dumps(value))
+        note = create_trial(state=TrialState.PRUNED, user_attrs={SUMMARY: value})  # pruned: not a measurement
         with plain_errors(self.where):
             log = self.log(SUMMARY, SUMMARY)
             log.news()
-            log.add(note, lambda fresh: any(entry.value == told for entry in fresh))
+            log.add(note, lambda fresh: any(entry.value == as_read for entry in fresh))
 
     def summaries(self) -> list[dict[str, Any]]:
-        """Every summary written, newest last, each with its ``payload``.
+        """Return all recorded summaries, newest last, each with its ``payload``.
 
         Raises:
-            StoreError: The store cannot be read, or a summary is no object.
+            StoreError: The store cannot be read, or a summary is not an object.
         """
         with plain_errors(self.where):
             if SUMMARY not in (study.study_name for study in self._patiently(self.storage.get_all_studies)):
                 return []
-            found: list[dict[str, Any]] = [entry.value for entry in self.log(SUMMARY, SUMMARY).news()]
-        for summary in found:
+            summaries: list[dict[str, Any]] = [entry.value for entry in self.log(SUMMARY, SUMMARY).news()]
+        for summary in summaries:
             check_object(summary, "a summary", self.where)
-        return found
+        return summaries
 
 
 def task_of(study: str) -> str:
-    """Payload and task of a study's name, without the hash of its identity."""
+    """Return the payload and task of a study's name, without the hash of its identity."""
     return study.rpartition("/")[0]
 
 
 def trials(location: str | Path) -> "pd.DataFrame":
-    """Every trial of a store as one row, failures included; reads only, also beside a running tuner.
+    """Return all trials of a store as a frame, failures included; the store may be in use by a running tuner.
 
     See `autotune.store.frames.to_frame` for the columns.
 

@@ -1,4 +1,4 @@
-"""The trials of one task in a store: records come and go as Optuna trials, each with the whole `Trial` inside."""
+"""Trials of one task in a store, each recorded as an Optuna trial with the whole `Trial` as a user attribute."""
 
 import hashlib
 import json
@@ -21,16 +21,16 @@ from autotune.store.locks import Locks
 from autotune.store.log import Log, LogEntry
 from autotune.store.plain_errors import plain_errors
 
-TRIAL = "trial"  # the attribute of a record that has the trial
+TRIAL = "trial"  # user attribute of a record that holds the trial
 
 
 class Sweep:
-    """The trials of one payload's task under one identity, by however many tuners.
+    """Trials of one task of a payload under one identity, recorded by any number of tuners.
 
     Attributes:
         name: Name of the sweep's study.
-        recorded: Every trial, in the order they were recorded.
-        records: The latest trial of every key.
+        recorded: Trials in the order in which they were recorded.
+        records: Latest trial of every key.
         locks: Locks on the trials that tuners are working on.
     """
 
@@ -45,7 +45,7 @@ class Sweep:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what was recorded meanwhile, by any process."""
+        """Read the trials that any process recorded since the last call."""
         with plain_errors(self.where):
             fresh = self._log.news()
         for entry in fresh:
@@ -55,9 +55,9 @@ class Sweep:
                 self.records[trial.key] = trial
 
     def claim(self, key: str) -> bool:
-        """Claim a trial; false if another tuner works on it, or did.
+        """Claim a trial; return false if another tuner is working on it or has recorded it.
 
-        Release it by `release` when it is recorded.
+        Call `release` when the trial is recorded.
         """
         with plain_errors(self.where):
             if not self.locks.take(self._lock_of(key)):
@@ -69,23 +69,23 @@ class Sweep:
         return True
 
     def release(self, key: str) -> None:
-        """Give up a claim."""
+        """Release a claim."""
         with plain_errors(self.where):
             self.locks.release(self._lock_of(key))
 
     def _lock_of(self, key: str) -> str:
-        """What a claim locks: other machines may try the same, and share a store."""
+        """Return the key of a claim's lock, which includes the sweep: other machines may share the store."""
         return f"{self.name} {key}"
 
     def add(self, trial: Trial, space: Space) -> None:
         """Record a finished trial, in one write.
 
         Args:
-            trial: The outcome of it: COMPLETE with its seconds a call, or FAIL.
-            space: Space that the config comes from.
+            trial: The trial, stored with state COMPLETE and its seconds per call, or with state FAIL.
+            space: Space of the config.
 
         Raises:
-            SpaceError: The config is not one of the space.
+            SpaceError: The config is not in the space.
             StoreError: The write is refused; nothing changed.
         """
         space.check(trial.config)
@@ -98,43 +98,43 @@ class Sweep:
         self.refresh()
 
     def trials(self) -> list[Trial]:
-        """Every trial, by number."""
+        """Return all trials, sorted by number."""
         return sorted(self.recorded, key=lambda trial: trial.number)
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the sweep is of: ``sweep``, its own name, ``payload``, ``task``, ``identity``, ``flops`` and ``bytes``.
+        """Attributes of the sweep: ``sweep``, its name, ``payload``, ``task``, ``identity``, ``flops`` and ``bytes``.
 
-        Sweeps of older releases lack ``default``, the default config, and ``name``, the task's for people. A sweep of a
-        user's own script has it as ``script``: its ``source``, ``text`` and ``tasks``.
-        One of a payload that rules were applied to has those as ``rules``: ``source`` and ``text``. One of an imported
-        payload whose only oracle is its own plain lowering has ``unproved``.
+        Further ones are ``default``, the default config, and ``name``, the task's readable name (both missing in sweeps
+        of older releases); ``script`` with ``source``, ``text`` and ``tasks`` for a user script; ``rules`` with
+        ``source`` and ``text`` if rewrite rules were applied; ``unproved`` for an imported payload whose only oracle is
+        its plain lowering.
         """
         return {"sweep": self.name, **self._facts}
 
 
 def study_name(payload: str, task: str, identity: dict[str, str]) -> str:
-    """Name of the study that keeps a sweep."""
+    """Return the name of a sweep's study."""
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
     return f"{payload}/{task}/{digest}"
 
 
 def to_record(trial: Trial, space: Space) -> FrozenTrial:
-    """A trial as Optuna and its dashboards know it."""
+    """Convert a trial to an Optuna trial, as dashboards expect it."""
     return frozen(trial.seconds if trial.outcome == "ok" else None, trial.config, space, encode(trial))
 
 
 def frozen(value: float | None, config: Config, space: Space, data: dict[str, Any]) -> FrozenTrial:
-    """A record of `TRIAL`.
+    """Create an Optuna trial with user attribute `TRIAL`.
 
     Args:
-        value: What is minimised; `None` where the candidate failed.
+        value: Objective value in seconds; `None` if the candidate failed.
         config: Config of the candidate.
         space: Space of the config.
-        data: All that is recorded, as JSON.
+        data: JSON data of the trial.
     """
     now = datetime.now()
-    return FrozenTrial(  # not create_trial, which looks for distributions of older releases: a millisecond
+    return FrozenTrial(  # not create_trial, whose check for distributions of older releases takes a millisecond
         number=-1,
         trial_id=-1,
         state=TrialState.FAIL if value is None else TrialState.COMPLETE,
@@ -151,12 +151,12 @@ def frozen(value: float | None, config: Config, space: Space, data: dict[str, An
 
 @cache
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """A space as Optuna's dashboards know it."""
+    """Return the Optuna distributions of a space, by knob."""
     return {knob.name: CategoricalDistribution(knob.values) for knob in space.knobs}
 
 
 def encode(trial: Trial) -> dict[str, Any]:
-    """Strict JSON of a trial: an infinite or undefined error becomes a string, which dashboards can read."""
+    """Convert a trial to strict JSON data: a non-finite error becomes a string, since dashboards reject it."""
     data = trial.to_json()
     if trial.max_error is not None and not math.isfinite(trial.max_error):
         data["max_error"] = str(trial.max_error)
@@ -164,42 +164,42 @@ def encode(trial: Trial) -> dict[str, Any]:
 
 
 WORDS = ("task", "key", "outcome", "family", "diagnostic", "scheduled", "compiled", "twin")
-MOST = 1 << 63  # what whole numbers of tables are below
+MOST = 1 << 63  # exclusive bound of integers in tables
 FACTS = {"flops": float, "bytes": float, "default": dict, "name": str, "script": dict, "rules": dict, "unproved": bool}
 
 
 def check_kinds(trial: Trial) -> None:
-    """Refuse a trial whose parts are of other types than they are written in.
+    """Refuse a trial with a field of the wrong type.
 
     Raises:
-        TypeError: One is.
+        TypeError: A field has another type than `encode` writes.
     """
     words = all(isinstance(getattr(trial, name), str) for name in WORDS)
     held = is_config(trial.config) and isinstance(trial.phases, dict) and is_whole(trial.number)
     counted = trial.samples is None or is_whole(trial.samples.calls)
-    numbers = (trial.max_error, trial.seconds, trial.joules)  # the second of all that is measured
+    numbers = (trial.max_error, trial.seconds, trial.joules)  # seconds is derived from all samples
     known = [each for each in numbers if each is not None]
     if not (words and held and counted and all(map(is_number, (*known, *trial.phases.values())))):
         raise TypeError("a trial must have parts of the types that are written")
 
 
 def is_number(value: object) -> bool:
-    """Tell whether a value is a number that tables hold."""
+    """Return whether a value is a float, or an integer that fits in 64 bits."""
     return isinstance(value, float) or is_whole(value)
 
 
 def is_whole(value: object) -> bool:
-    """Tell whether a value is a whole number that tables hold."""
+    """Return whether a value is an integer that fits in 64 bits."""
     return isinstance(value, int) and -MOST <= value < MOST
 
 
 def is_config(value: object) -> bool:
-    """Tell whether a value is that of every knob."""
+    """Return whether a value is a config: a dict of strings and 64-bit integers."""
     return isinstance(value, dict) and all(isinstance(each, str) or is_whole(each) for each in value.values())
 
 
 def check_object(value: object, what: str, where: str) -> None:
-    """Refuse a record that is no object of JSON.
+    """Refuse a record that is not a JSON object.
 
     Raises:
         StoreError: The record is another value.
@@ -209,31 +209,31 @@ def check_object(value: object, what: str, where: str) -> None:
 
 
 def check_facts(about: dict[str, Any], name: str, where: str) -> None:
-    """Refuse what a sweep says of itself in other types than it is written in.
+    """Refuse attributes of a sweep with the wrong type.
 
     Raises:
-        StoreError: A fact is of another type.
+        StoreError: An attribute has another type than is written.
     """
     check_object(about, f"what sweep {one_line(name)[:100]} says", where)
-    for fact, kind in FACTS.items():
-        said = about.get(fact)
-        if said is None:
+    for fact, fact_type in FACTS.items():
+        value = about.get(fact)
+        if value is None:
             continue
-        is_right = is_number(said) if kind is float else isinstance(said, kind)
-        if not is_right or (fact == "default" and not is_config(said)):
+        is_valid = is_number(value) if fact_type is float else isinstance(value, fact_type)
+        if not is_valid or (fact == "default" and not is_config(value)):
             raise StoreError(
                 f"{fact} of a sweep must be of the type that is written, that of {one_line(name)[:100]} in {where} is "
-                f"{one_line(repr(said))[:50]}; {WAY_OUT}"
+                f"{one_line(repr(value))[:50]}; {WAY_OUT}"
             )
 
 
 def decode(recorded: dict[str, Any], number: int, where: str) -> Trial:
-    """The trial in a record.
+    """Decode the trial of a record.
 
     Args:
-        recorded: What `encode` gave.
+        recorded: Data written by `encode`.
         number: Number of the record, for the message.
-        where: Store, for the message.
+        where: Location of the store, for the message.
 
     Raises:
         StoreError: The record is incomplete.
