@@ -1,1 +1,1 @@
-"""What a winner is good for: replay, regress, reproduce, emit as an object file, call on arrays."""
+"""Uses of a winner: replay, regress, reproduce, emit as an object file, call on arrays."""

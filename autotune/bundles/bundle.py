@@ -1,4 +1,4 @@
-"""`Bundle`: a winner on disk as an object: look at it, replay it, check it for regressions, call it."""
+"""`Bundle`: a winner on disk, to be inspected, replayed, checked for regressions, and called."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -24,11 +24,11 @@ from autotune.tuning.tunable import payload as payload_of
 
 
 class Bundle:
-    """A winner, as `tune` recorded it.
+    """A winner that `tune` recorded.
 
     Args:
         files: Files of the bundle, read and checked; `Bundle.read` reads them from a folder.
-        named: What it computes, where the user named that.
+        named: Payload that the user names for the bundle; `None` for the one that it records.
     """
 
     def __init__(self, files: BundleFiles, named: Payload | None = None) -> None:
@@ -36,14 +36,14 @@ class Bundle:
 
     @classmethod
     def read(cls, folder: str | Path, payload: str | Path | Payload | None = None) -> "Bundle":
-        """Read a bundle; every hash, number and MLIR file is checked, nothing is compiled.
+        """Read a bundle and check every hash, number and MLIR file; nothing is compiled.
 
         Args:
             folder: Folder of the bundle.
-            payload: File or folder of what it computes, where you did not name it before.
+            payload: Payload of the bundle, or its file or folder; needed if it was never opened on this machine.
 
         Raises:
-            BundleError: The bundle is incomplete, edited, of another format, or asks for what no bundle should.
+            BundleError: The bundle is incomplete, edited, of another format, or contains something forbidden.
             PayloadError: There is no such payload.
         """
         named = payload_of(payload) if payload is not None else None
@@ -65,17 +65,17 @@ class Bundle:
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """Folder of the bundle."""
         return self._files.folder
 
     @property
     def payload(self) -> Payload:
-        """What it computes."""
+        """Payload that the bundle computes."""
         return self._files.payload
 
     @property
     def manifest(self) -> Manifest:
-        """All that was recorded with it."""
+        """Contents of manifest.json."""
         return self._files.manifest
 
     @property
@@ -85,38 +85,38 @@ class Bundle:
 
     @property
     def tasks(self) -> Mapping[str, TaskRecord]:
-        """What is recorded of every task, by tag: family, config, seconds, how often a call runs it."""
+        """Record of every task, by tag: family, config, seconds, number of executions per call."""
         return self.manifest.tasks
 
     @property
     def speedup(self) -> Interval | None:
-        """Baseline over winner as recorded, with its 95 % interval; `None` without a baseline."""
+        """Recorded speed-up of the winner over the baseline, with its 95 % interval; `None` without a baseline."""
         return self.manifest.speedup
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What is not as it was when it was recorded, and what that means, a sentence each."""
+        """Differences between the recording and the current environment, and their effects, one sentence each."""
         return differences_now(self._files, this_machine())
 
     def replay(self, timeout: float | None = None, *, emulate: bool = False) -> Replay:
-        """Build it again, verify it, and time it beside its baseline, in isolated processes; takes seconds to minutes.
+        """Compile, verify and time the program and its baseline in isolated processes; takes seconds to minutes.
 
         Args:
-            timeout: Seconds that one process may take; by default as long as what is recorded lets expect.
-            emulate: Emulate tiles of a matrix unit that this processor lacks: right, and slow.
+            timeout: Time limit of one process in seconds; by default derived from the recorded times.
+            emulate: Emulate tiles of a matrix unit that this processor lacks, which is correct but slow.
 
         Returns:
-            Among others ``verdict``: ``holds``, ``weaker``, ``stronger``, ``wrong`` or ``unknown``.
+            Result with ``verdict``: ``holds``, ``weaker``, ``stronger``, ``wrong``, ``unknown`` or ``impossible``.
         """
         return replay(self.folder, timeout, named=self._named, emulate=emulate)
 
     @with_keywords(READ_ONLY)
     def regress(self, *, quick: bool = True, **options: Any) -> RegressionFinding:  # noqa: ANN401 - of RegressOptions
-        """Measure it again and compare with what is recorded; nothing is written.
+        """Measure the program again and compare it with the recorded times; nothing is written.
 
         Args:
-            quick: End within two minutes, if need be inconclusive.
-            **options: Options of ``autotune regress`` that change how it is measured, such as ``factor=1.2``.
+            quick: Finish within two minutes, possibly with an inconclusive result.
+            **options: Options of ``autotune regress`` that change the measurement, such as ``factor=1.2``.
 
         Raises:
             OptionError: An option is out of its range.
@@ -127,46 +127,46 @@ class Bundle:
         return finding
 
     def emit(self, folder: str | Path, kind: str = "object") -> list[Path]:
-        """Write its program, compiled for this host, and a C header.
+        """Write the program, compiled for this host, and a C header.
 
         Args:
-            folder: Folder to write to; made if it is not there.
-            kind: ``object``, ``llvm`` or ``asm``.
+            folder: Folder to write to; created if it is missing.
+            kind: Kind of file: ``object``, ``llvm`` or ``asm``.
 
         Returns:
-            What was written.
+            Paths of the written files.
         """
         return emit_bundle(self.folder, kind, Path(folder))
 
     @cached_property
     def function(self) -> PayloadFunction:
-        """The compiled program, in this process, which therefore trusts the bundle."""
+        """The program compiled in this process, which requires that the bundle is trusted."""
         return compile_bundle(self._files)
 
     def keep(self, /, **weights: Array) -> None:
-        """Hold copies of weights: later calls need not give them, and neither look at them nor copy them.
+        """Store copies of weights, which later calls need not pass and do not check or copy again.
 
         Raises:
-            PayloadError: One is none of the payload's weights, or of another shape or kind.
+            PayloadError: A name is not a weight of the payload, or an array has the wrong shape or dtype.
         """
         self.function.keep(**weights)
 
     def __call__(self, /, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
-        """Compute it once, in this process, on NumPy arrays; the first call compiles.
+        """Run the program once on NumPy arrays, in this process; the first call compiles it.
 
         Args:
-            *arrays: Inputs and weights in the payload's order; states may follow, else they begin as zeros.
-            **named: The same by name.
+            *arrays: Inputs and weights in the payload's order; states may follow and are zero by default.
+            **named: Arrays by name.
 
         Returns:
-            A new array for its output; a dictionary by name where it writes several, states included.
+            New array of the output; if several arguments are written, states included, a dictionary by name.
 
         Raises:
-            PayloadError: An array is missing, unknown, of another shape or kind, or out of range.
+            PayloadError: An array is missing, unknown, of the wrong shape or dtype, or out of range.
         """
         return self.function(*arrays, **named)
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """Names, roles, shapes and element types of what it is called with, and of what it writes."""
+        """Arguments of the program: names, roles, shapes and element types of inputs and outputs."""
         return self.payload.arguments

@@ -1,4 +1,4 @@
-"""The C header of an emitted program: a function on plain pointers, and how weights are stored beforehand."""
+"""C header of an emitted program: a function that takes plain pointers, and functions that prepack weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from autotune.store.records import WeightRecord
 if TYPE_CHECKING:
     from autotune.compiler.lowering.emit import Emitted
 
-# Of every element type of `autotune.core.payload.DTYPES`; of floats of 16 bits, which not all compilers know, the bits.
+# C type of every element type in `autotune.core.payload.DTYPES`; 16-bit floats, which few compilers support, as bits.
 C_TYPES = {
     "f32": "float",
     "f64": "double",
@@ -38,9 +38,9 @@ class Parameter:
     """A parameter of the C function.
 
     Attributes:
-        name: C identifier that is no keyword, since it begins with ``input_``, ``panels0_`` and the like.
+        name: C identifier with a prefix such as ``input_`` or ``panels0_``, so that it is not a keyword.
         dtype: MLIR element type.
-        shape: Sizes of the array behind the pointer, outermost first; empty for one element.
+        shape: Shape of the array that the pointer refers to, outermost dimension first; empty for one element.
         written: Whether a call writes the array.
     """
 
@@ -51,12 +51,12 @@ class Parameter:
 
     @property
     def kind(self) -> str:
-        """The type of its memref descriptor."""
+        """Name of the C type of its memref descriptor."""
         return f"autotune_memref_{self.dtype}_{len(self.shape)}"
 
     @property
     def declaration(self) -> str:
-        """Type, name, and the shape as a comment."""
+        """C declaration: type, name, and the shape as a comment."""
         return f"{'' if self.written else 'const '}{C_TYPES[self.dtype]} *{self.name} /* {list(self.shape)} */"
 
 
@@ -67,14 +67,14 @@ def c_header(
     about: str,
     emitted: "Emitted",
 ) -> str:
-    """Declare a program.
+    """Return the text of the C header that declares a program.
 
     Args:
         entry: Name of the program's entry function.
         arguments: Arguments of the payload, in order.
         weights: Weights that are stored in panels; the program takes them after the arguments.
-        about: What the program is, a line.
-        emitted: The program, for what it runs on and what memory it takes.
+        about: Description of the program, one line.
+        emitted: The emitted program, with its target processor and memory requirements.
     """
     name = c_name(entry)
     plain = [parameter(index, argument) for index, argument in enumerate(arguments)]
@@ -102,7 +102,7 @@ def c_header(
 
 
 def needs(name: str, emitted: "Emitted") -> str:
-    """What a program runs on, the memory that it takes, and what it is linked with: lines of a comment."""
+    """Return the comment lines on a program's target processor, memory use and link options."""
     processor = f"Compiled for {emitted.cpu}; the processor must have {', '.join(emitted.features)}."
     arena = (
         f"Intermediates lie in one arena of {emitted.arena_bytes} bytes, static: one call of {name} at a time; "
@@ -119,14 +119,14 @@ def needs(name: str, emitted: "Emitted") -> str:
 
 
 def parameter(index: int, argument: Argument) -> Parameter:
-    """The parameter for a payload's argument: no two of them share a name, as no two arguments do."""
+    """Return the parameter for a payload's argument, with a unique name."""
     name = identifier(argument.name)
     suffix = "" if name == argument.name else str(index)
     return Parameter(f"{argument.role}{suffix}_{name}", argument.dtype, argument.shape, argument.role in WRITTEN)
 
 
 def descriptor(dtype: str, rank: int) -> str:
-    """MLIR's memref descriptor, once for all programs."""
+    """Return the C type of a memref descriptor, with an include guard shared by all emitted headers."""
     guard = f"AUTOTUNE_MEMREF_{dtype.upper()}_{rank}"
     shape = f" int64_t sizes[{rank}], strides[{rank}];" if rank else ""
     pointer = C_TYPES[dtype]
@@ -138,7 +138,7 @@ def descriptor(dtype: str, rank: int) -> str:
 
 
 def caller(name: str, symbol: str, parameters: Sequence[Parameter]) -> str:
-    """The function to call: it wraps pointers into descriptors."""
+    """Return the C function that wraps pointers in memref descriptors and calls the program."""
     lines = [
         f"void {symbol}({', '.join(f'{p.kind} *' for p in parameters)});",
         "",
@@ -154,7 +154,7 @@ def caller(name: str, symbol: str, parameters: Sequence[Parameter]) -> str:
 
 
 def packer(name: str, weight: WeightRecord, stored: Parameter, source: Argument) -> str:
-    """The function that stores a weight, an argument of the payload, in panels: once, before any call."""
+    """Return the C function that packs a weight, an argument of the payload, into panels before any call."""
     if weight.precision in PRECISIONS:
         return word_packer(name, weight, source)
     if weight.precision:
@@ -162,12 +162,12 @@ def packer(name: str, weight: WeightRecord, stored: Parameter, source: Argument)
         return weight_form(weight.precision).c_packer(name, about, source, weight.shape, weight.columns)
     *lead, k, n = weight.shape
     panels = -(-n // weight.columns)
-    kind, width = C_TYPES[stored.dtype], weight.columns
+    c_type, width = C_TYPES[stored.dtype], weight.columns
     shape = [*lead, n, k] if weight.transposed else [*lead, k, n]
     element = f"(b * {n} + c) * {k} + i" if weight.transposed else f"(b * {k} + i) * {n} + c"
     return f"""\
 /* Stores {in_comment(weight.argument)} {shape} in panels {list(stored.shape)}; columns beyond {n} are zero. */
-static inline void {name}(const {kind} *weight, {kind} *panels) {{
+static inline void {name}(const {c_type} *weight, {c_type} *panels) {{
   for (int64_t b = 0; b < {prod(lead)}; ++b)
     for (int64_t p = 0; p < {panels}; ++p)
       for (int64_t i = 0; i < {k}; ++i)

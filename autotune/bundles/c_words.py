@@ -1,4 +1,4 @@
-"""C that stores a weight as words of rounded values, as `Precision.pack` does: once, before any call."""
+"""C code that packs a weight into 32-bit words of rounded values before any call, as `Precision.pack` does."""
 
 from math import prod
 
@@ -7,13 +7,13 @@ from autotune.core.precision import LARGEST, Precision, precision_named
 from autotune.core.printable import in_comment
 from autotune.store.records import WeightRecord
 
-# One value, as the bits that it has in a word, by its type.
+# C expression of a value's bits in a word, by its type.
 BITS = {
     "i8": "(uint32_t)(uint8_t)(int8_t)lrintf(value * steps)",
     "i16": "(uint32_t)(uint16_t)(int16_t)lrintf(value * steps)",
     "bf16": "bf16_bits(value)",
 }
-AS_IT_IS = "(uint32_t)(uint8_t)(int8_t)value"  # of a byte
+AS_IT_IS = "(uint32_t)(uint8_t)(int8_t)value"  # of an i8 value
 HELPERS = """\
 #include <math.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static inline float finest_steps(const float *first, int64_t stride, int64_t row
 }
 #endif
 """
-# Type of an element as it is stored, and how it is read as a float.
+# C type of a stored element, and the expression that reads it as a float.
 STORED = {
     "f32": ("float", "weight[{}]"),
     "i8": ("int8_t", "(float)weight[{}]"),
@@ -101,17 +101,17 @@ static inline float bf16_rest(float value, uint32_t taken) {
 
 
 def word_packer(name: str, weight: WeightRecord, source: Argument) -> str:
-    """The function that rounds a weight by columns and stores it in panels.
+    """Return the C function that rounds a weight by columns and packs it into panels.
 
     Args:
         name: Name of the function.
-        weight: Weight, its k in words.
-        source: The payload's argument; f32 where columns have a scale.
+        weight: Weight whose k counts words.
+        source: Argument of the payload; f32 if columns have a scale.
     """
     precision = precision_named(weight.precision)
     *lead, words, n = weight.shape
     k, panels, width = prod(source.shape) // (prod(lead) * n), weight.stored_shape[-3], weight.columns
-    kind, reads = STORED[source.dtype]
+    c_type, reads = STORED[source.dtype]
     element = f"(b * {n} + c) * {k} + i" if weight.transposed else f"(b * {k} + i) * {n} + c"
     first, stride = (f"(b * {n} + c) * {k}", 1) if weight.transposed else (f"b * {k} * {n} + c", n)
     scale, last = "", ""
@@ -124,7 +124,7 @@ def word_packer(name: str, weight: WeightRecord, source: Argument) -> str:
     stored = store_value(precision, k, width, summed)
     return f"""\
 {helpers}/* Stores {about}, in panels of words {list(weight.stored_shape)}. */
-static inline void {name}(const {kind} *weight, int32_t *panels) {{
+static inline void {name}(const {c_type} *weight, int32_t *panels) {{
   memset(panels, 0, {4 * prod(weight.stored_shape)});
   for (int64_t b = 0; b < {prod(lead)}; ++b)
     for (int64_t c = 0; c < {n}; ++c) {{
@@ -139,20 +139,20 @@ static inline void {name}(const {kind} *weight, int32_t *panels) {{
 
 
 def helpers_of(precision: Precision) -> str:
-    """What the C of a precision's packers calls."""
+    """Return the C helper functions that the packers of a precision call."""
     parts, chunk = (LEFT if precision.parts > 1 else ""), (FINEST_STEPS if precision.chunk else "")
     return f"{HELPERS}{LARGEST_OF if precision.is_scaled else ''}{parts}{chunk}"
 
 
 def scaling(precision: Precision, first: str, stride: int, rows: int, length: int) -> str:
-    """The lines that find what a column is multiplied by, ``steps``, and what a step of it is worth, ``scale``.
+    """Return the C lines that compute a column's quantization factor ``steps`` and its inverse ``scale``.
 
     Args:
-        precision: Precision with a scale a column.
-        first: C of the place of its first element.
-        stride: Elements from one to the next.
-        rows: Runs of elements, each filled up to whole words.
-        length: Elements of a run.
+        precision: Precision with a scale per column.
+        first: C expression of the address of the column's first element.
+        stride: Distance of consecutive elements, in elements.
+        rows: Number of runs of elements, each padded to whole words.
+        length: Number of elements of a run.
     """
     largest = f"largest_of({first}, {stride}, {rows * length})"
     if not precision.chunk:
@@ -171,15 +171,17 @@ def scaling(precision: Precision, first: str, stride: int, rows: int, length: in
 
 
 def shift_sum(precision: Precision, words: int, width: int) -> tuple[str, str, str]:
-    """C that takes off what a number added to values of A adds to a column's sum; empty where none is added.
+    """Return C code that compensates the shift added to values of A; empty strings if there is no shift.
+
+    The last word of a column holds minus the shift times the sum of the column's values.
 
     Args:
         precision: Precision of the words.
-        words: Words of a column.
-        width: Columns of a panel.
+        words: Number of words of a column.
+        width: Number of columns of a panel.
 
     Returns:
-        What stands before a column's values, behind each of them, and behind all.
+        Code before a column's values, after each of them, and after all.
     """
     if not precision.shift:
         return "", "", ""
@@ -188,13 +190,13 @@ def shift_sum(precision: Precision, words: int, width: int) -> tuple[str, str, s
 
 
 def store_value(precision: Precision, k: int, width: int, summed: str) -> str:
-    """The lines that put the parts of a value into their words.
+    """Return the C lines that write the parts of a value into their words.
 
     Args:
         precision: Precision of the words.
-        k: Values of a column.
-        width: Columns of a panel.
-        summed: What else is done with a value.
+        k: Number of values of a column.
+        width: Number of columns of a panel.
+        summed: Code that follows for each value, from `shift_sum`.
     """
     values, bits = precision.values, 32 // precision.values
     rounded = AS_IT_IS if precision.exact else BITS[precision.element]

@@ -1,4 +1,4 @@
-"""Calling a bundle: its program, compiled in this process, on NumPy arrays."""
+"""Calls of a bundle's or payload's program on NumPy arrays, compiled in this process."""
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -36,7 +36,7 @@ def compile_bundle(files: BundleFiles) -> "PayloadFunction":
 
 
 def compile_candidate(payload: Payload, candidate: Candidate) -> CompiledProgram:
-    """Compile a payload as a candidate says.
+    """Compile a payload with the script and pipeline of a candidate.
 
     Raises:
         BundleError: The candidate calls untrusted machine code.
@@ -46,33 +46,33 @@ def compile_candidate(payload: Payload, candidate: Candidate) -> CompiledProgram
 
 
 class PayloadFunction:
-    """A compiled payload, which any number of threads may call: what calls read and write, no two of them share.
+    """A compiled payload, which any number of threads may call concurrently.
 
-    Weights of an imported model are held: they need not be given.
+    The weights of an imported model are stored, so that calls need not pass them.
 
     Attributes:
         payload: Payload that the function computes.
     """
 
     def __init__(self, payload: Payload, candidate: Candidate, machine: Machine) -> None:
-        """Compile a payload as a candidate says, once now, and again when several threads call at once."""
+        """Compile a payload with a candidate, now and again for each further thread that calls concurrently."""
         self.payload = payload
         weights = {a.name for a in payload.arguments if a.role == "weight"}
-        known = payload.make_inputs(0) if payload.foreign and payload.inputs is not None and weights else {}
+        inputs = payload.make_inputs(0) if payload.foreign and payload.inputs is not None and weights else {}
         caller = Caller(
             payload,
             lambda: compile_candidate(payload, candidate),
             machine,
-            {name: array for name, array in known.items() if name in weights},
+            {name: array for name, array in inputs.items() if name in weights},
         )
         self._calls = NamedCalls(payload, caller)
         self._compute = self._calls.quickest()
 
     def keep(self, /, **weights: Array) -> None:
-        """Hold copies of weights: later calls need not give them, and neither look at them nor copy them.
+        """Store copies of weights, which later calls need not pass and do not check or copy again.
 
         Raises:
-            PayloadError: One is none of the payload's weights, or of another shape or kind.
+            PayloadError: A name is not a weight of the payload, or an array has the wrong shape or dtype.
         """
         self._calls.caller.keep(weights)
         self._compute = self._calls.quickest()
@@ -82,7 +82,7 @@ class PayloadFunction:
         def __call__(self, /, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
             """Compute once; see `NamedCalls.compute`."""
 
-    else:  # what is called is compiled code: a method of Python would take as long as that does
+    else:  # compiled code is called directly: a Python method would take as long as a small program
         __call__ = property(attrgetter("_compute"), doc="Compute once; see `Bundle.__call__`.")
 
 
@@ -91,10 +91,10 @@ class NamedCalls:
 
     Args:
         payload: The payload.
-        caller: Calls of its program.
+        caller: Caller of its program.
 
     Attributes:
-        caller: The same.
+        caller: Caller of its program.
     """
 
     def __init__(self, payload: Payload, caller: Caller) -> None:
@@ -102,55 +102,55 @@ class NamedCalls:
         self._names = tuple(argument.name for argument in payload.written)
 
     def quickest(self) -> Callable[..., Array | dict[str, Array]]:
-        """What computes once, by compiled code where that can be, until weights are kept."""
+        """Return the fastest function for a call, compiled code if possible; valid until weights are kept."""
         return self.caller.quick(self.compute) or self.compute
 
     def compute(self, /, *arrays: Array, **named: Array) -> Array | dict[str, Array]:
-        """Compute once; see `Bundle.__call__`.
+        """Run the program once; see `Bundle.__call__`.
 
         Raises:
-            PayloadError: An array is missing, unknown, of another shape or kind, or out of range; nothing is run.
+            PayloadError: An array is missing, unknown, of the wrong shape or dtype, or out of range; nothing is run.
         """
         plan = self.caller.plan
-        given = arrays if len(arrays) == plan.needed and not named else self._match(plan, arrays, named)
-        written = self.caller.call(plan, given)
+        operands = arrays if len(arrays) == plan.needed and not named else self._match(plan, arrays, named)
+        written = self.caller.call(plan, operands)
         return written[0] if len(written) == 1 else dict(zip(self._names, written, strict=True))
 
     def _match(self, plan: CallPlan, arrays: tuple[Array, ...], named: Mapping[str, Array]) -> list[Array | None]:
-        """Arrays in the order of a plan.
+        """Return the arrays in the order of a plan.
 
         Raises:
-            PayloadError: There are too many, one is given twice or is unknown, or an input or weight is missing.
+            PayloadError: There are too many arrays, one is passed twice or unknown, or an input or weight is missing.
         """
         order = plan.takes
         names = [each.name for each in order]
-        first = dict(zip(names, arrays, strict=False))
-        given = {**first, **named}
-        missing = [name for name in names[: plan.needed] if name not in given]
-        wrong = {"twice": first.keys() & named.keys(), "unknown": named.keys() - set(names), "missing": missing}
+        positional = dict(zip(names, arrays, strict=False))
+        operands = {**positional, **named}
+        missing = [name for name in names[: plan.needed] if name not in operands]
+        wrong = {"twice": positional.keys() & named.keys(), "unknown": named.keys() - set(names), "missing": missing}
         if len(arrays) > len(order) or any(wrong.values()):
             takes = ", ".join(f"{a.name} {list(a.shape)} {a.dtype}" for a in order)
             if len(arrays) > len(order):
                 raise PayloadError(f"{self._payload.name} takes {len(order)} arrays: {takes}; got {len(arrays)}")
             what, which = next((what, which) for what, which in wrong.items() if which)
             raise PayloadError(f"{self._payload.name} takes {takes}; {what}: {', '.join(sorted(which))}")
-        return [given.get(name) for name in names]
+        return [operands.get(name) for name in names]
 
 
 def compile_payload(
     source: str | Path | Payload, *, scheduled: bool = True, verify: bool = True, listener: Listener = SILENT
 ) -> PayloadFunction:
-    """Compile a payload for this host, in this process, to a function on NumPy arrays.
+    """Compile a payload in this process for this host, to a function on NumPy arrays.
 
     Args:
         source: A spec, a path to an ``.mlir`` file, or a payload.
         scheduled: Compile with the default configs of the families; else with the plain lowering to loops.
-        verify: Call an imported model once, and compare with what its import recorded.
-        listener: Notified of stages: reading, importing, partitioning and compiling take minutes for a large model.
+        verify: Call an imported model once, and compare the results with those recorded by its import.
+        listener: Listener of stages: reading, importing, partitioning and compiling take minutes for a large model.
 
     Raises:
         PayloadError: There is no such payload.
-        CompileError: The payload does not compile, or does not give what its import recorded.
+        CompileError: The payload does not compile, or its results differ from those recorded by its import.
     """
     with telling(listener):
         tell_stage(f"reading {source.name if isinstance(source, Payload) else source}")
@@ -174,16 +174,16 @@ def compile_payload(
 
 
 def where_it_compiles(parts: Partition, payload: Payload, machine: Machine, listener: Listener) -> PayloadFunction:
-    """The function of a payload that does not compile with the defaults of all its tasks.
+    """Compile a payload that does not compile with the default configs of all its tasks.
 
     Args:
-        parts: The payload's tasks.
-        payload: What is computed.
+        parts: Partition of the payload.
+        payload: The payload.
         machine: This host.
-        listener: Notified of what is left out.
+        listener: Listener that is notified of tasks that fall back to the plain lowering.
 
     Raises:
-        CompileError: Plain loops do not compile either.
+        CompileError: The plain lowering does not compile either.
     """
     tell_stage("compiling each task alone, as the whole does not compile")
     try:
@@ -197,13 +197,13 @@ def where_it_compiles(parts: Partition, payload: Payload, machine: Machine, list
 def compile_default(
     payload: Payload, machine: Machine, choose: Callable[[Task, Machine], Family | None], listener: Listener
 ) -> CompiledProgram:
-    """Compile a payload by default configs; tasks of which these do not compile become plain loops.
+    """Compile a payload with default configs; tasks whose configs do not compile use the plain lowering.
 
     Args:
-        payload: What is computed.
+        payload: The payload.
         machine: Machine that it is compiled for.
-        choose: Family of a task.
-        listener: Notified of what is left out.
+        choose: Function that returns the family of a task; `None` for the plain lowering.
+        listener: Listener that is notified of tasks that fall back to the plain lowering.
 
     Raises:
         CompileError: The payload does not compile without these tasks' configs either.
@@ -221,7 +221,10 @@ def default_where_it_compiles(
     listener: Listener,
     choose: Callable[[Task, Machine], Family | None] = family_as_typed,
 ) -> Candidate:
-    """Default configs of the tasks that compile alone; the others become plain loops, and `listener` gets which."""
+    """Return a candidate with default configs for the tasks that compile alone, and the plain lowering for others.
+
+    The listener is notified of each task that does not compile.
+    """
 
     def family_that_compiles(task: Task, machine: Machine) -> Family | None:
         family = choose(task, machine)

@@ -1,4 +1,4 @@
-"""How a payload is compiled outside any search: as a bundle records it, by its newest bundle, or by default configs."""
+"""Candidates outside of a search: as recorded in a bundle, from a payload's newest bundle, or with default configs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,22 +30,22 @@ from autotune.worker.loading.resolve import is_same
 
 
 def recorded_machine(bundle: BundleFiles) -> Machine:
-    """This host with threads and pages of large arrays as when a bundle was recorded, as far as it has such."""
+    """Return this host with the threads and page size that a bundle was recorded with, as far as available."""
     was, machine = bundle.manifest.machine, this_machine()
     pages = was.pages if machine.pages == "huge" else machine.pages
     return replace(machine, pages=pages, threads=usable_threads(was.threads))
 
 
 def recorded_candidate(bundle: BundleFiles) -> Candidate:
-    """What a bundle compiles; on fewer threads where this host has no more.
+    """Return the candidate of a bundle, with fewer threads if this host has fewer.
 
     Raises:
-        BundleError: This host may not run its code, or lacks the instructions of its products.
+        BundleError: This host must not run its external code, or lacks instructions that its schedules need.
     """
     manifest = bundle.manifest
-    pipeline, wanted = manifest.pipeline, threads_of(manifest.pipeline)
-    if wanted > 1 and pipeline == tail(wanted):
-        pipeline = tail(usable_threads(wanted))
+    pipeline, threads = manifest.pipeline, threads_of(manifest.pipeline)
+    if threads > 1 and pipeline == tail(threads):
+        pipeline = tail(usable_threads(threads))
     check_code(bundle)
     check_units(bundle)
     panels = tuple(manifest.panels.items())
@@ -53,20 +53,20 @@ def recorded_candidate(bundle: BundleFiles) -> Candidate:
 
 
 def check_units(bundle: BundleFiles) -> None:
-    """Refuse a bundle whose rounded products this processor lacks the instructions for.
+    """Refuse a bundle with rounded operands if this processor lacks the dot-product instructions.
 
     Raises:
-        BundleError: Instructions are lacking, or weights are stored otherwise than the schedule says.
+        BundleError: Instructions are missing, or the precision of a stored weight is not in the schedule.
     """
     manifest = bundle.manifest
-    said = precisions_in(bundle.script or "")
+    precisions = precisions_in(bundle.script or "")
     for weight in manifest.weights:
-        if weight.precision and weight.precision not in said:
+        if weight.precision and weight.precision not in precisions:
             raise BundleError(
                 f"{bundle.folder} must be as it was recorded: weight {weight.argument} is in {weight.precision}, "
-                f"the schedule says {', '.join(said) or 'no precision'}; restore it"
+                f"the schedule says {', '.join(precisions) or 'no precision'}; restore it"
             )
-    names = (*(weight.precision for weight in manifest.weights), *said)
+    names = (*(weight.precision for weight in manifest.weights), *precisions)
     schedules = {task.schedule for task in manifest.tasks.values()}
     needed = [PRECISIONS[name].lacking for name in dict.fromkeys(names) if name in PRECISIONS]
     needed += [family.lacking for family in rounding_families() if family.name in schedules]
@@ -75,10 +75,10 @@ def check_units(bundle: BundleFiles) -> None:
 
 
 def check_code(bundle: BundleFiles) -> None:
-    """Refuse untrusted machine code where not all walls of the sandbox stand around the process that runs it.
+    """Refuse untrusted machine code unless all mechanisms of the sandbox are available to confine it.
 
     Raises:
-        BundleError: A bundle holds code that was not made here, and a wall is missing.
+        BundleError: The bundle has code that was not generated here, and part of the sandbox is missing.
     """
     theirs, missing = untrusted(bundle.kernels), {"landlock", "seccomp"} - set(available_walls())
     if theirs and missing:
@@ -91,12 +91,12 @@ def check_code(bundle: BundleFiles) -> None:
 def differences_now(
     bundle: BundleFiles, machine: Machine, ir_sha256: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """What is not as it was when a bundle was recorded, a sentence each.
+    """Describe the differences between a bundle's recording and the current environment, one sentence each.
 
     Args:
-        bundle: What was recorded.
+        bundle: The bundle.
         machine: This host.
-        ir_sha256: Hashes of the IR as it is built here, where that is known.
+        ir_sha256: Hashes of the IR built on this host; `None` if unknown.
     """
     threads = bundle.manifest.machine.threads
     steps, machine = rewrites_now(threads, bundle.manifest.rewrites), replace(machine, threads=usable_threads(threads))
@@ -110,7 +110,7 @@ def lacks_reference(bundle: BundleFiles) -> bool:
 
 
 def why_unknown_here(bundle: BundleFiles) -> str:
-    """What it means that the reference of a bundle is not known here, and the way out, a sentence."""
+    """Return a sentence on the effect of a bundle's reference being unknown here, and the remedy."""
     if is_registered(bundle.manifest.payload):
         return "its payload is built otherwise now; tune it again"
     return (
@@ -120,13 +120,13 @@ def why_unknown_here(bundle: BundleFiles) -> str:
 
 
 def default_alone(task: Task, family: Family, machine: Machine) -> Candidate:
-    """How a task alone is compiled without any search, by a family."""
+    """Return the candidate of a single task with a family's default config."""
     step = write_step(task, family, family.default(task, machine), machine, alone=True)
     return candidate_alone(step, machine.threads)
 
 
 def choose_candidate(payload: Payload, bundles: Path, machine: Machine, listener: Listener = SILENT) -> Candidate:
-    """The best known way to compile a payload: its newest bundle, else default schedules; `listener` gets which."""
+    """Return the best known candidate of a payload: its newest bundle's, else default schedules; note the choice."""
     bundle = newest_bundle(payload, bundles, listener, machine.threads)
     if bundle is None:
         listener.note(f"{payload.name}: default schedules, no bundle of it is in {bundles}")
@@ -136,7 +136,7 @@ def choose_candidate(payload: Payload, bundles: Path, machine: Machine, listener
 
 
 def newest_bundle(payload: Payload, bundles: Path, listener: Listener = SILENT, threads: int = 1) -> BundleFiles | None:
-    """The bundle of a payload, of so many threads, that was written last, among the folders of `bundles`."""
+    """Return the most recent bundle of a payload and number of threads in the folder `bundles`; `None` if none."""
     for manifest in sorted(bundles.glob(f"*/{MANIFEST_FILE}"), key=lambda path: path.stat().st_mtime, reverse=True):
         try:
             bundle = read_bundle(manifest.parent)

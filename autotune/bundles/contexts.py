@@ -1,10 +1,11 @@
-"""Calls of a compiled payload on NumPy arrays: programs read what they are given where it lies, and write new arrays.
+"""Calls of a compiled payload on NumPy arrays: programs read operands in place and write newly allocated arrays.
 
-A program's intermediates lie in one arena. So a call takes an unused context; where there is none, another is
-made, up to one a core, and then callers wait for each other. Weights that are held lie once, for all contexts.
+A program's intermediates are in one arena, so that it can run one call at a time. A call therefore takes an unused
+context; if there is none, another is created, up to one per core, beyond which callers wait. Stored weights are shared
+by all contexts.
 
-A large array of results lies on memory that an earlier result of the same call gave back when it was dropped: fresh
-memory of the system is zeroed page by page, which takes as long as a program that only writes it.
+A large result reuses the memory of an earlier result of the same function that is no longer referenced: the kernel
+zeroes fresh memory page by page, which takes as long as a program that only writes it.
 """
 
 import ctypes
@@ -36,12 +37,13 @@ Result = tuple[tuple[int, ...], np.dtype[Any]]
 
 @dataclass(frozen=True, eq=False)
 class CallPlan:
-    """What calls give, and what is held for all of them.
+    """Operands that calls pass, and weights that are stored for all calls.
 
     Attributes:
-        takes: What calls give, in order: inputs and weights that are not held, then states, then held weights.
-        needed: How many of these every call gives: the first.
-        held: Weights that calls need not give, by name, and those in panels, by number.
+        takes: Operands in order: inputs and weights that are not stored, then states, then stored weights.
+        needed: Number of leading operands that every call must pass.
+        held: Stored weights by name, which calls need not pass.
+        panels: Stored weights in panels, by their index among the program's packed weights.
     """
 
     takes: tuple[Accepted, ...]
@@ -53,7 +55,7 @@ class CallPlan:
     def of(
         cls, payload: Payload, seen: Mapping[str, Accepted], held: Mapping[str, Array], panels: Mapping[int, Array]
     ) -> "CallPlan":
-        """The plan of a payload some of whose weights are held."""
+        """Create the plan of a payload with the given stored weights."""
         read = [a.name for a in payload.arguments if a.role not in WRITTEN]
         given = [name for name in read if name not in held]
         states = [a.name for a in payload.arguments if a.role == "state"]
@@ -62,9 +64,9 @@ class CallPlan:
 
 
 class GivenWeight:
-    """Panels of a weight that calls give; packed again only where it has changed since.
+    """Panels of a weight that calls pass; packed again only if the weight has changed.
 
-    An array that is read-only, and is given again, is not looked at again.
+    A read-only array that is passed again is not compared again.
     """
 
     def __init__(self, argument: Argument, packed: Mapping[int, PanelWeight], pages: Pages) -> None:
@@ -74,7 +76,7 @@ class GivenWeight:
         self._frozen: Array | None = None
 
     def store(self, array: Array) -> None:
-        """Pack a weight, if it is another than the last one."""
+        """Pack a weight unless it equals the last one."""
         if array is self._frozen:
             return
         if self._last is None or not np.array_equal(self._last, array):
@@ -85,13 +87,13 @@ class GivenWeight:
 
 
 class CallContext:
-    """A program of its own, and the pointers that it is called with; one call at a time.
+    """A program and the pointers that it is called with; runs one call at a time.
 
     Args:
         payload: Payload that the program computes.
         program: Program that no other context calls.
-        pages: Kind of memory pages that large arrays lie on.
-        results: Shape and element type of the array of everything that is written, by name.
+        pages: Kind of memory pages for large arrays.
+        results: Shape and element type of each written array, by name.
     """
 
     def __init__(self, payload: Payload, program: CompiledProgram, pages: Pages, results: Mapping[str, Result]) -> None:
@@ -106,22 +108,22 @@ class CallContext:
         self._outputs = [Accepted(name, *results[name]) for name in written]
         self._states = [(number, a.name) for number, a in enumerate(payload.written) if a.role == "state"]
         self._plan: CallPlan | None = None
-        self._is_ready = ctypes.c_int64(0)  # for quick calls by the plan
+        self._is_ready = ctypes.c_int64(0)  # whether quick calls with the current plan are valid
         self._given: dict[str, GivenWeight] = {}
 
     def call(self, plan: CallPlan, arrays: Sequence[object]) -> list[Array]:
-        """Compute once: new arrays of what is written, in order.
+        """Run the program once; return new arrays for all written arguments, in order.
 
         Args:
-            plan: What the arrays are, and what is held.
-            arrays: Arrays in the plan's order; `None`, or none, for a state begins as zeros, for a held weight as held.
+            plan: Order of the arrays, and stored weights.
+            arrays: Arrays in the plan's order; a missing state or `None` is zero, a missing weight the stored one.
 
         Raises:
-            PayloadError: An array is of another shape or kind, or out of range.
+            PayloadError: An array has the wrong shape or dtype, or is out of range.
         """
         if plan is not self._plan:
             self._adopt(plan)
-        written = [self._make()]  # most have one result, and a comprehension takes as long as making that
+        written = [self._make()]  # most programs have one result, and a comprehension takes as long as allocating it
         for make in self._make_more:
             written.append(make())
         if self._is_plain and len(arrays) == plan.needed:
@@ -139,7 +141,7 @@ class CallContext:
         return written
 
     def quick(self, plan: CallPlan) -> QuickCall | None:
-        """Calls of this context by compiled code alone; `None` where there are states, or several results."""
+        """Return calls of this context by compiled code alone; `None` with states, packing or several results."""
         self._adopt(plan)
         if not self._is_plain or self._make_more:
             return None
@@ -148,11 +150,11 @@ class CallContext:
         return QuickCall(call, self, self._is_ready, self._slots[output.name], self._make)
 
     def _adopt(self, plan: CallPlan) -> None:
-        """Point to what a plan holds."""
-        self._is_ready.value = 0  # of the plan before
+        """Set the program's pointers to the stored weights of a plan."""
+        self._is_ready.value = 0  # invalidates quick calls with the old plan
         needed = plan.takes[: plan.needed]
-        wanted = [*needed, *self._outputs]
-        self._call = ArrayCall(self._bound, [self._slots[each.name] for each in wanted], wanted)
+        operands = [*needed, *self._outputs]
+        self._call = ArrayCall(self._bound, [self._slots[each.name] for each in operands], operands)
         self._direct, self._count = self._call.direct, self._call.count
         self._packing = []
         for name, array in plan.held.items():
@@ -166,7 +168,7 @@ class CallContext:
         self._is_ready, self._plan = ctypes.c_int64(self._is_plain), plan
 
     def _give(self, name: str) -> GivenWeight | None:
-        """Point to panels of a weight that a call gives; `None` where the program reads none of it."""
+        """Set the pointers to panels of a passed weight; return `None` if the program reads no panels of it."""
         source = list(self._arguments).index(name)
         packed = {number: weight for number, weight in enumerate(self.weights) if weight.source == source}
         if not packed:
@@ -178,7 +180,7 @@ class CallContext:
         return self._given[name]
 
     def _more(self, plan: CallPlan, arrays: Sequence[object], copies: list[Array]) -> dict[str, Array]:
-        """Point to weights that are given though they are held; states that are given, by name."""
+        """Set the pointers to passed weights that override stored ones; return the passed states by name."""
         starts: dict[str, Array] = {}
         for each, value in zip(plan.takes[plan.needed :], arrays[plan.needed :], strict=False):
             if value is None:
@@ -187,7 +189,7 @@ class CallContext:
             if self._arguments[each.name].role == "state":
                 starts[each.name] = array
                 continue
-            self._plan, self._is_ready.value = None, 0  # what is held is pointed to again by the next call
+            self._plan, self._is_ready.value = None, 0  # the next call restores the pointers to stored weights
             self._slots[each.name].value = array.ctypes.data
             copies.append(array)
             if (weight := self._give(each.name)) is not None:
@@ -196,18 +198,18 @@ class CallContext:
 
 
 class Caller:
-    """A compiled payload, which any number of threads may call.
+    """A compiled payload, which any number of threads may call concurrently.
 
     Args:
         payload: Payload that is computed.
-        compile: Compiles it anew, for a context.
-        machine: Host, with the threads that a program runs on.
-        weights: Arrays by name that calls need not give.
-        seen: What arrays of arguments must be, by name; by default what the payload says.
-        results: Shapes and element types of what is written, by name; by default what the payload says.
+        compile: Function that compiles the payload for a new context.
+        machine: Host, with the number of threads that a program runs on.
+        weights: Stored weights by name, which calls need not pass.
+        seen: Accepted arrays of arguments, by name; by default as the payload declares them.
+        results: Shapes and element types of written arrays, by name; by default as the payload declares them.
 
     Attributes:
-        plan: What calls give.
+        plan: Operands that calls pass.
     """
 
     def __init__(
@@ -230,10 +232,10 @@ class Caller:
         self.keep(weights)
 
     def keep(self, weights: Mapping[str, Array]) -> None:
-        """Hold copies of weights, once for all contexts: later calls need not give them.
+        """Store copies of weights, shared by all contexts, which later calls need not pass.
 
         Raises:
-            PayloadError: One is none of the payload's weights, or of another shape or kind.
+            PayloadError: A name is not a weight of the payload, or an array has the wrong shape or dtype.
         """
         taken = {argument.name: argument for argument in self._payload.arguments if argument.role == "weight"}
         if unknown := weights.keys() - taken.keys():
@@ -241,7 +243,7 @@ class Caller:
                 f"only weights are kept, {self._payload.name} has {', '.join(taken) or 'none'}; "
                 f"got {', '.join(sorted(unknown))}"
             )
-        with self._contexts.take() as context:  # what does not compile raises now
+        with self._contexts.take() as context:  # a compile error is raised now
             packed = context.weights
         fresh = {name: self._copy(taken[name], self._seen[name].convert(array)) for name, array in weights.items()}
         with self._changing:
@@ -253,7 +255,10 @@ class Caller:
             self.plan = CallPlan.of(self._payload, self._seen, held, panels)
 
     def quick(self, otherwise: Callable[..., Any]) -> Callable[..., Any] | None:
-        """Calls by compiled code, of one context, until weights are kept; see `CallContext.quick`."""
+        """Return a function that calls one context by compiled code; valid until weights are kept.
+
+        Calls that compiled code cannot handle go to `otherwise`. See `CallContext.quick`.
+        """
         with self._contexts.take() as context:
             quick = context.quick(self.plan)
         return quick.function(self._contexts.contexts, otherwise) if quick is not None else None
@@ -264,7 +269,7 @@ class Caller:
         return mine
 
     def call(self, plan: CallPlan, arrays: Sequence[object]) -> list[Array]:
-        """Compute once; see `CallContext.call`."""
+        """Run the program once in a free context; see `CallContext.call`."""
         context = self._contexts.get()
         try:
             return context.call(plan, arrays)
@@ -273,26 +278,26 @@ class Caller:
 
 
 def shape_of(argument: Argument) -> Array:
-    """An array that has an argument's shape, and no memory: calls point elsewhere."""
+    """Return an array of an argument's shape that is backed by one element; calls replace its pointer."""
     one = np.empty(1, DTYPES[argument.dtype])
     strides = [one.itemsize * prod(argument.shape[i + 1 :]) for i in range(len(argument.shape))]  # copies read them
     return np.lib.stride_tricks.as_strided(one, argument.shape, strides)
 
 
-LEAST_BYTES = 1 << 16  # the heap gives memory from about there on back to the system, and gets it zeroed
-MOST_KEPT = 2  # one is computed while the caller still has the one before
+LEAST_BYTES = 1 << 16  # from about this size on, malloc returns memory to the kernel and gets it back zeroed
+MOST_KEPT = 2  # one is computed while the caller still refers to the previous one
 
 
 class Results:
-    """Makes the arrays of one result; from any number of threads.
+    """Allocator of the arrays of one result, which reuses memory; thread-safe.
 
-    Memory of an array lies in an owner, which whatever sees the memory refers to. Where only this object refers
-    to it any more, it is used again.
+    All views of an array refer to the owner of its memory. If this object holds the only reference to the owner, the
+    memory is reused.
 
     Args:
         shape: Shape of the result.
         dtype: Element type of the result.
-        pages: Kind of memory pages that it lies on.
+        pages: Kind of memory pages.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], pages: Pages) -> None:
@@ -301,29 +306,29 @@ class Results:
         self._kept: deque[tuple[Array, object, int]] = deque(maxlen=MOST_KEPT)
 
     def maker(self) -> Callable[[], Array]:
-        """A function that allocates uninitialised arrays."""
+        """Return a function that allocates uninitialized arrays."""
         return self.empty if self._bytes >= LEAST_BYTES else partial(np.empty, self._shape, self._dtype)
 
     def empty(self) -> Array:
-        """An uninitialised array, on memory that is kept: on the latest that is free, which is still in the caches."""
-        looked = []
+        """Return an uninitialized array in the most recent free memory, which is likely still in the caches."""
+        examined = []
         while self._kept:
             try:
-                kept = self._kept.pop()
+                entry = self._kept.pop()
             except IndexError:  # another thread was faster
                 break
-            array = kept[0].view() if getrefcount(kept[1]) == kept[2] else None
-            looked.append(kept)
+            array = entry[0].view() if getrefcount(entry[1]) == entry[2] else None
+            examined.append(entry)
             if array is not None:
-                self._kept.extend(looked)
+                self._kept.extend(examined)
                 return array
-        self._kept.extend(reversed(looked))
+        self._kept.extend(reversed(examined))
         return self._keep()
 
     def _keep(self) -> Array:
-        """An array on fresh memory, which is kept; that of the oldest one is not any more."""
+        """Return an array in new memory and keep that for reuse; the oldest kept memory is dropped."""
         array = aligned_array(self._shape, self._dtype, self._pages)
-        kept = (array, array.base)  # which every view of it has as its base, too
-        references = getrefcount(kept[1])
-        self._kept.append((*kept, references))
+        entry = (array, array.base)  # every view of the array has the same base
+        references = getrefcount(entry[1])
+        self._kept.append((*entry, references))
         return array.view()

@@ -1,4 +1,4 @@
-"""Names of arguments as a file of MLIR declares them, for what is written for people; engines number them."""
+"""Argument names as declared in MLIR text, for readable output; the compiler only numbers arguments."""
 
 import re
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ OPEN, CLOSED = "([{<", ")]}>"
 
 
 def named_arguments(payload: Payload) -> tuple[Argument, ...]:
-    """A payload's arguments; those that are only numbered, with the names that its text gives them.
+    """Return a payload's arguments, with numbered names replaced by those in its text.
 
-    They stay numbered where the text names not all of them, or two of them alike in C.
+    They stay numbered if the text does not name all of them, or if two names are the same C identifier.
     """
     names = declared_names(payload.text, payload.entry)
     distinct = len({identifier(name) for name in names}) == len(payload.arguments)
@@ -26,27 +26,27 @@ def named_arguments(payload: Payload) -> tuple[Argument, ...]:
 
 
 def named_weights(payload: Payload, weights: Sequence[WeightRecord]) -> tuple[WeightRecord, ...]:
-    """Weights in panels, each of the argument that `named_arguments` has in its place."""
+    """Return weights in panels with the argument names of `named_arguments`."""
     names = {a.name: b.name for a, b in zip(payload.arguments, named_arguments(payload), strict=True)}
     return tuple(replace(weight, argument=names[weight.argument]) for weight in weights)
 
 
 def declared_names(text: str, entry: str) -> list[str]:
-    """Names of a function's arguments in MLIR text; empty where it is not there, or some have none.
+    """Return the names of a function's arguments in MLIR text; empty if it is missing or an argument has no name.
 
     Example:
         >>> declared_names("func.func @f(%x: memref<2xf32> {a = [1, 2]}, %y : memref<2xf32>) {", "f")
         ['x', 'y']
     """
-    found = re.search(rf'func\.func\s+(?:public\s+)?@"?{re.escape(entry)}"?\s*\(', text)
-    if found is None:
+    match = re.search(rf'func\.func\s+(?:public\s+)?@"?{re.escape(entry)}"?\s*\(', text)
+    if match is None:
         return []
-    names = [NAME.match(part.strip()) for part in parameters(text[found.end() :])]
+    names = [NAME.match(part.strip()) for part in parameters(text[match.end() :])]
     return [name[1] for name in names if name] if all(names) else []
 
 
 def parameters(text: str) -> list[str]:
-    """The parts of a list between commas, up to the bracket that closes it."""
+    """Split a comma-separated list at its top level, up to the bracket that closes it."""
     parts, depth = [""], 0
     for before, letter in zip(" " + text, text, strict=False):
         if letter in CLOSED and before + letter != "->":

@@ -1,4 +1,4 @@
-"""Emit: a bundle's compiled program as a file, with a C header beside it."""
+"""Emission of a bundle's compiled program as a file, with a C header."""
 
 from pathlib import Path
 
@@ -23,12 +23,12 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
     """Write a bundle's program and its header.
 
     Args:
-        folder: The bundle.
-        kind: ``object``, ``llvm`` or ``asm``.
+        folder: Folder of the bundle.
+        kind: Kind of file: ``object``, ``llvm`` or ``asm``.
         output: Folder to write to.
 
     Returns:
-        What was written.
+        Paths of the written files.
 
     Raises:
         BundleError: The bundle is refused, or does not compile here.
@@ -41,10 +41,10 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
     threads = recorded_machine(bundle).threads
     with Worker(MODEL_SECONDS, threads=threads) as worker:
         claim = Claim(bundle.payload, recorded_candidate(bundle))
-        found = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object"))
-    if isinstance(found, Evaluation):
-        raise BundleError(f"{folder} must compile here, it was {found.outcome}: {found.diagnostic}")
-    write_file(path, disassemble(found.data, bundle.payload.entry).encode() if kind == "asm" else found.data)
+        emitted = worker.call(emit_program, Emission(claim, "llvm" if kind == "llvm" else "object"))
+    if isinstance(emitted, Evaluation):
+        raise BundleError(f"{folder} must compile here, it was {emitted.outcome}: {emitted.diagnostic}")
+    write_file(path, disassemble(emitted.data, bundle.payload.entry).encode() if kind == "asm" else emitted.data)
     about = f"{bundle.payload.name}, compiled by mlir-schedule-autotune"
     for kernel in bundle.kernels:
         write_file(output / f"{kernel.symbol}.o", kernel.made.code)
@@ -55,17 +55,17 @@ def emit_bundle(folder: Path, kind: str, output: Path) -> list[Path]:
             named_arguments(bundle.payload),
             named_weights(bundle.payload, bundle.manifest.weights),
             about,
-            found,
+            emitted,
         ),
     )
     return [path, *(output / f"{kernel.symbol}.o" for kernel in bundle.kernels), header]
 
 
 def check_kind(kind: str) -> None:
-    """Refuse a kind of file that is not written.
+    """Refuse an unknown kind of file.
 
     Raises:
-        BundleError: The kind is none of `KINDS`.
+        BundleError: The kind is not in `KINDS`.
     """
     if kind not in KINDS:
         raise BundleError(f"--emit must be one of {', '.join(KINDS)}; got {kind!r}")

@@ -1,4 +1,4 @@
-"""Result of `regress`, as plain data."""
+"""Result of a regression check, as plain data."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,11 +11,11 @@ from autotune.store.records import ProcessTimes
 
 @dataclass(frozen=True)
 class Look:
-    """Processes that measured a bundle one after the other.
+    """Sequence of processes that measured a bundle without a pause.
 
     Attributes:
-        sessions: Times of each.
-        saw: Verdict of them, and which other processes used the machine meanwhile.
+        sessions: Samples of each process.
+        saw: Description of the verdict, and of other processes that used the machine meanwhile.
     """
 
     sessions: tuple[ProcessTimes, ...]
@@ -30,15 +30,16 @@ class RegressionFinding:
         bundle: Folder of the bundle.
         payload: Spec of the payload that the bundle computes.
         verdict: ``ok``, ``faster``, ``slower``, ``wrong``, ``stale`` or ``inconclusive``.
-        why: Reason for the verdict, a sentence.
-        slowdown: Time now over that recorded, against the steadier of baseline and FMA kernel; `None` unless compared.
+        why: Reason for the verdict, one sentence.
+        slowdown: Current over recorded time, relative to the steadier of baseline and FMA kernel; `None` unless
+            compared.
         speedup: Speed-up over the baseline in `samples`, with its 95 % interval, as `verdict.quiet_speedup`.
-        recorded: The same of the sessions that the bundle records.
-        samples: Raw times in seconds a call, an entry a process: of the last look, or of all that an alarm needed.
-        notes: Differences from the recording, a sentence each.
+        recorded: Speed-up in the recorded sessions, likewise.
+        samples: Samples of each process in seconds per call: of the last look, or of all looks that raised an alarm.
+        notes: Differences from the recording, one sentence each.
         seconds: Wall-clock time of the check, in seconds.
-        oracle: What results were compared with, `reference` or `plain lowering`.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
+        oracle: Kind of oracle, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and its plain lowering is the only oracle.
     """
 
     bundle: str
@@ -56,14 +57,14 @@ class RegressionFinding:
 
     @property
     def is_too_noisy(self) -> bool:
-        """Whether it was measured, and too noisily to judge."""
+        """Whether there are samples, but too noisy for a verdict."""
         return self.verdict == "inconclusive" and bool(self.samples)
 
     @property
     def alarms(self) -> bool:
-        """Whether a gate in CI must fail."""
+        """Whether a CI check must fail."""
         return self.verdict in ALARMS
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the finding as a JSON object."""
         return asdict(self)

@@ -1,11 +1,12 @@
-"""Times that cannot be: a program that says it does its operations faster than the processor does any.
+"""Detection of impossible times: a program that claims a higher rate of operations than the processor's peak.
 
-A kernel that remembers its inputs, or a process that was taken over, can report any time. What is certain is the rate
-of the machine's fused multiply-adds, measured now and by a program of ours. A program above it by `MOST_SHARE` is timed
-once more beside the roof, measured anew, before that is said: on a busy machine a roof is easily too low.
+A kernel that caches results for its inputs, or a compromised process, can report any time. The machine's FMA rate,
+measured now by a kernel of ours, is a reliable bound. A program that exceeds it by a factor of `MOST_SHARE` is timed
+again together with a newly measured roof before it is reported, since a busy machine's roof is easily underestimated.
 
-Honest programs that do less than their payload counts are left room: where rules rewrote it, nothing is known; code of
-a back end or Winograd's convolutions may do with a quarter, instructions on narrow numbers do sixteen at once for one.
+Correct programs may execute fewer operations than their payload counts: if rewrite rules were applied, no bound is
+known; external code and Winograd convolutions may need only a quarter; dot-product instructions on narrow types execute
+up to sixteen operations in place of one.
 """
 
 from dataclasses import dataclass
@@ -20,34 +21,34 @@ from autotune.store.records import ProcessTimes
 from autotune.worker.bench.roofs import reference_flops
 from autotune.worker.worker import Worker
 
-MOST_SHARE = 1.1  # of the roof: what is above it is no error of measuring
+MOST_SHARE = 1.1  # of the roof: more cannot be a measurement error
 QUARTERED, NARROWED = 4.0, 16.0
 WIDE = ("f32", "f64")
 
 
 @dataclass(frozen=True)
 class LeastTime:
-    """What a program must take at least.
+    """Lower bound of a program's time.
 
     Attributes:
-        flops: Operations of a call that no program for it can leave out; 0 where none is known.
-        roof: Operations a second of the machine, at best.
+        flops: Lower bound of the operations of a call; 0 if unknown.
+        roof: Peak rate of the machine, in operations per second.
     """
 
     flops: float
     roof: float
 
     def share(self, session: ProcessTimes) -> float:
-        """Share of the roof that a process reports."""
+        """Return the share of the roof implied by the times of a process."""
         return self.flops / median(session.best_seconds) / self.roof
 
 
 def certain_flops(bundle: BundleFiles) -> float:
-    """Operations of a call that no program for a bundle's payload can leave out, in those of the FMA roof."""
+    """Return a lower bound of a call's operations for any program of a bundle's payload, in FMA-roof operations."""
     manifest, texts = bundle.manifest, bundle.texts
     if manifest.rules is not None:
         return 0.0
-    flops = max(manifest.flops, bundle.payload.flops)  # the latter is ours where the payload is known here
+    flops = max(manifest.flops, bundle.payload.flops)  # the latter is trusted if the payload is known here
     narrow = manifest.budget is not None or any(a.dtype not in WIDE for a in bundle.payload.arguments)
     if narrow:
         return flops / NARROWED
@@ -56,18 +57,18 @@ def certain_flops(bundle: BundleFiles) -> float:
 
 
 def best_rate(machine: Machine, session: ProcessTimes) -> float:
-    """Operations a second of the FMA kernel beside a program at its best; 0 where it was not run."""
+    """Return the best rate of the FMA kernel in a session, in operations per second; 0 if it was not run."""
     return reference_flops(machine) / min(session.reference_seconds) if session.reference_seconds else 0.0
 
 
 def why_impossible(bundle: BundleFiles, machine: Machine, session: ProcessTimes, effort: Effort) -> str:
-    """Why a time cannot be, in a sentence; empty where it can.
+    """Return a sentence on why a time is impossible; empty if it is possible.
 
     Args:
         bundle: The bundle.
         machine: Host that it is timed on.
-        session: Times of its program.
-        effort: Number of samples and seconds to time it with once more.
+        session: Samples of its program.
+        effort: Effort of the repeated measurement.
     """
     flops, rate = certain_flops(bundle), best_rate(machine, session)
     if not flops or not rate or LeastTime(flops, rate).share(session) <= MOST_SHARE:

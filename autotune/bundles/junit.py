@@ -12,7 +12,7 @@ from autotune.tuning.stages.record import versions
 
 
 def to_checks(findings: Sequence[RegressionFinding], when: datetime) -> list[Check]:
-    """Findings of this machine and compiler as the history holds them."""
+    """Convert findings on this machine and compiler to entries of the history."""
     machine, compiler, version = this_machine().fingerprint, versions().compiler, versions().autotune
     return [
         Check(
@@ -33,7 +33,7 @@ def to_checks(findings: Sequence[RegressionFinding], when: datetime) -> list[Che
 
 
 def junit(findings: Sequence[RegressionFinding]) -> str:
-    """Findings as a JUnit report: alarms are failures, what could not be compared is skipped."""
+    """Return a JUnit report of findings: alarms are failures; stale and inconclusive ones are skipped."""
     suite = ElementTree.Element(
         "testsuite",
         name="autotune regress",
@@ -48,10 +48,10 @@ def junit(findings: Sequence[RegressionFinding]) -> str:
         if finding.unproved:
             properties = ElementTree.SubElement(case, "properties")
             ElementTree.SubElement(properties, "property", name="oracle", value=UNPROVED)
-        said = f"{finding.verdict}: {finding.why}"
+        message = f"{finding.verdict}: {finding.why}"
         if finding.alarms:
-            ElementTree.SubElement(case, "failure", message=said).text = "\n".join(finding.notes)
+            ElementTree.SubElement(case, "failure", message=message).text = "\n".join(finding.notes)
         elif finding.verdict in ("stale", "inconclusive"):
-            ElementTree.SubElement(case, "skipped", message=said)
+            ElementTree.SubElement(case, "skipped", message=message)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

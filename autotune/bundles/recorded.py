@@ -1,7 +1,7 @@
-"""What an import recorded: a compiled model must give it again, before anybody calls it.
+"""Check of a compiled model against results that its import recorded, before it is called by users.
 
-An importer may read an op otherwise than the model's own framework, and a default schedule may be wrong: one call, of a
-program that is compiled anyway, tells of both.
+An importer may interpret an op differently from the model's framework, and a default schedule may be wrong: one call of
+the compiled program detects both.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,31 +13,31 @@ from autotune.core.errors import CompileError
 from autotune.core.mismatch import FEW, LOOSE, TOLERANCE, mismatches
 from autotune.core.payload import Array, Payload
 
-DIVIDES = r"\barith\.(?:ceil|floor)?(?:div|rem)[su]i\b"  # by zero, where recorded inputs are: that ends a process
-ROUNDS = r"\b(?:i8|f16|bf16)\b|roundeven"  # in a text that rounds on the way
+DIVIDES = r"\barith\.(?:ceil|floor)?(?:div|rem)[su]i\b"  # division by a zero input would kill the process
+ROUNDS = r"\b(?:i8|f16|bf16)\b|roundeven"  # in the text of a payload with intermediate rounding
 
 
 def check_recorded(payload: Payload, function: Callable[..., Array | Mapping[str, Array]]) -> None:
-    """Compare a call of an imported model with what its import recorded; nothing where nothing was.
+    """Compare a call of an imported model with the results that its import recorded, if there are any.
 
-    A model that divides whole numbers is not called: its recorded inputs may be zero where those of users never are.
+    A model with integer division is not called: its recorded inputs may contain zeros that real inputs never do.
 
     Args:
-        payload: What is computed.
-        function: Computes it; takes inputs by name.
+        payload: The imported model.
+        function: Compiled model; takes inputs by name.
 
     Raises:
-        CompileError: A result is another one.
+        CompileError: A result differs.
     """
     is_safe = not search(DIVIDES, payload.text) and not any(argument.role == "state" for argument in payload.arguments)
     if not payload.derived or payload.reference is None or payload.cases or not is_safe:
         return
     inputs = payload.make_inputs(0)
     expected = payload.reference(**inputs)
-    given = {argument.name: inputs[argument.name] for argument in payload.arguments if argument.role == "input"}
-    found = results_of(function(**given))
+    operands = {argument.name: inputs[argument.name] for argument in payload.arguments if argument.role == "input"}
+    results = results_of(function(**operands))
     tolerance = LOOSE if search(ROUNDS, payload.text) else TOLERANCE
-    for argument, ours, theirs in zip(payload.written, found, expected, strict=True):
+    for argument, ours, theirs in zip(payload.written, results, expected, strict=True):
         for difference in mismatches(ours, np.asarray(theirs), tolerance, part=FEW):
             raise CompileError(
                 "verify",
@@ -48,5 +48,5 @@ def check_recorded(payload: Payload, function: Callable[..., Array | Mapping[str
 
 
 def results_of(found: Array | Mapping[str, Array]) -> list[Array]:
-    """Results of a call, in order."""
+    """Return the results of a call as a list, in order."""
     return list(found.values()) if isinstance(found, Mapping) else [found]

@@ -1,4 +1,4 @@
-"""Regress: measure bundles again, each against its baseline, and say which have become slower, wrong or stale."""
+"""Regression check: measure bundles again, each relative to its baseline, and find slower, wrong or stale ones."""
 
 import time
 from collections.abc import Sequence
@@ -46,64 +46,64 @@ from autotune.worker.bench.proof import hash_stages
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
-SESSIONS, QUICK_SESSIONS = 7, 5  # processes before an alarm
+SESSIONS, QUICK_SESSIONS = 7, 5  # processes needed for an alarm
 EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.003)
 QUICK_EFFORT = Effort(samples=40, seconds=1.5, sample_seconds=0.003)
-QUICK_SECONDS = 75.0  # after this no further bundle is begun
-QUICK_END = 115.0  # no look is begun that would end after this
-FIRST_PAUSE = 10.0  # seconds before the second look; before the third twice as long, and so on
+QUICK_SECONDS = 75.0  # after this, no further bundle is started
+QUICK_END = 115.0  # no look is started that would end after this
+FIRST_PAUSE = 10.0  # seconds before the second look; doubled for each further one
 MOST_LOOKS = 5
-QUICK_CALL = 0.5  # seconds a call of the baseline, at most
+QUICK_CALL = 0.5  # limit of the baseline's time, in seconds per call
 
 
 def bundles_in(folder: Path) -> list[Path]:
-    """Every bundle in a folder of bundles, by name.
+    """Return all bundles in a folder of bundles, sorted by name.
 
     Raises:
         BundleError: There is none.
     """
-    found = sorted(manifest.parent for manifest in folder.glob(f"*/{MANIFEST_FILE}"))
-    if not found:
+    folders = sorted(manifest.parent for manifest in folder.glob(f"*/{MANIFEST_FILE}"))
+    if not folders:
         others = sorted({str(path.parents[1]) for path in Path().glob(f"*/*/{folder.name}/*/{MANIFEST_FILE}")})
-        way = f"name one of those in {' or '.join(others)}" if others else "name bundles"
-        raise BundleError(f"there must be bundles to check, {folder} holds none; run autotune tune PAYLOAD, or {way}")
-    return found
+        fix = f"name one of those in {' or '.join(others)}" if others else "name bundles"
+        raise BundleError(f"there must be bundles to check, {folder} holds none; run autotune tune PAYLOAD, or {fix}")
+    return folders
 
 
 def regress(folders: Sequence[Path], options: RegressOptions, listener: Listener = SILENT) -> list[RegressionFinding]:
-    """Check bundles, the quickest first.
+    """Check bundles, the fastest first.
 
     Args:
-        folders: The bundles.
+        folders: Folders of the bundles.
         options: Options of the check.
-        listener: Told of every process that begins to measure.
+        listener: Listener that is notified of every process that starts to measure.
 
     Raises:
-        BundleError: One of them is refused.
-        MachineError: Times are to be recorded where tiles are emulated.
+        BundleError: A bundle is refused.
+        MachineError: Times are to be recorded while tiles are emulated.
     """
     if options.update and are_emulated():
         raise MachineError(f"times of emulated tiles are no record: unset {VARIABLE} to run `regress --update`")
-    begun = time.perf_counter()
+    start = time.perf_counter()
     bundles = sorted((read_bundle(folder) for folder in folders), key=cost)
-    found = []
+    findings = []
     for bundle in bundles:
         since = time.perf_counter()
-        late = options.quick and (since - begun > QUICK_SECONDS or cost(bundle) > QUICK_CALL)
-        until = begun + QUICK_END if options.quick and options.patience is None else inf
+        late = options.quick and (since - start > QUICK_SECONDS or cost(bundle) > QUICK_CALL)
+        until = start + QUICK_END if options.quick and options.patience is None else inf
         finding = left_out(bundle) if late else check(bundle, options, listener, until)
-        found.append(replace(finding, seconds=time.perf_counter() - since))
-    return found
+        findings.append(replace(finding, seconds=time.perf_counter() - since))
+    return findings
 
 
 def cost(bundle: BundleFiles) -> float:
-    """Seconds of a call of what a bundle times of its baseline, or of its schedule where it has none."""
+    """Return the seconds per call of the timed part of a bundle's baseline, or of its schedule without a baseline."""
     session, part = bundle.manifest.samples[0], bundle.manifest.baseline.part
     return median(session.baseline_seconds) / part if session.baseline_seconds else median(session.best_seconds)
 
 
 def left_out(bundle: BundleFiles) -> RegressionFinding:
-    """Finding for a bundle that the time limit left out."""
+    """Return the finding for a bundle that was skipped because of the time limit."""
     payload = bundle.payload
     return RegressionFinding(
         str(bundle.folder),
@@ -116,13 +116,13 @@ def left_out(bundle: BundleFiles) -> RegressionFinding:
 
 
 def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, until: float = inf) -> RegressionFinding:
-    """Look at a bundle; where it seems slower or is inconclusive, wait and look again, as long as patience lasts.
+    """Measure a bundle; while the result is inconclusive, pause and measure again, as long as patience lasts.
 
     Args:
         bundle: The bundle.
         options: Options of the check.
-        listener: Told of every process that begins to measure, and of every wait.
-        until: Time of the performance counter after which no further look is begun.
+        listener: Listener that is notified of every process that starts to measure, and of every pause.
+        until: Time of the performance counter at which the last look must end.
     """
     machine, manifest = recorded_machine(bundle), bundle.manifest
     finding = RegressionFinding(
@@ -137,14 +137,14 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, unti
     )
     looks: list[Look] = []
     for pause in (*pauses_within(0.0 if options.update else options.wait), inf):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         finding, look = look_once(finding, bundle, machine, options, listener)
         if look is None:
             return finding
         looks.append(look)
         finding = conclude_looks(finding, bundle, looks, options)
         now = time.perf_counter()
-        if finding.verdict != "inconclusive" or pause == inf or now + pause + (now - begun) > until:
+        if finding.verdict != "inconclusive" or pause == inf or now + pause + (now - start) > until:
             break
         listener.stage(f"{finding.payload}: {look.saw}; waits {pause:.0f} s and looks again")
         sleep(pause)
@@ -158,7 +158,7 @@ def check(bundle: BundleFiles, options: RegressOptions, listener: Listener, unti
 def look_once(
     finding: RegressionFinding, bundle: BundleFiles, machine: Machine, options: RegressOptions, listener: Listener
 ) -> tuple[RegressionFinding, Look | None]:
-    """Measure a bundle in one process after another until it is clear what this look says; `None` if it cannot run."""
+    """Measure a bundle in consecutive processes until this look is settled; the look is `None` if it cannot run."""
     effort, most = (QUICK_EFFORT, QUICK_SESSIONS) if options.quick else (EFFORT, SESSIONS)
     sessions: list[ProcessTimes] = []
     watch = Watch()
@@ -182,7 +182,7 @@ def look_once(
 
 
 def pauses_within(patience: float) -> list[float]:
-    """Seconds to wait before the second look and those after it, each twice the one before, as patience lasts.
+    """Return the pauses before the second and further looks in seconds, doubling, with a sum of at most `patience`.
 
     Example:
         >>> pauses_within(60)
@@ -195,13 +195,13 @@ def pauses_within(patience: float) -> list[float]:
 def conclude_looks(
     finding: RegressionFinding, bundle: BundleFiles, looks: Sequence[Look], options: RegressOptions
 ) -> RegressionFinding:
-    """A finding with what all looks say."""
+    """Return a finding with the verdict of all looks."""
     needed = 1 if options.wait == 0 or options.update else LOOKS
     return assess(finding, bundle, [look.sessions for look in looks], options.factor, needed)
 
 
 def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timing:
-    """Build and time a bundle in a process of its own; what fails is tried once more."""
+    """Build and time a bundle in a new process; retry once on failure."""
     for _ in range(2):
         with Worker(expected_seconds(bundle), threads=machine.threads) as worker:
             timing = time_bundle(bundle, machine, worker, effort)
@@ -211,7 +211,7 @@ def measure_once(bundle: BundleFiles, machine: Machine, effort: Effort) -> Timin
 
 
 def why_stale(bundle: BundleFiles) -> str:
-    """Why a bundle's figures say nothing here; empty if they do."""
+    """Return why a bundle's figures are not comparable here; empty if they are."""
     manifest = bundle.manifest
     if lacks_reference(bundle):
         return why_unknown_here(bundle)
@@ -229,33 +229,33 @@ def assess(
     factor: float,
     needed: int,
 ) -> RegressionFinding:
-    """A finding with what the samples of all looks so far say; all of its figures are of the same ones."""
+    """Return a finding with the verdict on the samples of all looks so far; its figures are of the same samples."""
     recorded, error = bundle.manifest.samples, bundle.manifest.baseline.part_error
     finding = replace(finding, samples=tuple(looks[-1]), speedup=quiet_speedup(looks[-1], error))
     if stale := why_stale(bundle):
         return replace(finding, verdict="stale", why=stale)
     if bundle.manifest.speedup is None:
         return replace(finding, why="it was recorded without a baseline")
-    found = conclude(recorded, looks, factor, needed)
-    why = f"{abs(found.slowdown - 1):.1%} {'slower' if found.slowdown > 1 else 'faster'} against {found.by}"
-    other = FMA_KERNEL if found.by == BASELINE else BASELINE
-    beside = against(other, recorded, found.now)
-    if beside is not None:
-        why += f", {beside - 1:+.1%} in time against {other}"
-    if found.verdict == "inconclusive":
-        why = too_noisy(found.slowdown, found.margin)
+    judgement = conclude(recorded, looks, factor, needed)
+    why = f"{abs(judgement.slowdown - 1):.1%} {'slower' if judgement.slowdown > 1 else 'faster'} against {judgement.by}"
+    other = FMA_KERNEL if judgement.by == BASELINE else BASELINE
+    ratio = against(other, recorded, judgement.now)
+    if ratio is not None:
+        why += f", {ratio - 1:+.1%} in time against {other}"
+    if judgement.verdict == "inconclusive":
+        why = too_noisy(judgement.slowdown, judgement.margin)
     return replace(
         finding,
-        verdict=found.verdict,
+        verdict=judgement.verdict,
         why=why,
-        slowdown=found.slowdown,
-        speedup=quiet_speedup(found.now, error),
-        samples=found.now,
+        slowdown=judgement.slowdown,
+        speedup=quiet_speedup(judgement.now, error),
+        samples=judgement.now,
     )
 
 
 def too_noisy(slowdown: float, margin: float) -> str:
-    """What an inconclusive look says: between which speeds the schedule is, as parts of the recorded one.
+    """Describe an inconclusive look: the range of the schedule's speed, relative to the recorded one.
 
     Example:
         >>> too_noisy(1.0, 0.9)
@@ -266,7 +266,7 @@ def too_noisy(slowdown: float, margin: float) -> str:
 
 
 def accept(bundle: BundleFiles, sessions: Sequence[ProcessTimes], machine: Machine) -> None:
-    """Write a bundle anew with what was measured now, here, with this compiler."""
+    """Rewrite a bundle with the current samples, machine, versions and IR hashes."""
     with Worker(MODEL_SECONDS, threads=machine.threads) as worker:
         hashes = worker.call(hash_stages, Claim(bundle.payload, recorded_candidate(bundle)))
     manifest = replace(

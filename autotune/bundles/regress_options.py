@@ -1,11 +1,11 @@
-"""`RegressOptions`: the options of a check for regressions, from which the verb and `Bundle.regress` derive."""
+"""`RegressOptions`: options of a regression check, from which the command and `Bundle.regress` derive theirs."""
 
 from dataclasses import dataclass
 
 from autotune.core.options import check_real
 from autotune.core.verb_options import option, options_of
 
-LEAST_FACTOR = 1.001  # a slowdown that could be found at all
+LEAST_FACTOR = 1.001  # smallest slowdown that might be detectable
 PATIENCE, QUICK_PATIENCE, MOST_PATIENCE = 150.0, 30.0, 86400.0  # seconds
 
 
@@ -32,7 +32,7 @@ class RegressOptions:
 
     @property
     def wait(self) -> float:
-        """Seconds that may be waited for a bundle, all together; 0 for no second look."""
+        """Total pause for one bundle in seconds; 0 for no second look."""
         if self.patience is not None:
             return self.patience
         return QUICK_PATIENCE if self.quick else PATIENCE

@@ -1,4 +1,4 @@
-"""Replay: build a bundle again, verify and time it, and say whether the recorded speed-up holds."""
+"""Replay: compile, verify and time a bundle, and decide whether its recorded speed-up holds."""
 
 import time
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ from autotune.worker.bench.proof import hash_stages
 from autotune.worker.worker import Worker
 
 ReplayVerdict = Literal["holds", "weaker", "stronger", "wrong", "unknown", "impossible"]
-SLACK = 0.1  # beyond the recorded interval, before a speed-up counts as another one
+SLACK = 0.1  # relative widening of the recorded interval before a speed-up counts as different
 REPLAY_EFFORT = Effort(samples=30, seconds=3.0, sample_seconds=0.005)
-MOST_SESSIONS = 2  # a speed-up that does not hold is measured again in a fresh process before that is said
-MOST_UNSURE, UNSURE_SECONDS = 4, 120.0  # processes, and seconds, before it is said that nothing is known
-WIDE = 1.5  # high over low: an interval wider than that would agree with claims far apart, and knows nothing
+MOST_SESSIONS = 2  # a weaker speed-up is measured again in a new process before it is reported
+MOST_UNSURE, UNSURE_SECONDS = 4, 120.0  # processes, and seconds, before the verdict is unknown
+WIDE = 1.5  # high over low: a wider interval would agree with very different speed-ups, and decides nothing
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,24 @@ class Replay:
 
     Attributes:
         payload: Name of the payload.
-        outcome: Outcome of the recorded schedule when it is run now.
-        diagnostic: What went wrong, if anything did.
-        best_seconds: Seconds a call with the schedule, as `autotune.core.winner_time` has it.
-        baseline_seconds: Seconds a call of the baseline, likewise.
-        speedup: Baseline over schedule, now.
-        recorded: The recorded speed-up and its interval.
-        verdict: Whether the recorded speed-up holds: inside its interval, weaker or stronger; wrong if the schedule no
-            longer computes what the oracle says, unknown without a baseline, where an interval is too wide, or where it
-            got too little memory or time; impossible where a time is above what the processor does.
-        why: Reason for a verdict of unknown or impossible, a sentence; else empty.
+        outcome: Current outcome of the recorded schedule.
+        diagnostic: Description of a failure; empty if there was none.
+        best_seconds: Time of the scheduled program in seconds per call, as in `autotune.core.winner_time`.
+        baseline_seconds: Time of the baseline in seconds per call, likewise.
+        speedup: Current speed-up, baseline over schedule, with its interval.
+        recorded: Recorded speed-up with its interval.
+        verdict: Whether the recorded speed-up holds, is weaker or stronger; wrong if the results no longer match the
+            oracle's; unknown without a baseline, with too wide an interval, or with too little memory or time;
+            impossible if the implied rate exceeds the processor's peak.
+        why: Reason for a verdict of unknown or impossible, one sentence; else empty.
         max_error: Largest absolute difference to the oracle.
-        differences: What is not as it was recorded, and what that means, a sentence each.
-        same_machine: Whether the recorded speed-up was measured on a machine like this.
-        oracle: What results were compared with, `reference` or `plain lowering`.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
-        clock_seconds: Median seconds a call with the schedule as the clock gave them.
-        noise_floor: Relative differences below it were ties when it was recorded.
-        unsteady: Why times that were taken now say nothing, a sentence; empty where they do.
+        differences: Differences from the recording and their effects, one sentence each.
+        same_machine: Whether the recorded speed-up was measured on a machine with the same fingerprint.
+        oracle: Kind of oracle, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and its plain lowering is the only oracle.
+        clock_seconds: Median time of the scheduled program by the clock, in seconds per call.
+        noise_floor: Relative difference below which configs counted as equal when it was recorded.
+        unsteady: Reason why the current times are unreliable, one sentence; empty if they are reliable.
     """
 
     payload: str
@@ -85,18 +85,18 @@ class Replay:
 
     @property
     def is_right(self) -> bool:
-        """Whether the schedule still compiles and computes what the oracle says."""
+        """Whether the schedule still compiles and its results match the oracle's."""
         return self.outcome in RIGHT
 
     @property
     def is_fine(self) -> bool:
-        """Whether it is right, and on a machine like the recorded one as fast as recorded, which must be known."""
+        """Whether the results are correct and, on the recorded kind of machine, the speed-up is known to hold."""
         claimed = self.recorded is not None and self.same_machine
         fails = ("impossible", "weaker", "unknown") if claimed else ("impossible",)
         return self.is_right and self.verdict not in fails
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the result as a JSON object."""
         return asdict(self)
 
 
@@ -112,24 +112,24 @@ def replay(
 
     Args:
         folder: Folder of the bundle.
-        timeout: Seconds that one process may take; by default as long as what the bundle records lets expect.
-        listener: Notified of what goes on.
-        named: What it computes, where the user names that.
-        emulate: Emulate tiles of a matrix unit that this processor lacks: right, and slow.
+        timeout: Time limit of one process in seconds; by default derived from the recorded times.
+        listener: Listener of the stages.
+        named: Payload that the user names for the bundle.
+        emulate: Emulate tiles of a matrix unit that this processor lacks, which is correct but slow.
 
     Raises:
-        BundleError: The bundle is incomplete, edited, or asks for what no bundle should.
-        OptionError: The timeout is no time.
+        BundleError: The bundle is incomplete, edited, or contains something forbidden.
+        OptionError: The timeout is out of range.
     """
     with emulated() if emulate else nullcontext():
         return replay_here(folder, timeout, listener, named)
 
 
 def replay_here(folder: Path, timeout: float | None, listener: Listener, named: Payload | None) -> Replay:
-    """Replay a bundle by the instructions that there are; see `replay`."""
+    """Replay a bundle with the current setting of tile emulation; see `replay`."""
     if timeout is not None:
         check_real("timeout", timeout, LEAST_TIMEOUT, MOST_SECONDS, example=60)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     bundle = read_bundle(folder, named)
     machine = recorded_machine(bundle)
     manifest, candidate = bundle.manifest, recorded_candidate(bundle)
@@ -140,28 +140,28 @@ def replay_here(folder: Path, timeout: float | None, listener: Listener, named: 
         hashes = worker.call(hash_stages, Claim(bundle.payload, candidate)) if first.ours.outcome in RIGHT else None
     sessions = [session for session in [first.session] if session is not None]
     error = first.part_error(manifest.baseline.part_error)
-    while sessions and is_open(sessions, manifest, time.perf_counter() - begun, error):
+    while sessions and is_open(sessions, manifest, time.perf_counter() - start, error):
         listener.stage(f"measuring it in process {len(sessions) + 1}")
         with Worker(most, threads=machine.threads) as worker:
             again = time_bundle(bundle, machine, worker, REPLAY_EFFORT).session
         if again is None:
             break
         sessions.append(again)
-    found = summarize(bundle, first, sessions, machine, hashes if isinstance(hashes, dict) else None)
+    result = summarize(bundle, first, sessions, machine, hashes if isinstance(hashes, dict) else None)
     why = why_impossible(bundle, machine, sessions[-1], REPLAY_EFFORT) if sessions else ""
-    return replace(found, verdict="impossible", why=why) if why else found
+    return replace(result, verdict="impossible", why=why) if why else result
 
 
 def is_open(sessions: Sequence[ProcessTimes], manifest: Manifest, seconds: float, error: float | None = None) -> bool:
-    """Return whether another process should be asked: a speed-up is weaker, or not known well enough yet.
+    """Return whether another process should measure: the speed-up is weaker, or its interval is still too wide.
 
-    What is not known because a part of the baseline is timed, no other process knows either.
+    If the interval is wide because only a part of the baseline is timed, further processes cannot narrow it.
 
     Args:
-        sessions: Times so far.
-        manifest: The bundle's manifest, with the speed-up that was recorded.
-        seconds: Seconds that it took so far.
-        error: Relative error of the baseline's times, as it is seen here; by default as it is recorded.
+        sessions: Samples so far.
+        manifest: Manifest of the bundle, with the recorded speed-up.
+        seconds: Seconds elapsed so far.
+        error: Relative error of the baseline's times as measured here; by default as recorded.
     """
     error = manifest.baseline.part_error if error is None else error
     speedup = speedup_of(sessions, error)
@@ -179,7 +179,7 @@ def summarize(
     machine: Machine,
     hashes: dict[str, str] | None,
 ) -> Replay:
-    """The result as plain data."""
+    """Combine all measurements to the result."""
     manifest, ours = bundle.manifest, first.ours
     error = first.part_error(manifest.baseline.part_error)
     alike = manifest.fingerprint == machine.fingerprint
@@ -212,13 +212,13 @@ def summarize(
 
 
 def unsteady_now(bundle: BundleFiles, figures: SessionFigures, machine: Machine, *, alike: bool) -> str:
-    """Why times that were taken now say nothing, in a sentence; empty where they do.
+    """Return a sentence on why the current times are unreliable; empty if they are reliable.
 
     Args:
         bundle: The bundle.
-        figures: What the times come to.
+        figures: Figures of the current sessions.
         machine: The host.
-        alike: Whether it is like the machine that recorded the bundle, so that its roofs say what there should be.
+        alike: Whether the host has the fingerprint of the recording machine, so that the recorded roofs apply.
     """
     flops = 0.0 if bundle_may_exceed_roof(bundle) else bundle.manifest.flops
     beside = figures.reference_seconds
@@ -227,14 +227,14 @@ def unsteady_now(bundle: BundleFiles, figures: SessionFigures, machine: Machine,
 
 
 def verdict_of(outcome: Outcome, now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
-    """Outcome of a bundle: one that got too little memory or time is not called wrong."""
+    """Return the verdict for an outcome and a speed-up; too little memory or time is unknown, not wrong."""
     if outcome in UNTOLD:
         return "unknown"
     return compare(now, recorded) if outcome in RIGHT else "wrong"
 
 
 def compare(now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
-    """Whether two speed-ups agree: their intervals, widened by `SLACK`, overlap; unknown if one says nothing."""
+    """Compare two speed-ups; they agree if their intervals, widened by `SLACK`, overlap."""
     if now is None or recorded is None or why_unknown(now, recorded):
         return "unknown"
     if now.high < recorded.low * (1 - SLACK):
@@ -245,12 +245,12 @@ def compare(now: Interval | None, recorded: Interval | None) -> ReplayVerdict:
 
 
 def is_wide(speedup: Interval) -> bool:
-    """Return whether an interval is so wide that it says nothing."""
+    """Return whether an interval is too wide for a verdict."""
     return speedup.high > WIDE * speedup.low
 
 
 def why_unknown(now: Interval | None, recorded: Interval | None, why_not: str = "") -> str:
-    """Why it cannot be decided whether a speed-up holds; empty if it can.
+    """Return why it cannot be decided whether a speed-up holds; empty if it can.
 
     Args:
         now: Speed-up measured now.

@@ -1,12 +1,12 @@
-"""Reproduce: a trial of a store, as files and run again.
+"""Reproduction of a trial of a store: write its files and run it again.
 
-    payload.mlir     the task alone, its op tagged
+    payload.mlir     the single task, its op tagged
     schedule.mlir    the transform script
     trial.json       the record
-    README           the two commands that show it again: with this package, and with mlir-opt alone
+    README           the two commands that reproduce it: with this package, and with mlir-opt alone
 
-Nothing bulky is stored with a trial: its files are written again from the names and the config in its record, and its
-key tells whether they are what they were.
+A store does not contain these files: they are regenerated from the names and the config in the trial's record, and the
+trial's key shows whether they are identical.
 """
 
 import json
@@ -45,14 +45,14 @@ ENOUGH = 12  # characters of a key
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A trial, and its outcome now.
+    """A recorded trial and its current result.
 
     Attributes:
         trial: Trial as it was recorded.
-        found: Result of running the trial now.
+        found: Result of running the trial again.
         folder: Folder that the trial's files were written to.
-        changed: Sentence on what is not as it was; empty if the files are the same to the letter.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right here.
+        changed: Sentence on what has changed; empty if the files are identical.
+        unproved: Whether the payload was imported, and its plain lowering is the only oracle.
     """
 
     trial: Trial
@@ -63,21 +63,21 @@ class Reproduction:
 
     @property
     def is_same(self) -> bool:
-        """Whether the outcome is the recorded one. Noise is the machine's; a duplicate is as its original."""
+        """Whether the outcome is equivalent to the recorded one; noise is ignored, and a duplicate may be anything."""
         both_right = {self.trial.outcome, self.found.outcome} <= set(RIGHT)
         return both_right or self.trial.outcome in (self.found.outcome, "duplicate")
 
 
 def find_trial(store: Store, wanted: str) -> tuple[Trial, Sweep]:
-    """The trial whose key begins with `wanted`.
+    """Return the trial whose key starts with `wanted`, and its sweep.
 
     Raises:
         StoreError: There is none, or several.
     """
-    found = [(t, sweep) for sweep in store.sweeps() for t in sweep.records.values() if t.key.startswith(wanted)]
-    if len(found) == 1:
-        return found[0]
-    many = "several keys" if found else "none"
+    matches = [(t, sweep) for sweep in store.sweeps() for t in sweep.records.values() if t.key.startswith(wanted)]
+    if len(matches) == 1:
+        return matches[0]
+    many = "several keys" if matches else "none"
     raise StoreError(
         f"trial must be named by the beginning of one key; {wanted!r} begins {many}; see `replay --store STORE`"
     )
@@ -87,17 +87,17 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, f
     """Write a trial's files, and run it again in an isolated process.
 
     Args:
-        location: The store.
-        wanted: Beginning of the trial's key.
-        folder: Folder to write to; made if it is not there.
-        seconds: Seconds the trial may take.
-        family: Family of a file that the trial is of, ``mine.py:FAMILY``: no store runs a file by itself.
+        location: Path or URL of the store.
+        wanted: Prefix of the trial's key.
+        folder: Folder to write to; created if it is missing.
+        seconds: Time limit of the trial in seconds.
+        family: Family of the trial if it is defined in a file, ``mine.py:FAMILY``, since a store must not run files.
 
     Raises:
-        OptionError: The time is out of range.
+        OptionError: The time limit is out of range.
         StoreError: There is no such trial.
         PayloadError: The trial's payload cannot be built here.
-        ScheduleError: The trial's family is not installed, and not the one that is named.
+        ScheduleError: The trial's family is not installed, or is not the one that is named.
     """
     check_real("timeout", seconds, LEAST_TIMEOUT, MOST_SECONDS, example=60)
     with Store.read(location) as store:
@@ -109,8 +109,8 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, f
         raise ScheduleError(f"--family must be the trial's, {trial.family!r}; got {writer.name!r}")
     step = write_step(task, writer, trial.config, machine, alone=True, note=origin(task, writer, trial.config))
     candidate = candidate_alone(step, machine.threads)
-    said, threads = step.program.identity.text, machine.threads
-    key = trial_key(task.payload.text, said, trial.config, shared(threads), compiler_version())
+    identity, threads = step.program.identity.text, machine.threads
+    key = trial_key(task.payload.text, identity, trial.config, shared(threads), compiler_version())
     changed = "" if key == trial.key else "payload, schedule, pipeline or compiler are not those of the record"
     write_files(folder, trial, task, candidate, location)
     with Worker(seconds, threads=machine.threads) as worker:
@@ -119,18 +119,18 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, f
 
 
 def threads_in(about: dict[str, Any]) -> int:
-    """Threads that the programs of a sweep use."""
+    """Return the number of threads that the programs of a sweep use on this host."""
     return usable_threads(int(about["identity"].get("threads", 1)))
 
 
 def rules_in(about: dict[str, Any]) -> Rules:
-    """The rewrite rules that a sweep'"'"'s payload was changed by; no others apply."""
+    """Return the rewrite rules that were applied to a sweep's payload, without any default rules."""
     kept = about.get("rules")
     return Rules(kept["source"] or RULES, kept["text"], ours=False) if kept else NO_RULES
 
 
 def find_task(payload: str, tag: str, own: OwnFamily | None = None, rules: Rules = NO_RULES) -> Task:
-    """A task of a payload, as a user's own script takes it if there is one.
+    """Return a task of a payload by its tag, partitioned as for the user script if there is one.
 
     Raises:
         StoreError: The payload has no such task any more.
@@ -142,7 +142,7 @@ def find_task(payload: str, tag: str, own: OwnFamily | None = None, rules: Rules
 
 
 def write_files(folder: Path, trial: Trial, task: Task, candidate: Candidate, location: str | Path) -> None:
-    """Write what shows a trial again."""
+    """Write the files that reproduce a trial."""
     folder.mkdir(parents=True, exist_ok=True)
     write_file(folder / "payload.mlir", task.payload.text)
     write_file(folder / "schedule.mlir", script_text(candidate.script))

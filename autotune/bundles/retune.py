@@ -1,4 +1,4 @@
-"""Retune: a sweep of a bundle's payload on this machine, with the bundle's options, warm from its configs."""
+"""Retuning: a sweep of a bundle's payload on this machine with the bundle's options, starting from its configs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,14 +23,14 @@ def retune_bundle(
 
     Args:
         bundle: The bundle.
-        store: Receives every trial.
+        store: Store that every trial is recorded in.
         target: Folder to write the new bundle to.
-        trials: Candidates to run.
-        listener: Notified of stages and trials.
+        trials: Number of candidates to run.
+        listener: Listener of stages and trials.
 
     Raises:
-        BundleError: The new bundle cannot be written; or the bundle was tuned with code of a file, which is not read at
-            its word.
+        BundleError: The new bundle cannot be written; or the bundle was tuned with code from a file, which a bundle
+            must not load.
     """
     manifest = bundle.manifest
     own = own_of(bundle)
@@ -39,16 +39,16 @@ def retune_bundle(
         known=tuple(known_in(manifest, str(bundle.folder))),
         script=ScriptFile(own.script.source, own.script.text) if own is not None else None,
     )
-    payload = replace(bundle.payload, error=0.0)  # the budget is spent anew
+    payload = replace(bundle.payload, error=0.0)  # the options set the error budget again
     payload = payload if own is not None else replace(payload, schedule="")
     return tune(payload, store, target, replace(options, trials=trials), listener, start=start)
 
 
 def recorded_options(bundle: BundleFiles) -> TuneOptions:
-    """The options that a bundle was tuned with; its script and rules are in the bundle itself.
+    """Return the options that a bundle was tuned with, except its script and rules, which are in the bundle.
 
     Raises:
-        BundleError: The recorded command is not of `tune`, or makes the tool read a file of code.
+        BundleError: The recorded command is not a `tune` command, or loads code from a file.
     """
     manifest = bundle.manifest
     try:

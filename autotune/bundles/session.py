@@ -1,4 +1,4 @@
-"""Compiled payloads that are called, not measured: functions of one model share weights and states by name."""
+"""Session of compiled payloads that are called: functions of one model share weights and states by name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,13 +21,13 @@ from autotune.tuning.tunable import payload as payload_of
 
 
 class Session:
-    """Compiles payloads with the best schedules there are, in this process; keeps their weights and states.
+    """Compiler of payloads with the best known schedules, in this process; owns their weights and states.
 
     Args:
-        bundles: Folder of bundles: the newest of a payload is used, or else its default schedules. By default where
-            `tune` writes, ``tuned/MACHINE/bundles``.
-        listener: Receives notes for the user.
-        seed: Seed of the weights that no file gives.
+        bundles: Folder of bundles; the newest one of a payload is used, else default schedules. By default the folder
+            that `tune` writes to, ``tuned/MACHINE/bundles``.
+        listener: Listener for notes to the user.
+        seed: Seed of weights that are not loaded from a file.
     """
 
     def __init__(self, bundles: str | Path | None = None, listener: Listener = SILENT, seed: int = 0) -> None:
@@ -40,15 +40,15 @@ class Session:
         self._functions: dict[tuple[str, tuple[Argument, ...]], SessionFunction] = {}
 
     def load(self, source: str | Path | Payload) -> "SessionFunction":
-        """Compile a payload, or give what it was compiled to.
+        """Compile a payload, or return the function that it was compiled to before.
 
-        States begin as zeros; weights are those that the session has by that name.
+        States are zero at first; a weight or state that the session has under the same name is shared.
 
         Args:
             source: A spec, a path to an ``.mlir`` file, or a payload.
 
         Raises:
-            PayloadError: There is no such payload, or a weight or state has another shape than the one the session has.
+            PayloadError: There is no such payload, or a weight's or state's shape differs from the session's.
             CompileError: The payload cannot be compiled.
         """
         payload = payload_of(source)
@@ -70,11 +70,11 @@ class Session:
 
     @property
     def kept(self) -> Mapping[str, Array]:
-        """Every weight and state, by name."""
+        """Weights and states of the session, by name."""
         return self._kept
 
     def _make_kept(self, payload: Payload) -> None:
-        """Make the weights and states that the session has not got yet."""
+        """Create the weights and states that the session does not have yet."""
         for argument in payload.arguments:
             known = self._kept.get(argument.name)
             if argument.role in ("weight", "state") and known is not None and known.shape != argument.shape:
@@ -91,7 +91,7 @@ class Session:
                 self._kept.setdefault(argument.name, self._zeros(argument))
 
     def _packed(self, payload: Payload, weight: PanelWeight) -> Array:
-        """A weight in panels, packed once for all functions that read it so."""
+        """Return a weight in panels, packed once for all functions that use this layout."""
         source = payload.arguments[weight.source]
         key = (source.name, weight.columns, weight.transposed, weight.shape, weight.precision)
         if key not in self._panels:
@@ -124,13 +124,13 @@ class SessionFunction:
         self._call = ArrayCall(bound, [slots[name] for name in self._inputs], inputs)
 
     def __call__(self, /, **inputs: Array) -> tuple[Array, ...]:
-        """Call it once.
+        """Run the function once.
 
         Returns:
-            Outputs of the call, which the next one overwrites.
+            Outputs of the call, which the next call overwrites.
 
         Raises:
-            GenerationError: An input is missing, unknown, of another shape, or out of range; nothing is changed then.
+            GenerationError: An input is missing, unknown, of the wrong shape, or out of range; nothing is changed then.
         """
         if inputs.keys() != self._names:
             raise GenerationError(

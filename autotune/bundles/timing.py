@@ -1,4 +1,4 @@
-"""How a bundle is timed again: its schedule and its baseline in one process, for a time that its record lets expect."""
+"""Timing of a bundle's schedule and baseline in one process, with a time limit derived from the recorded times."""
 
 from dataclasses import dataclass
 
@@ -13,19 +13,19 @@ from autotune.store.sessions import recorded_figures
 from autotune.worker.isolation.limits import MODEL_SECONDS
 from autotune.worker.worker import Worker
 
-LEAST_SECONDS = 60.0  # of a process that replays: some fifty times what a kernel takes on a quiet core
+LEAST_SECONDS = 60.0  # time limit of a process, some fifty times what a kernel takes on a quiet core
 SECONDS_PER_BYTE = 5e-4  # of MLIR to compile, some twenty times what GPT-2 takes
-CALLS = 20  # of schedule and baseline: to verify them, to find how many calls are a sample, and the samples
+CALLS = 20  # of schedule and baseline: verification, calibration and samples
 
 
 @dataclass(frozen=True)
 class Timing:
-    """A process that built a bundle again.
+    """Result of a process that compiled, verified and timed a bundle.
 
     Attributes:
-        theirs: The baseline.
-        ours: The recorded schedule.
-        half: Half of the part of the baseline that is timed, where a part is.
+        theirs: Evaluation of the baseline.
+        ours: Evaluation of the recorded schedule.
+        half: Evaluation of half of the timed part of the baseline; `None` if the whole is timed.
     """
 
     theirs: Evaluation
@@ -34,23 +34,23 @@ class Timing:
 
     @property
     def session(self) -> ProcessTimes | None:
-        """Its samples, if there are any of the schedule."""
+        """Samples of the process; `None` if there are none of the schedule."""
         if self.ours.samples is None:
             return None
         baseline = self.theirs.samples.seconds if self.theirs.samples else ()
         return ProcessTimes(self.ours.samples.seconds, baseline, self.ours.samples.reference_seconds)
 
     def part_error(self, recorded: float) -> float:
-        """Relative error of the baseline's times as it is seen here; as it is recorded where it is not seen."""
+        """Return the relative error of the baseline's times as measured here; as recorded if not measured."""
         if self.half is None or self.half.samples is None or self.theirs.samples is None:
             return recorded
         return abs(min(self.half.samples.seconds) / min(self.theirs.samples.seconds) - 1)
 
 
 def expected_seconds(bundle: BundleFiles) -> float:
-    """Most seconds that building, verifying and timing a bundle once should take, from what it records.
+    """Return a time limit in seconds for compiling, verifying and timing a bundle once, from the recorded times.
 
-    An untrusted bundle may claim what it likes, and run for ever: never more than `MODEL_SECONDS`.
+    It is at most `MODEL_SECONDS`, since an untrusted bundle may record anything and run for ever.
     """
     text = sum(map(len, bundle.texts.values()))
     figures = recorded_figures(bundle.manifest)
@@ -70,8 +70,8 @@ def time_bundle(bundle: BundleFiles, machine: Machine, worker: Worker, effort: E
     candidates = (recorded_candidate(bundle), *theirs)
     job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)
     try:
-        ours, *found = worker.evaluate(job)
-        return Timing(found[0] if found else Evaluation("timed-out", diagnostic=baseline.why_not), ours, *found[1:])
+        ours, *others = worker.evaluate(job)
+        return Timing(others[0] if others else Evaluation("timed-out", diagnostic=baseline.why_not), ours, *others[1:])
     except PayloadError as error:
         if not lacks_reference(bundle):
             raise

@@ -1,16 +1,18 @@
-"""Has a bundle become slower? The decision alone, from samples: recorded sessions against those of now.
+"""Decision whether a bundle has become slower, from samples: recorded sessions against current ones.
 
-A session is one process. Its level is the ratio of the lower quartiles of a yardstick and the schedule: noise only
-adds, and what slows both cancels. There are two yardsticks, the baseline and the FMA kernel; whichever was steadier
-judges. Where the other contradicts it by more than its own noise, an alarm needs both, and that all is well does too.
-Rounds of one session are many but share its luck (where memory lies), so that a rank test over rounds sees any two
-processes differ; sessions are few. Hence three conditions: levels differ by more than halfway to the factor asked
-for, rounds differ in rank, and levels differ by more than sessions do among themselves. That all is well needs that a
-slowdown by the factor would have shown: the change and its margin together are below it. Sessions of one look follow
-each other within seconds, and share what disturbs the machine then. So an alarm needs two looks, a pause apart, that
-see it, and the sessions of all looks together. The last is a t-test whose variance is moderated by a prior (G. K.
-Smyth, "Linear models and empirical Bayes methods", 2004), for few sessions tell little of their variance; sessions
-far from the others, as disturbed ones are, are drawn near (winsorised).
+A session is one process. Its level is the ratio of the lower quartiles of a yardstick and the schedule: noise only adds
+time, and slowdowns of both cancel. There are two yardsticks, the baseline and the FMA kernel; the steadier one decides.
+If the other one contradicts it by more than the noise, neither an alarm nor an all-clear is given.
+
+A session has many rounds, but they share its random effects (such as memory layout), so that a rank test over rounds
+finds any two processes different; sessions are few. A change therefore requires three conditions: levels differ by more
+than half of the requested factor (on a log scale), rounds differ in rank, and levels differ by more than the variation
+between sessions. An all-clear requires that a slowdown by the factor would have been detected: the change plus its
+margin is below it. The sessions of one look run within seconds of each other and share disturbances of the machine, so
+an alarm requires that two looks, separated by a pause, and the sessions of all looks together show it.
+
+The comparison of levels is a t-test whose variance is moderated by a prior (G. K. Smyth, "Linear models and empirical
+Bayes methods", 2004), since few sessions determine their variance poorly; outlying sessions are winsorized.
 """
 
 from collections.abc import Sequence
@@ -32,14 +34,14 @@ BASELINE: Yardstick = "its baseline"
 FMA_KERNEL: Yardstick = "the FMA kernel"
 RegressionVerdict = Literal["ok", "faster", "slower", "wrong", "stale", "inconclusive"]
 ALARMS = ("slower", "wrong")
-ALPHA = 0.01  # of both tests
-FINE = 0.002  # of all being well, though the schedule is slower by the factor asked for
+ALPHA = 0.01  # significance level of both tests
+FINE = 0.002  # probability of an all-clear although the schedule is slower by the factor
 LEAST_SESSIONS = 3
-LOOKS = 2  # that say slower, before an alarm
-CONTRADICTS = 3.0  # standard deviations between what two yardsticks say
-# The standard deviation of levels before any is measured, and how many sessions that knowledge is worth.
+LOOKS = 2  # looks that must show a slowdown before an alarm
+CONTRADICTS = 3.0  # standard deviations between the slowdowns by two yardsticks
+# Prior standard deviation of the logarithm of levels, and its weight in sessions (degrees of freedom).
 USUAL_LUCK, PRIOR_SESSIONS = 0.01, 4
-FAR = 2.0  # standard deviations from the median of sessions; what is further away counts as if it were so far
+FAR = 2.0  # winsorization limit: standard deviations from the median of sessions
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,12 @@ class Judgement:
 
     Attributes:
         verdict: ``ok``, ``faster``, ``slower`` or ``inconclusive``.
-        by: Yardstick that judged.
-        slowdown: Time of the schedule now over that recorded, against the yardstick: above 1 where it has lost.
-        margin: Half of the 99.8 % interval of the slowdown, relative: 0.02 means 2 %.
-        pvalue: Probability of such samples if nothing had changed: the larger of both tests'.
-        error: Standard deviation of the logarithm of the slowdown.
-        now: Times of the sessions of now that all of this is about.
+        by: Yardstick of the comparison.
+        slowdown: Current over recorded time of the schedule, relative to the yardstick; above 1 if slower.
+        margin: Half-width of the 99.8 % confidence interval of the slowdown, relative: 0.02 means 2 %.
+        pvalue: Larger p-value of both tests, for the null hypothesis that nothing changed.
+        error: Standard error of the logarithm of the slowdown.
+        now: Samples of the current sessions that the judgement is based on.
     """
 
     verdict: RegressionVerdict
@@ -66,25 +68,25 @@ class Judgement:
 
 
 def judge(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], factor: float) -> Judgement:
-    """Compare sessions by the steadier yardstick; beside one that contradicts it only what both say is said.
+    """Compare sessions by the steadier yardstick; the verdict is inconclusive if the other one contradicts it.
 
     Args:
-        recorded: Times of the sessions that the bundle records.
-        now: Times of the sessions measured now; at least one session.
-        factor: A slowdown by this much is to be found; one by less than its root is none.
+        recorded: Samples of the recorded sessions.
+        now: Samples of the current sessions; at least one session.
+        factor: Slowdown that must be detected; one below its square root is ignored.
     """
     yardsticks = [by for by in (BASELINE, FMA_KERNEL) if all(has(session, by) for session in (*recorded, *now))]
     first, *others = sorted((judge_by(by, recorded, now, factor) for by in yardsticks), key=lambda each: each.error)
-    for other in others:
-        apart = abs(log(first.slowdown / other.slowdown))
-        is_slower = log(other.slowdown) > log(factor) / 2
-        if apart > CONTRADICTS * hypot(first.error, other.error) and is_slower != (first.verdict == "slower"):
+    for second in others:
+        apart = abs(log(first.slowdown / second.slowdown))
+        is_slower = log(second.slowdown) > log(factor) / 2
+        if apart > CONTRADICTS * hypot(first.error, second.error) and is_slower != (first.verdict == "slower"):
             return replace(first, verdict="inconclusive")
     return first
 
 
 def judge_by(by: Yardstick, recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], factor: float) -> Judgement:
-    """Compare sessions by one yardstick."""
+    """Compare sessions by a single yardstick."""
     then, here = ([log(level(session, by)) for session in sessions] for sessions in (recorded, now))
     change = median(then) - median(here)
     margin, chance, error = moderated_test(then, here)
@@ -96,26 +98,30 @@ def judge_by(by: Yardstick, recorded: Sequence[ProcessTimes], now: Sequence[Proc
 
 
 def quiet_speedup(sessions: Sequence[ProcessTimes], part_error: float) -> Interval | None:
-    """Speed-up with its 95 % interval, by what slowdowns are judged by: the median level of sessions.
+    """Return the median level of sessions, a speed-up over the baseline, with its 95 % confidence interval.
 
-    So a slowdown is the quotient of the estimates of two such speed-ups.
+    A slowdown is the quotient of the estimates of two such speed-ups.
 
     Args:
-        sessions: Times, an entry a process.
-        part_error: Relative error of the baseline's times, where a part of it was timed.
+        sessions: Samples of each process.
+        part_error: Relative error of the baseline's times if only a part of it was timed.
     """
     levels = [log(level(session, BASELINE)) for session in sessions if session.baseline_seconds]
     if not levels:
         return None
-    (near,) = drawn_near([levels])
-    variance, freedom = moderated_variance([near])
+    (winsorized,) = drawn_near([levels])
+    variance, freedom = moderated_variance([winsorized])
     half = float(scipy.special.stdtrit(freedom, 0.975)) * sqrt(variance / len(levels))
     middle = median(levels)
     return Interval(exp(middle - half), exp(middle), exp(middle + half)).widened(part_error)
 
 
 def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float, float, float]:
-    """Half of the 99.8 % interval of the difference of means, the probability of such a one by luck, and its error."""
+    """Compare two groups of levels by a moderated t-test with winsorized values.
+
+    Returns:
+        Half-width of the 99.8 % confidence interval of the difference of means, p-value, standard error.
+    """
     near_then, near_here = drawn_near([then, here])
     variance, freedom = moderated_variance([near_then, near_here])
     error = sqrt(variance * (1 / len(then) + 1 / len(here)))
@@ -125,7 +131,10 @@ def moderated_test(then: Sequence[float], here: Sequence[float]) -> tuple[float,
 
 
 def drawn_near(groups: Sequence[Sequence[float]]) -> list[Times]:
-    """Levels of several groups of sessions; those far from the median of their group count as if they were nearer."""
+    """Winsorize the levels of several groups of sessions at `FAR` standard deviations from each group's median.
+
+    The standard deviation is estimated from the median deviation of all groups, and is at least `USUAL_LUCK`.
+    """
     check_room()
     away = [np.subtract(levels, median(levels)) for levels in groups]
     far = FAR * max(USUAL_LUCK, median_deviation(np.concatenate(away)))
@@ -133,23 +142,23 @@ def drawn_near(groups: Sequence[Sequence[float]]) -> list[Times]:
 
 
 def median_deviation(values: Times) -> float:
-    """Median distance from the median, scaled so that it estimates a normal distribution's standard deviation."""
-    found: list[float] = values.tolist()
-    middle = median(found)
-    return median(abs(value - middle) for value in found) / float(scipy.special.ndtri(0.75))
+    """Return the median absolute deviation, scaled to estimate the standard deviation of a normal distribution."""
+    numbers: list[float] = values.tolist()
+    middle = median(numbers)
+    return median(abs(value - middle) for value in numbers) / float(scipy.special.ndtri(0.75))
 
 
 def moderated_variance(groups: Sequence[Times]) -> tuple[float, int]:
-    """Variance of levels within their groups, moderated by what is usual, and its degrees of freedom."""
+    """Return the pooled variance of levels within their groups, moderated by the prior, and its degrees of freedom."""
     squares = sum(float(np.var(levels)) * len(levels) for levels in groups)
     freedom = sum(map(len, groups)) - len(groups) + PRIOR_SESSIONS
     return (PRIOR_SESSIONS * USUAL_LUCK**2 + squares) / freedom, freedom
 
 
 def is_settled(verdict: RegressionVerdict, sessions: int, most: int) -> bool:
-    """Return whether no further process is needed: all is well, or it has been asked as often as it may.
+    """Return whether no further process is needed: the verdict has enough sessions, or the maximum is reached.
 
-    An alarm needs as many sessions as there may be.
+    An alarm needs the maximum number of sessions.
     """
     enough = {"stale": 1, "ok": LEAST_SESSIONS, "faster": LEAST_SESSIONS}.get(verdict, most)
     return sessions >= min(enough, most)
@@ -158,16 +167,16 @@ def is_settled(verdict: RegressionVerdict, sessions: int, most: int) -> bool:
 def conclude(
     recorded: Sequence[ProcessTimes], looks: Sequence[Sequence[ProcessTimes]], factor: float, needed: int = LOOKS
 ) -> Judgement:
-    """Judgement of several looks, a pause apart.
+    """Combine several looks, separated by pauses, to one judgement.
 
-    Where the latest finds nothing slower it decides, for what is slow now and then is the machine. A slowdown must be
-    seen in as many looks as are needed, and by all of them together.
+    If the latest look finds no slowdown, it decides, since an intermittent slowdown is due to the machine. A slowdown
+    must be seen in `needed` looks, and in the sessions of all looks together.
 
     Args:
-        recorded: Times of the sessions that the bundle records.
-        looks: Times of the sessions of every look, in order; at least one look.
-        factor: A slowdown by this much is to be found.
-        needed: Looks that must see a slowdown before it is called one.
+        recorded: Samples of the recorded sessions.
+        looks: Samples of the sessions of every look, in order; at least one look.
+        factor: Slowdown that must be detected.
+        needed: Number of looks that must see a slowdown before it is reported.
     """
     judged = [judge(recorded, look, factor) for look in looks]
     latest = judged[-1]
@@ -181,27 +190,27 @@ def conclude(
 
 
 def yardstick_seconds(session: ProcessTimes, by: Yardstick) -> tuple[float, ...]:
-    """Times of a yardstick in a session."""
+    """Return the samples of a yardstick in a session, in seconds per call."""
     return session.baseline_seconds if by == BASELINE else session.reference_seconds
 
 
 def has(session: ProcessTimes, by: Yardstick) -> bool:
-    """Return whether a session has times of a yardstick in every round; the baseline is what regress is about."""
+    """Return whether a session has samples of a yardstick in every round; those of the baseline always exist."""
     return by == BASELINE or len(session.reference_seconds) == len(session.best_seconds)
 
 
 def level(session: ProcessTimes, by: Yardstick) -> float:
-    """Speed-up of a session over a yardstick."""
+    """Return the level of a session: the speed-up of the schedule over a yardstick, by lower quartiles."""
     return quiet_time(yardstick_seconds(session, by)) / quiet_time(session.best_seconds)
 
 
 def rank_test(recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes], by: Yardstick) -> float:
-    """Mann-Whitney's U over the speed-ups of all rounds: probability of such ranks if nothing changed."""
+    """Return the p-value of the Mann-Whitney U test over the speed-ups of all rounds."""
     return chance_of_ranks(ratios(recorded, by), ratios(now, by))
 
 
 def ratios(sessions: Sequence[ProcessTimes], by: Yardstick) -> list[float]:
-    """Speed-up of every round over a yardstick."""
+    """Return the speed-up over a yardstick in every round."""
     return [
         theirs / ours
         for session in sessions
@@ -210,7 +219,7 @@ def ratios(sessions: Sequence[ProcessTimes], by: Yardstick) -> list[float]:
 
 
 def against(by: Yardstick, recorded: Sequence[ProcessTimes], now: Sequence[ProcessTimes]) -> float | None:
-    """How much longer the schedule takes than it did, in units of a yardstick; `None` where not all is recorded."""
+    """Return current over recorded time of the schedule, relative to a yardstick; `None` if samples are missing."""
     if not all(has(session, by) for session in (*recorded, *now)):
         return None
     then, here = ([log(level(session, by)) for session in sessions] for sessions in (recorded, now))
