@@ -1,1 +1,1 @@
-"""Results for people: comparisons, explanations, stages of a compilation, tables, pictures, one page."""
+"""Presentation of results: comparisons, explanations, compilation stages, tables, plots, an HTML report."""

@@ -1,4 +1,4 @@
-"""Compare: our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs."""
+"""Comparison of our schedules with other libraries: interleaved timing on the same inputs, with verified outputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ from autotune.worker.race import check_oracle
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=31, seconds=40.0, sample_seconds=0.01)
-ANCHORS = ("best", "default")  # ratios are to the first of these that is right
+ANCHORS = ("best", "default")  # ratios are relative to the first of these that is correct
 
 
 def compare(
@@ -59,21 +59,21 @@ def compare(
     bundle: Path | None = None,
     beside: Sequence[Payload] = (),
 ) -> Comparison:
-    """Compare one payload.
+    """Compare all entries for one payload.
 
     Args:
         payload: Payload to compute.
-        bundles: Folder of bundles, to find the payload's newest in.
+        bundles: Folder of bundles that is searched for the payload's newest one.
         options: Options of the comparison.
-        listener: Notified of stages and notes.
-        bundle: The bundle to take the best schedules from; `None` for the newest of the payload.
-        beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
+        listener: Listener of stages and notes.
+        bundle: Bundle with the best schedules; `None` for the newest one of the payload.
+        beside: Further payloads, each a row, with the schedules of its newest bundle or default ones.
 
     Raises:
         ComparatorError: A comparator is unknown.
-        BundleError: The bundle that was asked for is incomplete, edited, or of another payload.
+        BundleError: The given bundle is incomplete, edited, or of another payload.
         PayloadError: The payload does not fit the machine, or its oracle is not finite or takes too long.
-        OptionError: A library rounds operands, and no error is allowed.
+        OptionError: A library rounds operands, but no error is allowed.
     """
     names = comparators_for(options.error) if options.against is None else options.against
     libraries = [load_comparator(name) for name in dict.fromkeys(names)]
@@ -81,7 +81,7 @@ def compare(
     payload = replace(payload, error=max(payload.error, options.error))
     baseline = load_baseline(options.pipeline) if options.pipeline is not None else None
     if bundle is not None:
-        read_bundle(bundle)  # which is refused before anything takes its time
+        read_bundle(bundle)  # refuse it before anything slow starts
     for each in (payload, *beside):
         check_memory(each)
     keeper = NoteKeeper(listener)
@@ -96,7 +96,7 @@ def compare(
     ours = find(bundle, machine=machine, listener=keeper)
     theirs = [library_contender(library, payload, options.seed, keeper, threads) for library in libraries]
     if threads > 1:
-        alone = find(None, machine=this_machine(), listener=SILENT)  # the bundle that is named is of several threads
+        alone = find(None, machine=this_machine(), listener=SILENT)  # the given bundle is for several threads
         alone += [library_contender(library, payload, options.seed, SILENT) for library in libraries]
         theirs += map(on_one_thread, alone)
     with (
@@ -144,17 +144,17 @@ def compare(
 def unsteady_race(
     times: Mapping[str, EntryTimes], anchor: str, quiet: float | None, machine: Machine, roofs: Roofs
 ) -> str:
-    """Why times of a comparison say nothing, in a sentence; empty where they do."""
-    beside = list(chain(*(each.samples.reference_seconds for each in times.values())))
-    interference = interference_of(times[anchor].samples.seconds, beside, quiet)
-    return why_unsteady(None, interference, median(beside) if beside else None, machine, roofs.flops)
+    """Return a sentence on why the times of a comparison are unreliable; empty if they are reliable."""
+    references = list(chain(*(each.samples.reference_seconds for each in times.values())))
+    interference = interference_of(times[anchor].samples.seconds, references, quiet)
+    return why_unsteady(None, interference, median(references) if references else None, machine, roofs.flops)
 
 
 def check_rounding(libraries: Sequence[Comparator], error: float) -> None:
-    """Raise where a library rounds operands and no error is allowed.
+    """Refuse libraries that round operands if no error is allowed.
 
     Raises:
-        OptionError: One does.
+        OptionError: A library rounds operands, but `error` is 0.
     """
     rounding = next((each for each in libraries if isinstance(each, RoundingComparator)), None)
     if rounding is not None and not error:
@@ -164,15 +164,15 @@ def check_rounding(libraries: Sequence[Comparator], error: float) -> None:
 
 
 def comparators_for(error: float) -> tuple[str, ...]:
-    """Names of all comparators that make sense where outputs may be off by so much."""
+    """Return the names of all comparators; those that round operands only if an error is allowed."""
     known = {name: load_comparator(name) for name in registered(COMPARATORS)}
     return tuple(name for name, each in known.items() if error or not isinstance(each, RoundingComparator))
 
 
 def with_efficiency(rows: tuple[Row, ...], threads: int) -> tuple[Row, ...]:
-    """The rows, with the efficiency of those that ran on several threads: the time on one, over that of all cores.
+    """Add the parallel efficiency to rows: the time on one thread over the number of threads times the time on all.
 
-    Our own are compared with the fastest of ours on one thread: a bundle is of so many threads, and no other.
+    Our own rows are compared with our fastest single-threaded row, since a bundle is for a fixed number of threads.
     """
     alone = {
         row.name.removesuffix(ON_ONE): row.seconds.estimate for row in rows if row.name.endswith(ON_ONE) and row.seconds
@@ -197,7 +197,7 @@ def baseline_contenders(
     worker: Worker,
     listener: Listener,
 ) -> list[Contender]:
-    """The baseline, if there is to be one, timed by a part of it where a call takes long."""
+    """Return the baseline's entry if there is one; a slow baseline is timed in part."""
     if baseline is None:
         return []
     listener.stage(f"timing baseline {baseline.name}, for {BUDGET_SECONDS:.0f} s at most")
@@ -218,7 +218,7 @@ def our_contenders(
     seed: int,
     listener: Listener,
 ) -> list[Contender]:
-    """Our own programs but for the baseline, in the order of the rows."""
+    """Return the entries of our own programs except the baseline, in the order of the rows."""
     best = best_contender(payload, bundle, bundles, machine, seed=seed, listener=listener)
     others = {other.name: other for other in beside}.values()
     rows = [beside_contender(other, bundles, machine, seed=seed, listener=listener) for other in others]
@@ -228,7 +228,7 @@ def our_contenders(
 def roof_contenders(
     payload: Payload, parts: Partition, flops: float, roofs: Roofs, *, machine: Machine, seed: int
 ) -> list[Contender]:
-    """What no program can be faster than, where that is memory: a copy, or a read of all weights."""
+    """Return the entry of a memory bandwidth bound, if memory is the bottleneck: a copy, or a read of all weights."""
     if not any(task.needed_flops for task in parts.tasks):
         return [copy_contender(payload, machine, seed)]
     calls = sum(case.weight for case in payload.cases) if len(payload.cases) > 1 else 1
@@ -237,7 +237,7 @@ def roof_contenders(
 
 
 def flops_of(contender: Contender, payload: Payload, flops: float) -> float:
-    """Operations of what an entry computes, which may be another payload; 0 for a roof."""
+    """Return the operations of an entry's payload, which may be another one; 0 for a memory bandwidth bound."""
     if contender.entry is None or contender.entry.payload is payload:
         return flops
     return contender.entry.payload.flops
@@ -252,7 +252,7 @@ def make_row(
     *,
     quiet: float | None = None,
 ) -> Row:
-    """What is shown of an entry; the FMA kernel's best beside all of them is `quiet`."""
+    """Create the row of an entry; `quiet` is the FMA kernel's best time beside all entries, in seconds per call."""
     samples = times.samples if times is not None else None
     anchor = times.anchor if times is not None else None
     timed = winner_time(samples.seconds, samples.reference_seconds, quiet) if samples else None

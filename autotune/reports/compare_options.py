@@ -1,4 +1,4 @@
-"""`CompareOptions`: the options of a comparison, from which the verb and `autotune.compare` derive."""
+"""`CompareOptions`: options of a comparison, from which the command and `autotune.compare` derive theirs."""
 
 from dataclasses import dataclass
 
@@ -40,12 +40,12 @@ class CompareOptions:
 
     @property
     def pipeline(self) -> str | None:
-        """Name of the pass pipeline that has a row; `None` where none has."""
+        """Name of the baseline's pass pipeline; `None` for no baseline row."""
         return None if self.baseline == NO_BASELINE else self.baseline
 
     @property
     def is_thorough(self) -> bool:
-        """Whether libraries run in the ways that take minutes to prepare, too."""
+        """Whether library variants that take minutes to prepare are included."""
         return self.rivals == BEST
 
 

@@ -1,4 +1,4 @@
-"""Comparisons that `autotune compare --json` wrote, read back for looking at: nothing is run."""
+"""Comparisons recorded by `autotune compare --json`, read for display."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,11 @@ class RecordedRow:
     """One entry of a recorded comparison.
 
     Attributes:
-        name: ``baseline``, ``default``, ``best``, or name of a library.
-        outcome: ``ok``, or why there is no time.
-        version: What exactly was run.
-        seconds: Seconds of one call, a median; `None` without a time.
-        interval: 95 % interval of those seconds.
+        name: Name of the row: ``baseline``, ``default``, ``best``, or a library.
+        outcome: Status: ``ok``, or why there is no time.
+        version: Version of the program or library.
+        seconds: Median time in seconds per call; `None` without a time.
+        interval: 95 % interval of the time.
         ratio: Time over that of the row named in `RecordedComparison.ratio_to`.
         ratio_interval: 95 % interval of the ratio.
         roof_fraction: Share of the FMA roof.
@@ -45,12 +45,12 @@ class RecordedRow:
 
     @property
     def time(self) -> Interval | None:
-        """Seconds of one call with their interval; `None` without a time."""
+        """Time in seconds per call with its interval; `None` without a time."""
         return interval_of(self.seconds, self.interval)
 
     @property
     def factor(self) -> Interval | None:
-        """The ratio with its interval; `None` without one."""
+        """Ratio with its interval; `None` without one."""
         return interval_of(self.ratio, self.ratio_interval)
 
 
@@ -63,14 +63,14 @@ class RecordedMachine:
 
 @dataclass(frozen=True)
 class RecordedComparison:
-    """What one run of `compare` found.
+    """Recorded result of one run of `compare`.
 
     Attributes:
         payload: Name of the payload.
         machine: The host.
-        ratio_to: Name of the row that ratios are to; `None` if it has no time.
-        rows: The entries.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
+        ratio_to: Name of the row that ratios are relative to; `None` if it has no time.
+        rows: Row of each entry.
+        unproved: Whether the payload was imported, and its plain lowering was the only oracle.
     """
 
     payload: str
@@ -84,18 +84,18 @@ COMPARISON: TypeAdapter[RecordedComparison] = TypeAdapter(RecordedComparison)
 
 
 def interval_of(estimate: float | None, ends: tuple[float, float] | None) -> Interval | None:
-    """An estimate between its ends, which reach as far as it; `None` where one is missing."""
+    """Return an interval that includes the estimate; `None` if the estimate or the ends are missing."""
     if estimate is None or ends is None:
         return None
     return Interval(min(ends[0], estimate), estimate, max(ends[1], estimate))
 
 
 def compared_beside(bundle: Path, payload: str, fingerprint: str) -> RecordedComparison | None:
-    """The comparison that lies beside a folder of bundles, in ``comparisons/NAME.json``, and is of the same thing.
+    """Read the comparison that belongs to a bundle, ``comparisons/NAME.json`` beside the folder of bundles.
 
     Args:
         bundle: Folder of the bundle, ``.../bundles/NAME``.
-        payload: Name of its payload; a comparison of another one is passed over.
+        payload: Name of its payload; a comparison of another one is ignored.
         fingerprint: Fingerprint of its machine; likewise.
 
     Raises:
@@ -106,11 +106,11 @@ def compared_beside(bundle: Path, payload: str, fingerprint: str) -> RecordedCom
     if not path.is_file() or path.stat().st_size > MOST_BYTES:
         return None
     try:
-        found = COMPARISON.validate_json(path.read_bytes())
+        comparison = COMPARISON.validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise StoreError(
             f"{path} must be what `autotune compare --json` writes, {where} is not: {first['msg']}; remove it"
         ) from error
-    return found if (found.payload, found.machine.fingerprint) == (payload, fingerprint) else None
+    return comparison if (comparison.payload, comparison.machine.fingerprint) == (payload, fingerprint) else None

@@ -1,4 +1,4 @@
-"""`Comparison`: what one run of `compare` found, as plain data."""
+"""`Comparison`: result of one run of `compare`, as plain data."""
 
 from dataclasses import asdict, dataclass
 from math import isfinite
@@ -15,20 +15,21 @@ FINE = ("ok", "missing", "unsupported")
 
 @dataclass(frozen=True)
 class Row:
-    """One entry.
+    """Row of one entry.
 
     Attributes:
-        name: ``baseline``, ``default``, ``best``, or a library's.
-        outcome: ``ok``, or why there is no time.
-        version: Version of what was run.
-        seconds: Seconds a call, with its 95 % interval, as `autotune.core.winner_time` has it.
-        roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it.
+        name: Name of the row: ``baseline``, ``default``, ``best``, or a library.
+        outcome: Status: ``ok``, or why there is no time.
+        version: Version of the program or library.
+        seconds: Time in seconds per call with its 95 % interval, as in `autotune.core.winner_time`.
+        roof_fraction: Share of the FMA roof, by the rate of an FMA kernel interleaved with the entry.
         max_error: Largest absolute difference to the oracle.
         ratio: Time over that of the row named in `Comparison.ratio_to`, with its 95 % interval.
-        diagnostic: What went wrong, if anything did.
-        samples: Raw times.
-        efficiency: Time on one thread over so many times the time on several; `None` on one.
-        clock_seconds: Median seconds a call as the clock gave them.
+        diagnostic: Description of a failure; empty if there was none.
+        samples: Raw samples.
+        efficiency: Parallel efficiency: time on one thread over the number of threads times the time on all; `None` for
+            one thread.
+        clock_seconds: Median time by the clock, in seconds per call.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Row:
     clock_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the row as a JSON object."""
         return {
             "name": self.name,
             "outcome": self.outcome,
@@ -64,20 +65,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison found.
+    """Result of a comparison.
 
     Attributes:
         payload: Name of the payload.
         machine: The host.
         roofs: Roofs measured at the start, in the same process.
-        noise_floor: Relative differences below it mean nothing.
-        rows: One for each entry, in the order of the request.
-        ratio_to: Name of the row that ratios are to; `None` if it has no time.
+        noise_floor: Relative difference below which times count as equal.
+        rows: Row of each entry, in the order of the request.
+        ratio_to: Name of the row that ratios are relative to; `None` if it has no time.
         seed: Seed of the input data.
-        notes: Notes for the user, a sentence each.
-        oracle: What results were compared with, `reference` or `plain lowering`.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right.
-        unsteady: Why times say nothing, a sentence; empty where they do.
+        notes: Notes for the user, one sentence each.
+        oracle: Kind of oracle, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and its plain lowering is the only oracle.
+        unsteady: Reason why times are unreliable, one sentence; empty if they are reliable.
     """
 
     payload: str
@@ -94,11 +95,11 @@ class Comparison:
 
     @property
     def is_right(self) -> bool:
-        """Whether every entry that ran computes what the oracle does."""
+        """Whether the results of every entry that ran match the oracle's."""
         return all(row.outcome in FINE for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object, as `compare --json` prints it."""
+        """Return the comparison as a JSON object, as `compare --json` prints it."""
         return {
             "payload": self.payload,
             "machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint},

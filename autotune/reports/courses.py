@@ -1,4 +1,4 @@
-"""How searches came along: the best so far of each, kept as the trials that were an improvement."""
+"""Progress of searches: best time so far over the trials, stored as the trials that were an improvement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ Curve = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Course:
-    """The best so far of one search.
+    """Best time so far over the trials of one search.
 
     Attributes:
-        trials: Trials of the search.
-        improvements: Trials, counted from 0, that were faster than all before them; rising.
-        seconds: Seconds a call of each, drift divided out; falling.
+        trials: Number of trials of the search.
+        improvements: Indices from 0 of the trials that were faster than all before them, ascending.
+        seconds: Time of each improvement in seconds per call, drift divided out, descending.
     """
 
     trials: int
@@ -25,23 +25,23 @@ class Course:
     seconds: tuple[float, ...]
 
     def at(self, positions: npt.NDArray[np.int64]) -> Curve:
-        """Seconds a call of the best after the trials at some positions; NaN before the first success."""
-        found = np.searchsorted(np.array(self.improvements, dtype=np.int64), positions, side="right")
-        return np.concatenate(([np.nan], self.seconds))[found]
+        """Return the best time after the trials at some indices, in seconds per call; NaN before the first success."""
+        counts = np.searchsorted(np.array(self.improvements, dtype=np.int64), positions, side="right")
+        return np.concatenate(([np.nan], self.seconds))[counts]
 
 
 def best_so_far(rows: pd.DataFrame) -> Curve:
-    """After each trial, the least seconds a call seen, drift divided out; NaN before the first success."""
+    """Return the best time after each trial in seconds per call, drift divided out; NaN before the first success."""
     ordered = rows.sort_values("number", kind="stable")
     seconds = ordered["seconds_normalised"].where(ordered["outcome"] == "ok")
     return np.asarray(seconds.cummin().ffill(), dtype=np.float64)
 
 
 def course_of(rows: pd.DataFrame) -> Course:
-    """The course of a search.
+    """Compute the course of a search.
 
     Args:
-        rows: Trials of it, one row each.
+        rows: Trials of the search, one row each.
 
     Example:
         >>> trials = {"number": [0, 1, 2], "outcome": ["crashed", "ok", "ok"], "seconds_normalised": [None, 2.0, 1.0]}
@@ -55,11 +55,14 @@ def course_of(rows: pd.DataFrame) -> Course:
 
 
 def speed_shares(courses: Sequence[Course], columns: int) -> Curve:
-    """How near all searches of a payload are to their own ends, as the geometric mean of speeds.
+    """Return the geometric mean over searches of the best speed so far, relative to each search's final speed.
 
     Args:
-        courses: Searches; none if nothing succeeded.
-        columns: Positions from the first trial of the longest search to its last; a shorter one is stretched.
+        courses: Courses of the searches; those without a success are ignored.
+        columns: Number of positions from the first to the last trial of the longest search; shorter ones are stretched.
+
+    Returns:
+        Mean share at each position; a single NaN if nothing succeeded.
     """
     known = [course for course in courses if course.improvements]
     if not known:

@@ -1,4 +1,4 @@
-"""Who takes part in a comparison: our own rows, and the libraries that are installed."""
+"""Entries of a comparison: our own programs, and the installed libraries."""
 
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -27,19 +27,19 @@ from autotune.worker.bench.entry import Entry
 from autotune.worker.bench.kernels import copy_payload, on_threads, read_payload
 from autotune.worker.loading.resolve import is_same
 
-ON_ONE = " on one"  # behind the name of what runs on one thread, where others run on several
+ON_ONE = " on one"  # suffix of the name of a single-threaded row in a multi-threaded comparison
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One row to come.
+    """Specification of one row.
 
     Attributes:
         name: Name of the row.
-        entry: Program or library to run; `None` for a library that is missing.
-        version: Version of what runs; a library tells its own when it has been loaded.
+        entry: Program or library to run; `None` if it cannot be run.
+        version: Version of the program; a library reports its own when it is loaded.
         diagnostic: Reason why it is not run.
-        error: Relative error of its times, where they come from a part of it.
+        error: Relative error of its times if only a part of the program is timed.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Contender:
 
 
 def baseline_contender(timed: TimedBaseline, payload: Payload, seed: int) -> Contender:
-    """A classic pass pipeline, or what a part of it tells."""
+    """Return the row of the baseline's pass pipeline, timed whole or in part."""
     entry = Entry("baseline", payload, timed.candidate, seed) if timed.candidate is not None else None
     part = f", one in {timed.part} iterations" if timed.part > 1 else ""
     version = f"{timed.baseline.name}, {compiler_version()}{part}"
@@ -58,18 +58,18 @@ def baseline_contender(timed: TimedBaseline, payload: Payload, seed: int) -> Con
 
 
 def default_contender(payload: Payload, parts: Partition, machine: Machine, seed: int) -> Contender:
-    """Every task with its family's default config, nothing searched."""
+    """Return the row of a payload with the default config of every task's family."""
     return Contender("default", Entry("default", payload, default_candidate(parts, machine), seed), compiler_version())
 
 
 def beside_contender(payload: Payload, bundles: Path, machine: Machine, *, seed: int, listener: Listener) -> Contender:
-    """Another payload of ours, in a row of its name."""
+    """Return the row of another payload, under its name."""
     candidate = choose_candidate(payload, bundles, machine, listener)
     return Contender(payload.name, Entry(payload.name, payload, candidate, seed), compiler_version())
 
 
 def copy_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
-    """A copy of as many bytes as the payload writes: the roof of what only moves and transforms rows."""
+    """Return the row of a copy of as many bytes as the payload writes: the bandwidth bound of data movement."""
     count = sum(argument.bytes for argument in payload.outputs) // 4
     kernel = on_threads(copy_payload(count // machine.threads, machine.lanes), machine.threads)
     entry = Entry("copy", kernel, Candidate(None, tail(machine.threads)), seed)
@@ -77,7 +77,7 @@ def copy_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
 
 
 def read_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
-    """A read of as many bytes as the payload's weights take: the roof of what streams them once a call."""
+    """Return the row of a read of as many bytes as the weights take: the bandwidth bound of reading them each call."""
     size = weight_bytes(payload)
     kernel = on_threads(read_payload(machine.lanes, size // machine.threads), machine.threads)
     kernel = replace(kernel, cases=tuple(Case(weight=c.weight) for c in payload.cases))
@@ -86,24 +86,24 @@ def read_contender(payload: Payload, machine: Machine, seed: int) -> Contender:
 
 
 def on_one_thread(contender: Contender) -> Contender:
-    """The same by another name, for a row of its own."""
+    """Rename a row as single-threaded."""
     name = contender.name + ON_ONE
     entry = replace(contender.entry, name=name) if contender.entry is not None else None
     return replace(contender, name=name, entry=entry)
 
 
 def weight_bytes(payload: Payload) -> int:
-    """Bytes of all weights."""
+    """Return the bytes of all weights."""
     return sum(argument.bytes for argument in payload.arguments if argument.role == "weight")
 
 
 def best_contender(
     payload: Payload, given: Path | None, bundles: Path, machine: Machine, *, seed: int, listener: Listener
 ) -> Contender | None:
-    """The schedules of a bundle: the one that is given, else the newest of the payload; `None` if there is none.
+    """Return the row with the schedules of the given bundle, else of the payload's newest; `None` if there is none.
 
     Raises:
-        BundleError: The bundle that is given is incomplete, edited, or of another payload.
+        BundleError: The given bundle is incomplete, edited, or of another payload.
     """
     bundle = read_bundle(given) if given is not None else newest_bundle(payload, bundles, listener, machine.threads)
     if bundle is None:
@@ -125,7 +125,7 @@ def best_contender(
 def library_contender(
     comparator: Comparator, payload: Payload, seed: int, listener: Listener, threads: int = 1
 ) -> Contender:
-    """A library on so many threads; if it is not installed, that is announced and becomes its row."""
+    """Return the row of a library; if it is not installed, note that and return a row without an entry."""
     absent = [module for module in comparator.modules if not is_installed(module)]
     if not absent:
         return Contender(comparator.name, Entry(comparator.name, payload, comparator, seed, threads))
@@ -135,7 +135,7 @@ def library_contender(
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module can be found; it is not imported, but the packages around it are."""
+    """Return whether a module can be found; its parent packages are imported, the module is not."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

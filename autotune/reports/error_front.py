@@ -1,4 +1,4 @@
-"""Time against error of a whole: what it would take, and be off, with fewer of its tasks rounded."""
+"""Trade-off of time against error of a whole model: estimates with fewer and fewer tasks rounded."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -9,13 +9,13 @@ from autotune.reports.winner import RoundedTask, Winner
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """A whole in which some tasks round their operands.
+    """Estimate for a model in which some tasks round their operands.
 
     Attributes:
-        exact: The task that is in f32 from this point on; empty for the whole as it was recorded.
-        precision: What its operands were rounded to.
+        exact: Name of the task that is in f32 from this point on; empty for the recorded model.
+        precision: Precision that the task's operands were rounded to.
         error: Largest error, relative to the largest value of an output.
-        seconds: Seconds of one call.
+        seconds: Time in seconds per call.
     """
 
     exact: str
@@ -25,31 +25,35 @@ class FrontPoint:
 
 
 def error_front(winner: Winner) -> tuple[FrontPoint, ...]:
-    """The whole as recorded, then with one task after the other in f32, the cheapest step first.
+    """Return estimates for the recorded model, then with one task after the other in f32, the cheapest step first.
 
-    A step costs the time that the task took longer in f32, alone, in the final race. Errors of tasks are independent,
-    so that their squares add up; the recorded error of the whole is what they are scaled to. Tasks that were
-    not measured in f32 stay rounded.
+    A step costs the additional time of the single task in f32, as measured in the final race. Errors of tasks are
+    assumed independent, so that their squares add up; they are scaled to the recorded error of the whole. Tasks that
+    were not measured in f32 stay rounded.
 
     Args:
-        winner: A bundle at a glance.
+        winner: Summary of a bundle.
     """
     steps = [(task, seconds) for task in winner.rounded if (seconds := seconds_in_f32(task)) is not None]
     total = sum(task.error**2 for task in winner.rounded)
-    found = [FrontPoint("", "", winner.spent, winner.seconds.estimate)]
-    left, seconds = total, winner.seconds.estimate
+    points = [FrontPoint("", "", winner.spent, winner.seconds.estimate)]
+    squares, seconds = total, winner.seconds.estimate
     for task, exact in sorted(steps, key=lambda step: price(*step)):
-        left, seconds = left - task.error**2, seconds + exact - task.seconds
-        error = winner.spent * sqrt(max(0.0, left) / total) if total else 0.0
-        found.append(FrontPoint(task.name, task.precision, error, seconds))
-    return tuple(found)
+        squares, seconds = squares - task.error**2, seconds + exact - task.seconds
+        error = winner.spent * sqrt(max(0.0, squares) / total) if total else 0.0
+        points.append(FrontPoint(task.name, task.precision, error, seconds))
+    return tuple(points)
 
 
 def seconds_in_f32(task: RoundedTask) -> float | None:
-    """Seconds of a task in a call by the fastest way that rounds nothing; `None` if none was measured."""
+    """Return a task's time with the fastest family that does not round, in seconds per call of the whole.
+
+    Returns:
+        Time in seconds; `None` if no such family was measured.
+    """
     return min((seconds for name, seconds in task.seconds_in.items() if name not in rounding_names()), default=None)
 
 
 def price(task: RoundedTask, exact: float) -> float:
-    """Seconds that are lost for the square of the error that is regained."""
+    """Return the additional seconds per removed squared error of keeping a task in f32."""
     return (exact - task.seconds) / max(task.error, 1e-30) ** 2

@@ -1,4 +1,4 @@
-"""Numbers for people: times with their unit, factors and shares with their intervals, bytes."""
+"""Formatting of numbers: times with units, factors and shares with intervals, bytes."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,12 @@ from autotune.core.stats import Interval
 from autotune.core.winner_time import ROOF_ERROR
 
 PIPE_WIDTH = 80
-WORTH_SAYING = 0.02  # of a call
+WORTH_SAYING = 0.02  # share of a call's time
 MOST_NAMED = 4
 
 
 def out() -> Console:
-    """The console for results: stdout, as wide as its terminal; elsewhere as ``COLUMNS`` says, or else `PIPE_WIDTH`."""
+    """Return the console for results on stdout; without a terminal, its width is ``COLUMNS`` or `PIPE_WIDTH`."""
     console = terminal()
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = PIPE_WIDTH
@@ -24,7 +24,7 @@ def out() -> Console:
 
 
 def time_span(seconds: Interval) -> str:
-    """A time with its interval in the same unit.
+    """Format a time with its interval in the same unit.
 
     Example:
         >>> time_span(Interval(0.00122, 0.00123, 0.00125))
@@ -34,7 +34,7 @@ def time_span(seconds: Interval) -> str:
 
 
 def clocked(seconds: float | None, clock: float | None, floor: float) -> str:
-    """A time with the machine's drift divided out, and the clock's own in parentheses if it differs by over the floor.
+    """Format a time without drift, followed by the clock time in parentheses if that is longer by over the floor.
 
     Example:
         >>> clocked(1e-3, 1.005e-3, 0.01), clocked(1e-3, 2e-3, 0.01)
@@ -46,14 +46,14 @@ def clocked(seconds: float | None, clock: float | None, floor: float) -> str:
 
 
 def bounds(seconds: Interval) -> str:
-    """The ends of a time's interval, in the unit of its estimate: ``[1.22, 1.25]``."""
+    """Format the ends of a time's interval in the unit of its estimate: ``[1.22, 1.25]``."""
     number, _ = duration(seconds.estimate).split()
     scale = float(number) / seconds.estimate
     return f"[{seconds.low * scale:.3g}, {seconds.high * scale:.3g}]"
 
 
 def factor(speedup: Interval | None) -> str:
-    """A factor with its interval; ``-`` where there is none.
+    """Format a factor with its interval; ``-`` if there is none.
 
     Example:
         >>> factor(Interval(12.1, 12.3, 12.6))
@@ -65,7 +65,7 @@ def factor(speedup: Interval | None) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """A factor alone; ``-`` where there is none.
+    """Format a factor without an interval; ``-`` if there is none.
 
     Example:
         >>> times(1.0678)
@@ -75,7 +75,7 @@ def times(ratio: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of one; ``-`` where there is none.
+    """Format a share in percent; ``-`` if there is none.
 
     Example:
         >>> percent(0.1234)
@@ -85,7 +85,7 @@ def percent(share: float | None) -> str:
 
 
 def roof_text(share: float | None) -> str:
-    """A share of the roof; ``above`` where it is more than there is and more than an error of measuring.
+    """Format a share of the roof; ``above`` if it exceeds the roof by more than the measurement error.
 
     Example:
         >>> roof_text(0.5), roof_text(1.01), roof_text(3.01)
@@ -95,7 +95,7 @@ def roof_text(share: float | None) -> str:
 
 
 def of_roof(share: float, roof: str) -> str:
-    """A share of a roof, in words.
+    """Format a share of a named roof.
 
     Example:
         >>> of_roof(0.5, "the FMA roof"), of_roof(3.01, "the FMA roof")
@@ -106,7 +106,7 @@ def of_roof(share: float, roof: str) -> str:
 
 
 def above_roof(shares: Iterable[float | None]) -> str:
-    """What a share of more than the whole roof means, in a sentence for below a table; empty where there is none.
+    """Return a sentence for below a table that explains shares above the roof; empty if there are none.
 
     Example:
         >>> above_roof([0.5, None])
@@ -121,7 +121,7 @@ def above_roof(shares: Iterable[float | None]) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun.
+    """Format a count with its noun in singular or plural.
 
     Example:
         >>> plural(1, "knob"), plural(2, "knob"), plural(2, "launch")
@@ -132,7 +132,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in the binary unit that suits them.
+    """Format bytes in a suitable binary unit.
 
     Example:
         >>> size(2_883_584)
@@ -145,7 +145,7 @@ def size(count: float) -> str:
 
 
 def error_beside(error: float | None, oracle: str, *, unproved: bool) -> str:
-    """The largest error, and beside what, where that is no reference.
+    """Format the largest error, and the oracle if it is not a reference.
 
     Example:
         >>> error_beside(1.2e-07, "reference", unproved=False)
@@ -160,10 +160,10 @@ def error_beside(error: float | None, oracle: str, *, unproved: bool) -> str:
 
 
 def uncovered(parts: Sequence[tuple[str, str, float | None]]) -> str:
-    """A sentence on what no schedule changes, for below a table; empty where there is nothing of any weight.
+    """Return a sentence for below a table on operations that no schedule covers; empty if none is significant.
 
     Args:
-        parts: Name, why it is so, and part of a call of each, the heaviest first.
+        parts: Name, reason, and share of a call of each operation, the largest share first.
 
     Example:
         >>> uncovered([("pad 8x8", "tensor.pad has no schedules", 0.31), ("copy 8", "it copies", 0.001)])
@@ -176,5 +176,5 @@ def uncovered(parts: Sequence[tuple[str, str, float | None]]) -> str:
 
 
 def agreement(agrees: float, wanted: float, rows: int) -> str:
-    """A sentence on the share of rows whose argmax stays."""
+    """Return a sentence on the share of rows whose argmax is unchanged."""
     return f"argmax unchanged in {agrees:.1%} of {rows} rows, {wanted:.1%} wanted"

@@ -1,4 +1,4 @@
-"""Public functions that inspect: trials, pictures, stages of a compilation, other libraries, the machine."""
+"""Public functions for inspection: trials, plots, compilation stages, other libraries, the machine."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,33 +31,33 @@ from autotune.worker.loading.reading import compile_to, script_text
 
 
 def trials(store: str | Path, *, payload: str | None = None, where: str | None = None) -> pd.DataFrame:
-    """Every trial of a store as one row, failures included; reads only, also beside a running tuner.
+    """Return all trials of a store as a data frame, failures included; the store may be in use by a running tuner.
 
     Args:
-        store: A file, or a database URL.
-        payload: Trials of this payload alone.
-        where: Trials of which this pandas query is true; knobs go by their names: ``tile_m >= 8``.
+        store: Path of a file, or a database URL.
+        payload: Name of the payload to restrict trials to.
+        where: pandas query to restrict trials by; knobs have their own names: ``tile_m >= 8``.
 
     Returns:
-        Columns with units in their names: ``seconds_median``, ``seconds_normalised`` (drift divided out), ``gflops``,
+        Frame with one row per trial: ``seconds_median``, ``seconds_normalised`` (drift divided out), ``gflops``,
         ``outcome``, ``family``, and ``knob_NAME`` for every knob.
 
     Raises:
-        StoreError: The store is missing or damaged, or holds nothing that matches.
+        StoreError: The store is missing or damaged, or has no matching trials.
     """
     return read_holdings(store, payload=payload, where=where).frame
 
 
 def importance(rows: pd.DataFrame) -> dict[str, float]:
-    """Each knob's share in whether a trial of one task is among the best tenth; see `knob_importance`."""
+    """Return the importance of each knob for a trial of one task to be among the best tenth; see `knob_importance`."""
     return knob_importance(rows)
 
 
 def draw(store: str | Path, *, payload: str | None = None) -> dict[str, Figure]:
-    """Every picture there is something to draw for in a store, by name.
+    """Draw all plots that a store has data for; return them by name.
 
     Raises:
-        StoreError: The store is missing or damaged, or holds no such payload.
+        StoreError: The store is missing or damaged, or has no such payload.
     """
     return {picture.name: picture.figure for picture in draw_all(read_holdings(store, payload=payload))}
 
@@ -72,29 +72,29 @@ def show(
     rules: str | Path | None = None,
     exact: bool = False,
 ) -> str:
-    """The text of a payload, bundle or task after a stage of its compilation.
+    """Return the text of a payload, bundle or task after a stage of its compilation.
 
     Args:
-        source: A spec or a payload, with default configs; a bundle, with its own; or a task.
+        source: Spec or payload, compiled with default configs; bundle, with its own; or task.
         stage: ``payload``, ``rewritten``, ``tasks``, ``space``, ``schedule``, ``scheduled``, ``bufferized``,
             ``lowered``, ``llvm``, ``asm``, ``code``, or a step in between; `autotune show --help` lists them.
         candidate: Config or script of a task; by default its family's default config.
-        schedule: File of a transform script of one's own, for a spec or payload.
-        family: Family of schedules of a spec or payload, an installed one's name or ``mine.py:FAMILY``.
+        schedule: File of a user script, for a spec or payload.
+        family: Family of schedules for a spec or payload: name of an installed one, or ``mine.py:FAMILY``.
         rules: File of rewrite rules in PDL, for a spec or payload; ``none`` for no rules at all.
-        exact: Leave out rewrite rules that change rounding.
+        exact: Exclude rewrite rules that change rounding.
 
     Raises:
         ScheduleError: The script cannot be read or tuned.
-        PayloadError: The source or stage is unknown, or a candidate is given without a task.
+        PayloadError: The source or stage is unknown, or a candidate is passed without a task.
         CompileError: The compiler refused the program before that stage.
     """
     if isinstance(source, TunableTask):
-        found = candidate_of(source, candidate if candidate is not None else {})
+        chosen = candidate_of(source, candidate if candidate is not None else {})
         if stage == "schedule":
-            return script_text(found.script)
+            return script_text(chosen.script)
         if stage in COMPILED:
-            return compile_to(stage, source.payload, found).text
+            return compile_to(stage, source.payload, chosen).text
         raise PayloadError(f"the stage of a task must be one of schedule, {', '.join(COMPILED)}; got {stage!r}")
     if candidate is not None:
         raise PayloadError("a candidate is of one task; pass one of at.tasks(payload)")
@@ -113,15 +113,15 @@ def compare(
     listener: Listener | None = None,
     **options: Any,  # noqa: ANN401 - those of CompareOptions, which checks them
 ) -> Comparison:
-    """Our schedules and other libraries, interleaved on one core, on the same inputs and verified outputs.
+    """Compare our schedules with other libraries: interleaved timing on the same inputs, with verified outputs.
 
     Args:
         payload: A spec, a path, or a payload.
         against: Names of comparators; `None` for all that are installed.
         bundle: Bundle of the best schedules; by default the newest bundle of the payload on this machine.
-        beside: Other payloads of ours, each a row, with the schedules of its newest bundle or default ones.
-        listener: Notified of stages and notes; by default a line shows progress on a terminal and in a notebook.
-        **options: Any option of ``autotune compare``, by its name: ``threads=2``; ``baseline=None`` for no such row.
+        beside: Further payloads, each a row, with the schedules of its newest bundle or default ones.
+        listener: Listener of stages and notes; by default a line shows progress on a terminal and in a notebook.
+        **options: Options of ``autotune compare`` by name: ``threads=2``; ``baseline=None`` for no baseline row.
 
     Raises:
         OptionError: An option is out of its range.
@@ -130,15 +130,15 @@ def compare(
     """
     chosen = options_from(CompareOptions, COMPARE_OPTIONS, {"against": against, **options}, "compare")
     folder = Path(bundle) if bundle is not None else None
-    wanted, *others = map(payload_of, (payload, *beside))
-    with watching(wanted.name) if listener is None else telling(listener) as shown:
-        return compare_all(wanted, home() / "bundles", chosen, shown, bundle=folder, beside=others)
+    source, *others = map(payload_of, (payload, *beside))
+    with watching(source.name) if listener is None else telling(listener) as shown:
+        return compare_all(source, home() / "bundles", chosen, shown, bundle=folder, beside=others)
 
 
 def doctor(pairs: int = A_A_PAIRS) -> Diagnosis:
-    """What this machine is, its roofs and its noise, and what is missing; takes about ten seconds.
+    """Describe this machine: its roofs, its noise floor and missing dependencies; takes about ten seconds.
 
     Args:
-        pairs: A/A comparisons that the noise floor is of; each takes up to a second.
+        pairs: Number of A/A comparisons that the noise floor is estimated from; each takes up to a second.
     """
     return examine(pairs)

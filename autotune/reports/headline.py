@@ -1,4 +1,4 @@
-"""The headline of a winner, the same in every verb: its time, its share of the roof, and what one would use instead."""
+"""Headline of a winner, the same in every command: its time, its share of the roof, and the best alternative."""
 
 from pathlib import Path
 
@@ -22,16 +22,16 @@ def headline(
     unsteady: str = "",
     rounded: bool = False,
 ) -> str:
-    """A sentence on a winner's time.
+    """Return a sentence on a winner's time.
 
     Args:
         payload: Name of the payload.
-        seconds: Seconds a call, as `autotune.core.winner_time` has it.
-        clock: Seconds a call as the clock gave them; shown where they differ by more than the floor.
-        share: Share of the FMA roof; `None` where it is unknown.
-        floor: Relative differences below it are noise.
-        unsteady: Why times say nothing; empty where they do.
-        rounded: Whether tasks use units beside that for f32, and the share is of all of them.
+        seconds: Time in seconds per call, as in `autotune.core.winner_time`.
+        clock: Time by the clock in seconds per call, shown if it is longer by more than the floor.
+        share: Share of the FMA roof; `None` if unknown.
+        floor: Noise floor, a relative difference.
+        unsteady: Reason why times are unreliable; empty if they are reliable.
+        rounded: Whether tasks use other units than that for f32, so that the share is of the roofs of all of them.
 
     Example:
         >>> headline("nano", 1e-3, clock=1.2e-3, share=0.5, floor=0.01)
@@ -48,7 +48,7 @@ def headline(
 
 
 def over_naive(speedup: Interval | None, baseline: str, seconds: float | None) -> str:
-    """What the schedules gain over a pipeline without any, in small print.
+    """Return a phrase on the speed-up over the naive lowering.
 
     Example:
         >>> over_naive(Interval(280, 285, 290), "passes", 0.017)
@@ -60,7 +60,7 @@ def over_naive(speedup: Interval | None, baseline: str, seconds: float | None) -
 
 
 def best_rival(compared: RecordedComparison | None) -> RecordedRow | None:
-    """The fastest library of a comparison; `None` where none was timed beside the winner."""
+    """Return the row of the fastest library in a comparison; `None` if none was timed together with the winner."""
     if compared is None or compared.ratio_to != ANCHOR:
         return None
     libraries = set(registered(COMPARATORS))
@@ -69,10 +69,10 @@ def best_rival(compared: RecordedComparison | None) -> RecordedRow | None:
 
 
 def beside_rival(folder: str, payload: str, fingerprint: str) -> str:
-    """What the best library takes beside a bundle's winner, as `compare` recorded it; or how to see that."""
+    """Return a phrase on the best library relative to a bundle's winner as recorded by `compare`; or how to compare."""
     try:
         rival = best_rival(compared_beside(Path(folder), payload, fingerprint)) if folder else None
-    except StoreError:  # disturbed: the headline stands without it
+    except StoreError:  # a damaged file must not suppress the headline
         rival = None
     if rival is None:
         return f"compare with libraries: autotune compare {payload}"

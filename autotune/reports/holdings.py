@@ -1,4 +1,4 @@
-"""What a store holds, read for looking at: trials as a frame, filtered; default configs; roofs of the machine."""
+"""Contents of a store for display: trials as a filtered frame, default configs, roofs of the machine."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -22,11 +22,11 @@ Abouts = Mapping[str, dict[str, Any]]  # of sweeps, by the name of their study
 
 @dataclass(frozen=True)
 class DefaultConfig:
-    """What a task is compiled with without any search.
+    """Default config of a task.
 
     Attributes:
         config: Value of every knob.
-        seconds: Seconds of a call as the sweep measured it, drift divided out; `None` where it was not, or failed.
+        seconds: Time in the sweep in seconds per call, drift divided out; `None` if it was not measured or failed.
     """
 
     config: Config
@@ -35,15 +35,15 @@ class DefaultConfig:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a store holds.
+    """Contents of a store.
 
     Attributes:
-        frame: Trials, one row each; `autotune.store.frames.to_frame` has the columns.
-        roofs: Roofs as the newest finished run measured them; `None` where none was finished.
+        frame: Trials, one row each, with the columns of `autotune.store.frames.to_frame`.
+        roofs: Roofs measured by the latest finished run; `None` if there is none.
         summaries: Results of the finished runs, oldest first, as `TuneResult.to_json` writes them.
-        defaults: Default configs by the name of the sweep, where they are recorded.
-        task_names: Names of tasks for people by payload and tag, where they are recorded.
-        unproved: Names of the sweeps of payloads that nothing but their own plain lowering says the results of.
+        defaults: Recorded default configs, by the name of the sweep.
+        task_names: Recorded readable names of tasks, by payload and tag.
+        unproved: Names of the sweeps of imported payloads whose plain lowering is the only oracle.
     """
 
     frame: pd.DataFrame
@@ -54,32 +54,32 @@ class Holdings:
     unproved: frozenset[str] = frozenset()
 
     def names(self, payload: str) -> dict[str, str]:
-        """A name for people for every task of a payload, by tag; where none is recorded, what the tag alone tells."""
+        """Return a readable name for every task of a payload, by tag; if none is recorded, derive it from the tag."""
         tags = self.frame.loc[self.frame["payload"] == payload, "task"].unique()
         return names_of(payload, map(str, tags), self.task_names)
 
 
 def names_of(payload: str, tags: Iterable[str], known: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """A name for people for every task of a payload, by tag.
+    """Return a unique readable name for every task of a payload, by tag.
 
     Args:
         payload: Name of the payload.
         tags: Tags of its tasks.
-        known: Names that are recorded, by payload and tag.
+        known: Recorded names, by payload and tag.
     """
     return tell_apart({tag: known.get((payload, tag)) or readable_name(tag) for tag in tags})
 
 
 def read_holdings(location: str | Path, *, payload: str | None = None, where: str | None = None) -> Holdings:
-    """Read a store, also beside a running tuner.
+    """Read a store or a recording; a store may be in use by a running tuner.
 
     Args:
-        location: A path, or a database URL.
-        payload: Only sweeps of this payload.
-        where: Only trials of which this pandas query is true; knobs go by their names: ``tile_m >= 8``.
+        location: Path or database URL.
+        payload: Name of the payload to restrict sweeps to.
+        where: pandas query to restrict trials by; knobs have their own names: ``tile_m >= 8``.
 
     Raises:
-        StoreError: The store is missing or damaged, or holds nothing that matches.
+        StoreError: The store is missing or damaged, or has no matching trials.
     """
     if is_recording(location):
         return select(holdings_of(read_recording(location)), payload, where)
@@ -95,12 +95,12 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
 
 @dataclass(frozen=True)
 class SweepRows:
-    """What is looked at of a sweep.
+    """Selected trials of a sweep.
 
     Attributes:
-        about: What the sweep is of, as `Sweep.about` has it.
-        frame: Trials of the sweep, with the knobs of all sweeps that are looked at.
-        default: Default config, where that is recorded.
+        about: Attributes of the sweep, as in `Sweep.about`.
+        frame: Trials of the sweep, with the knob columns of all selected sweeps.
+        default: Default config; `None` if it is not recorded.
     """
 
     about: dict[str, Any]
@@ -109,18 +109,18 @@ class SweepRows:
 
 
 def read_parts(store: Store, payload: str | None = None, where: str | None = None) -> Iterator[SweepRows]:
-    """A store sweep by sweep, oldest first: what is not kept leaves memory to the trials of one.
+    """Yield the selected trials of a store sweep by sweep, oldest first, so that only one sweep need be in memory.
 
     Args:
         store: The store.
-        payload: Only sweeps of this payload.
-        where: Only trials of which this pandas query is true.
+        payload: Name of the payload to restrict sweeps to.
+        where: pandas query to restrict trials by.
 
     Raises:
-        StoreError: A record is damaged, or nothing is left, which is known in the end.
+        StoreError: A record is damaged, or no trial matches, which is raised at the end.
     """
-    every, seen, kept = store.abouts(), 0, 0
-    abouts = {name: about for name, about in every.items() if payload in (None, about["payload"])}
+    all_abouts, seen, kept = store.abouts(), 0, 0
+    abouts = {name: about for name, about in all_abouts.items() if payload in (None, about["payload"])}
     columns = knob_columns(store, abouts)
     for sweep in store.sweeps(abouts):
         about = sweep.about
@@ -128,13 +128,13 @@ def read_parts(store: Store, payload: str | None = None, where: str | None = Non
         rows = frame[evaluate(frame, where)] if where is not None and len(frame) else frame
         seen, kept = seen + len(frame), kept + len(rows)
         yield SweepRows(about, rows, default_of(sweep, about["default"]) if "default" in about else None)
-    check_payload(payload, (about["payload"] for about in every.values()), found=seen > 0)
+    check_payload(payload, (about["payload"] for about in all_abouts.values()), found=seen > 0)
     if where is not None and seen and not kept:
         raise nothing_left(where, seen)
 
 
 def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Trials of several sweeps; a knob that is a number in one and a word in another is a word."""
+    """Concatenate the trials of several sweeps; a knob with numbers in one and strings in another becomes a string."""
     if not (filled := [frame for frame in frames if len(frame)]):
         return to_frame([])
     whole = pd.concat(filled, ignore_index=True)
@@ -142,16 +142,16 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def knob_columns(store: Store, abouts: Abouts) -> dict[str, str]:
-    """The type of the column of every knob in some sweeps, by its name."""
-    kinds: dict[str, set[type]] = {}
+    """Return the dtype of every knob column of some sweeps, by name."""
+    types: dict[str, set[type]] = {}
     for config in configs_of(store, abouts):
         for name, value in config.items():
-            kinds.setdefault(f"{KNOB}{name}", set()).add(type(value))
-    return {name: knob_dtype(kinds[name]) for name in sorted(kinds)}
+            types.setdefault(f"{KNOB}{name}", set()).add(type(value))
+    return {name: knob_dtype(types[name]) for name in sorted(types)}
 
 
 def configs_of(store: Store, abouts: Abouts) -> Iterator[Mapping[str, Any]]:
-    """A config of every sweep, for its knobs: the default one, or of stores of older releases that of a trial."""
+    """Yield one config of every sweep, for its knobs: the default one, or in older stores that of the first trial."""
     for name, about in abouts.items():
         if "default" in about:
             yield about["default"]
@@ -160,7 +160,7 @@ def configs_of(store: Store, abouts: Abouts) -> Iterator[Mapping[str, Any]]:
 
 
 def with_columns(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
-    """Trials of one sweep with the columns of all."""
+    """Extend the trials of one sweep by the knob columns of all sweeps."""
     lacking = {
         name: pd.Series([None] * len(frame), index=frame.index, dtype=dtype)
         for name, dtype in columns.items()
@@ -174,24 +174,24 @@ def with_columns(frame: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFram
 
 
 def names_in(abouts: Abouts) -> dict[tuple[str, str], str]:
-    """Names of tasks for people by payload and tag, where they are recorded."""
+    """Return the recorded readable names of tasks, by payload and tag."""
     return {(about["payload"], about["task"]): about["name"] for about in abouts.values() if "name" in about}
 
 
 def check_payload(payload: str | None, known: Iterable[str], *, found: bool) -> None:
-    """Raise unless a payload that is asked for was found among known ones."""
+    """Raise `StoreError` if a payload was requested but not found; the message lists the known ones."""
     if payload is not None and not found:
         held = ", ".join(sorted(set(known))) or "none at all"
         raise StoreError(f"the store must hold trials of {payload!r}, it holds {held}; leave out --payload")
 
 
 def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdings:
-    """The part that matches, as in `read_holdings`."""
+    """Return the matching part of the contents, as in `read_holdings`."""
     frame = holdings.frame
     if payload is not None:
-        found = frame[frame["payload"] == payload]
-        check_payload(payload, frame["payload"], found=not found.empty)
-        frame = found
+        matches = frame[frame["payload"] == payload]
+        check_payload(payload, frame["payload"], found=not matches.empty)
+        frame = matches
     if where is not None:
         frame = keep(frame, where)
     shown = tuple(summary for summary in holdings.summaries if payload in (None, summary.get("payload")))
@@ -199,7 +199,7 @@ def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdin
 
 
 def holdings_of(recording: Recording) -> Holdings:
-    """What a recording holds: one sweep."""
+    """Return the contents of a recording, a single sweep."""
     default = recording.found.get(recording.values_of(recording.default))
     known = DefaultConfig(recording.default, recording.seconds_of(default) if default is not None else None)
     tag = recording.task.tag
@@ -208,7 +208,7 @@ def holdings_of(recording: Recording) -> Holdings:
 
 
 def default_of(sweep: Sweep, config: Config) -> DefaultConfig:
-    """The default config of a sweep, and the time of its trial, or of the one that this is a duplicate of."""
+    """Return the default config of a sweep with the time of its trial, or of the trial that it duplicates."""
     trial = next((trial for trial in sweep.recorded if trial.config == config), None)
     if trial is not None:
         trial = sweep.records.get(trial.twin, trial)
@@ -216,10 +216,10 @@ def default_of(sweep: Sweep, config: Config) -> DefaultConfig:
 
 
 def keep(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The trials of which a query is true.
+    """Return the trials that match a query.
 
     Raises:
-        StoreError: The text is no query, names what there is not, or is true of no trial.
+        StoreError: The query is invalid, names an unknown column, or matches no trial.
 
     Example:
         >>> frame = pd.DataFrame({"outcome": ["ok", "ok"], "knob_tile_m": [4, 8]})
@@ -233,10 +233,10 @@ def keep(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def evaluate(frame: pd.DataFrame, where: str) -> "pd.Series[bool]":
-    """Whether a query is true of each trial.
+    """Evaluate a query for each trial.
 
     Raises:
-        StoreError: The text is no query, or names what there is not.
+        StoreError: The query is invalid, or names an unknown column.
     """
     names = {c: c.removeprefix(KNOB) for c in frame.columns if c.removeprefix(KNOB) not in frame.columns}
     plain = frame.rename(columns=names)
@@ -253,16 +253,16 @@ def evaluate(frame: pd.DataFrame, where: str) -> "pd.Series[bool]":
 
 
 def nothing_left(where: str, trials: int) -> StoreError:
-    """What to raise where a query is true of no trial."""
+    """Return the error for a query that matches no trial."""
     return StoreError(f"--where must leave trials to look at, {where!r} is true of none of {trials}")
 
 
 def roofs_of(summaries: list[dict[str, Any]]) -> Roofs | None:
-    """Roofs from the newest summary that has them."""
+    """Return the roofs of the latest summary that has them; `None` if there is none."""
     for summary in reversed(summaries):
         try:
-            given = dict(summary["roofs"])
-            rates = {rate.name: float(given.get(rate.name, rate.default)) for rate in fields(Roofs)}
+            recorded = dict(summary["roofs"])
+            rates = {rate.name: float(recorded.get(rate.name, rate.default)) for rate in fields(Roofs)}
             return Roofs(**rates)
         except (KeyError, TypeError, ValueError):
             continue

@@ -1,4 +1,4 @@
-"""The hot loop of a compiled program: its instructions, what llvm-mca expects of it, and what it takes when run."""
+"""Hot loop of a compiled program: its instructions, the cycles predicted by llvm-mca, and the measured cycles."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,34 +18,34 @@ from autotune.worker.loading.reading import compile_to, partition, script_text
 from autotune.worker.worker import Worker
 
 EFFORT = Effort(samples=15, seconds=1.0)
-ROUNDED = 0.1  # error of a program that rounds: what it may be off is for its bundle to say
+ROUNDED = 0.1  # allowed error of a program that rounds, whose accuracy is checked elsewhere
 
 
 def find_hot_loop(payload: Payload, candidate: Candidate) -> HotLoop | None:
-    """Compile a candidate and find its hot loop, by `machine_code.hot_loop`; `None` where there is no loop.
+    """Compile a candidate and find its hot loop with `machine_code.hot_loop`; return `None` if there is no loop.
 
     Raises:
         CompileError: The candidate does not compile.
-        MachineError: There is no llvm-objdump.
+        MachineError: llvm-objdump is not installed.
     """
     return judge_hot_loop(compile_to("code", payload, candidate).text)
 
 
 def describe_hot_loop(payload: Payload, candidate: Candidate, machine: Machine) -> str:
-    """The hot loop as text: what it consists of, its cycles as expected and as measured, and its instructions."""
-    found = find_hot_loop(payload, candidate)
-    if found is None:
+    """Describe the hot loop: its instruction mix, predicted and measured cycles, and its instructions."""
+    hot_loop = find_hot_loop(payload, candidate)
+    if hot_loop is None:
         return f"# {payload.name} has no loop"
-    head = [f"# hot loop of {payload.entry}, the innermost with most arithmetic; {found.loop.depth} loops around it"]
-    head += [f"# {found.mix}", f"# {found.expectation}", measured_line(found, payload, candidate, machine)]
-    return "\n".join([*head, "", *instruction_lines(found.loop)])
+    head = [f"# hot loop of {payload.entry}, the innermost with most arithmetic; {hot_loop.loop.depth} loops around it"]
+    head += [f"# {hot_loop.mix}", f"# {hot_loop.expectation}", measured_line(hot_loop, payload, candidate, machine)]
+    return "\n".join([*head, "", *instruction_lines(hot_loop.loop)])
 
 
 def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machine: Machine) -> str:
-    """What an iteration takes when the program is run, if all its operations were in this loop.
+    """Return the line on the measured cycles per iteration, assuming that all operations are in this loop.
 
-    Cycles come from the share of the FMA roof that the program reaches: how many cycles the roof's own kernel takes is
-    what llvm-mca says of it.
+    Cycles are derived from the share of the FMA roof that the program reaches, given llvm-mca's cycles for the kernel
+    that measures the roof.
     """
     parts = partition(payload)
     flops = payload.flops or sum(task.needed_flops * task.count for task in parts.tasks)
@@ -69,5 +69,5 @@ def measured_line(found: HotLoop, payload: Payload, candidate: Candidate, machin
 
 
 def instruction_lines(loop: MachineLoop) -> Sequence[str]:
-    """A line an instruction."""
+    """Return one line per instruction of a loop."""
     return [f"{i.address:8x}:  {i.mnemonic:<14} {i.operands}".rstrip() for i in loop.body]

@@ -1,4 +1,4 @@
-"""Which knobs matter: Optuna's evaluator on a study rebuilt from recorded trials."""
+"""Importance of knobs, by an Optuna evaluator on a study rebuilt from recorded trials."""
 
 import optuna
 import pandas as pd
@@ -13,16 +13,16 @@ FEWEST_TRIALS = 10
 
 
 def knob_importance(rows: pd.DataFrame) -> dict[str, float]:
-    """Each knob's share in whether a trial is among the best tenth, the most important first; the shares add up to 1.
+    """Return the importance of each knob for a trial to be among the best tenth, in descending order; they sum to 1.
 
-    PED-ANOVA (Watanabe, Bansal and Hutter, IJCAI 2023). It knows nothing of the code: a knob that the sampler hardly
-    varied has no say. Knobs that took one value are left out.
+    The evaluator is PED-ANOVA (Watanabe, Bansal and Hutter, IJCAI 2023). It sees only the trials: a knob that the
+    sampler hardly varied appears unimportant. Knobs with a single value are left out.
 
     Args:
         rows: Trials of one task.
 
     Returns:
-        Shares by knob; empty with fewer than `FEWEST_TRIALS` successes, or where all took equally long.
+        Importance by knob; empty with fewer than `FEWEST_TRIALS` successes, or if all took equally long.
     """
     right = rows[(rows["outcome"] == "ok") & rows["seconds_normalised"].notna()]
     knobs = [name.removeprefix(KNOB) for name in knobs_of(right)]

@@ -1,4 +1,4 @@
-"""Memory that a bundle's program takes beside its weights, for whoever asks whether a model fits."""
+"""Memory use of a bundle's program besides its weights."""
 
 from math import prod
 
@@ -9,13 +9,13 @@ from autotune.store.records import WeightRecord
 
 
 def memory_beside_weights(bundle: BundleFiles) -> str:
-    """What caches, panels, arena, inputs and results take, a sentence; empty where a program keeps no state."""
+    """Return a sentence on the memory for states, panels, arena, inputs and results; empty without states."""
     arguments, manifest = bundle.payload.arguments, bundle.manifest
-    kept = [argument for argument in arguments if argument.role == "state"]
-    if not kept:
+    states = [argument for argument in arguments if argument.role == "state"]
+    if not states:
         return ""
     parts = {
-        f"state ({', '.join(shaped(argument) for argument in kept)})": sum(argument.bytes for argument in kept),
+        f"state ({', '.join(shaped(argument) for argument in states)})": sum(argument.bytes for argument in states),
         "panels of weights": sum(panel_bytes(weight, arguments) for weight in manifest.weights),
         "arena": manifest.buffers.peak_bytes if manifest.buffers is not None else 0,
         "inputs and results": sum(a.bytes for a in arguments if a.role in ("input", "output")),
@@ -26,11 +26,11 @@ def memory_beside_weights(bundle: BundleFiles) -> str:
 
 
 def shaped(argument: Argument) -> str:
-    """An argument with its sizes."""
+    """Format an argument's name and shape."""
     return f"{argument.name} {'x'.join(map(str, argument.shape))}"
 
 
 def panel_bytes(weight: WeightRecord, arguments: tuple[Argument, ...]) -> int:
-    """Bytes of a weight as a program reads it, besides the weight itself."""
+    """Return the bytes of a packed weight."""
     dtype = next(argument.dtype for argument in arguments if argument.name == weight.argument)
     return prod(weight.stored_shape) * DTYPES[weight.dtype(dtype)].itemsize

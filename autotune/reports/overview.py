@@ -1,4 +1,4 @@
-"""What a store holds as plain data: what each sweep tried, found and spent, and how it got there."""
+"""Overview of a store as plain data: outcomes, best configs, costs and progress of each sweep."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,7 @@ SWEEP = ("payload", "task", "machine", "compiler")  # columns that tell sweeps a
 
 @dataclass(frozen=True)
 class SweepFigures:
-    """What the trials of one study come to.
+    """Summary of the trials of one study.
 
     Attributes:
         payload: Name of the payload.
@@ -30,9 +30,9 @@ class SweepFigures:
         compiler: Version of MLIR.
         outcomes: Number of trials by outcome.
         phases: Seconds that the worker spent in each phase.
-        best: The best trials as `describe_trial` gives them, fastest first.
-        course: How the search came along.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering says what is right.
+        best: Best trials as `describe_trial` returns them, fastest first.
+        course: Best time so far over the trials.
+        unproved: Whether the payload was imported, and its plain lowering is the only oracle.
     """
 
     payload: str
@@ -48,13 +48,13 @@ class SweepFigures:
 
 @dataclass(frozen=True)
 class Overview:
-    """What a store holds, without its trials.
+    """Summary of a store, without its trials.
 
     Attributes:
-        figures: What each study comes to, oldest first; those without trials are left out.
-        top: Most configs of a task that are shown.
-        roofs: Roofs as the newest finished run measured them; `None` where none was finished.
-        task_names: Names of tasks for people by payload and tag, where they are recorded.
+        figures: Summary of each study that has trials, oldest first.
+        top: Maximum number of configs shown per task.
+        roofs: Roofs measured by the latest finished run; `None` if there is none.
+        task_names: Recorded readable names of tasks, by payload and tag.
     """
 
     figures: tuple[SweepFigures, ...] = ()
@@ -63,24 +63,24 @@ class Overview:
     task_names: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Each task's outcomes, costs and best configs, as plain data."""
+        """Return each task's outcomes, costs and best configs, as plain data."""
         groups: dict[tuple[str, ...], list[SweepFigures]] = {}
         for each in self.figures:
             groups.setdefault((each.payload, each.task, each.machine, each.compiler), []).append(each)
         return [dict(zip(SWEEP, key, strict=True)) | describe_sweep(mine, self.top) for key, mine in groups.items()]
 
     def courses(self, payload: str) -> list[Course]:
-        """How the searches of a payload came along."""
+        """Return the courses of all searches of a payload."""
         return [each.course for each in self.figures if each.payload == payload]
 
     def names(self, payload: str) -> dict[str, str]:
-        """A name for people for every task of a payload, by tag."""
+        """Return a unique readable name for every task of a payload, by tag."""
         tags = dict.fromkeys(each.task for each in self.figures if each.payload == payload)
         return names_of(payload, tags, self.task_names)
 
 
 def overview_of(holdings: Holdings, top: int) -> Overview:
-    """An overview of trials that were read."""
+    """Create the overview of a store's contents."""
     figures = figures_of(holdings.frame, top, holdings.roofs, holdings.defaults, holdings.unproved)
     return Overview(figures, top, holdings.roofs, holdings.task_names)
 
@@ -92,34 +92,34 @@ def figures_of(
     defaults: Mapping[str, DefaultConfig],
     unproved: Collection[str] = (),
 ) -> tuple[SweepFigures, ...]:
-    """What trials come to, study by study.
+    """Summarize trials by study.
 
     Args:
         frame: Trials, one row each.
-        top: Most configs of a task.
-        roofs: Roofs of the machine; `None` leaves shares of it unknown.
-        defaults: Default configs by the name of the sweep; without, what differs from them and its gain are unknown.
-        unproved: Names of the sweeps of payloads that nothing but their own plain lowering says the results of.
+        top: Maximum number of configs per task.
+        roofs: Roofs of the machine; if `None`, shares of the roof are unknown.
+        defaults: Default configs by the name of the sweep; without one, differences and speed-ups are unknown.
+        unproved: Names of the sweeps of imported payloads whose plain lowering is the only oracle.
     """
-    found = []
+    figures = []
     for (payload, task, machine, compiler, sweep), rows in frame.groupby([*SWEEP, "sweep"], sort=False):
         best = rows[rows["outcome"] == "ok"].nsmallest(top, "seconds_normalised")
         described = tuple(describe_trial(row, roofs, defaults.get(str(sweep))) for _, row in best.iterrows())
         outcomes = {str(k): int(v) for k, v in rows["outcome"].value_counts().items()}
         key = (str(payload), str(task), str(machine), str(compiler))
         doubt = str(sweep) in unproved
-        found.append(SweepFigures(*key, outcomes, phase_seconds(rows), described, course_of(rows), doubt))
-    return tuple(found)
+        figures.append(SweepFigures(*key, outcomes, phase_seconds(rows), described, course_of(rows), doubt))
+    return tuple(figures)
 
 
 def describe_sweep(figures: Iterable[SweepFigures], top: int) -> dict[str, Any]:
-    """One task's share of `Overview.describe`: what its studies, of other searches of it, come to."""
+    """Return the entry of one task in `Overview.describe`, combined from all of its studies."""
     counts: Counter[str] = Counter()
     spent = dict.fromkeys(PHASES, 0.0)
     best: list[dict[str, Any]] = []
     unproved = False
     for each in figures:
-        unproved = each.unproved  # as the newest says
+        unproved = each.unproved  # of the newest study
         counts.update(each.outcomes)
         spent = {phase: spent[phase] + each.phases[phase] for phase in PHASES}
         best += each.best
@@ -137,7 +137,7 @@ def describe_sweep(figures: Iterable[SweepFigures], top: int) -> dict[str, Any]:
 
 
 def describe_trial(row: Row, roofs: Roofs | None, default: DefaultConfig | None) -> dict[str, Any]:
-    """A measured trial; what differs from the default config is null where that is not recorded."""
+    """Describe a measured trial; differences from the default config are `None` if that is not recorded."""
     config = config_of(row)
     if default is not None:
         config = in_order(config, default.config)
@@ -154,12 +154,12 @@ def describe_trial(row: Row, roofs: Roofs | None, default: DefaultConfig | None)
 
 
 def in_order(config: Config, default: Config) -> dict[str, Value]:
-    """A config with its knobs in the order of another's; knobs that the other lacks come last."""
+    """Sort a config's knobs in the order of the default config's; knobs that this lacks come last."""
     return {name: config[name] for name in default if name in config} | dict(config)
 
 
 def changed_knobs(config: Config, default: Config) -> tuple[str, ...]:
-    """Knobs of a config whose value another config does not have; numbers may be spelled, as frames do.
+    """Return the knobs of a config whose values differ from the default's; values are compared as strings.
 
     Example:
         >>> changed_knobs({"tile_m": "8", "fuse": True, "math": "libm"}, {"tile_m": 8, "fuse": False})
@@ -169,17 +169,17 @@ def changed_knobs(config: Config, default: Config) -> tuple[str, ...]:
 
 
 def changed_config(config: Config, default: Config) -> dict[str, Value]:
-    """The part of a config that another config does not have."""
+    """Return the part of a config that differs from the default."""
     return {name: config[name] for name in changed_knobs(config, default)}
 
 
 def phase_seconds(rows: pd.DataFrame) -> dict[str, float]:
-    """Seconds the worker spent in each phase, over all trials."""
+    """Return the seconds that the worker spent in each phase, over all trials."""
     return {phase: float(rows[f"{phase}_seconds"].sum()) for phase in PHASES}
 
 
 def roof_fraction(row: Row, roofs: Roofs | None) -> float | None:
-    """A trial's rate over the roof of its unit, the machine's drift divided out; `None` where either is unknown."""
+    """Return a trial's rate over the roof of its unit, drift divided out; `None` if either is unknown."""
     roof = roof_of_family(str(row["family"]), roofs.known) if roofs is not None else None
     if roof is None or pd.isna(row["gflops"]):
         return None
@@ -187,7 +187,7 @@ def roof_fraction(row: Row, roofs: Roofs | None) -> float | None:
 
 
 def config_of(row: Row) -> dict[str, Any]:
-    """The knobs of a trial's row; of those that are not in a frame, ``config``."""
+    """Return the config of a trial: from the knob columns of a frame's row, or from key ``config`` of a mapping."""
     if "config" in row:
         return dict(row["config"])
     return {
@@ -198,11 +198,11 @@ def config_of(row: Row) -> dict[str, Any]:
 
 
 def knobs_of(rows: pd.DataFrame) -> list[str]:
-    """Columns of the knobs that took more than one value in these trials."""
+    """Return the columns of knobs with more than one value in these trials."""
     return [str(c) for c in rows if str(c).startswith(KNOB) and rows[c].nunique(dropna=True) > 1]
 
 
 def seconds_so_far(rows: pd.DataFrame) -> Curve:
-    """After each trial, the seconds that compiling, verifying and measuring have taken."""
+    """Return the cumulative seconds of compilation, verification and measurement after each trial."""
     ordered = rows.sort_values("number", kind="stable")
     return np.asarray(ordered[[f"{phase}_seconds" for phase in PHASES]].sum(axis=1).cumsum(), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The report: one self-contained page of a bundle or a store, for a browser without a network."""
+"""Report: one self-contained HTML page of a bundle or a store, which needs no network."""
 
 import hashlib
 from base64 import b64encode
@@ -38,17 +38,17 @@ def report_bundle(
     checks: pd.DataFrame | None = None,
     more: Sequence[Section] = (),
 ) -> str:
-    """The page of a bundle.
+    """Return the HTML page of a bundle.
 
     Args:
         folder: Folder of the bundle.
-        holdings: Trials of its payload; drawn too.
-        checks: The history of its regression checks; drawn too.
-        more: Sections of plug-ins, behind that of the tasks.
+        holdings: Trials of its payload, for plots of the search.
+        checks: History of its regression checks, for a plot.
+        more: Sections of plug-ins, placed after that of the tasks.
 
     Raises:
         BundleError: The bundle is incomplete or edited.
-        StoreError: A comparison lies beside the bundles that is none.
+        StoreError: The recorded comparison of the bundle is invalid.
     """
     bundle = read_bundle(folder)
     winner = describe(bundle)
@@ -68,7 +68,7 @@ def report_bundle(
 
 
 def search_of_bundle(bundle: BundleFiles, holdings: Holdings | None, lines: Sequence[TaskLine]) -> Section:
-    """How the search behind a bundle went: the trials made where it was recorded, else whatever there are."""
+    """Return the section on the search: trials on the bundle's machine and compiler, else all trials of its payload."""
     if holdings is None:
         return no_search()
     mine = of_bundle(bundle, holdings.frame)
@@ -79,12 +79,12 @@ def search_of_bundle(bundle: BundleFiles, holdings: Holdings | None, lines: Sequ
 
 
 def report_store(holdings: Holdings, location: str, checks: pd.DataFrame | None = None) -> str:
-    """The page of a store: every payload in it, and the history of regression checks beside it.
+    """Return the HTML page of a store: all payloads in it, and the history of regression checks that belongs to it.
 
     Args:
-        holdings: What the store holds.
-        location: Path or database URL of the store, for the commands that go on with it.
-        checks: The history of regression checks beside it; drawn too.
+        holdings: Contents of the store.
+        location: Path or database URL of the store, for the commands on the page.
+        checks: History of regression checks, for a plot.
     """
     facts = facts_of_store(holdings)
     lines = lines_of_store(holdings, facts)
@@ -105,19 +105,19 @@ def report_store(holdings: Holdings, location: str, checks: pd.DataFrame | None 
 
 
 def winner_sentence(winner: Winner, compared: RecordedComparison | None) -> str:
-    """What was reached, in a sentence."""
+    """Return a sentence on the winner's time, its share of the roof, and the best library."""
     if winner.unsteady:
         return f"{headline(winner.payload, None, clock=None, share=None, floor=0.0, unsteady=winner.unsteady)}."
     time = clocked(winner.seconds.estimate, winner.clock, winner.noise_floor)
-    found = [of_roof(winner.roof_fraction, "what its multiply-adds allow")] if winner.roof_fraction else []
+    phrases = [of_roof(winner.roof_fraction, "what its multiply-adds allow")] if winner.roof_fraction else []
     if (rival := best_rival(compared)) is not None:
-        found.append(f"{times(rival.ratio)} as fast as {rival.name}")
+        phrases.append(f"{times(rival.ratio)} as fast as {rival.name}")
     sentence = f"One call takes {time} on one core of {winner.cpu}"
-    return f"{sentence}: {', '.join(found)}." if found else f"{sentence}."
+    return f"{sentence}: {', '.join(phrases)}." if phrases else f"{sentence}."
 
 
 def write_page(title: str, lead: str, sections: Sequence[Section]) -> str:
-    """Fill the template; every text is escaped, and the page allows no script but its own and no network."""
+    """Render the template; all text is escaped, and the page permits only its own script and no network access."""
     loader = PackageLoader("autotune.reports")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -138,13 +138,13 @@ def write_page(title: str, lead: str, sections: Sequence[Section]) -> str:
 
 
 class Drawings:
-    """Pictures as the page takes them, with ids that differ from picture to picture."""
+    """Converter of plots to SVG elements with unique ids."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def svg(self, picture: Picture) -> Markup:
-        """The ``<svg>`` element of a picture, with its caption for those who cannot see it."""
+        """Return the ``<svg>`` element of a plot, with its caption as alternative text."""
         self._count += 1
         text = to_svg(picture.figure, f"p{self._count}-")
         return Markup('<svg role="img" aria-label="{}"').format(picture.caption) + Markup(text.removeprefix("<svg"))

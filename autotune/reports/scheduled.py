@@ -1,4 +1,4 @@
-"""Tasks with the family and config they are compiled with: as a bundle records it, by default, or as requested."""
+"""Tasks with the family and config that they are compiled with: recorded in a bundle, default, or requested."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,13 +20,13 @@ from autotune.store.bundle import BundleFiles
 from autotune.tuning.half_results import family_as_typed
 from autotune.tuning.stages.user_script import written
 
-KERNEL = "kernel"  # code of a back end, where that won the task
+KERNEL = "kernel"  # machine code of a back end, if that won the task
 RECORD = ("schedule", "config", "ops", "count")  # of a task, in a manifest
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A task, and the family and config it is compiled with; both `None` for the plain lowering, and for a kernel."""
+    """A task with its family and config; both are `None` for the plain lowering, and the family for a kernel."""
 
     task: Task
     family: Family | None = None
@@ -35,18 +35,18 @@ class Scheduled:
 
     @property
     def has_own_script(self) -> bool:
-        """Whether its schedule is a user's own script."""
+        """Whether its schedule is a user script."""
         return self.family is not None and self.family.script is not None
 
     def record(self) -> dict[str, Any]:
-        """As manifests of bundles describe it."""
+        """Return the task's record, with the keys of a bundle's manifest."""
         backend = self.kernel.backend if self.kernel is not None else None
         name = self.family.name if self.family is not None else backend
         return {"schedule": name, "config": self.config, "ops": self.task.occurrences, "count": self.task.count}
 
 
 def recorded_tasks(bundle: BundleFiles) -> dict[str, dict[str, Any]]:
-    """What a bundle's manifest says of every task."""
+    """Return the record of every task of a bundle, by tag."""
     kernels = {kernel.tag: kernel for kernel in bundle.kernels}
     return {
         tag: {key: getattr(task, key) for key in RECORD} | {KERNEL: kernels.get(tag)}
@@ -57,20 +57,20 @@ def recorded_tasks(bundle: BundleFiles) -> dict[str, dict[str, Any]]:
 def as_recorded(
     task: Task, recorded: Mapping[str, Any] | None, machine: Machine, own: Family | None = None
 ) -> Scheduled:
-    """A task as a bundle records it; without a bundle, with the default config of its family.
+    """Return a task with the config that a bundle records; without a bundle, with the default config of its family.
 
     Args:
         task: The task.
-        recorded: What the bundle's manifest says of every task; `None` without a bundle.
+        recorded: Records of a bundle's tasks, by tag; `None` without a bundle.
         machine: The host.
-        own: A user's own script, or a family that is wanted, which comes before others.
+        own: User script or requested family, which takes precedence over others.
 
     Raises:
-        BundleError: The bundle holds no such task.
+        BundleError: The bundle has no such task.
     """
     if recorded is None:
-        found = own if own is not None and own.covers(task) else family_as_typed(task, machine)
-        return Scheduled(task, found, found.default(task, machine)) if found is not None else Scheduled(task)
+        chosen = own if own is not None and own.covers(task) else family_as_typed(task, machine)
+        return Scheduled(task, chosen, chosen.default(task, machine)) if chosen is not None else Scheduled(task)
     if task.tag not in recorded:
         raise BundleError(
             f"the bundle must hold task {task.tag}, it has {', '.join(recorded) or 'none'}; "
@@ -86,7 +86,7 @@ def as_recorded(
 
 
 def completed(config: Config, family: Family, task: Task, machine: Machine) -> Config:
-    """A recorded config with the defaults of knobs that came later; as it is where that is no config of the space."""
+    """Add the defaults of newer knobs to a recorded config; return it unchanged if the result is not valid."""
     default, space = family.default(task, machine), family.space(task, machine)
     whole = {knob.name: config.get(knob.name, default[knob.name]) for knob in space.knobs}
     valid = all(whole[knob.name] in knob.values for knob in space.knobs) and space.broken_constraint(whole) is None
@@ -94,33 +94,38 @@ def completed(config: Config, family: Family, task: Task, machine: Machine) -> C
 
 
 def only(tasks: Sequence[Task], tag: str | None, why: str) -> Task:
-    """The task with a tag; without one, the only task there is, for the reason `why`.
+    """Return the task with a tag; without a tag, the only task.
+
+    Args:
+        tasks: Tasks to choose from.
+        tag: Tag of the task; `None` if there must be a single one.
+        why: Reason why a single task is needed, for the message.
 
     Raises:
-        PayloadError: There is none, or there are several.
+        PayloadError: There is no such task, or there are several.
     """
-    found = [task for task in tasks if tag in (None, task.tag)]
-    if len(found) != 1:
+    matches = [task for task in tasks if tag in (None, task.tag)]
+    if len(matches) != 1:
         tags = ", ".join(task.tag for task in tasks) or "none"
         got = f"got {tag!r}" if tag is not None else why
         raise PayloadError(f"--task must be one of {tags}; {got}")
-    return found[0]
+    return matches[0]
 
 
 def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
-    """The task with knobs set as ``name=value,...``.
+    """Set knobs of a task as given by ``name=value,...``.
 
     Raises:
-        SpaceError: A knob or value is not of the task's space, or the config breaks one of its constraints.
+        SpaceError: A knob or value is not in the task's space, or the config violates a constraint.
     """
     family = scheduled.family or family_as_typed(scheduled.task, machine)
     if family is None:
         raise SpaceError(f"no schedule family covers {scheduled.task.tag}, so it has no knobs; leave out --config")
     space = family.space(scheduled.task, machine)
-    wanted = read_knobs(text, space)
-    config = {**(scheduled.config or family.default(scheduled.task, machine)), **wanted}
+    values = read_knobs(text, space)
+    config = {**(scheduled.config or family.default(scheduled.task, machine)), **values}
     space.check(config)
-    config = {**space.settled(config), **wanted}
+    config = {**space.settled(config), **values}
     broken = space.broken_constraint(config)
     if broken is not None:
         raise SpaceError(f"{broken}; got {text}")
@@ -128,19 +133,19 @@ def with_knobs(scheduled: Scheduled, text: str, machine: Machine) -> Scheduled:
 
 
 def read_knobs(text: str, space: Space) -> dict[str, Value]:
-    """The values that ``name=value,...`` spells; those that no knob has stay text, for `Space.check` to refuse."""
-    found: dict[str, Value] = {}
+    """Parse ``name=value,...``; a value that its knob does not have stays a string, which `Space.check` refuses."""
+    config: dict[str, Value] = {}
     for part in re.split(r",(?![^\[({<]*[\])}>])", text):  # not inside brackets
         name, equals, spelled = part.partition("=")
         if not (name and equals):
             raise SpaceError(f"--config must read name=value,...; got {part!r}")
         values = next((knob.values for knob in space.knobs if knob.name == name), ())
-        found[name] = next((value for value in values if str(value).lower() == spelled.lower()), spelled)
-    return found
+        config[name] = next((value for value in values if str(value).lower() == spelled.lower()), spelled)
+    return config
 
 
 def candidate_of(tasks: Sequence[Scheduled], machine: Machine, text: str | None = None) -> Candidate:
-    """How tasks are compiled: all in the tagged module `text`, or the only one alone."""
+    """Return the candidate that compiles tasks: all of them in the tagged module `text`, or a single one without it."""
     steps = []
     for each in tasks:
         if each.family is not None and each.config is not None:

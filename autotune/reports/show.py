@@ -1,4 +1,4 @@
-"""Show: a payload or a bundle after each stage of the flow, with default configs, recorded ones, or one of yours."""
+"""Display of a payload or bundle after a stage of its compilation, with default, recorded or given configs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,19 +33,19 @@ from autotune.tuning.stages.user_script import dry_run_all, open_own, own_of, ow
 from autotune.worker.loading.reading import ScriptFile, compile_to, open_payload, script_text
 
 DEFAULT = "default"
-WIDTH, INDENT = 80, "    "  # of knobs
+WIDTH, INDENT = 80, "    "  # of lines with knobs
 UNPLANNED = "buffers: allocated in every call; the pipeline plans no arena"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What to print.
+    """Text to print.
 
     Attributes:
-        text: The stage's text.
-        note: A line about buffers, from the stage on at which there are any, on a script of the user's own, and on the
-            memory of a bundle that keeps state; else empty.
-        doubt: What nothing proves of the payload, a sentence; empty where all is proved.
+        text: Text of the stage.
+        note: Notes on buffers (from bufferization on), on a user script, and on the memory of a bundle with states; may
+            be empty.
+        doubt: Sentence on results that no independent oracle has verified; empty if there are none.
     """
 
     text: str
@@ -64,23 +64,23 @@ def show(
     rules: str = "",
     exact: bool = False,
 ) -> Shown:
-    """A stage of a payload or bundle, or of one of its tasks alone.
+    """Return the text of a payload, a bundle or a single task after a stage.
 
     Args:
-        source: A payload's spec, or a bundle's folder.
-        stage: One of `autotune.reports.stages.stages()`.
-        task: Tag of the task to show alone.
-        config: Knobs of that task as ``name=value,...``; the others are as in the default or in the bundle; an
-            empty text changes none.
-        schedule: A transform script of the user's own; by default the bundle's, or that of the payload's file.
-        family: Family to show schedules of, an installed one's name or ``mine.py:FAMILY``.
-        rules: File of rewrite rules of a payload; ``none`` for none; empty for those that come with the tool.
-        exact: Leave out rewrite rules that change rounding.
+        source: Spec of a payload, or folder of a bundle.
+        stage: Name of the stage, one of `stages()`.
+        task: Tag of a single task to show.
+        config: Knobs of that task as ``name=value,...``; the others are from the default or the bundle; an empty text
+            changes none.
+        schedule: File of a user script; by default the script of the bundle or of the payload's file.
+        family: Family to show schedules of: name of an installed one, or ``mine.py:FAMILY``.
+        rules: File of rewrite rules for a payload; ``none`` for none; empty for the default rules.
+        exact: Exclude rewrite rules that change rounding.
 
     Raises:
         ScheduleError: The script cannot be read or tuned.
         PayloadError: The payload, stage or task is unknown, or a config is given for several tasks.
-        SpaceError: The config is not of the task's space.
+        SpaceError: The config is not in the task's space.
         BundleError: The bundle is incomplete or edited.
         RuleError: The rules cannot be read or applied.
         CompileError: The compiler refused the program before that stage.
@@ -106,9 +106,9 @@ def show_stage(
     schedule: Path | None,
     family: str,
 ) -> Shown:
-    """A stage of a payload that was read, with its bundle where it is of one; arguments and errors as of `show`."""
-    if (before := payload_stages().get(stage)) is not None:
-        return Shown(*before.describe(payload))
+    """Return the text of a payload after a stage, with the payload's bundle if it has one; see `show`."""
+    if (early_stage := payload_stages().get(stage)) is not None:
+        return Shown(*early_stage.describe(payload))
     recorded = recorded_tasks(bundle) if bundle is not None else None
     machine = this_machine()
     script = own_of(bundle) if bundle is not None else read_own(payload, schedule) if not family else None
@@ -133,10 +133,10 @@ def show_stage(
 
 
 def covering(family: Family, tasks: Sequence[Task], payload: Payload) -> Family:
-    """A family by its name.
+    """Return a family if it covers a task.
 
     Raises:
-        ScheduleError: No task of the payload is covered by it.
+        ScheduleError: The family covers no task of the payload.
     """
     if not any(family.covers(task) for task in tasks):
         tags = ", ".join(task.tag for task in tasks) or "none"
@@ -147,7 +147,7 @@ def covering(family: Family, tasks: Sequence[Task], payload: Payload) -> Family:
 def list_tasks(
     tasks: Sequence[Task], recorded: Mapping[str, Any] | None, machine: Machine, own: Family | None
 ) -> Iterator[str]:
-    """A task after the other: as a bundle records it, else as it is compiled without any search."""
+    """Yield a description of each task with its recorded config, or without a bundle its default config."""
     if recorded is not None:
         tasks_now = {each.tag: each for each in tasks}
         for tag, record in recorded.items():
@@ -159,17 +159,17 @@ def list_tasks(
 
 
 def list_uncovered(ops: Sequence[UncoveredOp]) -> Iterator[str]:
-    """A line for everything that no task covers."""
+    """Yield a line for each operation that no task covers."""
     for op in ops:
         yield f"no task: {op.name}  runs {op.runs}, {op.operations:.3g} operations  {op.why}"
 
 
 def named_payload(source: str, bundle: BundleFiles | None, rules: str, *, exact: bool) -> Payload:
-    """A payload by its name, or that of a bundle, with rewrite rules.
+    """Return the payload of a spec or a bundle, with rewrite rules.
 
     Raises:
         PayloadError: There is no such payload.
-        RuleError: The rules cannot be read, or the payload is a bundle's, which has its own.
+        RuleError: The rules cannot be read, or are given for a bundle, which has its own.
     """
     payload = bundle.payload if bundle is not None else open_payload(source)
     if not rules and not exact:
@@ -180,7 +180,7 @@ def named_payload(source: str, bundle: BundleFiles | None, rules: str, *, exact:
 
 
 def show_dialect(payload: Payload) -> Shown:
-    """A payload in the dialect that it is written in.
+    """Return a payload's text in the dialect of its source.
 
     Raises:
         PayloadError: The payload is written in linalg.
@@ -196,7 +196,7 @@ def show_dialect(payload: Payload) -> Shown:
 def show_tasks(
     stage: str, payload: Payload, tasks: Sequence[Scheduled], machine: Machine, text: str | None = None
 ) -> Shown:
-    """A stage of tasks in their tagged module `text`, or of the only one alone."""
+    """Return the text of tasks after a stage, in their tagged module `text`, or of a single task without it."""
     if stage == "tasks":
         return Shown("\n".join(describe(each.task.tag, each.record()) for each in tasks))
     candidate = candidate_of(tasks, machine, text)
@@ -206,7 +206,7 @@ def show_tasks(
 
 
 def read_own(payload: Payload, schedule: Path | None) -> OwnFamily | None:
-    """A user's own script for a payload: the given one, or what the payload's file holds."""
+    """Read the user script for a payload: the given file, or the script in the payload's file; `None` if none."""
     file = own_script(payload, ScriptFile.read(schedule) if schedule is not None else None)
     return open_own(file) if file is not None else None
 
@@ -222,20 +222,20 @@ def show_difference(
     rules: str = "",
     exact: bool = False,
 ) -> Shown:
-    """What differs between two stages, or between two configs at one stage, as a unified diff.
+    """Return a unified diff of two stages, or of two configs at one stage.
 
     Args:
-        source: A payload's spec, or a bundle's folder.
-        stage: The stage at which configs are compared.
-        sides: Two stages; or two configs, each knobs as ``name=value,...``, or ``default``.
+        source: Spec of a payload, or folder of a bundle.
+        stage: Stage at which configs are compared.
+        sides: Two stages; or two configs, each given as ``name=value,...`` or ``default``.
         task: Tag of the task.
-        config: Knobs of that task, where stages are compared.
-        schedule: A transform script of the user's own, as for `show`.
+        config: Knobs of that task if stages are compared.
+        schedule: File of a user script, as for `show`.
         rules: File of rewrite rules, as for `show`.
-        exact: Leave out rewrite rules that change rounding.
+        exact: Exclude rewrite rules that change rounding.
 
     Raises:
-        PayloadError: One is a stage and the other is not, or as for `show`.
+        PayloadError: Only one of the sides is a stage, or as for `show`.
     """
     first, second = sides
     early = payload_stages()
@@ -256,13 +256,13 @@ def show_difference(
 
 
 def others(task: Task | None, mine: str | None) -> str:
-    """The families that cover a task besides the one it is compiled with; nothing of a task that is no more."""
+    """Return a phrase on the other families that cover a task; empty if there are none or the task is gone."""
     names = [family.name for family in families_for(task) if family.name != mine] if task is not None else []
     return f" (also {', '.join(names)})" if names else ""
 
 
 def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine) -> Shown:
-    """A stage of a candidate."""
+    """Return the text of a candidate after a stage."""
     if stage == "dialect":
         return show_dialect(payload)
     if stage == "payload":
@@ -278,7 +278,7 @@ def render(stage: str, payload: Payload, candidate: Candidate, machine: Machine)
 
 
 def describe(tag: str, record: Mapping[str, Any], also: str = "") -> str:
-    """A task: how often it is in the text, how often a call runs it, how it is compiled; its knobs in lines below."""
+    """Describe a task: number of ops in the text, executions per call, family; its knobs follow on indented lines."""
     config = record["config"]
     how = record["schedule"] if config is not None else "plain lowering"
     knobs = " ".join(f"{name}={value}" for name, value in (config or {}).items())
@@ -290,26 +290,26 @@ OWN = ("dialect", "payload", "tasks", "space", "schedule", *COMPILED[:-1], "asm"
 
 
 def plugged_stages() -> dict[str, ShownStage]:
-    """Stages of plug-ins that a payload has once it is scheduled, by name.
+    """Return the stages that plug-ins add for scheduled payloads, by name.
 
     Raises:
-        PayloadError: One does not load.
+        PayloadError: A plug-in does not load.
     """
     return {point.name: stage for point, stage in loaded_points(STAGES, ShownStage, refuse)}
 
 
 def payload_stages() -> dict[str, PayloadStage]:
-    """Stages of plug-ins that a payload has before, by name; raises as `plugged_stages`."""
+    """Return the stages that plug-ins add before scheduling, by name; raises as `plugged_stages`."""
     return {point.name: stage for point, stage in loaded_points(PAYLOAD_STAGES, PayloadStage, refuse)}
 
 
 def refuse(message: str) -> None:
-    """Refuse a plug-in that does not load."""
+    """Raise `PayloadError` for a plug-in that does not load."""
     raise PayloadError(message)
 
 
 def stages() -> tuple[str, ...]:
-    """Names of all stages, in the order of the flow."""
+    """Return the names of all stages, in the order of compilation."""
     names = list(OWN)
     before = {name: stage.after for name, stage in payload_stages().items()}
     for name, after in (before | {name: stage.after for name, stage in plugged_stages().items()}).items():

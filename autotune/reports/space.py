@@ -1,4 +1,4 @@
-"""Spaces as text: what may be chosen for a task, by which constraints, and how many configs that makes."""
+"""Description of search spaces as text: knobs, values, constraints, and the number of configs."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -9,34 +9,34 @@ from autotune.core.scripts.parametric import OpenKnob, OpenScript, facts_in, fac
 from autotune.core.space import Config, Space, Value
 from autotune.reports.scheduled import Scheduled
 
-MOST_COUNTED = 1_000_000  # combinations; beyond, a sample tells how many are distinct and valid
+MOST_COUNTED = 1_000_000  # combinations; in larger spaces the number of valid ones is estimated from a sample
 SAMPLE = 20_000
 MOST_WIDTH = 60
 
 
 def describe_space(scheduled: Scheduled, machine: Machine) -> str:
-    """The space of a task, as a table and sentences."""
+    """Return the space of a task as a table of knobs and lines of constraints."""
     family, task = scheduled.family, scheduled.task
     if family is None:
         return f"{task.tag}: no family covers it: it has no knobs"
     space, default = family.space(task, machine), family.default(task, machine)
     script = family.script if family is not None else None
-    opened = {knob.name: knob for knob in script.knobs} if script is not None else {}
+    declarations = {knob.name: knob for knob in script.knobs} if script is not None else {}
     title = f"{task.tag} by {script.source if script is not None else family.name}"
     constraints = constraints_of(script, machine) if script is not None else sentences_of(space)
-    return "\n".join([*space_table(title, space, default, opened), *constraints])
+    return "\n".join([*space_table(title, space, default, declarations), *constraints])
 
 
 def space_table(
     title: str, space: Space, default: Config, opened: Mapping[str, OpenKnob] = MappingProxyType({})
 ) -> list[str]:
-    """A line with the number of configs, and a row a knob.
+    """Return a line with the number of configs, followed by a table with one row per knob.
 
     Args:
-        title: What the space is of.
+        title: Name of the task and its family or script.
         space: The space.
         default: The default config.
-        opened: Declarations of knobs by name, of a script that has them.
+        opened: Declarations of knobs in a user script, by name; empty without one.
     """
     rows = [("knob", "default", "values", "counts where", "line")]
     for knob in space.knobs:
@@ -47,7 +47,7 @@ def space_table(
 
 
 def counted(space: Space) -> str:
-    """How many combinations there are, and how many of them are distinct and valid."""
+    """Return a phrase on the number of combinations, and of those that are distinct and valid."""
     count = f", {len(space.constraints)} constraint{'s' * (len(space.constraints) != 1)}" if space.constraints else ""
     knobs = f"{len(space.knobs)} knob{'s' * (len(space.knobs) != 1)}{count}"
     if space.size <= MOST_COUNTED:
@@ -59,12 +59,12 @@ def counted(space: Space) -> str:
 
 
 def sentences_of(space: Space) -> list[str]:
-    """A line a constraint."""
+    """Return one line per constraint."""
     return [f"constraint: {constraint.sentence}" for constraint in space.constraints]
 
 
 def constraints_of(script: OpenScript, machine: Machine) -> list[str]:
-    """A line a constraint of a script, with where it is and what it asks of the machine."""
+    """Return one line per constraint of a script, with its line number and the machine's values that it refers to."""
     facts = facts_of(machine)
     lines = []
     for constraint in script.constraints:
@@ -76,19 +76,19 @@ def constraints_of(script: OpenScript, machine: Machine) -> list[str]:
 
 
 def conditions_of(knob: OpenKnob) -> str:
-    """Where a knob counts."""
+    """Return the conditions on other knobs under which a knob has an effect."""
     if () in knob.used:
         return "everywhere"
     return " or ".join(", ".join(f"{name}={value}" for name, value in taken) for taken in knob.used) or "nowhere"
 
 
 def lines_of(knob: OpenKnob) -> str:
-    """Lines that a knob is declared at."""
+    """Return the line numbers of a knob's declarations."""
     return ", ".join(str(line) for line in sorted({site.line for site in knob.sites}))
 
 
 def spelled(values: Sequence[Value]) -> str:
-    """Values in a row, the middle ones left out where they are many."""
+    """Format values in a row, abbreviated if it is too wide."""
     words = [str(value) for value in values]
     if len(" ".join(words)) <= MOST_WIDTH:
         return " ".join(words)
@@ -96,7 +96,7 @@ def spelled(values: Sequence[Value]) -> str:
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows in columns; columns that hold nothing but their head are left out."""
+    """Align rows in columns; columns with nothing but a heading are left out."""
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]
     lines = zip(*columns, strict=True)

@@ -1,4 +1,4 @@
-"""A store read sweep by sweep: what is not shown is not kept, so that memory holds the trials of one sweep."""
+"""Overview of a store that is read sweep by sweep, with the trials of only one sweep in memory."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,15 +17,15 @@ from autotune.store.store import Store
 
 
 def glance(location: str | Path, payload: str | None, top: int) -> Overview:
-    """An overview of a store; one on a server adds up what is shown, other stores are read.
+    """Return an overview of a store; a database server aggregates its own.
 
     Args:
-        location: A path, or a database URL.
-        payload: Only sweeps of this payload.
-        top: Most trials of a task whose configs are shown.
+        location: Path or database URL.
+        payload: Name of the payload to restrict sweeps to.
+        top: Maximum number of configs shown per task.
 
     Raises:
-        StoreError: The store is missing or damaged, or holds no such payload.
+        StoreError: The store is missing or damaged, or has no such payload.
     """
     if is_postgres(location):
         return cast(Overview, servers().overview(str(location), payload, top))
@@ -35,17 +35,17 @@ def glance(location: str | Path, payload: str | None, top: int) -> Overview:
 def read_overview(
     location: str | Path, top: int, *, payload: str | None = None, where: str | None = None, csv: Path | None = None
 ) -> Overview:
-    """An overview of a store, also beside a running tuner.
+    """Read an overview of a store, which may be in use by a running tuner.
 
     Args:
-        location: A path, or a database URL.
-        top: Most trials of a task whose configs are shown.
-        payload: Only sweeps of this payload.
-        where: Only trials of which this pandas query is true; knobs go by their names: ``tile_m >= 8``.
-        csv: File that all these trials are written to as they are read.
+        location: Path or database URL.
+        top: Maximum number of configs shown per task.
+        payload: Name of the payload to restrict sweeps to.
+        where: pandas query to restrict trials by; knobs have their own names: ``tile_m >= 8``.
+        csv: Path of a file that all matching trials are written to.
 
     Raises:
-        StoreError: The store is missing or damaged, or nothing in it is asked for.
+        StoreError: The store is missing or damaged, or no trial matches.
     """
     if is_recording(location):
         return overview_of_recording(location, top, payload, where, csv)
@@ -66,7 +66,7 @@ def read_overview(
 def overview_of_recording(
     location: str | Path, top: int, payload: str | None, where: str | None, csv: Path | None
 ) -> Overview:
-    """The same of a recorded space, which is one sweep."""
+    """Read an overview of a recording, which is a single sweep; see `read_overview`."""
     holdings = select(holdings_of(read_recording(location)), payload, where)
     if csv is not None:
         with whole_file(csv) as fresh:
@@ -75,19 +75,19 @@ def overview_of_recording(
 
 
 class CsvWriter:
-    """A CSV file that frames of the same columns are written to; it is made when the first one comes."""
+    """Writer of frames with the same columns to a CSV file, which is created with the first one."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._begun = False
 
     def write(self, rows: pd.DataFrame) -> None:
-        """Add rows, below their heads if they are the first."""
+        """Append rows; the first ones are preceded by the header."""
         if self.path is not None and len(rows):
             rows.to_csv(self.path, mode="a" if self._begun else "w", header=not self._begun, index=False)
             self._begun = True
 
     def finish(self) -> None:
-        """Write the heads alone where there was no row."""
+        """Write the header if there were no rows."""
         if self.path is not None and not self._begun:
             to_frame([]).to_csv(self.path, index=False)

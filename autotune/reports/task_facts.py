@@ -1,4 +1,4 @@
-"""What a payload still says of its recorded tasks: names for people, operations, default configs."""
+"""Facts about recorded tasks that are derived from their payload: readable names, operations, default configs."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ MACHINE: TypeAdapter[Machine] = TypeAdapter(Machine)
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What is known of a task besides its trials.
+    """Facts about a task besides its trials.
 
     Attributes:
-        name: Name for people, unique within the payload.
-        count: Executions in one call of the payload; `None` where the payload cannot be formed again.
-        flops: Operations of one execution that no schedule can leave out; `None` where it contracts nothing.
-        default: Config that its family gives without any search; `None` where that is unknown.
+        name: Readable name, unique within the payload.
+        count: Number of executions in one call of the payload; `None` if the payload cannot be rebuilt.
+        flops: Operations of one execution that every schedule performs; `None` if it has no contraction.
+        default: Default config of its family; `None` if unknown.
     """
 
     name: str
@@ -40,7 +40,7 @@ class TaskFacts:
 
 
 def facts_of_bundle(bundle: BundleFiles) -> dict[str, TaskFacts]:
-    """Facts of every task of a bundle, by tag; the defaults are those for the machine it was recorded on."""
+    """Return the facts of every task of a bundle, by tag; default configs are for the recording machine."""
     data = bundle.manifest
     texts = {tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in data.tasks}
     families = {tag: record.schedule for tag, record in data.tasks.items()}
@@ -49,7 +49,7 @@ def facts_of_bundle(bundle: BundleFiles) -> dict[str, TaskFacts]:
 
 
 def own_facts(bundle: BundleFiles, facts: Mapping[str, TaskFacts]) -> dict[str, TaskFacts]:
-    """Facts of the tasks that a user's own script schedules, by tag; none where this release cannot read it."""
+    """Return the facts of the tasks that a user script schedules, by tag; none if this release cannot read it."""
     tags = [tag for tag, record in bundle.manifest.tasks.items() if record.schedule == OWN]
     try:
         own = own_of(bundle) if tags else None
@@ -60,8 +60,8 @@ def own_facts(bundle: BundleFiles, facts: Mapping[str, TaskFacts]) -> dict[str, 
 
 
 def facts_of_store(holdings: Holdings) -> dict[tuple[str, str], TaskFacts]:
-    """Facts of every task of a store, by payload and tag, as far as its payloads can still be built here."""
-    found: dict[tuple[str, str], TaskFacts] = {}
+    """Return the facts of every task of a store, by payload and tag, as far as its payloads can be rebuilt here."""
+    facts_by_task: dict[tuple[str, str], TaskFacts] = {}
     for name, rows in holdings.frame.groupby("payload", sort=False):
         texts: dict[str, str | None] = dict.fromkeys(map(str, rows["task"].unique()))
         machine = machine_of(holdings, str(rows["machine"].iloc[-1]))
@@ -71,20 +71,20 @@ def facts_of_store(holdings: Holdings) -> dict[tuple[str, str], TaskFacts]:
         except (AutotuneError, OSError):
             payload = None
         facts = facts_of(payload, texts, machine, families)
-        found |= {(str(name), tag): fact for tag, fact in facts.items()}
-    return found
+        facts_by_task |= {(str(name), tag): fact for tag, fact in facts.items()}
+    return facts_by_task
 
 
 def facts_of(
     payload: Payload | None, texts: Mapping[str, str | None], machine: Machine | None, families: Mapping[str, str]
 ) -> dict[str, TaskFacts]:
-    """Facts of some tasks of a payload, by tag.
+    """Return the facts of some tasks of a payload, by tag.
 
     Args:
-        payload: The payload; `None` leaves the tags alone to tell.
-        texts: Text of every task's module by tag; `None` takes that of the payload's own task.
-        machine: Machine that defaults are for; `None` leaves them unknown.
-        families: Name of the family that each task was tuned with.
+        payload: The payload; if `None`, names are derived from texts and tags.
+        texts: Text of every task's module, by tag; `None` for that of the payload's task.
+        machine: Machine that default configs are for; if `None`, they are unknown.
+        families: Name of the family that each task was tuned with, by tag.
     """
     tasks = tasks_of(payload, texts)
     others = {tag: text for tag, text in texts.items() if tag not in tasks}
@@ -93,7 +93,7 @@ def facts_of(
 
 
 def fact_of(name: str, task: Task | None, machine: Machine | None, family: str) -> TaskFacts:
-    """Facts of one task."""
+    """Return the facts of one task; only its name if the task is unknown."""
     if task is None:
         return TaskFacts(name)
     default = default_of(task, machine, family) if machine is not None else None
@@ -101,7 +101,7 @@ def fact_of(name: str, task: Task | None, machine: Machine | None, family: str) 
 
 
 def tasks_of(payload: Payload | None, tags: Collection[str]) -> dict[str, Task]:
-    """Those tasks of a payload that have one of some tags; none where it cannot be partitioned."""
+    """Return the tasks of a payload that have one of some tags, by tag; none if it cannot be partitioned."""
     if payload is None:
         return {}
     try:
@@ -111,16 +111,16 @@ def tasks_of(payload: Payload | None, tags: Collection[str]) -> dict[str, Task]:
 
 
 def default_of(task: Task, machine: Machine, family: str) -> Config | None:
-    """The default config of a family for a task; `None` where that family is not installed or covers it no more."""
+    """Return a family's default config for a task; `None` if it is not installed or does not cover the task."""
     try:
-        found = load_family(family)
+        installed = load_family(family)
     except AutotuneError:
         return None
-    return found.default(task, machine) if found.covers(task) else None
+    return installed.default(task, machine) if installed.covers(task) else None
 
 
 def machine_of(holdings: Holdings, fingerprint: str) -> Machine | None:
-    """The machine with a fingerprint: this one, or one that a finished run of the store describes."""
+    """Return the machine with a fingerprint: this one, or one described by a finished run in the store."""
     if this_machine().fingerprint == fingerprint:
         return this_machine()
     for summary in reversed(holdings.summaries):

@@ -1,4 +1,4 @@
-"""A line a task: how fast the chosen config is, what that gained, and how it differs from the default config."""
+"""Summary lines of tasks: time of the chosen config, its speed-up, and its differences from the default config."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,21 +24,21 @@ class TaskLine:
     """One task of a bundle, or of a store's sweeps.
 
     Attributes:
-        number: Position among the lines of the bundle or the store, from 1.
+        number: Number of the line in the bundle or the store, from 1.
         payload: Name of the payload.
-        tag: Key of the task.
-        name: Name for people; where a store holds several sweeps of the task, it tells which.
+        tag: Tag of the task.
+        name: Readable name, with the number of the sweep if a store has several of the task.
         family: Name of the family; `None` for the plain lowering.
-        config: Value of every knob; `None` for the plain lowering, or where no trial succeeded.
-        default: Config of the family without any search; `None` where that is unknown.
-        choices: Values that each knob could take; empty where that is not recorded.
-        count: Executions in one call of the payload; `None` where that is unknown.
-        seconds: Seconds of one execution alone; `None` where it was not measured.
-        roof_fraction: Share of the roof of its unit; `None` where the task contracts nothing, or a rate is unknown.
+        config: Value of every knob; `None` for the plain lowering, or if no trial succeeded.
+        default: Default config of the family; `None` if unknown.
+        choices: Possible values of each knob; empty if not recorded.
+        count: Number of executions in one call of the payload; `None` if unknown.
+        seconds: Time of one execution of the single task in seconds; `None` if not measured.
+        roof_fraction: Share of the roof of its unit; `None` if the task has no contraction, or a rate is unknown.
         over_default: Time of the default config over time of this one, both in the search; `None` if not measured.
         over_baseline: Time of the baseline over time of this one; `None` if not measured.
-        trials: Trials of this task that are known, one row each.
-        note: Sentence on why it was chosen, where it is not simply the fastest.
+        trials: Known trials of this task, one row each.
+        note: Sentence on the reason for the choice if it is not simply the fastest.
     """
 
     number: int
@@ -59,17 +59,17 @@ class TaskLine:
 
     @property
     def call_seconds(self) -> float | None:
-        """Seconds of all its executions in one call of the payload; `None` where that is unknown."""
+        """Seconds of all its executions in one call of the payload; `None` if unknown."""
         return self.count * self.seconds.estimate if self.count and self.seconds else None
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Knobs whose value is not the default's, in the order of the config."""
+        """Knobs whose value differs from the default's, in the order of the config."""
         return changed_knobs(self.config or {}, self.default) if self.default is not None else ()
 
 
 def lines_of_bundle(bundle: BundleFiles, holdings: Holdings | None = None) -> list[TaskLine]:
-    """A line for every task of a bundle, in its order; trials count where machine and compiler are the bundle's."""
+    """Return a line for every task of a bundle, in order; only trials with its machine and compiler are used."""
     facts = facts_of_bundle(bundle)
     trials = of_bundle(bundle, holdings.frame) if holdings is not None else None
     return [
@@ -79,7 +79,7 @@ def lines_of_bundle(bundle: BundleFiles, holdings: Holdings | None = None) -> li
 
 
 def line_of_task(bundle: BundleFiles, number: int, tag: str, fact: TaskFacts, trials: pd.DataFrame | None) -> TaskLine:
-    """The line of one task of a bundle."""
+    """Return the line of one task of a bundle."""
     data, task = bundle.manifest, bundle.manifest.tasks[tag]
     trials = pd.DataFrame() if trials is None else trials
     timed = winner_time(task.seconds, task.reference_seconds, recorded_quiet(data)) if task.seconds else None
@@ -105,18 +105,18 @@ def line_of_task(bundle: BundleFiles, number: int, tag: str, fact: TaskFacts, tr
 
 
 def of_bundle(bundle: BundleFiles, frame: pd.DataFrame) -> pd.DataFrame:
-    """The trials that were made where a bundle was recorded: its payload, on its machine, with its compiler."""
+    """Return the trials with a bundle's payload, machine and compiler."""
     data = bundle.manifest
     here = (frame["machine"] == data.fingerprint) & (frame["compiler"] == data.versions.compiler)
     return frame[here & (frame["payload"] == data.payload)]
 
 
 def lines_of_store(holdings: Holdings, facts: Mapping[tuple[str, str], TaskFacts]) -> list[TaskLine]:
-    """A line for every sweep of a store, oldest first: payload, task, machine and compiler.
+    """Return a line for every combination of payload, task, machine and compiler in a store, oldest first.
 
     Args:
-        holdings: What the store holds.
-        facts: What `autotune.task_facts.facts_of_store` says of its tasks.
+        holdings: Contents of the store.
+        facts: Facts of its tasks, as returned by `facts_of_store`.
     """
     groups = holdings.frame.groupby(["payload", "task", "machine", "compiler"], sort=False)
     lines = [
@@ -134,13 +134,13 @@ def lines_of_store(holdings: Holdings, facts: Mapping[tuple[str, str], TaskFacts
 
 
 def newest(lines: Sequence[TaskLine]) -> list[TaskLine]:
-    """The lines without those of sweeps that another one of the same task came after."""
+    """Return the lines of the latest sweep of each task."""
     last = {(line.payload, line.tag): line for line in lines}
     return [line for line in lines if last[line.payload, line.tag] is line]
 
 
 def line_of_sweep(number: int, rows: pd.DataFrame, fact: TaskFacts, holdings: Holdings) -> TaskLine:
-    """The line of one sweep, by its fastest trial; the share of the roof with the machine's drift divided out."""
+    """Return the line of one sweep, by its fastest trial; drift is divided out of the share of the roof."""
     right = rows[rows["outcome"] == "ok"].nsmallest(1, "seconds_normalised")
     best = next((row for _, row in right.iterrows()), None)
     recorded = holdings.defaults.get(str(rows["sweep"].iloc[-1]))
@@ -172,14 +172,15 @@ def line_of_sweep(number: int, rows: pd.DataFrame, fact: TaskFacts, holdings: Ho
 
 
 def share_of(flops: float | None, seconds: float | None, roof: float | None) -> float | None:
-    """Share of a roof in operations a second; `None` where something is unknown."""
+    """Return the share of a roof, given in operations per second; `None` if an argument is unknown."""
     return flops / seconds / roof if flops and seconds and roof else None
 
 
 def gain_over_default(trials: pd.DataFrame, config: Config | None, default: Config | None) -> float | None:
-    """Time of the default config over that of another, by their best trials, the machine's drift divided out.
+    """Return the time of the default config over that of another, by their best trials, drift divided out.
 
-    1 where the two are the same; `None` where either is unknown or did not succeed.
+    Returns:
+        Ratio of times, 1 if both configs are equal; `None` if either is unknown or has no successful trial.
     """
     if config is None or default is None:
         return None
@@ -190,7 +191,7 @@ def gain_over_default(trials: pd.DataFrame, config: Config | None, default: Conf
 
 
 def seconds_with(trials: pd.DataFrame, config: Config) -> float | None:
-    """Least seconds that trials with exactly this config took; `None` where none succeeded."""
+    """Return the best time of the trials with exactly this config; `None` if none succeeded."""
     if trials.empty:
         return None
     mine = trials[trials["outcome"] == "ok"]

@@ -1,4 +1,4 @@
-"""Sweeps against each other, in two stores or in one: the best of each task, its trials, and the factor between."""
+"""Comparison of sweeps in two stores or in one: the best time of each task, its trials, and the ratio of times."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import asdict, dataclass, replace
@@ -12,12 +12,12 @@ from autotune.core.trial import Samples, Trial
 from autotune.store.address import shown
 from autotune.store.store import Store
 
-NEAR = 1.05  # within this factor of the better side's best, a sweep counts as there
+NEAR = 1.05  # factor of the better side's best time within which a sweep has reached it
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Trials of a task, of one sweep or several."""
+    """Trials of a task, from one or several sweeps."""
 
     payload: str
     task: str
@@ -28,16 +28,16 @@ class Tried:
 
 @dataclass(frozen=True)
 class Side:
-    """One side's part of a pair.
+    """One side of a pair.
 
     Attributes:
         payload: Name of the payload.
         task: Tag of the task.
-        name: Name of the task for people.
-        trials: Number of trials in all.
-        seconds: A call of its best, drift divided out; `None` if nothing succeeded.
-        gflops: 10^9 operations a second then; `None` also where operations are not known.
-        to_95: Trials until a config was within 5 % of the better side's best; `None` if none was.
+        name: Readable name of the task.
+        trials: Number of trials.
+        seconds: Best time in seconds per call, drift divided out; `None` if no trial succeeded.
+        gflops: Rate at that time in 10^9 operations per second; `None` also if the operations are unknown.
+        to_95: Number of trials until a config was within 5 % of the better side's best; `None` if none was.
     """
 
     payload: str
@@ -54,10 +54,10 @@ class SweepPair:
     """A task on both sides.
 
     Attributes:
-        here: The first side's sweep.
-        there: The second's.
-        ratio: Seconds there over seconds here: above 1 the first side's best is faster. The interval is that of the
-            samples, which were taken in two sessions.
+        here: Sweep of the first side.
+        there: Sweep of the second side.
+        ratio: Time of the second side over time of the first: above 1 if the first is faster. The interval is for
+            unpaired samples, since they were taken in two sessions.
     """
 
     here: Side
@@ -67,14 +67,14 @@ class SweepPair:
 
 @dataclass(frozen=True)
 class Versus:
-    """What was compared, and every task on both sides."""
+    """Result of a comparison: the names of both sides, and all tasks that are on both."""
 
     here: str
     there: str
     pairs: tuple[SweepPair, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the comparison as a JSON object."""
         return asdict(self)
 
 
@@ -82,33 +82,33 @@ def compare_sweeps(location: str | Path, other: str, payload: str | None = None)
     """Compare a store's sweeps with those of another payload in it, or of another store.
 
     Args:
-        location: The store.
-        other: A payload of the store, or another store. The same payload again means its earlier sweeps, of another
-            compiler, machine or text, beside the one begun last.
-        payload: Payload that is set beside it; by default the store's only other payload, or all that two stores share.
+        location: Path or URL of the store.
+        other: Payload of the store, or another store. If it is the same payload, the sweep begun last is compared with
+            earlier ones of another compiler, machine or text.
+        payload: Payload to compare it with; by default the store's only other payload, or all that both stores share.
 
     Raises:
-        StoreError: A store is missing or damaged, a payload is not there, or no task is on both sides.
+        StoreError: A store is missing or damaged, a payload is missing, or no task is on both sides.
     """
-    held = read_tried(location)
-    names = list(dict.fromkeys(one.payload for one in held))
+    tried = read_tried(location)
+    names = list(dict.fromkeys(one.payload for one in tried))
     if payload is not None and payload not in names:
         raise StoreError(f"the store must hold trials of {payload!r}, it holds {', '.join(names) or 'none at all'}")
     if other in names:
-        return compare_payloads(held, payload or partner(names, other), other)
+        return compare_payloads(tried, payload or partner(names, other), other)
     if "://" not in other and not Path(other).exists():
         raise StoreError(
             f"--compare must name a payload of the store or another store, got {other!r}, which does not exist; "
             f"the store holds {', '.join(names) or 'nothing'}"
         )
-    mine, theirs = ([t for t in side if payload in (None, t.payload)] for side in (held, read_tried(other)))
+    mine, theirs = ([t for t in side if payload in (None, t.payload)] for side in (tried, read_tried(other)))
     return make_versus(shown(str(location)), mine, shown(other), theirs, lambda one: (one.payload, one.task))
 
 
 def compare_payloads(held: list[Tried], here: str, there: str) -> Versus:
-    """Compare two payloads of a store, or one payload's latest sweeps with those before.
+    """Compare two payloads of a store, or one payload's latest sweeps with earlier ones.
 
-    Tasks of equal tags are compared; so are payloads of a single task each, whatever those are.
+    Tasks with equal tags are compared; two payloads with a single task each are always compared.
     """
     mine, theirs = ([one for one in held if one.payload == name] for name in (here, there))
     if here != there:
@@ -125,15 +125,15 @@ def compare_payloads(held: list[Tried], here: str, there: str) -> Versus:
 
 
 def partner(names: list[str], other: str) -> str:
-    """What is compared with a payload by default."""
-    left = [name for name in names if name != other] or [other]
-    if len(left) > 1:
-        raise StoreError(f"--payload must name what to compare with {other}, one of {', '.join(left)}; it is missing")
-    return left[0]
+    """Return the payload that another one is compared with by default."""
+    rest = [name for name in names if name != other] or [other]
+    if len(rest) > 1:
+        raise StoreError(f"--payload must name what to compare with {other}, one of {', '.join(rest)}; it is missing")
+    return rest[0]
 
 
 def read_tried(location: str | Path) -> list[Tried]:
-    """Every sweep of a store, the one begun first in front."""
+    """Read all sweeps of a store, oldest first."""
     with Store.read(location) as store:
         abouts = [(sweep.about, tuple(sweep.trials())) for sweep in store.sweeps()]
     return [
@@ -151,7 +151,11 @@ def read_tried(location: str | Path) -> list[Tried]:
 def make_versus(
     here: str, mine: Iterable[Tried], there: str, theirs: Iterable[Tried], key: Callable[[Tried], Hashable]
 ) -> Versus:
-    """SweepPair what has the same key."""
+    """Pair tasks with equal keys and compare them.
+
+    Raises:
+        StoreError: No key is on both sides.
+    """
     left, right = merge(mine, key), merge(theirs, key)
     pairs = tuple(compare_task(left[name], right[name]) for name in left if name in right)
     if not pairs:
@@ -161,16 +165,16 @@ def make_versus(
 
 
 def merge(tried: Iterable[Tried], key: Callable[[Tried], Hashable]) -> dict[Hashable, Tried]:
-    """Trials by key; those of several sweeps together."""
-    found: dict[Hashable, Tried] = {}
+    """Merge the trials of sweeps with equal keys."""
+    merged: dict[Hashable, Tried] = {}
     for one in tried:
-        before = found[key(one)].trials if key(one) in found else ()
-        found[key(one)] = replace(one, trials=before + one.trials)
-    return found
+        before = merged[key(one)].trials if key(one) in merged else ()
+        merged[key(one)] = replace(one, trials=before + one.trials)
+    return merged
 
 
 def compare_task(here: Tried, there: Tried) -> SweepPair:
-    """One row."""
+    """Compare a task on both sides."""
     sides = (here, there)
     best = [min((t for t in side.trials if t.samples), key=lambda t: t.seconds or 0.0, default=None) for side in sides]
     goals = [trial.seconds for trial in best if trial is not None and trial.seconds is not None]
@@ -183,14 +187,14 @@ def compare_task(here: Tried, there: Tried) -> SweepPair:
 
 
 def make_side(tried: Tried, best: Trial | None, goal: float) -> Side:
-    """One side's part of a row."""
-    near = (i for i, t in enumerate(tried.trials, start=1) if t.seconds is not None and t.seconds <= goal)
+    """Summarize one side of a pair; `goal` is the time in seconds that counts for `to_95`."""
+    reached = (i for i, t in enumerate(tried.trials, start=1) if t.seconds is not None and t.seconds <= goal)
     seconds = best.seconds if best is not None else None
     gflops = tried.flops / seconds / 1e9 if seconds and tried.flops else None
-    return Side(tried.payload, tried.task, tried.name, len(tried.trials), seconds, gflops, next(near, None))
+    return Side(tried.payload, tried.task, tried.name, len(tried.trials), seconds, gflops, next(reached, None))
 
 
 def steady(samples: Samples) -> list[float]:
-    """Samples with the machine's drift divided out, as `Samples.normalised` does it for their median."""
+    """Divide the machine's drift out of samples, as `Samples.normalised` does for their median."""
     scale = samples.normalised / samples.median
     return [seconds * scale for seconds in samples.seconds]

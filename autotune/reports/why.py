@@ -1,4 +1,4 @@
-"""Why a search chose its configs: which sampler proposed each, what its model predicted, what was measured."""
+"""Reasons of a search: the sampler that proposed each config, the predicted time, and the measured one."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass
@@ -15,23 +15,23 @@ from autotune.reports.overview import changed_config
 from autotune.store.store import Store
 from autotune.store.sweep import Sweep
 
-FEWEST_RANKED = 3  # trials of which a rank correlation is shown
+FEWEST_RANKED = 3  # trials needed for a rank correlation
 
 
 @dataclass(frozen=True)
 class TrialReason:
-    """One trial, and why it was made.
+    """One trial, and why it was proposed.
 
     Attributes:
-        number: Position in the search, from 0.
-        by: Name of the sampler that proposed it; empty where that is not recorded.
-        expected: Seconds a call that a model let expect; `None` if none did.
-        low: Seconds a standard deviation below that.
-        high: Seconds a standard deviation above that.
-        drafted: Configs that it was chosen from; 0 if there was no choice.
-        seconds: Seconds a call, drift divided out; of a duplicate those of its original; `None` if it failed.
+        number: Index in the search, from 0.
+        by: Name of the sampler that proposed it; empty if not recorded.
+        expected: Predicted time in seconds per call; `None` if no model predicted it.
+        low: Predicted time minus one standard deviation.
+        high: Predicted time plus one standard deviation.
+        drafted: Number of configs that it was chosen from; 0 if there was no choice.
+        seconds: Time in seconds per call, drift divided out; a duplicate has its original's; `None` if it failed.
         outcome: Outcome of the trial.
-        changed: Knobs that are not as in the best config before it; as by default at first.
+        changed: Knobs that differ from the best config before it, or from the default config at first.
     """
 
     number: int
@@ -47,15 +47,15 @@ class TrialReason:
 
 @dataclass(frozen=True)
 class SearchReasons:
-    """The search of one task.
+    """Reasons of the search of one task.
 
     Attributes:
         payload: Name of the payload.
-        task: Name of the task for people.
-        trials: Trials in the order they were made.
-        refused: Proposals that were turned down, by why: ``constraint``, ``duplicate``.
-        rank: Rank correlation (Spearman) of what was expected and measured; `None` for want of trials.
-        off: Median factor between the two, whichever is larger; `None` where nothing was expected.
+        task: Readable name of the task.
+        trials: Trials in chronological order.
+        refused: Number of rejected proposals by reason: ``constraint``, ``duplicate``.
+        rank: Spearman rank correlation of predicted and measured times; `None` with too few trials.
+        off: Median ratio of predicted and measured times, inverted if below 1; `None` if nothing was predicted.
     """
 
     payload: str
@@ -66,31 +66,31 @@ class SearchReasons:
     off: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the reasons as a JSON object."""
         return asdict(self)
 
 
 def read_reasons(location: str | Path, payload: str | None = None) -> list[SearchReasons]:
-    """Why the searches of a store went where they went.
+    """Read the reasons of all searches in a store.
 
     Args:
-        location: A path, or a database URL.
-        payload: Only sweeps of this payload.
+        location: Path or database URL.
+        payload: Name of the payload to restrict sweeps to.
 
     Raises:
         StoreError: The store is missing or damaged, or has no trial of that payload.
     """
     with Store.read(location) as store:
         sweeps = [sweep for sweep in store.sweeps() if payload in (None, sweep.about["payload"])]
-        found = [reasons_of(sweep) for sweep in sweeps if sweep.recorded]
-    if not found:
+        reasons = [reasons_of(sweep) for sweep in sweeps if sweep.recorded]
+    if not reasons:
         whose = f"trials of {payload!r}" if payload is not None else "trials"
         raise StoreError(f"the store must hold {whose} for --why, it holds none; run `autotune tune` first")
-    return found
+    return reasons
 
 
 def reasons_of(sweep: Sweep) -> SearchReasons:
-    """Why one search went where it went."""
+    """Collect the reasons of one search."""
     about, rows, refused = sweep.about, list[TrialReason](), Counter[str]()
     best: Trial | None = None
     for trial in sweep.trials():
@@ -105,7 +105,7 @@ def reasons_of(sweep: Sweep) -> SearchReasons:
 
 
 def row_of(trial: Trial, sweep: Sweep, changed: dict[str, Value]) -> TrialReason:
-    """One trial as a row."""
+    """Convert a trial to a row."""
     reason, measured = trial.reason, sweep.records.get(trial.twin, trial).seconds
     if reason is None:
         return TrialReason(trial.number, "", None, None, None, 0, measured, trial.outcome, changed)
@@ -123,7 +123,7 @@ def row_of(trial: Trial, sweep: Sweep, changed: dict[str, Value]) -> TrialReason
 
 
 def rank_of(pairs: list[tuple[float, float]]) -> float | None:
-    """Rank correlation of pairs; `None` where there are too few, or all are equal on one side."""
+    """Return the Spearman rank correlation of pairs; `None` if there are too few, or one side is constant."""
     if len(pairs) < FEWEST_RANKED:
         return None
     ranks = [np.unique(column, return_inverse=True)[1] for column in zip(*pairs, strict=True)]
@@ -134,12 +134,12 @@ def rank_of(pairs: list[tuple[float, float]]) -> float | None:
 
 
 def middle_ranks(order: "np.typing.NDArray[np.intp]") -> "np.typing.NDArray[np.float64]":
-    """Ranks in which equal ones share their middle."""
+    """Return midranks: equal values share the mean of their ranks."""
     counts = np.bincount(order)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2)[order], dtype=np.float64)
 
 
 def factor_of(pairs: list[tuple[float, float]]) -> float | None:
-    """Median factor between the two of a pair; `None` without any."""
+    """Return the median ratio within pairs, inverted if below 1; `None` without pairs."""
     return float(np.exp(np.median([abs(np.log(a / b)) for a, b in pairs]))) if pairs else None

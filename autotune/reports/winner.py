@@ -1,4 +1,4 @@
-"""What a bundle's manifest says of the winner, read for looking at: nothing is compiled or run."""
+"""Summary of a bundle's winner from its manifest, without compiling or running anything."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from autotune.store.sessions import SessionFigures, recorded_figures, recorded_q
 from autotune.tuning.stages.roofline import bundle_may_exceed_roof, share_beside, why_unsteady
 from autotune.worker.loading.reading import task_names
 
-OF_A_KNOB = "; a dead knob of its family"  # ends a note of earlier bundles, which helps no reader of a winner
+OF_A_KNOB = "; a dead knob of its family"  # suffix of a note in older bundles that is not shown
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class TimedTask:
     """One task of the winner.
 
     Attributes:
-        tag: Value of ``autotune.task`` on its ops: the task's key.
-        name: Name for people, unique within the payload.
+        tag: Tag of the task: value of ``autotune.task`` on its ops.
+        name: Readable name, unique within the payload.
         schedule: Name of the family; `None` for the plain lowering.
         config: Value of every knob; `None` for the plain lowering.
-        count: Executions in one call of the whole.
-        seconds: Seconds of one execution alone, in the final race, as `autotune.core.winner_time` has it; `None` where
-            it was not measured again.
-        baseline_seconds: Seconds of one execution of the baseline; `None` where it could not be run.
+        count: Number of executions in one call of the whole.
+        seconds: Time of one execution of the single task in seconds, in the final race, as in
+            `autotune.core.winner_time`; `None` if it was not measured again.
+        baseline_seconds: Time of one execution of the baseline in seconds; `None` if it could not be run.
     """
 
     tag: str
@@ -50,11 +50,11 @@ class RoundedTask:
     """A task of the winner that rounds its operands.
 
     Attributes:
-        name: Name for people, as `TimedTask` has it.
-        precision: What operands are rounded to.
-        seconds: Seconds of all executions in a call, alone, in the final race.
-        seconds_in: The same of the other ways to compute it, by name.
-        error: Error of the whole with this task rounded alone, relative to the largest value of an output.
+        name: Readable name, as in `TimedTask`.
+        precision: Family of the task, which determines the precision of the rounded operands.
+        seconds: Seconds of all executions in a call, measured with the single task in the final race.
+        seconds_in: Seconds with the best config of other families and back ends, likewise, by name.
+        error: Error of the whole with only this task rounded, relative to the largest value of an output.
     """
 
     name: str
@@ -66,35 +66,35 @@ class RoundedTask:
 
 @dataclass(frozen=True)
 class Winner:
-    """A bundle at a glance.
+    """Summary of a bundle.
 
     Attributes:
         payload: Name of the payload.
-        cpu: Model of the machine it was recorded on.
+        cpu: Processor model of the recording machine.
         isa: Vector extension of that machine.
-        roofs: Rates of that machine by name: ``flops``, ``dram_bytes`` and ``l2_bytes`` a second.
-        seconds: Seconds of one call of the whole, as `autotune.core.winner_time` has it.
+        roofs: Rates of that machine by name: ``flops``, ``dram_bytes`` and ``l2_bytes`` per second.
+        seconds: Time of the whole in seconds per call, as in `autotune.core.winner_time`.
         baseline: Name of the baseline.
-        baseline_seconds: Seconds of one call of the baseline; `None` if it could not be run.
+        baseline_seconds: Time of the baseline in seconds per call; `None` if it could not be run.
         speedup: Time of the baseline over time of the whole, interleaved.
-        roof_fraction: Share of the FMA roof, by the kernel that ran between the samples; where tasks round, of the
-            roofs of the units they use. `None` where that is unknown.
+        roof_fraction: Share of the FMA roof, by the kernel that ran between the samples; if tasks round, of the roofs
+            of the units that they use. `None` if unknown.
         max_error: Largest absolute difference to the oracle.
-        oracle: What results were compared with, `reference` or `plain lowering`.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
-        noise_floor: Relative difference below which two times are a tie.
-        buffers: Intermediates, ``count``, ``peak_bytes`` and ``naive_bytes``; `None` where no arena is planned.
+        oracle: Kind of oracle, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and its plain lowering was the only oracle.
+        noise_floor: Relative difference below which two times count as equal.
+        buffers: Intermediates: ``count``, ``peak_bytes`` and ``naive_bytes``; `None` if no arena is planned.
         tasks: Tasks in the order of the payload.
-        notes: Sentences on what did not go as hoped.
-        command: Command line that tunes the same.
+        notes: Warnings and other notes of the tuning, one sentence each.
+        command: Command line that repeats the tuning.
         compiler: Provider of MLIR, with its version.
         rounded: Tasks that round their operands.
-        error: Error that outputs may have for that; 0 where none is allowed.
-        spent: Error that they have, on inputs that the search had not seen.
-        uncovered: What no schedule changes, with its part of a call.
-        agreement: Share of rows whose argmax stays the same, the least that was asked for, and their number.
-        clock: Seconds of one call as the clock gave them.
-        unsteady: Why times say nothing, a sentence; empty where they do.
+        error: Allowed error of outputs for that; 0 if none is allowed.
+        spent: Measured error, on inputs that were not used in the search.
+        uncovered: Operations that no schedule covers, with their share of a call.
+        agreement: Share of rows whose argmax is unchanged, required share, and number of rows.
+        clock: Time by the clock, in seconds per call.
+        unsteady: Reason why times are unreliable, one sentence; empty if they are reliable.
     """
 
     payload: str
@@ -124,7 +124,7 @@ class Winner:
     unsteady: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the summary as a JSON object."""
         return asdict(self)
 
 
@@ -143,7 +143,7 @@ def read_winner(folder: Path) -> Winner:
 
 
 def describe(bundle: BundleFiles) -> Winner:
-    """What a bundle's manifest says."""
+    """Summarize a bundle."""
     data = bundle.manifest
     figures = recorded_figures(data)
     flops = data.budget.weighted_flops if data.budget is not None else data.flops
@@ -183,22 +183,22 @@ def describe(bundle: BundleFiles) -> Winner:
 
 
 def seconds_of(data: Manifest, figures: SessionFigures) -> Interval:
-    """Seconds a call of the whole, with the interval of its median over all sessions."""
-    found = median_interval([seconds for session in data.samples for seconds in session.best_seconds])
-    found, best = found.scaled(1 / figures.drift), figures.best_seconds
-    return Interval(min(found.low, best), best, max(found.high, best))
+    """Return the time of the whole in seconds per call, with the interval of its median over all sessions."""
+    interval = median_interval([seconds for session in data.samples for seconds in session.best_seconds])
+    interval, best = interval.scaled(1 / figures.drift), figures.best_seconds
+    return Interval(min(interval.low, best), best, max(interval.high, best))
 
 
 def names_in(bundle: BundleFiles) -> dict[str, str]:
-    """A name for people for every task of a bundle, by tag."""
+    """Return a unique readable name for every task of a bundle, by tag."""
     texts = {tag: bundle.texts.get(f"tasks/{tag}.mlir") for tag in bundle.manifest.tasks}
-    if None in texts.values():  # left out: those of the payload's own tasks
+    if None in texts.values():  # files of tasks are missing: partition the payload
         return {tag: facts.name for tag, facts in facts_of_bundle(bundle).items()}
     return task_names(texts)
 
 
 def timed_task(tag: str, name: str, task: TaskRecord, quiet: float | None) -> TimedTask:
-    """A task's share of a manifest; the FMA kernel's best on the machine is `quiet`."""
+    """Summarize a task; `quiet` is the FMA kernel's best time on the machine, in seconds per call."""
     return TimedTask(
         tag=tag,
         name=name,
@@ -211,6 +211,6 @@ def timed_task(tag: str, name: str, task: TaskRecord, quiet: float | None) -> Ti
 
 
 def rounded_task(name: str, task: TaskRecord, error: float) -> RoundedTask:
-    """A task that rounds its operands, with what it brings and what it costs."""
+    """Summarize a task that rounds its operands: its time, that of alternatives, and its error."""
     others = {kind: task.count * float(np.median(seconds)) for kind, seconds in task.rivals.items()}
     return RoundedTask(name, task.schedule, task.count * float(np.median(task.seconds)), others, error)

@@ -1,4 +1,4 @@
-"""How a search went: best so far, the outcome of the trials, what they cost."""
+"""Plots of a search: best time so far, outcomes of trials, and their costs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,24 +28,24 @@ from autotune.store.frames import PHASES
 XValues = Callable[[pd.DataFrame], Curve]
 
 COMPILING = ("transform", "lower", "jit")
-END: Any = {"marker": "o", "markevery": [-1], "ms": 4}  # a dot where a line ends: one trial is no line
+END: Any = {"marker": "o", "markevery": [-1], "ms": 4}  # a dot at a line's end makes a single trial visible
 MOST_BINS, MOST_SLICES = 40, 25
 
 
 def best_over_trials(rows: pd.DataFrame) -> Figure:
-    """Best so far over trials: a line a task."""
+    """Plot the best time so far over trials, one line per task."""
     figure = draw_curves(rows, "trials", "trial of the task", lambda task: np.arange(1.0, len(task) + 1))
     figure.axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
 
 def best_over_seconds(rows: pd.DataFrame) -> Figure:
-    """Best so far over the seconds that workers took."""
+    """Plot the best time so far over the workers' time in seconds, one line per task."""
     return draw_curves(rows, "seconds", "seconds of compiling, verifying and measuring", seconds_so_far)
 
 
 def draw_curves(rows: pd.DataFrame, over: str, x: str, x_values: XValues) -> Figure:
-    """A line a task; several tasks are drawn as multiples of the best time that each reached in the end."""
+    """Plot one line per task; with several tasks, times are relative to the final best time of each."""
     tasks = list(rows.groupby("task", sort=False))
     figure, ((axes,),) = figure_of()
     names = shorten(str(name) for name, _ in tasks) if len(tasks) > 1 else ["best so far"]
@@ -69,7 +69,7 @@ def draw_curves(rows: pd.DataFrame, over: str, x: str, x_values: XValues) -> Fig
 
 
 def draw_trials(axes: Axes, task: pd.DataFrame, x_values: Curve) -> None:
-    """Every trial that was right, as a dot."""
+    """Plot every successful trial as a dot."""
     ordered = task.sort_values("number", kind="stable").reset_index(drop=True)
     right = ordered["outcome"] == "ok"
     axes.plot(
@@ -84,7 +84,7 @@ def draw_trials(axes: Axes, task: pd.DataFrame, x_values: Curve) -> None:
 
 
 def distribution(rows: pd.DataFrame) -> Figure:
-    """How many trials are how much slower than the best of their task."""
+    """Plot a histogram of the trials' times, relative to the best of their task."""
     right = rows[rows["outcome"] == "ok"]
     slower = right["seconds_normalised"] / right.groupby("task")["seconds_normalised"].transform("min")
     figure, ((axes,),) = figure_of()
@@ -100,7 +100,7 @@ def distribution(rows: pd.DataFrame) -> Figure:
 
 
 def outcomes(rows: pd.DataFrame) -> Figure:
-    """Outcomes of trials in the order of the search, in bins of equal size."""
+    """Plot the outcomes of trials as stacked bars, in the order of the search, in bins of equal size."""
     order = rows.reset_index(drop=True)
     width = -(-len(order) // MOST_SLICES)
     counts = pd.crosstab(np.arange(len(order)) // width, order["outcome"])
@@ -119,7 +119,7 @@ def outcomes(rows: pd.DataFrame) -> Figure:
 
 
 def costs(rows: pd.DataFrame) -> Figure:
-    """Seconds to compile against seconds a call: whether slow compiles are worth it."""
+    """Plot the time per call over the compile time of every successful trial."""
     right = rows[rows["outcome"] == "ok"]
     compiling = right[[f"{phase}_seconds" for phase in COMPILING]].sum(axis=1)
     figure, ((axes,),) = figure_of()
@@ -136,7 +136,7 @@ def costs(rows: pd.DataFrame) -> Figure:
 
 
 def phases(rows: pd.DataFrame) -> Figure:
-    """Where the workers' time went, phase by phase."""
+    """Plot the workers' time per phase as bars."""
     seconds = [float(rows[f"{phase}_seconds"].sum()) for phase in PHASES]
     figure, ((axes,),) = figure_of()
     bars = axes.barh(PHASES, seconds, color=colour_of(0))

@@ -1,4 +1,4 @@
-"""Seconds and joules: every trial whose energy was measured, and the front that none of the others beats in both."""
+"""Plot of energy over time: every trial whose energy was measured, and the Pareto front."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from autotune.reports.pictures.style import colour_of, figure_of, label, legend,
 
 
 def energy(rows: pd.DataFrame) -> Figure:
-    """Energy of a call over its time, task by task, with the front of each as steps."""
+    """Plot the energy per call over its time, with the Pareto front of each task as steps."""
     figure, ((axes,),) = figure_of()
     known = rows[rows["joules"].notna() & rows["seconds_normalised"].notna()]
     tasks = list(known["task"].unique())

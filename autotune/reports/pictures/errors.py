@@ -1,4 +1,4 @@
-"""Time of a call over the error of its outputs, with ever fewer tasks rounded."""
+"""Plot of a call's time over the error of its outputs, with fewer and fewer tasks rounded."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from autotune.reports.pictures.style import GREY, colour_of, figure_of, label, l
 
 
 def front(payload: str, points: Sequence[FrontPoint], allowed: float) -> Figure:
-    """The whole as recorded and with one task after the other in f32, and what error is allowed.
+    """Plot the recorded model, then one task after the other in f32, and the allowed error.
 
     Args:
         payload: Name of the payload.
-        points: The whole as recorded, then a step each.
+        points: The recorded model, then one point per step.
         allowed: Error that was allowed, relative to the largest value of an output; 0 if it was bounded otherwise.
     """
     figure, ((axes,),) = figure_of()

@@ -1,4 +1,4 @@
-"""All pictures of a store: what each is called, what it says, and how it is written."""
+"""All plots of a store, with their names and captions, and their output as PNG or SVG."""
 
 import io
 import re
@@ -22,24 +22,24 @@ from autotune.reports.pictures.roofline import roofline
 from autotune.reports.pictures.style import DARK, INK, SETTINGS
 
 DPI = 140
-METADATA = ("Date", "Creator", "Format", "Type")  # that a picture in a page does without
+METADATA = ("Date", "Creator", "Format", "Type")  # left out of plots in a page
 ATTRIBUTE = re.compile(r'\b(d|x|y|x1|x2|y1|y2|width|height|transform|points)="([^"]*)"')
 TAG = re.compile(r"<[^>]+>")  # text between tags, such as names from outside, is never touched
 STYLE = re.compile(r'\bstyle="[^"]*"')
 ID = re.compile(r'(\bid="|\bhref="#|url\(#)')
 BEGIN, END = 'style="', '"'
-FREQUENT = 8  # how often a style is written before it becomes a class
+FREQUENT = 8  # occurrences of a style from which it becomes a class
 FONT = "'DejaVu Sans', sans-serif"
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure.
+    """A plot with its caption.
 
     Attributes:
-        name: Name of its file, without an ending.
-        caption: Sentence on what it shows; stands for it where it cannot be seen.
-        figure: The figure, of the one size that all have.
+        name: Name of its file, without a suffix.
+        caption: Sentence on what it shows, also used as alternative text.
+        figure: The figure, of the common size.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Picture:
 
 
 def draw_all(holdings: Holdings) -> Iterator[Picture]:
-    """Every picture there is something to draw for, payload by payload; tasks go by names for people."""
+    """Yield all plots that there is data for, by payload; tasks have their readable names."""
     for payload, rows in holdings.frame.groupby("payload", sort=False):
         names = holdings.names(str(payload))
         yield from draw_search(str(payload), rows, holdings.roofs, names)
@@ -57,13 +57,13 @@ def draw_all(holdings: Holdings) -> Iterator[Picture]:
 
 
 def draw_search(payload: str, rows: pd.DataFrame, roofs: Roofs | None, names: Mapping[str, str]) -> Iterator[Picture]:
-    """Pictures of how the search of one payload went, all tasks together.
+    """Yield the plots of one payload's search, with all tasks together.
 
     Args:
         payload: Name of the payload.
-        rows: Trials of it.
-        roofs: Roofs of its machine; `None` leaves out the roofline.
-        names: Name for people of every task, by tag.
+        rows: Trials of the payload.
+        roofs: Roofs of its machine; if `None`, the roofline is left out.
+        names: Readable name of every task, by tag.
     """
     name = plain_name(payload)
     shown = rows.assign(task=rows["task"].map(dict(names)).astype("string"))
@@ -80,40 +80,40 @@ def draw_search(payload: str, rows: pd.DataFrame, roofs: Roofs | None, names: Ma
             if rows["joules"].notna().any():
                 caption = "Seconds and joules of every config, and those that no other one beats in both."
                 yield Picture(f"{name}-energy", caption, energy(shown))
-            found = roofline(shown, roofs) if roofs is not None else None
-            if found is not None:
-                yield Picture(f"{name}-roofline", "How far every trial is from what the machine can do.", found)
+            figure = roofline(shown, roofs) if roofs is not None else None
+            if figure is not None:
+                yield Picture(f"{name}-roofline", "How far every trial is from what the machine can do.", figure)
         caption = f"Outcomes of trials, in the order of the search: {outcome_counts(rows)}."
         yield Picture(f"{name}-outcomes", caption, course.outcomes(shown))
         yield Picture(f"{name}-phases", f"Where the time of the search went: {most_spent(rows)}.", course.phases(shown))
 
 
 def middle_of(rows: pd.DataFrame) -> float:
-    """Median over trials that were right of their time over the best of their task."""
+    """Return the median over successful trials of their time relative to the best of their task."""
     right = rows[rows["outcome"] == "ok"]
     return float((right["seconds_normalised"] / right.groupby("task")["seconds_normalised"].transform("min")).median())
 
 
 def most_spent(rows: pd.DataFrame) -> str:
-    """The phase that took most of the workers' time, and its share: ``47% to jit``."""
+    """Return the phase that took most of the workers' time, and its share: ``47% to jit``."""
     spent = phase_seconds(rows)
     most = max(spent, key=lambda phase: spent[phase])
     return f"{spent[most] / (sum(spent.values()) or 1.0):.0%} to {most}"
 
 
 def outcome_counts(rows: pd.DataFrame) -> str:
-    """How many trials came to what: ``57 ok, 3 crashed``."""
+    """Return the number of trials by outcome: ``57 ok, 3 crashed``."""
     return ", ".join(f"{count} {outcome}" for outcome, count in rows["outcome"].value_counts().items())
 
 
 def draw_knobs(payload: str, task: str, rows: pd.DataFrame, title: str) -> Iterator[Picture]:
-    """Pictures of one task's knobs.
+    """Yield the plots of one task's knobs.
 
     Args:
         payload: Name of the payload.
         task: Tag of the task.
-        rows: Trials of it.
-        title: Name of the task for people.
+        rows: Trials of the task.
+        title: Readable name of the task.
     """
     name = plain_name(payload)
     end = f"{name}-{plain_name(task)}" if name != plain_name(task) else name
@@ -123,9 +123,9 @@ def draw_knobs(payload: str, task: str, rows: pd.DataFrame, title: str) -> Itera
             first = next(iter(shares))
             caption = f"Which knobs matter. Most, {shares[first]:.0%}: {first}."
             yield Picture(f"{end}-importance", caption, knobs.importance(title, shares))
-        found = knobs.slices(title, rows, list(shares))
-        if found is not None:
-            yield Picture(f"{end}-slices", "Time with each value of a knob, the others as the search left them.", found)
+        plot = knobs.slices(title, rows, list(shares))
+        if plot is not None:
+            yield Picture(f"{end}-slices", "Time with each value of a knob, the others as the search left them.", plot)
         if len(shares) > 1:
             first, second, *_ = shares
             caption = f"The best time with every two values of {first} and {second}."
@@ -133,7 +133,7 @@ def draw_knobs(payload: str, task: str, rows: pd.DataFrame, title: str) -> Itera
 
 
 def draw_history(checks: pd.DataFrame) -> Iterator[Picture]:
-    """Pictures of regression checks, some payloads each; none where there are no checks."""
+    """Yield the plots of regression checks, with up to `past.MOST_PANELS` payloads each; none without checks."""
     payloads = list(dict.fromkeys(checks["payload"]))
     for start in range(0, len(payloads), past.MOST_PANELS):
         some = checks[checks["payload"].isin(payloads[start : start + past.MOST_PANELS])]
@@ -144,12 +144,12 @@ def draw_history(checks: pd.DataFrame) -> Iterator[Picture]:
 
 
 def plain_name(text: str) -> str:
-    """A payload's or task's name as part of a file name."""
+    """Convert a payload's or task's name to a part of a file name."""
     return re.sub(r"[^\w.-]+", "_", text).strip("_")
 
 
 def save_all(pictures: Iterable[Picture], folder: Path) -> list[Path]:
-    """Write pictures as PNG, each as soon as it is drawn.
+    """Write plots as PNG files, each as soon as it is drawn; return their paths.
 
     Raises:
         OSError: The folder cannot be written.
@@ -165,14 +165,14 @@ def save_all(pictures: Iterable[Picture], folder: Path) -> list[Path]:
 
 
 def to_svg(figure: Figure, prefix: str = "") -> str:
-    """A figure as an ``<svg>`` element for a page: no background, and the page's own font and colours.
+    """Convert a figure to an ``<svg>`` element for a page: transparent, with the page's font and colours.
 
-    Text and axes take the colour of the page's text. A colour ``#0072b2`` of `DARK` becomes the CSS variable
-    ``--c0072b2``, which is itself where the page does not define it.
+    Text and axes have the colour of the page's text. A colour ``#0072b2`` of `DARK` becomes the CSS variable
+    ``--c0072b2``, whose fallback is the colour itself.
 
     Args:
         figure: The figure.
-        prefix: Beginning of its ids, so that those of several figures in one page differ.
+        prefix: Prefix of its ids, so that ids of several figures in one page are distinct.
     """
     buffer = io.StringIO()
     with mpl.rc_context(SETTINGS):
@@ -183,19 +183,19 @@ def to_svg(figure: Figure, prefix: str = "") -> str:
 
 
 def adapted(tag: str, prefix: str) -> str:
-    """A tag of a picture for a page: ids of its own, short coordinates, the page's colours and font."""
+    """Adapt an SVG tag to a page: prefixed ids, rounded coordinates, the page's colours and font."""
     tag = ID.sub(rf"\g<1>{prefix}", tag)
     tag = ATTRIBUTE.sub(lambda found: f'{found[1]}="{rounded(found[2])}"', tag)
     return STYLE.sub(lambda found: themed(found[0]), tag)
 
 
 def rounded(numbers: str) -> str:
-    """Coordinates with two digits after the point, a hundredth of a pixel."""
+    """Truncate coordinates to two digits after the point, a hundredth of a pixel."""
     return re.sub(r"(\.\d\d)\d+", r"\1", numbers)
 
 
 def with_classes(svg: str, prefix: str) -> str:
-    """A picture whose frequent styles are classes: every dot of a cloud repeats its style otherwise."""
+    """Replace frequent styles of an SVG by classes, since every dot of a scatter plot repeats its style."""
     times = Counter(style for tag in TAG.findall(svg) for style in STYLE.findall(tag))
     frequent = (style for style, count in times.items() if count >= FREQUENT)
     names = {style: f"{prefix}s{index}" for index, style in enumerate(frequent)}
@@ -209,7 +209,7 @@ def with_classes(svg: str, prefix: str) -> str:
 
 
 def themed(style: str) -> str:
-    """A style attribute in the colours and the font of the page."""
+    """Replace colours and font in a style attribute by those of the page."""
     style = style.replace(INK, "currentColor").replace(FONT, "system-ui, sans-serif")
     for colour in DARK:
         style = style.replace(colour.lower(), f"var(--c{colour[1:].lower()}, {colour.lower()})")

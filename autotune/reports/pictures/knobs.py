@@ -1,4 +1,4 @@
-"""What the knobs of one task do: which matter, and how time goes with one or two of them."""
+"""Plots of one task's knobs: their importance, and the time over the values of one or two knobs."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ from autotune.reports.pictures.style import (
 from autotune.store.frames import KNOB
 
 MOST_SLICES = 6
-MOST_CELLS = 8  # a side of a table of two knobs in which numbers can be read
+MOST_CELLS = 8  # per side of a table of two knobs with numbers in normal size
 
 
 def importance(task: str, shares: dict[str, float]) -> Figure:
-    """The shares of the most important knobs, the largest on top."""
+    """Plot the importance of the most important knobs as bars, the largest on top."""
     figure, ((axes,),) = figure_of()
     most = dict(sorted(shares.items(), key=lambda item: -item[1])[:MOST_BARS])
     bars = axes.barh(list(most), list(most.values()), color=colour_of(0))
@@ -44,12 +44,15 @@ def importance(task: str, shares: dict[str, float]) -> Figure:
 
 
 def slices(task: str, rows: pd.DataFrame, order: list[str]) -> Figure | None:
-    """Time against each knob, the others as the search left them: every trial, and the best of each value.
+    """Plot the time over each knob, with the other knobs as chosen by the search: all trials, and the best per value.
 
     Args:
         task: Name of the task.
         rows: Trials of the task.
-        order: Names of knobs, the one to be drawn first in front.
+        order: Names of knobs in the order of their plots.
+
+    Returns:
+        Figure; `None` if no knob has several values.
     """
     right = rows[rows["outcome"] == "ok"]
     varied = [name.removeprefix(KNOB) for name in knobs_of(right)]
@@ -71,11 +74,11 @@ def slices(task: str, rows: pd.DataFrame, order: list[str]) -> Figure | None:
 
 
 def draw_slice(axes: Axes, right: pd.DataFrame, knob: str) -> None:
-    """One knob: its values side by side."""
+    """Plot the trials of one knob's values side by side."""
     values = sorted_values(right[KNOB + knob])
     position = {value: index for index, value in enumerate(values)}
     known = right[right[KNOB + knob].notna()]
-    rng = np.random.default_rng(0)  # dots of one value are spread, not their times
+    rng = np.random.default_rng(0)  # horizontal jitter only
     x = np.array([position[v] for v in known[KNOB + knob]]) + rng.uniform(-0.2, 0.2, len(known))
     axes.plot(x, known["seconds_normalised"], "o", ms=2.5, alpha=0.35, color=GREY, label="trial")
     best = [known.loc[known[KNOB + knob] == value, "seconds_normalised"].min() for value in values]
@@ -89,14 +92,14 @@ def draw_slice(axes: Axes, right: pd.DataFrame, knob: str) -> None:
 
 
 def sorted_values(column: "pd.Series[Any]") -> list[Any]:
-    """A knob's values, numbers by size."""
+    """Return a knob's values in ascending order, numerically if all are numbers."""
     values = list(column.dropna().unique())
     numeric = all(isinstance(v, (int, float, np.integer)) for v in values)
     return sorted(values, key=(lambda v: v) if numeric else str)
 
 
 def pair(task: str, rows: pd.DataFrame, first: str, second: str) -> Figure:
-    """The best time with every two values of two knobs; empty where nothing was tried or nothing succeeded."""
+    """Plot the best time for each pair of values of two knobs as a heat map; cells without a success are empty."""
     right = rows[(rows["outcome"] == "ok") & rows[KNOB + first].notna() & rows[KNOB + second].notna()]
     ys, xs = sorted_values(right[KNOB + first]), sorted_values(right[KNOB + second])
     best = right.groupby([KNOB + first, KNOB + second])["seconds_normalised"].min()

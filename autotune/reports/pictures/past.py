@@ -1,4 +1,4 @@
-"""How speed-ups went from one accepted regression check to the next."""
+"""Plot of speed-ups over accepted regression checks."""
 
 from typing import Any
 
@@ -20,17 +20,17 @@ VERDICTS = {  # marker and colour
 }
 UNTIMED, CHANGED = ", no time", "compiler changed"
 LEGEND = (*VERDICTS, *(f"{verdict}{UNTIMED}" for verdict in VERDICTS), CHANGED)
-LEAST_ROOM = pd.Timedelta(hours=2)  # on either side of the checks
-FOOT = 0.06  # of the axes' height: where checks without a speed-up stand
+LEAST_ROOM = pd.Timedelta(hours=2)  # margin on either side of the checks
+FOOT = 0.06  # height of the markers of checks without a speed-up, as a share of the axes
 MOST_TICKS = 5
-MOST_PANELS = 4  # payloads in one picture
+MOST_PANELS = 4  # payloads in one figure
 
 
 def history(checks: pd.DataFrame) -> Figure:
-    """Speed-up with its interval over the date, a panel a payload: factors of payloads differ too much for one scale.
+    """Plot speed-ups with their intervals over the date, one panel per payload, since their scales differ.
 
     Args:
-        checks: Checks from `autotune.store.history.read_history`: at least one, of `MOST_PANELS` payloads at most.
+        checks: Checks from `autotune.store.history.read_history`: at least one, of at most `MOST_PANELS` payloads.
     """
     payloads = list(checks.sort_values("time", kind="stable").groupby("payload", sort=False))
     columns = min(2, len(payloads))
@@ -57,7 +57,7 @@ def history(checks: pd.DataFrame) -> Figure:
 
 
 def draw_line(axes: Axes, rows: pd.DataFrame) -> None:
-    """One payload: a line a machine, a marker a verdict, and where the compiler changed."""
+    """Plot one payload: a line per machine, a marker per verdict, and vertical lines where the compiler changed."""
     timed = rows[rows["speedup"].notna()]
     for _, mine in timed.groupby("machine", sort=False):
         axes.plot(mine["time"], mine["speedup"], color=GREY, lw=1)

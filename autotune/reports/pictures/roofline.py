@@ -19,9 +19,12 @@ from autotune.reports.pictures.style import (
 
 
 def roofline(rows: pd.DataFrame, roofs: Roofs) -> Figure | None:
-    """Rate against intensity: operations over the bytes of all arguments, which every implementation moves once.
+    """Plot the rate of every trial over its arithmetic intensity, with the machine's roofs.
 
-    `None` where no trial's intensity is known.
+    The intensity is operations per byte of all arguments, a lower bound of the bytes that any implementation moves.
+
+    Returns:
+        Figure; `None` if no trial's intensity is known.
     """
     right = rows[(rows["outcome"] == "ok") & rows["intensity"].notna() & rows["gflops"].notna()]
     if right.empty:

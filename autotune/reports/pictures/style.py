@@ -1,4 +1,4 @@
-"""What all pictures look like: size, colours that the colour-blind can tell apart, units on the axes."""
+"""Common style of all plots: size, colour-blind-safe colours, units on the axes."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ OUTCOME_COLOURS = {
     "non-finite": "#5e0b15",
     "noisy": "#a6d854",
 }
-# What a dark page paints instead; a colour that is not here is as clear on black as on white
+# Replacements on a dark page; a colour that is not listed is legible on both.
 DARK = {
     "#0072B2": "#4DA6E0",
     "#D55E00": "#F0803C",
@@ -47,7 +47,7 @@ DARK = {
 SETTINGS: Any = {
     "font.size": 9.5,
     "font.sans-serif": ["DejaVu Sans"],
-    "text.parse_math": False,  # names are names: a dollar sign in one is no formula
+    "text.parse_math": False,  # a dollar sign in a name is not a formula
     "axes.titlesize": 10.5,
     "axes.titleweight": "bold",
     "axes.titlepad": 8.0,
@@ -71,43 +71,43 @@ SETTINGS: Any = {
     "svg.hashsalt": "autotune",  # ids do not change from run to run
     "figure.constrained_layout.use": True,
 }
-WIDTH, HEIGHT = 6.4, 4.0  # inches, of every picture: side by side they line up
+WIDTH, HEIGHT = 6.4, 4.0  # inches, of every figure
 FEW_DECADES = 300.0
-MOST_BARS = 12  # that one below the other can be read
-MOST_SERIES = 14  # that a legend below the axes has room for
-TAIL = 12  # characters at the end of a name that is shortened
+MOST_BARS = 12  # legible bars in one figure
+MOST_SERIES = 14  # entries that fit in a legend below the axes
+TAIL = 12  # characters kept at the end of a shortened name
 STYLES = ("-", "--", ":", "-.")
 
 
 class UnitFormatter(EngFormatter):
-    """Ticks with a unit, microseconds spelled ``us`` as in all text."""
+    """Formatter of ticks with a unit; microseconds are spelled ``us`` as in all text."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """The tick at a position."""
+        """Format the tick of a value."""
         return super().__call__(x, pos).replace("\N{MICRO SIGN}", "u")
 
 
 def figure_of(rows: int = 1, columns: int = 1) -> tuple[Figure, Any]:
-    """A figure of the one size and its axes, as a 2-D array; not known to pyplot, so that nothing global is touched."""
+    """Create a figure of the common size and a 2-D array of axes, without pyplot and its global state."""
     with mpl.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def head(figure: FigureBase, title: str) -> None:
-    """The title of a figure."""
+    """Set the title of a figure."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=SETTINGS["axes.titlesize"], fontweight="bold")
 
 
 def label(axes: Axes, title: str, x: str, y: str) -> None:
-    """The title of a figure with one pair of axes, and what they show, units included."""
+    """Set the title of a figure with one pair of axes, and their labels, which include units."""
     head(axes.figure, title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
 
 
 def scale_log(axis: XAxis | YAxis, unit: str = "") -> None:
-    """A logarithmic axis, ticks such as ``2 ms`` or ``5``: at 1, 2 and 5 where powers of ten alone would be few."""
+    """Make an axis logarithmic with ticks such as ``2 ms`` or ``5``, at 1, 2 and 5 if it spans few decades."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = sorted(axis.get_view_interval())
     form: Any = UnitFormatter(unit=unit) if unit else "{x:g}"
@@ -118,22 +118,22 @@ def scale_log(axis: XAxis | YAxis, unit: str = "") -> None:
 
 
 def colour_of(index: int) -> str:
-    """The colour of the n-th series."""
+    """Return the colour of the series with an index."""
     return COLOURS[index % len(COLOURS)]
 
 
 def marker_of(index: int) -> str:
-    """The marker of the n-th series: with `colour_of` no two of the first thirty are alike."""
+    """Return the marker of the series with an index; the first thirty pairs of marker and colour are distinct."""
     return MARKERS[index % len(MARKERS)]
 
 
 def style_of(index: int) -> str:
-    """The line style of the n-th series: another one each time the colours begin again."""
+    """Return the line style of the series with an index, which changes when the colours repeat."""
     return STYLES[index // len(COLOURS) % len(STYLES)]
 
 
 def legend(axes: Axes, *, below: bool = False) -> None:
-    """The legend: inside the axes, or in two columns below them where it would hide something."""
+    """Add a legend inside the axes, or in two columns below them, where it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
@@ -147,11 +147,11 @@ def legend(axes: Axes, *, below: bool = False) -> None:
 
 
 def legend_below(figure: FigureBase, handles: Sequence[Artist], names: Sequence[str], columns: int = 2) -> None:
-    """A legend below all axes of a figure."""
+    """Add a legend below all axes of a figure."""
     size = 8.5 if len(handles) <= 2 * columns else 7.5
     figure.legend(handles, names, loc="outside lower left", ncols=columns, fontsize=size, labelspacing=0.25)
 
 
 def shorten(names: Iterable[str], length: int = 46) -> list[str]:
-    """Names that fit a legend: the middle goes, for names that begin alike end in what tells them apart."""
+    """Shorten names for a legend by cutting out the middle, since similar names differ at their ends."""
     return [name if len(name) <= length else f"{name[: length - TAIL - 1]}…{name[-TAIL:]}" for name in names]

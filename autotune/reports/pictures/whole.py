@@ -1,4 +1,4 @@
-"""Pictures of a winner: where a call's time goes, how it compares, and what each technique is worth."""
+"""Plots of a winner: shares of a call's time, speed-ups, comparison with libraries, all samples."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -22,16 +22,16 @@ from autotune.reports.pictures.style import (
     shorten,
 )
 
-MOST_LINEAR = 10.0  # percent off the median of a sample, up to which an axis of samples is linear
+MOST_LINEAR = 10.0  # deviation from the median in percent up to which the axis of samples is linear
 
 
 def budget(payload: str, tasks: Sequence[tuple[str, int, float]], whole: float) -> Figure:
-    """Where a call's time goes, by the times of the tasks alone, the largest on top.
+    """Plot the tasks' shares of a call's time as bars, the largest on top; tasks were timed individually.
 
     Args:
         payload: Name of the payload.
-        tasks: Name, executions a call, and seconds an execution.
-        whole: Seconds a call of all of it.
+        tasks: Name, executions per call, and seconds per execution of each task.
+        whole: Seconds per call of the whole.
     """
     ordered = sorted(tasks, key=lambda task: -task[1] * task[2])
     shares = [count * seconds / whole for _, count, seconds in ordered]
@@ -48,15 +48,15 @@ def budget(payload: str, tasks: Sequence[tuple[str, int, float]], whole: float) 
 
 
 def speedups(payload: str, tasks: Sequence[tuple[str, float]], baseline: str) -> Figure:
-    """How much faster every task is than the baseline, in the payload's order; the largest if there are many.
+    """Plot the speed-up of every task over the baseline, in the payload's order; only the largest if there are many.
 
     Args:
         payload: Name of the payload.
-        tasks: Name, and seconds of the baseline over seconds of the winner.
+        tasks: Name and speed-up (time of the baseline over time of the winner) of each task.
         baseline: Name of the naive lowering.
     """
-    kept = sorted(tasks, key=lambda task: -task[1])[:MOST_BARS]
-    shown = [task for task in tasks if task in kept]
+    largest = sorted(tasks, key=lambda task: -task[1])[:MOST_BARS]
+    shown = [task for task in tasks if task in largest]
     figure, ((axes,),) = figure_of()
     widths = [factor - 1 for _, factor in shown]
     draw_bars(axes, shorten(n for n, _ in shown), widths, [f"{g:.3g}x" for _, g in shown], colour_of(2), start=1.0)
@@ -69,12 +69,12 @@ def speedups(payload: str, tasks: Sequence[tuple[str, float]], baseline: str) ->
 
 
 def rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -> Figure:
-    """A call of each entry, the fastest on top.
+    """Plot the time per call of each entry of a comparison, the fastest on top.
 
     Args:
         payload: Name of the payload.
-        rows: Name, seconds a call with a 95 % interval, and what is written above.
-        ours: Name of the row that is this project's winner.
+        rows: Name, seconds per call with a 95 % interval, and annotation of each entry.
+        ours: Name of this project's row.
     """
     ordered = sorted(rows, key=lambda row: row[1].estimate)
     figure, ((axes,),) = figure_of()
@@ -92,11 +92,11 @@ def rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -
 
 
 def every_time(payload: str, sessions: Sequence[tuple[Sequence[float], Sequence[float]]], baseline: str) -> Figure:
-    """Every recorded time over its median, in the order they were taken, the winner above the baseline.
+    """Plot all recorded samples relative to their median, in chronological order, the winner above the baseline.
 
     Args:
         payload: Name of the payload.
-        sessions: Seconds a call of the winner and of the baseline, one pair a process.
+        sessions: Samples of the winner and of the baseline in seconds per call, one pair per process.
         baseline: Name of the baseline.
     """
     sides = [("winner", [best for best, _ in sessions]), (baseline, [base for _, base in sessions])]
@@ -113,7 +113,7 @@ def every_time(payload: str, sessions: Sequence[tuple[Sequence[float], Sequence[
 
 
 def draw_sessions(axes: Axes, sessions: Sequence[Sequence[float]]) -> None:
-    """The times of one program, process after process, as percent above the median of all."""
+    """Plot the samples of one program, process by process, in percent above their common median."""
     middle, start = median(seconds for times in sessions for seconds in times), 1
     furthest = max(abs(seconds / middle - 1) for times in sessions for seconds in times)
     if 100 * furthest > MOST_LINEAR:
@@ -131,7 +131,7 @@ def draw_sessions(axes: Axes, sessions: Sequence[Sequence[float]]) -> None:
 def draw_bars(
     axes: Axes, names: Sequence[str], widths: Sequence[float], texts: Sequence[str], colour: str, *, start: float = 0.0
 ) -> None:
-    """Bars one below the other, each with its name on the left and what it says on the right."""
+    """Plot horizontal bars, each with its name on the left and its annotation on the right."""
     positions = np.arange(len(names))
     axes.barh(positions, widths, left=start, color=colour)
     for position, width, text in zip(positions, widths, texts, strict=True):

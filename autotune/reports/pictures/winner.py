@@ -1,4 +1,4 @@
-"""Pictures of a winner, from what was recorded with it."""
+"""Plots of a winner from recorded data."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -10,35 +10,35 @@ from autotune.reports.pictures.gallery import Picture, plain_name
 from autotune.reports.pictures.style import SETTINGS
 from autotune.reports.pictures.whole import budget, every_time, rivals, speedups
 
-FEWEST_SAMPLES = 5  # of one process, that a picture of them says something
+FEWEST_SAMPLES = 5  # of each process, for a plot of samples to be useful
 
 
 class Timed(Protocol):
-    """How fast one task is."""
+    """A task with its times."""
 
     @property
     def name(self) -> str:
-        """Name for people."""
+        """Readable name."""
         ...
 
     @property
     def count(self) -> int:
-        """Executions in one call of the whole."""
+        """Number of executions in one call of the whole."""
         ...
 
     @property
     def seconds(self) -> Interval | None:
-        """Seconds of one execution alone; `None` where it was not measured."""
+        """Seconds of one execution of the single task; `None` if not measured."""
         ...
 
     @property
     def baseline_seconds(self) -> float | None:
-        """Seconds of one execution of the baseline; `None` where it was not measured."""
+        """Seconds of one execution of the baseline; `None` if not measured."""
         ...
 
 
 def draw_winner(payload: str, seconds: float, baseline: str, tasks: Sequence[Timed]) -> Iterator[Picture]:
-    """Where a call's time goes and the speed-up of every task; nothing for a single task.
+    """Yield the plots of the tasks' shares of a call's time and of their speed-ups; none for a single task.
 
     Args:
         payload: Name of the payload.
@@ -53,12 +53,12 @@ def draw_winner(payload: str, seconds: float, baseline: str, tasks: Sequence[Tim
 
 
 def draw_budget(payload: str, whole: float, tasks: Sequence[tuple[str, int, float]]) -> Iterator[Picture]:
-    """Where a call's time goes; nothing for a single task.
+    """Yield the plot of the tasks' shares of a call's time; none for a single task.
 
     Args:
         payload: Name of the payload.
         whole: Seconds of one call of the whole.
-        tasks: Name, executions in a call, and seconds of one execution.
+        tasks: Name, executions per call, and seconds per execution of each task.
     """
     if len(tasks) > 1:
         name, count, each = max(tasks, key=lambda task: task[1] * task[2])
@@ -68,12 +68,12 @@ def draw_budget(payload: str, whole: float, tasks: Sequence[tuple[str, int, floa
 
 
 def draw_speedups(payload: str, baseline: str, tasks: Sequence[tuple[str, float]]) -> Iterator[Picture]:
-    """How many times as fast as the baseline every task is; nothing for a single task.
+    """Yield the plot of the tasks' speed-ups over the baseline; none for a single task.
 
     Args:
         payload: Name of the payload.
         baseline: Name of the baseline.
-        tasks: Name, and time of the baseline over time of the winner.
+        tasks: Name and speed-up of each task.
     """
     if len(tasks) > 1:
         name, factor = max(tasks, key=lambda task: task[1])
@@ -85,11 +85,11 @@ def draw_speedups(payload: str, baseline: str, tasks: Sequence[tuple[str, float]
 def draw_times(
     payload: str, sessions: Sequence[tuple[Sequence[float], Sequence[float]]], baseline: str
 ) -> Iterator[Picture]:
-    """Every time behind the speed-up; nothing where there are hardly any.
+    """Yield the plot of all samples behind the speed-up; none if a process has fewer than `FEWEST_SAMPLES`.
 
     Args:
         payload: Name of the payload.
-        sessions: Seconds a call of the winner and of the baseline, one pair a process.
+        sessions: Samples of the winner and of the baseline in seconds per call, one pair per process.
         baseline: Name of the baseline.
     """
     if all(len(best) >= FEWEST_SAMPLES for best, _ in sessions):
@@ -100,12 +100,12 @@ def draw_times(
 
 
 def draw_rivals(payload: str, rows: Sequence[tuple[str, Interval, str]], ours: str) -> Iterator[Picture]:
-    """A call beside other libraries; nothing where only one was measured.
+    """Yield the plot of the comparison with libraries; none if there is only one entry.
 
     Args:
         payload: Name of the payload.
-        rows: Name, seconds a call, and what is written above, of each.
-        ours: Name of the row that is this project's winner.
+        rows: Name, seconds per call, and annotation of each entry.
+        ours: Name of this project's row.
     """
     if len(rows) > 1:
         text = "A call beside other libraries, one thread each, interleaved on one core; whiskers are 95 % intervals."

@@ -1,1 +1,1 @@
-"""Sections of the report, a file each, in the order in which they are read."""
+"""Sections of the report, one module each."""

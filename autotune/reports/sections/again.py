@@ -1,4 +1,4 @@
-"""Last section: how to run it again, and what exactly that is."""
+"""Last section of the report: commands that reproduce the result, files with hashes, and versions."""
 
 import shlex
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ ANCHOR, TITLE = "again", "How to run it again"
 
 
 def again_with_bundle(bundle: BundleFiles) -> Section:
-    """Commands that replay, check and repeat a bundle; its files with their hashes; the packages it was made with."""
+    """Return the section with commands that replay, check and repeat a bundle, its files with hashes, and packages."""
     name, data = bundle.folder.absolute().name, bundle.manifest
     task = [part for tag in list(data.tasks)[:1] for part in ("--task", tag)]
     lines = [
@@ -56,12 +56,12 @@ def again_with_bundle(bundle: BundleFiles) -> Section:
 
 
 def tune_command(command: Sequence[str], payload: str) -> str:
-    """The command line that tunes the same, as it was given."""
+    """Return the recorded command line that repeats the tuning."""
     return shlex.join(["autotune", "tune", *(command[2:] if len(command) > 2 else [payload])])
 
 
 def file_table(bundle: BundleFiles) -> DataTable:
-    """A row a file: bytes and sha256."""
+    """Return a table of the bundle's files with their sizes and SHA-256."""
     data = read_bytes(bundle.folder / MANIFEST_FILE)
     files = [(MANIFEST_FILE, len(data), sha256(data).hexdigest())]
     files += [(name, len(text.encode()), bundle.manifest.sha256[name]) for name, text in bundle.texts.items()]
@@ -71,7 +71,7 @@ def file_table(bundle: BundleFiles) -> DataTable:
 
 
 def again_with_store(location: str, payloads: Sequence[str]) -> Section:
-    """Commands that look into a store and go on with its searches."""
+    """Return the section with commands that inspect a store and continue its searches."""
     lines = ["# every sweep, best configs, outcomes", shlex.join(["autotune", "inspect", location])]
     lines += ["# go on searching: trials in the store are not run again"] if payloads else []
     lines += [shlex.join(["autotune", "tune", payload, "--store", location]) for payload in payloads]

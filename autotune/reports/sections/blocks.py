@@ -1,6 +1,6 @@
-"""What a page is made of, as plain data: sections, and in them figures, tables, pictures, tasks and code.
+"""Elements of a report page as plain data: sections with figures, tables, plots, tasks and code.
 
-The template shows a block by its `kind`. Every text is escaped there; nothing here is markup.
+The template renders a block by its `kind` and escapes all text; no text here is markup.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ class TableCell:
 
     Attributes:
         text: Text of the cell.
-        value: Number that a column is sorted by; `None` sorts by the text.
-        anchor: Id in the page that the text leads to; empty for none.
-        title: Text that is shown when the pointer rests on the cell; empty for nothing.
+        value: Number that a column is sorted by; `None` to sort by the text.
+        anchor: Id in the page that the text links to; empty for none.
+        title: Tooltip of the cell; empty for none.
     """
 
     text: str
@@ -29,11 +29,11 @@ class TableCell:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """Head of a column.
+    """Heading of a column.
 
     Attributes:
-        name: Name of what it holds.
-        numeric: Whether it holds numbers, which are set to the right.
+        name: Text of the heading.
+        numeric: Whether the column contains numbers, which are right-aligned.
     """
 
     name: str
@@ -45,8 +45,8 @@ class TableRow:
     """One row of a table.
 
     Attributes:
-        cells: Cells, one a column; the first is the head of the row.
-        marked: Whether it is one of the rows to look at first.
+        cells: Cells, one per column; the first is the heading of the row.
+        marked: Whether the row is highlighted.
     """
 
     cells: Sequence[TableCell]
@@ -55,7 +55,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class DataTable:
-    """A table; the browser sorts it by a click on a head."""
+    """A table, sortable in the browser by a click on a heading."""
 
     kind: ClassVar[str] = "table"
     caption: str
@@ -65,12 +65,12 @@ class DataTable:
 
 @dataclass(frozen=True)
 class Tile:
-    """A figure of the headline.
+    """A key figure.
 
     Attributes:
         name: Name of the figure.
-        text: The figure, with its unit.
-        detail: Interval of the figure, or what to compare it with.
+        text: Value of the figure, with its unit.
+        detail: Interval of the figure, or a value to compare it with.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """Figures of the headline, side by side."""
+    """Key figures, side by side."""
 
     kind: ClassVar[str] = "tiles"
     tiles: Sequence[Tile]
@@ -88,7 +88,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Facts:
-    """Terms and what is to be said of each."""
+    """Terms with their descriptions."""
 
     kind: ClassVar[str] = "facts"
     facts: Mapping[str, str]
@@ -96,7 +96,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Some sentences."""
+    """A paragraph of text."""
 
     kind: ClassVar[str] = "paragraph"
     text: str
@@ -112,7 +112,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Notes:
-    """Sentences of a note."""
+    """A list of notes."""
 
     kind: ClassVar[str] = "notes"
     notes: Sequence[str]
@@ -120,7 +120,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Pictures in a grid; a table beside them where there is one."""
+    """Plots in a grid, optionally with a table beside them."""
 
     kind: ClassVar[str] = "gallery"
     pictures: Sequence[Picture]
@@ -129,7 +129,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class CodeLine:
-    """A line of code, and whether it is one of those to look at."""
+    """A line of code, and whether it is highlighted."""
 
     text: str
     marked: bool = False
@@ -137,10 +137,10 @@ class CodeLine:
 
 @dataclass(frozen=True)
 class Code:
-    """Text of a file, closed until it is asked for.
+    """Text of a file, collapsed at first.
 
     Attributes:
-        title: Name of the text.
+        title: Title of the text.
         lines: Lines of the file.
     """
 
@@ -151,7 +151,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Commands:
-    """Lines for a shell."""
+    """Shell commands, one per line."""
 
     kind: ClassVar[str] = "commands"
     lines: Sequence[str]
@@ -159,7 +159,7 @@ class Commands:
 
 @dataclass(frozen=True)
 class FoldedSection:
-    """Blocks that are closed until they are asked for."""
+    """Blocks that are collapsed at first."""
 
     kind: ClassVar[str] = "folded"
     title: str
@@ -168,13 +168,13 @@ class FoldedSection:
 
 @dataclass(frozen=True)
 class TaskCard:
-    """One task: a line, and what opens below it.
+    """One task: a line, and blocks that unfold below it.
 
     Attributes:
-        anchor: Id in the page, of what opens.
-        cells: The line, one a column of its `TaskList`; the first is the task's name.
-        share: Share of a call, for the bar behind the line; 0 where it is unknown.
-        blocks: What opens.
+        anchor: Id of the task in the page.
+        cells: Cells of the line, one per column of its `TaskList`; the first is the task's name.
+        share: Share of a call, for the bar behind the line; 0 if unknown.
+        blocks: Blocks that unfold.
     """
 
     anchor: str
@@ -185,7 +185,7 @@ class TaskCard:
 
 @dataclass(frozen=True)
 class TaskList:
-    """Tasks, a line each, closed."""
+    """List of tasks, one line each, collapsed at first."""
 
     kind: ClassVar[str] = "tasks"
     columns: Sequence[TableColumn]
@@ -201,8 +201,8 @@ class Section:
 
     Attributes:
         anchor: Id in the page.
-        title: Heading.
-        blocks: What it shows, in order.
+        title: Heading of the section.
+        blocks: Blocks of the section, in order.
     """
 
     anchor: str

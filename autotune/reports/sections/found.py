@@ -1,4 +1,4 @@
-"""First section of a store's page: what its runs came to."""
+"""First section of a store's page: results of its runs."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -34,7 +34,7 @@ Label = Annotated[str, Field(max_length=1000)]
 
 @dataclass(frozen=True)
 class RunBest:
-    """The winner of a finished run: seconds of one call, and the share of the FMA roof that is."""
+    """Winner of a finished run: time in seconds per call, and share of the FMA roof."""
 
     seconds: Seconds
     roof_fraction: Share | None
@@ -42,14 +42,14 @@ class RunBest:
 
 @dataclass(frozen=True)
 class RunBaseline:
-    """The baseline of a finished run, by its name."""
+    """Baseline of a finished run, by its name."""
 
     name: Label
 
 
 @dataclass(frozen=True)
 class RunMachine:
-    """The host of a finished run, by its model."""
+    """Host of a finished run, by its processor model."""
 
     cpu: Label
 
@@ -61,12 +61,12 @@ class FinishedRun:
     Attributes:
         payload: Name of the payload.
         machine: The host.
-        baseline: What the speed-up is over.
+        baseline: Baseline of the speed-up.
         best: The winner.
         speedup: Time of the baseline over that of the winner; `None` without a baseline.
         speedup_interval: 95 % interval of the speed-up.
         max_error: Largest absolute difference to the oracle.
-        unproved: Whether the payload was imported, and nothing but its own plain lowering said what is right.
+        unproved: Whether the payload was imported, and its plain lowering was the only oracle.
     """
 
     payload: Label
@@ -80,7 +80,7 @@ class FinishedRun:
 
     @property
     def factor(self) -> Interval | None:
-        """The speed-up with its interval; `None` without one."""
+        """Speed-up with its interval; `None` without one."""
         return interval_of(self.speedup, self.speedup_interval)
 
 
@@ -88,7 +88,7 @@ RUN: TypeAdapter[FinishedRun] = TypeAdapter(FinishedRun)
 
 
 def found_in_store(holdings: Holdings, checks: pd.DataFrame | None) -> Section:
-    """What a store holds, what the newest run of every payload came to, and the checks since."""
+    """Return the section with a store's totals, the latest run of every payload, and regression checks."""
     blocks: list[Block] = [Tiles(headline(holdings.frame))]
     runs = newest_runs(holdings)
     blocks.append(run_table(runs) if runs else Paragraph("No run of autotune tune on this store has finished."))
@@ -97,7 +97,7 @@ def found_in_store(holdings: Holdings, checks: pd.DataFrame | None) -> Section:
 
 
 def headline(frame: pd.DataFrame) -> list[Tile]:
-    """How much was tried, how much of it was right, and how long it took."""
+    """Return key figures: number of tasks and trials, share of successful trials, and the workers' time."""
     tasks = len(frame[["payload", "task"]].drop_duplicates())
     right = float((frame["outcome"] == "ok").mean()) if len(frame) else 0.0
     spent = sum(phase_seconds(frame).values())
@@ -110,19 +110,19 @@ def headline(frame: pd.DataFrame) -> list[Tile]:
 
 
 def newest_runs(holdings: Holdings) -> list[FinishedRun]:
-    """The newest finished run of every payload; what is of another form is passed over."""
-    found: dict[str, FinishedRun] = {}
+    """Return the latest finished run of every payload; summaries of another form are ignored."""
+    runs: dict[str, FinishedRun] = {}
     for summary in holdings.summaries:
         try:
             run = RUN.validate_python(summary)
         except ValidationError:
             continue
-        found[run.payload] = run
-    return list(found.values())
+        runs[run.payload] = run
+    return list(runs.values())
 
 
 def run_table(runs: list[FinishedRun]) -> DataTable:
-    """A row a payload."""
+    """Return a table of runs with one row per payload."""
     heads = ("payload", "time of a call", "over the baseline", "of the FMA roof", "largest error", "machine")
     columns = [TableColumn(head, head not in ("payload", "machine")) for head in heads]
     caption = "What the newest run of every payload came to; brackets are 95 % intervals."
@@ -130,7 +130,7 @@ def run_table(runs: list[FinishedRun]) -> DataTable:
 
 
 def run_row(run: FinishedRun) -> TableRow:
-    """The cells of a run."""
+    """Return the row of a run."""
     cells = [
         TableCell(run.payload),
         time_cell(run.best.seconds),

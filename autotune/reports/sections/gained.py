@@ -1,4 +1,4 @@
-"""First section: what was gained, and how it compares."""
+"""First section of a bundle's page: speed-up, key figures, and comparison with libraries."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -39,7 +39,7 @@ ORACLES = {"reference": "float64 oracle", "plain lowering": "plain lowering as o
 def gained_of_bundle(
     bundle: BundleFiles, winner: Winner, compared: RecordedComparison | None, checks: pd.DataFrame | None
 ) -> Section:
-    """The headline of a bundle, beside others where that was recorded, and the times behind it."""
+    """Return the section with a bundle's key figures, its recorded comparison if there is one, and its samples."""
     blocks: list[Block] = [
         Tiles(headline(bundle, winner, compared)),
         Facts(conditions(bundle, winner, checks)),
@@ -54,7 +54,7 @@ def gained_of_bundle(
 
 
 def headline(bundle: BundleFiles, winner: Winner, compared: RecordedComparison | None) -> list[Tile]:
-    """Time, share of the roof, the best library beside it, error, and the naive lowering."""
+    """Return key figures: time, share of the roof, ratio to the best library, error, speed-up over naive lowering."""
     numerics = bundle.manifest.numerics
     worst = max(numerics.outputs.values(), key=lambda output: output.max_error)
     gain = winner.speedup.estimate if winner.speedup else None
@@ -77,26 +77,26 @@ def headline(bundle: BundleFiles, winner: Winner, compared: RecordedComparison |
 
 
 def join(parts: Sequence[str]) -> str:
-    """Parts that are not empty, with commas between."""
+    """Join the parts that are not empty with commas."""
     return ", ".join(filter(None, parts))
 
 
 def interval_text(seconds: Interval) -> str:
-    """A time's interval; that there is none where a single sample was taken."""
+    """Format a time's interval, or state that there is a single sample."""
     return f"{bounds(seconds)}, 95 % interval" if seconds.low < seconds.high else "one sample, no interval"
 
 
 def ends(ratio: Interval | None) -> str:
-    """The ends of a factor's interval; that there is none where a single sample was taken."""
+    """Format the ends of a factor's interval, or state that there is a single sample or none."""
     if ratio is None:
         return "not measured"
     return f"[{ratio.low:.4g}, {ratio.high:.4g}]" if ratio.low < ratio.high else "one sample"
 
 
 def conditions(bundle: BundleFiles, winner: Winner, checks: pd.DataFrame | None) -> dict[str, str]:
-    """Machine, versions and what else a figure depends on."""
+    """Return the machine, versions and other conditions of the measurement."""
     data, machine = bundle.manifest, bundle.manifest.machine
-    found = {
+    facts = {
         "machine": f"{machine.cpu} ({machine.microarchitecture}), {machine.isa}, one thread",
         "caches": f"L1 {size(machine.l1_bytes)}, L2 {size(machine.l2_bytes)}, L3 {size(machine.l3_bytes)}",
         "memory roof": f"{winner.roofs['dram_bytes'] / 1e9:.1f} GB/s from memory, "
@@ -109,12 +109,12 @@ def conditions(bundle: BundleFiles, winner: Winner, checks: pd.DataFrame | None)
     }
     if checks is not None and len(checks):
         last = checks.sort_values("time", kind="stable").iloc[-1]
-        found["last check"] = f"{last['time']:%Y-%m-%d %H:%M} UTC: {last['verdict']}"
-    return found
+        facts["last check"] = f"{last['time']:%Y-%m-%d %H:%M} UTC: {last['verdict']}"
+    return facts
 
 
 def memory_text(buffers: dict[str, int] | None) -> str:
-    """What intermediates take."""
+    """Describe the memory of intermediates."""
     if buffers is None:
         return "allocated in every call"
     if not buffers["count"]:
@@ -124,19 +124,19 @@ def memory_text(buffers: dict[str, int] | None) -> str:
 
 
 def plain_notes(winner: Winner) -> list[str]:
-    """The notes of a winner, tasks by their names for people."""
+    """Return the notes of a winner, with tags replaced by readable names of tasks."""
     return [named(note, {task.tag: task.name for task in winner.tasks}) for note in winner.notes]
 
 
 def named(text: str, names: dict[str, str]) -> str:
-    """A text with every tag replaced by its task's name, longer tags first."""
+    """Replace every tag in a text by its task's name, longer tags first."""
     for tag in sorted(names, key=len, reverse=True):
         text = text.replace(tag, names[tag])
     return text
 
 
 def rival_table(compared: RecordedComparison) -> DataTable:
-    """A row an entry, the fastest first."""
+    """Return a table of a comparison's entries, the fastest first."""
     rows = sorted(compared.rows, key=lambda row: row.seconds or float("inf"))
     heads = ("program", "time of a call", f"over {compared.ratio_to or 'nothing'}", "of the roof", "largest error")
     caption = "As autotune compare recorded it on this machine; brackets are 95 % intervals."
@@ -146,7 +146,7 @@ def rival_table(compared: RecordedComparison) -> DataTable:
 
 
 def rival_row(row: RecordedRow) -> TableRow:
-    """The cells of an entry."""
+    """Return the row of an entry."""
     cells = [
         TableCell(row.name, title=row.version),
         time_cell(row.seconds, span_of(row)) if row.seconds else TableCell(row.outcome),
@@ -158,22 +158,22 @@ def rival_row(row: RecordedRow) -> TableRow:
 
 
 def above(row: RecordedRow) -> str:
-    """What is written above an entry: how much longer it takes, or its time where it is what others are over."""
+    """Return the annotation of an entry in a plot: its ratio, or its time if it is the reference row."""
     return duration(row.seconds) if row.name == OURS or row.ratio is None else times(row.ratio)
 
 
 def span_of(row: RecordedRow) -> str:
-    """An entry's time with its interval; empty without one."""
+    """Format an entry's time with its interval; empty without a time."""
     return f"{time_span(row.time)}, 95 % interval" if row.time is not None else ""
 
 
 def bounds_of(ratio: Interval | None) -> str:
-    """The ends of a factor's interval; empty for none."""
+    """Format the ends of a factor's interval; empty without one."""
     return f"[{ratio.low:.3g}, {ratio.high:.3g}]" if ratio is not None else ""
 
 
 def process_table(bundle: BundleFiles) -> DataTable:
-    """A row a process that measured: medians of the winner and of the baseline."""
+    """Return a table of the processes that measured, with medians of the winner and of the baseline."""
     heads = ("process", "samples", "winner", "baseline", "over baseline")
     rows = []
     for number, session in enumerate(bundle.manifest.samples, 1):
@@ -187,7 +187,7 @@ def process_table(bundle: BundleFiles) -> DataTable:
 
 
 def evidence(bundle: BundleFiles, winner: Winner, checks: pd.DataFrame | None) -> list[Picture]:
-    """Gains task by task, the samples behind the headline, and the checks since."""
+    """Return the plots of the tasks' speed-ups, of all samples, and of regression checks."""
     sessions = [(session.best_seconds, session.baseline_seconds) for session in bundle.manifest.samples]
     tasks = [(t.name, t.baseline_seconds, t.seconds) for t in winner.tasks]
     gained = [(name, base / seconds.estimate) for name, base, seconds in tasks if base and seconds]

@@ -1,4 +1,4 @@
-"""Section of a whole whose tasks round their operands: what that buys, and which task paid for it."""
+"""Section on tasks that round their operands: speed-up and error, by task."""
 
 from itertools import pairwise
 
@@ -18,10 +18,10 @@ HEADS = ("with in f32, too", "instead of", "a call", "slower by", "error")
 
 
 def rounding_of(winner: Winner) -> list[Section]:
-    """The section; none where no task rounds.
+    """Return the section; an empty list if no task rounds or none was measured in f32.
 
     Args:
-        winner: A bundle at a glance.
+        winner: Summary of the bundle.
     """
     points = error_front(winner)
     if len(points) < 2:
@@ -47,7 +47,7 @@ def rounding_of(winner: Winner) -> list[Section]:
 
 
 def step_row(before: FrontPoint, point: FrontPoint) -> TableRow:
-    """One task more in f32."""
+    """Return the row of a step in which one more task is in f32."""
     lost = TableCell(duration(point.seconds - before.seconds))
     return TableRow(
         [TableCell(point.exact), TableCell(point.precision), time_cell(point.seconds), lost, error_cell(point)]
@@ -55,5 +55,5 @@ def step_row(before: FrontPoint, point: FrontPoint) -> TableRow:
 
 
 def error_cell(point: FrontPoint) -> TableCell:
-    """The error of a point."""
+    """Return the cell of a point's error."""
     return TableCell(f"{point.error:.1e}")

@@ -1,4 +1,4 @@
-"""Fourth section: how the search went."""
+"""Fourth section of the report: progress, outcomes and costs of the search."""
 
 from collections.abc import Mapping
 
@@ -29,12 +29,12 @@ ELSEWHERE = "These trials were made on another machine, or with another compiler
 
 
 def search_of(holdings: Holdings, names: Mapping[str, Mapping[str, str]], note: str = "") -> Section:
-    """Progress, outcomes and costs, payload by payload.
+    """Return the section with progress, outcomes and costs of the search, by payload.
 
     Args:
         holdings: The trials.
-        names: Names of tasks for people, by payload and tag; a tag without one is described as far as possible.
-        note: What must be known of these trials.
+        names: Readable names of tasks, by payload and tag; missing ones are derived from the tag.
+        note: Note on these trials; empty for none.
     """
     groups = [(str(payload), rows) for payload, rows in holdings.frame.groupby("payload", sort=False)]
     blocks: list[Block] = [Paragraph(note)] if note else []
@@ -48,12 +48,12 @@ def search_of(holdings: Holdings, names: Mapping[str, Mapping[str, str]], note: 
 
 
 def no_search() -> Section:
-    """What is said where no trials are at hand."""
+    """Return the section for a bundle without trials."""
     return Section(ANCHOR, TITLE, [Paragraph(NO_TRIALS)])
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """How many trials, how many of them right, how long they took."""
+    """Return a sentence on the number of trials by outcome, and the workers' time."""
     ran = int((rows["outcome"] != "duplicate").sum())
     right = int((rows["outcome"] == "ok").sum())
     spent = sum(phase_seconds(rows).values())
@@ -66,7 +66,7 @@ def summary(rows: pd.DataFrame) -> str:
 
 
 def cost_table(rows: pd.DataFrame, names: Mapping[str, str]) -> DataTable:
-    """A row a task: trials, outcomes, and seconds of the workers' time by phase."""
+    """Return a table of tasks with trials, outcomes, and seconds of the workers' time by phase."""
     heads = ("task", "trials", "right", "failed", *PHASES, "in all")
     body = [cost_row(names[str(tag)], str(tag), mine) for tag, mine in rows.groupby("task", sort=False)]
     return DataTable(
@@ -77,7 +77,7 @@ def cost_table(rows: pd.DataFrame, names: Mapping[str, str]) -> DataTable:
 
 
 def cost_row(name: str, tag: str, rows: pd.DataFrame) -> TableRow:
-    """The cells of a task."""
+    """Return the row of a task."""
     counts = rows["outcome"].value_counts()
     failed = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if outcome != "ok")
     spent = list(phase_seconds(rows).values())

@@ -1,4 +1,4 @@
-"""Second section: where a call's time goes."""
+"""Second section of the report: shares of a call's time by task."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,11 +23,11 @@ ANCHOR, TITLE = "time", "Where a call's time goes"
 
 
 def shares_of_calls(lines: Sequence[TaskLine], wholes: Mapping[str, float]) -> Section:
-    """One picture and one table a payload.
+    """Return the section with a plot and a table for each payload.
 
     Args:
-        lines: Tasks of all payloads.
-        wholes: Seconds of one call by payload; without it, the tasks together stand for a call.
+        lines: Lines of the tasks of all payloads.
+        wholes: Seconds per call by payload; if a payload is missing, the sum of its tasks is used.
     """
     payloads = list(dict.fromkeys(line.payload for line in lines))
     blocks: list[Block] = []
@@ -39,7 +39,7 @@ def shares_of_calls(lines: Sequence[TaskLine], wholes: Mapping[str, float]) -> S
 
 
 def call_block(lines: Sequence[TaskLine], payload: str, whole: float | None) -> Block:
-    """The picture and the table of one payload's tasks."""
+    """Return the plot and the table of one payload's tasks."""
     known = [line for line in lines if line.call_seconds]
     together = sum(line.call_seconds or 0.0 for line in known)
     if not known:
@@ -55,7 +55,7 @@ def call_block(lines: Sequence[TaskLine], payload: str, whole: float | None) -> 
 
 
 def share_row(line: TaskLine, whole: float) -> TableRow:
-    """The cells of a task."""
+    """Return the row of a task."""
     each = line.seconds.estimate if line.seconds else None
     share = (line.call_seconds or 0.0) / whole
     cells = [

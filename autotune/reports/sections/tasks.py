@@ -1,4 +1,4 @@
-"""Third section: task by task, a line each, that opens for pictures, config and script."""
+"""Third section of the report: one line per task, which unfolds to plots, config and script."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ from autotune.reports.sections.cells import count_cell, factor_cell, rate_cell, 
 from autotune.reports.task_lines import TaskLine, newest
 
 ANCHOR, TITLE = "tasks", "Task by task"
-CHOSEN = re.compile(r"^\s*// \w+ = .*$|transform\.tune\.knob<")  # where a script says what the search chose
+CHOSEN = re.compile(r"^\s*// \w+ = .*$|transform\.tune\.knob<")  # lines of a script with chosen values
 TOP = 5  # configs of a task
-FEWEST_TRIALS = 5  # that were right, for pictures of knobs to say something
+FEWEST_TRIALS = 5  # successful trials, for plots of knobs to be useful
 MOST_CHOICES = 12  # values of a knob that are listed
 WHAT_IT_SAYS = (
     "Each task is timed alone; the bar is its share of a call. The roof is that of fused multiply-adds, of which a "
@@ -49,11 +49,11 @@ COLUMNS = (
 
 
 def tasks_of(lines: Sequence[TaskLine], wholes: Mapping[str, float], texts: Mapping[str, str]) -> Section:
-    """Every task, payload by payload.
+    """Return the section with all tasks, by payload.
 
     Args:
-        lines: The tasks.
-        wholes: Seconds of one call by payload; without it, the tasks together stand for a call.
+        lines: Lines of the tasks.
+        wholes: Seconds per call by payload; if a payload is missing, the sum of its tasks is used.
         texts: Files of the bundle by name; empty for a store.
     """
     payloads = list(dict.fromkeys(line.payload for line in lines))
@@ -68,12 +68,12 @@ def tasks_of(lines: Sequence[TaskLine], wholes: Mapping[str, float], texts: Mapp
 
 
 def anchor_of(line: TaskLine) -> str:
-    """Id of a task in the page."""
+    """Return the id of a task in the page."""
     return f"task-{line.number}"
 
 
 def task_of(line: TaskLine, whole: float, texts: Mapping[str, str]) -> TaskCard:
-    """A task's line, and what opens below it."""
+    """Return a task's line and the blocks that unfold below it."""
     trials, each = len(line.trials), line.seconds.estimate if line.seconds else None
     cells = [
         TableCell(line.name, title=line.tag),
@@ -94,26 +94,26 @@ def task_of(line: TaskLine, whole: float, texts: Mapping[str, str]) -> TaskCard:
 
 
 def default_text(line: TaskLine) -> str:
-    """The gain over the default config, or that it is the default."""
+    """Format the speed-up over the default config, or state that it is the default."""
     return "default" if line.config is not None and line.config == line.default else times(line.over_default)
 
 
 def facts_of(line: TaskLine) -> dict[str, str]:
-    """What a line has no room for."""
-    found = {"tag": line.tag}
+    """Return further facts about a task that its line does not show."""
+    facts = {"tag": line.tag}
     if len(line.trials):
         last = line.trials.iloc[-1]
-        found |= {"machine": str(last["machine"]), "compiler": str(last["compiler"])}
+        facts |= {"machine": str(last["machine"]), "compiler": str(last["compiler"])}
     if line.seconds is not None and line.seconds.low < line.seconds.high:
-        found["time of one"] = f"{time_span(line.seconds)}, 95 % interval"
+        facts["time of one"] = f"{time_span(line.seconds)}, 95 % interval"
     if len(line.trials):
         counts = line.trials["outcome"].value_counts()
-        found["trials"] = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return found | ({"note": line.note} if line.note else {})
+        facts["trials"] = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    return facts | ({"note": line.note} if line.note else {})
 
 
 def config_blocks(line: TaskLine) -> list[Block]:
-    """What of the config differs from the default's, and all of it, folded."""
+    """Return the part of the config that differs from the default, and the whole config, collapsed."""
     if line.config is None:
         return [Paragraph("It keeps the plain lowering.")]
     if line.default is None:
@@ -127,7 +127,7 @@ def config_blocks(line: TaskLine) -> list[Block]:
 
 
 def config_table(line: TaskLine, knobs: Sequence[str], caption: str) -> DataTable:
-    """A row a knob: chosen value, default, what else there was."""
+    """Return a table of knobs with chosen value, default, and possible values."""
     config, default = line.config or {}, line.default
     heads = ["knob", "chosen", *(["default"] if default is not None else []), *(["choices"] if line.choices else [])]
     rows = [
@@ -146,19 +146,19 @@ def config_table(line: TaskLine, knobs: Sequence[str], caption: str) -> DataTabl
 
 
 def choices_text(values: Sequence[Value]) -> str:
-    """The values that a knob could take."""
+    """Format the possible values of a knob."""
     return ", ".join(map(str, values[:MOST_CHOICES])) + (", ..." if len(values) > MOST_CHOICES else "")
 
 
 def knob_pictures(line: TaskLine) -> list[Picture]:
-    """What the knobs do; nothing where hardly any trial was right."""
+    """Return the plots of a task's knobs; none with fewer than `FEWEST_TRIALS` successful trials."""
     if line.trials.empty or (line.trials["outcome"] == "ok").sum() < FEWEST_TRIALS:
         return []
     return list(draw_knobs(line.payload, line.tag, line.trials, line.name))
 
 
 def best_table(line: TaskLine) -> Block:
-    """The fastest trials, each by what sets it apart from the fastest."""
+    """Return a table of the fastest trials, each with its differences from the fastest."""
     best = line.trials[line.trials["outcome"] == "ok"].nsmallest(TOP, "seconds_normalised")
     if best.empty:
         return Paragraph("No trial succeeded.")
@@ -175,17 +175,17 @@ def best_table(line: TaskLine) -> Block:
 
 
 def difference(config: Config, other: Config) -> str:
-    """The knobs in which a config differs from another, with their values."""
+    """Format the knobs in which a config differs from another, with their values."""
     return " ".join(f"{name}={config[name]}" for name in changed_knobs(config, other)) or "-"
 
 
 def script_blocks(line: TaskLine, texts: Mapping[str, str]) -> list[Block]:
-    """The script of a task and the module it is applied to, where they are recorded."""
+    """Return the script of a task and the module that it applies to, as far as recorded."""
     files = {"Script": f"schedules/{line.tag}.mlir", "Module": f"tasks/{line.tag}.mlir"}
     return [code_of(f"{what}, {name}", texts[name]) for what, name in files.items() if name in texts]
 
 
 def code_of(title: str, text: str) -> Code:
-    """A file; what the search chose is marked."""
+    """Return a file as a block of code with the search's choices highlighted."""
     lines = [CodeLine(line, bool(CHOSEN.search(line))) for line in text.splitlines()]
     return Code(f"{title}, {len(lines)} lines", lines)
