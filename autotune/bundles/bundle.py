@@ -40,7 +40,7 @@ class Bundle:
 
         Args:
             folder: Folder of the bundle.
-            payload: Payload of the bundle, or its file or folder; needed if it was never opened on this machine.
+            payload: Payload of the bundle, or its file or folder, if it was not opened on this account before.
 
         Raises:
             BundleError: The bundle is incomplete, edited, of another format, or contains something forbidden.

@@ -80,10 +80,10 @@ def check_code(bundle: BundleFiles) -> None:
     Raises:
         BundleError: The bundle has code that was not generated here, and part of the sandbox is missing.
     """
-    theirs, missing = untrusted(bundle.kernels), {"landlock", "seccomp"} - set(available_walls())
-    if theirs and missing:
+    foreign, missing = untrusted(bundle.kernels), {"landlock", "seccomp"} - set(available_walls())
+    if foreign and missing:
         raise BundleError(
-            f"{bundle.folder}/{kernel_files(theirs[0].tag)[0]} must run between the walls of the sandbox, as it was "
+            f"{bundle.folder}/{kernel_files(foreign[0].tag)[0]} must run between the walls of the sandbox, as it was "
             f"not made here; {' and '.join(sorted(missing))} is missing: see `autotune doctor`, or tune it again"
         )
 

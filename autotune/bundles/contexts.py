@@ -57,10 +57,10 @@ class CallPlan:
     ) -> "CallPlan":
         """Create the plan of a payload with the given stored weights."""
         read = [a.name for a in payload.arguments if a.role not in WRITTEN]
-        given = [name for name in read if name not in held]
+        passed = [name for name in read if name not in held]
         states = [a.name for a in payload.arguments if a.role == "state"]
-        order = [*given, *states, *(name for name in read if name in held)]
-        return cls(tuple(seen[name] for name in order), len(given), held, panels)
+        order = [*passed, *states, *(name for name in read if name in held)]
+        return cls(tuple(seen[name] for name in order), len(passed), held, panels)
 
 
 class GivenWeight:
@@ -127,9 +127,9 @@ class CallContext:
         for make in self._make_more:
             written.append(make())
         if self._is_plain and len(arrays) == plan.needed:
-            given = (*arrays, *written)
-            if (wrong := self._direct(*given)) != self._count:
-                self._call.run_from(wrong, given)
+            operands = (*arrays, *written)
+            if (wrong := self._direct(*operands)) != self._count:
+                self._call.run_from(wrong, operands)
             return written
         copies = self._call.point((*arrays[: plan.needed], *written))
         starts = self._more(plan, arrays, copies)
@@ -264,9 +264,9 @@ class Caller:
         return quick.function(self._contexts.contexts, otherwise) if quick is not None else None
 
     def _copy(self, argument: Argument, array: Array) -> Array:
-        mine = aligned_empty(argument, self._pages)
-        mine[...] = array
-        return mine
+        copy = aligned_empty(argument, self._pages)
+        copy[...] = array
+        return copy
 
     def call(self, plan: CallPlan, arrays: Sequence[object]) -> list[Array]:
         """Run the program once in a free context; see `CallContext.call`."""
@@ -279,9 +279,9 @@ class Caller:
 
 def shape_of(argument: Argument) -> Array:
     """Return an array of an argument's shape that is backed by one element; calls replace its pointer."""
-    one = np.empty(1, DTYPES[argument.dtype])
-    strides = [one.itemsize * prod(argument.shape[i + 1 :]) for i in range(len(argument.shape))]  # copies read them
-    return np.lib.stride_tricks.as_strided(one, argument.shape, strides)
+    item = np.empty(1, DTYPES[argument.dtype])
+    strides = [item.itemsize * prod(argument.shape[i + 1 :]) for i in range(len(argument.shape))]  # copies read them
+    return np.lib.stride_tricks.as_strided(item, argument.shape, strides)
 
 
 LEAST_BYTES = 1 << 16  # from about this size on, malloc returns memory to the kernel and gets it back zeroed

@@ -177,8 +177,8 @@ def look_once(
         sessions.append(timing.session)
         finding = assess(finding, bundle, [sessions], options.factor, needed=1)
     busy = watch.read().loudest
-    beside = f", beside {busy}" if busy else ""
-    return finding, Look(tuple(sessions), f"{finding.why}{beside}")
+    suffix = f", beside {busy}" if busy else ""
+    return finding, Look(tuple(sessions), f"{finding.why}{suffix}")
 
 
 def pauses_within(patience: float) -> list[float]:
@@ -238,10 +238,10 @@ def assess(
         return replace(finding, why="it was recorded without a baseline")
     judgement = conclude(recorded, looks, factor, needed)
     why = f"{abs(judgement.slowdown - 1):.1%} {'slower' if judgement.slowdown > 1 else 'faster'} against {judgement.by}"
-    other = FMA_KERNEL if judgement.by == BASELINE else BASELINE
-    ratio = against(other, recorded, judgement.now)
+    yardstick = FMA_KERNEL if judgement.by == BASELINE else BASELINE
+    ratio = against(yardstick, recorded, judgement.now)
     if ratio is not None:
-        why += f", {ratio - 1:+.1%} in time against {other}"
+        why += f", {ratio - 1:+.1%} in time against {yardstick}"
     if judgement.verdict == "inconclusive":
         why = too_noisy(judgement.slowdown, judgement.margin)
     return replace(

@@ -221,9 +221,9 @@ def unsteady_now(bundle: BundleFiles, figures: SessionFigures, machine: Machine,
         alike: Whether the host has the fingerprint of the recording machine, so that the recorded roofs apply.
     """
     flops = 0.0 if bundle_may_exceed_roof(bundle) else bundle.manifest.flops
-    beside = figures.reference_seconds
-    share = share_beside(flops, figures.clock_seconds, beside, machine) if flops and beside is not None else None
-    return why_unsteady(share, figures.interference, beside, machine, bundle.manifest.roofs["flops"] if alike else 0.0)
+    fma = figures.reference_seconds
+    share = share_beside(flops, figures.clock_seconds, fma, machine) if flops and fma is not None else None
+    return why_unsteady(share, figures.interference, fma, machine, bundle.manifest.roofs["flops"] if alike else 0.0)
 
 
 def verdict_of(outcome: Outcome, now: Interval | None, recorded: Interval | None) -> ReplayVerdict:

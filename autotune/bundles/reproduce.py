@@ -114,8 +114,8 @@ def reproduce(location: str | Path, wanted: str, folder: Path, seconds: float, f
     changed = "" if key == trial.key else "payload, schedule, pipeline or compiler are not those of the record"
     write_files(folder, trial, task, candidate, location)
     with Worker(seconds, threads=machine.threads) as worker:
-        (found,) = worker.evaluate(Job(task.payload, (candidate,), machine, effort=EFFORT))
-    return Reproduction(trial, found, folder, changed, bool(sweep.about.get("unproved")))
+        (result,) = worker.evaluate(Job(task.payload, (candidate,), machine, effort=EFFORT))
+    return Reproduction(trial, result, folder, changed, bool(sweep.about.get("unproved")))
 
 
 def threads_in(about: dict[str, Any]) -> int:
@@ -125,8 +125,8 @@ def threads_in(about: dict[str, Any]) -> int:
 
 def rules_in(about: dict[str, Any]) -> Rules:
     """Return the rewrite rules that were applied to a sweep's payload, without any default rules."""
-    kept = about.get("rules")
-    return Rules(kept["source"] or RULES, kept["text"], ours=False) if kept else NO_RULES
+    recorded = about.get("rules")
+    return Rules(recorded["source"] or RULES, recorded["text"], ours=False) if recorded else NO_RULES
 
 
 def find_task(payload: str, tag: str, own: OwnFamily | None = None, rules: Rules = NO_RULES) -> Task:

@@ -66,8 +66,8 @@ def time_bundle(bundle: BundleFiles, machine: Machine, worker: Worker, effort: E
     """
     baseline = bundle.manifest.baseline
     parts = (baseline.part, 2 * baseline.part) if baseline.part > 1 else (1,)
-    theirs = () if baseline.why_not else tuple(Candidate(None, baseline.pipeline, part=part) for part in parts)
-    candidates = (recorded_candidate(bundle), *theirs)
+    baselines = () if baseline.why_not else tuple(Candidate(None, baseline.pipeline, part=part) for part in parts)
+    candidates = (recorded_candidate(bundle), *baselines)
     job = Job(bundle.payload, candidates, machine, seed=bundle.manifest.seed, effort=effort)
     try:
         ours, *others = worker.evaluate(job)

@@ -107,8 +107,8 @@ class ComparisonRun(Closing):
         elif len({each.diagnostic for each in failed.values()}) == 1:  # the failure does not depend on the variant
             self._note(contender, failed.popitem()[1])
             return
-        for way, verification in failed.items():
-            self._note(replace(contender, name=row_name(contender.name, way)), verification)
+        for variant_name, verification in failed.items():
+            self._note(replace(contender, name=row_name(contender.name, variant_name)), verification)
 
     def _prepare(self, entry: Entry, way: str) -> VerifiedEntry:
         """Verify a variant of a library in a new process, which ends if the variant fails."""
@@ -177,8 +177,8 @@ def split_rounds(right: Sequence[str], anchor: str | None, verifications: dict[s
     if anchor in slow or not slow:
         return [list(right)] if right else []
     quick = [name for name in right if name not in slow]
-    beside = [anchor] if anchor is not None else []
-    return [names for names in (quick, [*beside, *(name for name in right if name in slow)]) if names]
+    anchors = [anchor] if anchor is not None else []
+    return [names for names in (quick, [*anchors, *(name for name in right if name in slow)]) if names]
 
 
 def row_name(library_name: str, way: str) -> str:
@@ -193,5 +193,5 @@ def ways_of(comparator: Comparator, *, thorough: bool = True) -> tuple[LibraryVa
         comparator: The library.
         thorough: Whether variants that take minutes to prepare are included.
     """
-    ways = comparator.variants() if isinstance(comparator, Variants) else (LibraryVariant("", comparator),)
-    return tuple(way for way in ways if thorough or not way.is_slow)
+    variants = comparator.variants() if isinstance(comparator, Variants) else (LibraryVariant("", comparator),)
+    return tuple(variant for variant in variants if thorough or not variant.is_slow)

@@ -13,7 +13,7 @@ class FrontPoint:
 
     Attributes:
         exact: Name of the task that is in f32 from this point on; empty for the recorded model.
-        precision: Precision that the task's operands were rounded to.
+        precision: Name of the family that rounded the task's operands.
         error: Largest error, relative to the largest value of an output.
         seconds: Time in seconds per call.
     """

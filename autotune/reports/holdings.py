@@ -84,7 +84,7 @@ def read_holdings(location: str | Path, *, payload: str | None = None, where: st
     if is_recording(location):
         return select(holdings_of(read_recording(location)), payload, where)
     with Store.read(location) as store:
-        summaries = [one for one in store.summaries() if payload in (None, one.get("payload"))]
+        summaries = [summary for summary in store.summaries() if payload in (None, summary.get("payload"))]
         abouts = store.abouts()
         parts = list(read_parts(store, payload, where))
     defaults = {part.about["sweep"]: part.default for part in parts if part.default is not None}
@@ -119,17 +119,17 @@ def read_parts(store: Store, payload: str | None = None, where: str | None = Non
     Raises:
         StoreError: A record is damaged, or no trial matches, which is raised at the end.
     """
-    all_abouts, seen, kept = store.abouts(), 0, 0
+    all_abouts, seen, matching = store.abouts(), 0, 0
     abouts = {name: about for name, about in all_abouts.items() if payload in (None, about["payload"])}
     columns = knob_columns(store, abouts)
     for sweep in store.sweeps(abouts):
         about = sweep.about
         frame = with_columns(to_frame([(trial, about) for trial in sweep.trials()]), columns)
         rows = frame[evaluate(frame, where)] if where is not None and len(frame) else frame
-        seen, kept = seen + len(frame), kept + len(rows)
+        seen, matching = seen + len(frame), matching + len(rows)
         yield SweepRows(about, rows, default_of(sweep, about["default"]) if "default" in about else None)
     check_payload(payload, (about["payload"] for about in all_abouts.values()), found=seen > 0)
-    if where is not None and seen and not kept:
+    if where is not None and seen and not matching:
         raise nothing_left(where, seen)
 
 
@@ -181,8 +181,8 @@ def names_in(abouts: Abouts) -> dict[tuple[str, str], str]:
 def check_payload(payload: str | None, known: Iterable[str], *, found: bool) -> None:
     """Raise `StoreError` if a payload was requested but not found; the message lists the known ones."""
     if payload is not None and not found:
-        held = ", ".join(sorted(set(known))) or "none at all"
-        raise StoreError(f"the store must hold trials of {payload!r}, it holds {held}; leave out --payload")
+        names = ", ".join(sorted(set(known))) or "none at all"
+        raise StoreError(f"the store must hold trials of {payload!r}, it holds {names}; leave out --payload")
 
 
 def select(holdings: Holdings, payload: str | None, where: str | None) -> Holdings:

@@ -67,7 +67,7 @@ class Overview:
         groups: dict[tuple[str, ...], list[SweepFigures]] = {}
         for each in self.figures:
             groups.setdefault((each.payload, each.task, each.machine, each.compiler), []).append(each)
-        return [dict(zip(SWEEP, key, strict=True)) | describe_sweep(mine, self.top) for key, mine in groups.items()]
+        return [dict(zip(SWEEP, key, strict=True)) | describe_sweep(group, self.top) for key, group in groups.items()]
 
     def courses(self, payload: str) -> list[Course]:
         """Return the courses of all searches of a payload."""

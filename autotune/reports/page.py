@@ -71,11 +71,11 @@ def search_of_bundle(bundle: BundleFiles, holdings: Holdings | None, lines: Sequ
     """Return the section on the search: trials on the bundle's machine and compiler, else all trials of its payload."""
     if holdings is None:
         return no_search()
-    mine = of_bundle(bundle, holdings.frame)
+    trials = of_bundle(bundle, holdings.frame)
     names = {bundle.manifest.payload: {line.tag: line.name for line in lines}}
-    if mine.empty:
+    if trials.empty:
         return search_of(holdings, names, ELSEWHERE)
-    return search_of(Holdings(mine, holdings.roofs), names)
+    return search_of(Holdings(trials, holdings.roofs), names)
 
 
 def report_store(holdings: Holdings, location: str, checks: pd.DataFrame | None = None) -> str:

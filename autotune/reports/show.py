@@ -239,9 +239,9 @@ def show_difference(
     """
     first, second = sides
     early = payload_stages()
-    if "payload" in sides and (other := next((early[side] for side in sides if side in early), None)) is not None:
+    if "payload" in sides and (plugged := next((early[side] for side in sides if side in early), None)) is not None:
         bundle = read_bundle(Path(source)) if holds(source, MANIFEST_FILE) else None
-        return Shown(*other.differ(named_payload(source, bundle, rules, exact=exact), first, second))
+        return Shown(*plugged.differ(named_payload(source, bundle, rules, exact=exact), first, second))
     look = partial(show, source, task=task, schedule=schedule, rules=rules, exact=exact)
     known = stages()
     if all(side in known for side in sides):

@@ -52,7 +52,7 @@ def read_overview(
     figures = list[SweepFigures]()
     with Store.read(location) as store, nullcontext() if csv is None else whole_file(csv) as fresh:
         writer = CsvWriter(fresh)
-        roofs = roofs_of([one for one in store.summaries() if payload in (None, one.get("payload"))])
+        roofs = roofs_of([summary for summary in store.summaries() if payload in (None, summary.get("payload"))])
         names = names_in(store.abouts())
         for part in read_parts(store, payload, where):
             writer.write(part.frame)

@@ -194,10 +194,10 @@ def seconds_with(trials: pd.DataFrame, config: Config) -> float | None:
     """Return the best time of the trials with exactly this config; `None` if none succeeded."""
     if trials.empty:
         return None
-    mine = trials[trials["outcome"] == "ok"]
+    matches = trials[trials["outcome"] == "ok"]
     for name, value in config.items():
-        if KNOB + name not in mine:
+        if KNOB + name not in matches:
             return None
-        mine = mine[(mine[KNOB + name].astype("string") == str(value)).fillna(False)]
-    seconds = mine["seconds_normalised"].min()
+        matches = matches[(matches[KNOB + name].astype("string") == str(value)).fillna(False)]
+    seconds = matches["seconds_normalised"].min()
     return float(seconds) if isfinite(seconds) else None

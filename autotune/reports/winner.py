@@ -147,11 +147,11 @@ def describe(bundle: BundleFiles) -> Winner:
     data = bundle.manifest
     figures = recorded_figures(data)
     flops = data.budget.weighted_flops if data.budget is not None else data.flops
-    beside = figures.reference_seconds
-    share = share_beside(flops, figures.clock_seconds, beside, data.machine) if flops and beside is not None else None
+    fma = figures.reference_seconds
+    share = share_beside(flops, figures.clock_seconds, fma, data.machine) if flops and fma is not None else None
     budget = data.budget or BudgetRecord(1.0, 0.0, {})
     bounded = None if bundle_may_exceed_roof(bundle) else share
-    unsteady = why_unsteady(bounded, figures.interference, beside, data.machine, data.roofs["flops"])
+    unsteady = why_unsteady(bounded, figures.interference, fma, data.machine, data.roofs["flops"])
     names = names_in(bundle)
     return Winner(
         payload=data.payload,
@@ -212,5 +212,5 @@ def timed_task(tag: str, name: str, task: TaskRecord, quiet: float | None) -> Ti
 
 def rounded_task(name: str, task: TaskRecord, error: float) -> RoundedTask:
     """Summarize a task that rounds its operands: its time, that of alternatives, and its error."""
-    others = {kind: task.count * float(np.median(seconds)) for kind, seconds in task.rivals.items()}
+    others = {rival: task.count * float(np.median(seconds)) for rival, seconds in task.rivals.items()}
     return RoundedTask(name, task.schedule, task.count * float(np.median(task.seconds)), others, error)

@@ -184,10 +184,10 @@ def read_kernel(folder: Path, manifest: Manifest, tag: str) -> ExternalKernel:
         )
     record, (code, source) = manifest.kernels[tag], kernel_files(tag)
     text = read_text(folder / source, manifest.sha256[source])
-    made = MadeObject(
+    code_object = MadeObject(
         record.symbol, read_bytes_of(folder / code, manifest.sha256[code]), record.sizes, record.maker, text
     )
-    return ExternalKernel(tag, record.backend, record.types, made)
+    return ExternalKernel(tag, record.backend, record.types, code_object)
 
 
 def recorded_rules(manifest: Manifest, texts: Mapping[str, str]) -> Rules:

@@ -71,8 +71,8 @@ def of_machine(was: Machine, now: Machine) -> list[str]:
     if replace(was, threads=1).fingerprint == replace(now, threads=1).fingerprint:
         return lines
     if replace(was, threads=1, tiles=now.tiles).fingerprint != replace(now, threads=1).fingerprint:
-        kind = f"machine was {was.cpu}, is {now.cpu}" if was.cpu != now.cpu else f"machine was another {was.cpu}"
-        lines += [f"{kind}: times are not comparable, speed-ups only roughly"]
+        change = f"machine was {was.cpu}, is {now.cpu}" if was.cpu != now.cpu else f"machine was another {was.cpu}"
+        lines += [f"{change}: times are not comparable, speed-ups only roughly"]
     if was.isa != now.isa:
         lines.append(f"ISA was {was.isa}, is {now.isa}: LLVM compiles the same vectors to other instructions")
     if was.tiles != now.tiles and was.tiles:

@@ -90,8 +90,8 @@ class Recording:
     @cached_property
     def quiet(self) -> float:
         """Best time of the reference kernel in seconds; 1 if it was not run."""
-        beside = [min(t.samples.reference_seconds) for t in self.trials if t.samples and t.samples.reference_seconds]
-        return min(beside, default=1.0)
+        fastest = [min(t.samples.reference_seconds) for t in self.trials if t.samples and t.samples.reference_seconds]
+        return min(fastest, default=1.0)
 
     def seconds_of(self, trial: Trial) -> float | None:
         """Return the time of a trial in seconds per call: the fastest sample, corrected for drift.
@@ -103,8 +103,8 @@ class Recording:
         samples = trial.samples
         if samples is None:
             return None
-        beside = min(samples.reference_seconds, default=self.quiet)
-        return min(samples.seconds) * self.quiet / beside
+        reference = min(samples.reference_seconds, default=self.quiet)
+        return min(samples.seconds) * self.quiet / reference
 
     def values_of(self, config: Config) -> tuple[Value, ...]:
         """Return the values of a config's knobs, in order."""

@@ -54,19 +54,19 @@ def figures_of(sessions: Sequence[ProcessTimes], part_error: float, quiet: float
     seen = seen_speedup(sessions)
     quietest = min(filter(None, (quiet, quiet_reference(sessions))), default=None)
     best = [seconds for session in sessions for seconds in session.best_seconds]
-    beside = [seconds for session in sessions for seconds in session.reference_seconds]
-    interference = interference_of(best, beside, quietest)
+    fma = [seconds for session in sessions for seconds in session.reference_seconds]
+    interference = interference_of(best, fma, quietest)
     if seen is None:
         drift = interference.drift
-        return SessionFigures(median(best) / drift, None, median(beside) if beside else None, None, drift, interference)
+        return SessionFigures(median(best) / drift, None, median(fma) if fma else None, None, drift, interference)
     rounds = [times for session in sessions for times in rounds_of(session)]
     consistent = [times for times in rounds if seen.low <= times[1] / times[0] <= seen.high] or rounds
-    beside = [reference for _, _, reference in consistent if reference is not None]
-    drift = drift_of(beside, quietest)
+    fma = [reference for _, _, reference in consistent if reference is not None]
+    drift = drift_of(fma, quietest)
     return SessionFigures(
         best_seconds=median(best for best, _, _ in consistent) / drift,
         baseline_seconds=median(baseline for _, baseline, _ in consistent) / drift,
-        reference_seconds=median(beside) if beside else None,
+        reference_seconds=median(fma) if fma else None,
         speedup=speedup_of(sessions, part_error),
         drift=drift,
         interference=interference,
@@ -90,10 +90,10 @@ def recorded_figures(manifest: Manifest) -> SessionFigures:
 
 def rounds_of(session: ProcessTimes) -> list[tuple[float, float, float | None]]:
     """Return the seconds per call of schedule, baseline and FMA kernel in each round; empty without a baseline."""
-    beside = session.reference_seconds or [None] * len(session.best_seconds)
+    references = session.reference_seconds or [None] * len(session.best_seconds)
     if not session.baseline_seconds:
         return []
-    return list(zip(session.best_seconds, session.baseline_seconds, beside, strict=True))
+    return list(zip(session.best_seconds, session.baseline_seconds, references, strict=True))
 
 
 def speedup_of(sessions: Sequence[ProcessTimes], part_error: float) -> Interval | None:

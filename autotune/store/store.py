@@ -192,11 +192,11 @@ class Store(Closing):
 
     def count_incomparable(self, sweeps: Iterable[Sweep]) -> int:
         """Return the number of trials of the sweeps' tasks under other identities, which are not comparable."""
-        mine = {sweep.name for sweep in sweeps}
-        tasks = {task_of(name) for name in mine}
+        own_names = {sweep.name for sweep in sweeps}
+        tasks = {task_of(name) for name in own_names}
         with plain_errors(self.where):
             names = [study.study_name for study in self._patiently(self.storage.get_all_studies)]
-            return self.count([name for name in names if name not in mine and task_of(name) in tasks])
+            return self.count([name for name in names if name not in own_names and task_of(name) in tasks])
 
     def count(self, names: Iterable[str]) -> int:
         """Return the number of trials in the named studies."""

@@ -174,12 +174,12 @@ def check_kinds(trial: Trial) -> None:
     Raises:
         TypeError: A field has another type than `encode` writes.
     """
-    words = all(isinstance(getattr(trial, name), str) for name in WORDS)
-    held = is_config(trial.config) and isinstance(trial.phases, dict) and is_whole(trial.number)
-    counted = trial.samples is None or is_whole(trial.samples.calls)
+    has_strings = all(isinstance(getattr(trial, name), str) for name in WORDS)
+    has_config = is_config(trial.config) and isinstance(trial.phases, dict) and is_whole(trial.number)
+    has_count = trial.samples is None or is_whole(trial.samples.calls)
     numbers = (trial.max_error, trial.seconds, trial.joules)  # seconds is derived from all samples
     known = [each for each in numbers if each is not None]
-    if not (words and held and counted and all(map(is_number, (*known, *trial.phases.values())))):
+    if not (has_strings and has_config and has_count and all(map(is_number, (*known, *trial.phases.values())))):
         raise TypeError("a trial must have parts of the types that are written")
 
 

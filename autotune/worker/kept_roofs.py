@@ -50,9 +50,9 @@ def limits_of(machine: Machine, bench: Bench, pairs: int = FULL.pairs) -> Machin
         MachineError: The process that measures the roofs failed.
     """
     is_here = isinstance(bench, Worker)
-    kept = read_limits(machine) if is_here else None
-    if kept is not None and is_valid(kept.roofs.flops, bench.call(sample_rate, machine, ROOF_SECONDS)):
-        return kept
+    cached = read_limits(machine) if is_here else None
+    if cached is not None and is_valid(cached.roofs.flops, bench.call(sample_rate, machine, ROOF_SECONDS)):
+        return cached
     limits = MachineLimits(bench.roofs(machine), measure_noise(machine, bench, pairs))
     if is_here:
         write_limits(machine, limits)

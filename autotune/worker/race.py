@@ -113,8 +113,8 @@ def library(entry: Entry, worker: Worker, ours: Worker) -> EntryProcess:
         for _ in range(2):
             if (failure := hand_over(entry.payload, entry.seed, ours, home)) is not None:
                 return failure
-            if (found := home.call(enter_library, bare)) is not None:
-                return found
+            if (verification := home.call(enter_library, bare)) is not None:
+                return verification
         return Verification("crashed", diagnostic="its process was killed from outside before its turns, twice")
 
     return EntryProcess(entry.name, worker, admit)
@@ -203,17 +203,17 @@ def run_rounds(
     """Take samples of all entries in rounds, in seconds per call; record an entry that fails in `finish`."""
     order = list(entries)
     shuffle = random.Random(0).shuffle
-    times: dict[str, list[float]] = {each.name: [] for each in entries}
+    times: dict[str, list[float]] = {entry.name: [] for entry in entries}
     start, rounds = time.perf_counter(), 0
     while REFERENCE not in finish.fallen and not is_spent(effort, rounds, start):
         shuffle(order)
-        for each in order:
-            if each.name in finish.fallen:
+        for entry in order:
+            if entry.name in finish.fallen:
                 continue
-            found = each.sample(batches[each.name])
-            if isinstance(found, Verification):
-                finish.fallen[each.name] = found
+            seconds = entry.sample(batches[entry.name])
+            if isinstance(seconds, Verification):
+                finish.fallen[entry.name] = seconds
             else:
-                times[each.name].append(found)
+                times[entry.name].append(seconds)
         rounds += 1
     return times

@@ -109,8 +109,8 @@ def outcomes(rows: pd.DataFrame) -> Figure:
     for outcome in (name for name in OUTCOMES if name in counts):
         values = counts[outcome].to_numpy(dtype=float)
         name = f"{outcome}, {int(values.sum())}"
-        left = [float(x) for x in counts.index * width]
-        axes.bar(left, values, width * 0.92, floor, align="edge", color=OUTCOME_COLOURS[outcome], label=name)
+        positions = [float(x) for x in counts.index * width]
+        axes.bar(positions, values, width * 0.92, floor, align="edge", color=OUTCOME_COLOURS[outcome], label=name)
         floor = floor + values
     label(axes, "Outcomes of trials", "trial", f"trials, in bins of {width}" if width > 1 else "trials")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -125,9 +125,9 @@ def costs(rows: pd.DataFrame) -> Figure:
     figure, ((axes,),) = figure_of()
     tasks = right["task"].unique()
     for index, (task, name) in enumerate(zip(tasks, shorten(map(str, tasks)), strict=True)):
-        mine = right["task"] == task
-        seconds = right.loc[mine, "seconds_normalised"]
-        axes.scatter(compiling[mine], seconds, 14, colour_of(index), marker=marker_of(index), alpha=0.6, label=name)
+        is_task = right["task"] == task
+        seconds = right.loc[is_task, "seconds_normalised"]
+        axes.scatter(compiling[is_task], seconds, 14, colour_of(index), marker=marker_of(index), alpha=0.6, label=name)
     scale_log(axes.xaxis, "s")
     scale_log(axes.yaxis, "s")
     label(axes, "Compile time against run time", "transform, lower and compile", "time of a call")

@@ -13,8 +13,8 @@ def energy(rows: pd.DataFrame) -> Figure:
     known = rows[rows["joules"].notna() & rows["seconds_normalised"].notna()]
     tasks = list(known["task"].unique())
     for index, (task, name) in enumerate(zip(tasks, shorten(map(str, tasks)), strict=True)):
-        mine = known[known["task"] == task].sort_values(["seconds_normalised", "joules"])
-        seconds, joules = mine["seconds_normalised"].to_numpy(), mine["joules"].to_numpy()
+        trials = known[known["task"] == task].sort_values(["seconds_normalised", "joules"])
+        seconds, joules = trials["seconds_normalised"].to_numpy(), trials["joules"].to_numpy()
         front = joules < np.minimum.accumulate(np.concatenate(([np.inf], joules[:-1])))
         colour = colour_of(index)
         axes.scatter(seconds, joules, 14, colour, marker=marker_of(index), alpha=0.4)

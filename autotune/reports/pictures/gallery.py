@@ -52,8 +52,8 @@ def draw_all(holdings: Holdings) -> Iterator[Picture]:
     for payload, rows in holdings.frame.groupby("payload", sort=False):
         names = holdings.names(str(payload))
         yield from draw_search(str(payload), rows, holdings.roofs, names)
-        for task, mine in rows.groupby("task", sort=False):
-            yield from draw_knobs(str(payload), str(task), mine, names[str(task)])
+        for task, trials in rows.groupby("task", sort=False):
+            yield from draw_knobs(str(payload), str(task), trials, names[str(task)])
 
 
 def draw_search(payload: str, rows: pd.DataFrame, roofs: Roofs | None, names: Mapping[str, str]) -> Iterator[Picture]:

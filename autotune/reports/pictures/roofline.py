@@ -42,11 +42,11 @@ def roofline(rows: pd.DataFrame, roofs: Roofs) -> Figure | None:
     drift = right["seconds_median"] / right["seconds_normalised"]
     tasks = list(right["task"].unique())
     for index, (task, name) in enumerate(zip(tasks, shorten(map(str, tasks)), strict=True)):
-        mine = right["task"] == task
-        rate = right.loc[mine, "gflops"] * drift[mine]
+        is_task = right["task"] == task
+        rate = right.loc[is_task, "gflops"] * drift[is_task]
         text = f"{name}, best {rate.max():.3g}"
         axes.scatter(
-            right.loc[mine, "intensity"], rate, 14, colour_of(index), marker=marker_of(index), alpha=0.6, label=text
+            right.loc[is_task, "intensity"], rate, 14, colour_of(index), marker=marker_of(index), alpha=0.6, label=text
         )
     scale_log(axes.xaxis)
     scale_log(axes.yaxis)

@@ -66,11 +66,11 @@ def headline(bundle: BundleFiles, winner: Winner, compared: RecordedComparison |
         return [Tile("time of a call", "not measurable", winner.unsteady), error]
     drift = clocked(winner.seconds.estimate, winner.clock, winner.noise_floor).partition(" (")[2].rstrip(")")
     rival = best_rival(compared)
-    beside = [Tile(f"as fast as {rival.name}", times(rival.ratio), bounds_of(rival.factor))] if rival else []
+    rival_tiles = [Tile(f"as fast as {rival.name}", times(rival.ratio), bounds_of(rival.factor))] if rival else []
     return [
         Tile("time of a call", duration(winner.seconds.estimate), join([interval_text(winner.seconds), drift])),
         Tile("of its units' roofs" if winner.rounded else "of the FMA roof", roof_text(winner.roof_fraction), roof),
-        *beside,
+        *rival_tiles,
         error,
         Tile("over the naive lowering", times(gain), over),
     ]

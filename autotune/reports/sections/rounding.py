@@ -48,9 +48,9 @@ def rounding_of(winner: Winner) -> list[Section]:
 
 def step_row(before: FrontPoint, point: FrontPoint) -> TableRow:
     """Return the row of a step in which one more task is in f32."""
-    lost = TableCell(duration(point.seconds - before.seconds))
+    slowdown = TableCell(duration(point.seconds - before.seconds))
     return TableRow(
-        [TableCell(point.exact), TableCell(point.precision), time_cell(point.seconds), lost, error_cell(point)]
+        [TableCell(point.exact), TableCell(point.precision), time_cell(point.seconds), slowdown, error_cell(point)]
     )
 
 

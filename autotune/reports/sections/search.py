@@ -39,11 +39,11 @@ def search_of(holdings: Holdings, names: Mapping[str, Mapping[str, str]], note: 
     groups = [(str(payload), rows) for payload, rows in holdings.frame.groupby("payload", sort=False)]
     blocks: list[Block] = [Paragraph(note)] if note else []
     for payload, rows in groups:
-        mine = {**holdings.names(payload), **names.get(payload, {})}
+        task_names = {**holdings.names(payload), **names.get(payload, {})}
         blocks += [Heading(payload)] if len(groups) > 1 else []
         blocks.append(Paragraph(summary(rows)))
-        blocks.append(Gallery(list(draw_search(payload, rows, holdings.roofs, mine))))
-        blocks.append(cost_table(rows, mine))
+        blocks.append(Gallery(list(draw_search(payload, rows, holdings.roofs, task_names))))
+        blocks.append(cost_table(rows, task_names))
     return Section(ANCHOR, TITLE, blocks or [Paragraph("The store holds no trials.")])
 
 
@@ -68,7 +68,7 @@ def summary(rows: pd.DataFrame) -> str:
 def cost_table(rows: pd.DataFrame, names: Mapping[str, str]) -> DataTable:
     """Return a table of tasks with trials, outcomes, and seconds of the workers' time by phase."""
     heads = ("task", "trials", "right", "failed", *PHASES, "in all")
-    body = [cost_row(names[str(tag)], str(tag), mine) for tag, mine in rows.groupby("task", sort=False)]
+    body = [cost_row(names[str(tag)], str(tag), trials) for tag, trials in rows.groupby("task", sort=False)]
     return DataTable(
         "Where the workers' time went, by task and phase.",
         [TableColumn(h, h not in ("task", "failed")) for h in heads],

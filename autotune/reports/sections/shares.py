@@ -32,9 +32,9 @@ def shares_of_calls(lines: Sequence[TaskLine], wholes: Mapping[str, float]) -> S
     payloads = list(dict.fromkeys(line.payload for line in lines))
     blocks: list[Block] = []
     for payload in payloads:
-        mine = [line for line in lines if line.payload == payload]
+        tasks = [line for line in lines if line.payload == payload]
         blocks += [Heading(payload)] if len(payloads) > 1 else []
-        blocks.append(call_block(mine, payload, wholes.get(payload)))
+        blocks.append(call_block(tasks, payload, wholes.get(payload)))
     return Section(ANCHOR, TITLE, blocks)
 
 

@@ -60,10 +60,10 @@ def tasks_of(lines: Sequence[TaskLine], wholes: Mapping[str, float], texts: Mapp
     above = above_roof(line.roof_fraction for line in lines)
     blocks: list[Block] = [Paragraph(f"{WHAT_IT_SAYS} {above.capitalize()}." if above else WHAT_IT_SAYS)]
     for payload in payloads:
-        mine = [line for line in lines if line.payload == payload]
-        whole = wholes.get(payload) or sum(line.call_seconds or 0.0 for line in newest(mine))
+        tasks = [line for line in lines if line.payload == payload]
+        whole = wholes.get(payload) or sum(line.call_seconds or 0.0 for line in newest(tasks))
         blocks += [Heading(payload)] if len(payloads) > 1 else []
-        blocks.append(TaskList(COLUMNS, [task_of(line, whole, texts) for line in mine]))
+        blocks.append(TaskList(COLUMNS, [task_of(line, whole, texts) for line in tasks]))
     return Section(ANCHOR, TITLE, blocks)
 
 

@@ -66,9 +66,9 @@ def claim(threads: int) -> tuple[int, ...]:
             break
         if core not in _held and folder is not None and (descriptor := lock_of(folder / str(core))) is not None:
             _held[core] = descriptor
-    mine = [core for core in cores if core in _held][:threads]
-    shared = [core for core in cores if core not in mine][: threads - len(mine)]
-    return tuple(sorted((*mine, *shared)))
+    locked = [core for core in cores if core in _held][:threads]
+    shared = [core for core in cores if core not in locked][: threads - len(locked)]
+    return tuple(sorted((*locked, *shared)))
 
 
 def own_folder() -> Path | None:

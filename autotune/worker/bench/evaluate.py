@@ -92,18 +92,18 @@ def prepared(job: Job) -> ReadyJob:
 
 def time_prepared(ready: ReadyJob) -> list[Evaluation]:
     """Time the correct candidates and verify them again."""
-    job, bench, right, found = ready.job, ready.bench, ready.right, list(ready.found)
+    job, bench, right, results = ready.job, ready.bench, ready.right, list(ready.found)
     watch = Stopwatch()
     with watch.phase("measure"):
-        samples = time_all([bench.runs(bound) for _, bound in right], [found[n].first_call for n, _ in right], job)
+        samples = time_all([bench.runs(bound) for _, bound in right], [results[n].first_call for n, _ in right], job)
     for (number, bound), times in zip(right, samples, strict=True):
         REPORTER.candidate = number
-        timed = replace(found[number], samples=times, phases={**found[number].phases, **watch.phases})
+        timed = replace(results[number], samples=times, phases={**results[number].phases, **watch.phases})
         if job.candidates[number].part > 1:
-            found[number] = replace(timed, samples=multiplied(times, bound.program.part.scale))
+            results[number] = replace(timed, samples=multiplied(times, bound.program.part.scale))
         else:
-            found[number] = timed if is_hopeless(timed.first_call, job) else look_again(timed, bound, bench)
-    return found
+            results[number] = timed if is_hopeless(timed.first_call, job) else look_again(timed, bound, bench)
+    return results
 
 
 def multiplied(samples: Samples, scale: float) -> Samples:
@@ -141,16 +141,16 @@ def time_all(programs: Sequence[Run], first_calls: Sequence[float], job: Job) ->
     """Take samples of every program; several are interleaved with each other and with the reference kernel."""
     reference = reference_run(job.machine)
     if len(job.candidates) > 1:
-        *mine, beside = measure_interleaved([*programs, reference], job.effort, job.seed, [*first_calls, 0.0])
-        return [replace(samples, reference_seconds=beside.seconds) for samples in mine]
+        *timed, fma = measure_interleaved([*programs, reference], job.effort, job.seed, [*first_calls, 0.0])
+        return [replace(samples, reference_seconds=fma.seconds) for samples in timed]
     return [time_alone(run, seen, reference, job) for run, seen in zip(programs, first_calls, strict=True)]
 
 
 def time_alone(run: Run, first_call: float, reference: Run, job: Job) -> Samples:
     """Take samples of one program; if they are unstable, take them again and return the more stable ones."""
     if is_hopeless(first_call, job):
-        beside = calibrate(reference, job.effort.sample_seconds).sample(reference)
-        return Samples((first_call,), (beside,), quiet_reference=min(beside, job.quiet_reference))
+        reference_seconds = calibrate(reference, job.effort.sample_seconds).sample(reference)
+        return Samples((first_call,), (reference_seconds,), quiet_reference=min(reference_seconds, job.quiet_reference))
     samples = measure(run, reference, job.effort, job.best_seconds, first_call)
     if len(samples.seconds) >= FEWEST_TO_JUDGE and unrest(samples.seconds) > NOISY:
         again = measure(run, reference, job.effort, job.best_seconds, first_call)

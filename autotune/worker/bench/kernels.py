@@ -222,8 +222,8 @@ def on_threads(kernel: Payload, threads: int) -> Payload:
     arguments = [replace(argument, shape=(threads, *argument.shape)) for argument in kernel.arguments]
     types = [row.format(argument.shape[0]) for argument in kernel.arguments]
     rows = "\n".join(
-        f"      %row{i} = memref.subview %all{i}[%t, 0] [1, {a.shape[1]}] [1, 1] : {a.type} to {kind}"
-        for i, (a, kind) in enumerate(zip(arguments, types, strict=True))
+        f"      %row{i} = memref.subview %all{i}[%t, 0] [1, {a.shape[1]}] [1, 1] : {a.type} to {row_type}"
+        for i, (a, row_type) in enumerate(zip(arguments, types, strict=True))
     )
     text = f"""{inner}
   func.func @{kernel.entry}_on_threads({", ".join(f"%all{i}: {a.type}" for i, a in enumerate(arguments))}) {{

@@ -70,7 +70,7 @@ def admit(
     try:
         version = library.version()
         ready = [prepare_at(case, library, data) for case in data.cases]
-        version = ", ".join(dict.fromkeys(part for part in (version, *(one.how for one in ready)) if part))
+        version = ", ".join(dict.fromkeys(part for part in (version, *(prepared.how for prepared in ready)) if part))
         with watch.phase("verify"):
             verdict = check(ready, data, expected)
     except ComparatorError as error:

@@ -111,16 +111,16 @@ def measure(
         best_seconds: Best time so far in seconds; a program that `is_hopeless` in comparison is given up.
         first_call: Time of an earlier call of the program in seconds; 0 if there was none.
     """
-    mine, theirs = calibrate(run, effort.sample_seconds, first_call), calibrate(reference, effort.sample_seconds)
+    batch, ref_batch = calibrate(run, effort.sample_seconds, first_call), calibrate(reference, effort.sample_seconds)
     start = time.perf_counter()
     times: list[float] = []
     references: list[float] = []
     while not is_spent(effort, len(times), start):
-        references.append(theirs.sample(reference))
-        times.append(mine.sample(run))
+        references.append(ref_batch.sample(reference))
+        times.append(batch.sample(run))
         if best_seconds is not None and is_hopeless(times, best_seconds):
             break
-    return Samples(tuple(times), tuple(references), mine.calls, min(references))
+    return Samples(tuple(times), tuple(references), batch.calls, min(references))
 
 
 def is_hopeless(times: Sequence[float], best_seconds: float) -> bool:

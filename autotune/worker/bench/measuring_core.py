@@ -100,13 +100,13 @@ def threads_of(process: int) -> set[int]:
 @contextmanager
 def this_process_on(cores: Collection[int]) -> Iterator[None]:
     """Restrict this process to some CPUs until the block ends; children started meanwhile stay restricted."""
-    mine, whole = os.getpid(), os.sched_getaffinity(0)
-    before = {thread: affinity for thread in threads_of(mine) if (affinity := affinity_of(thread))}
-    keep_to(mine, cores)
+    process, whole = os.getpid(), os.sched_getaffinity(0)
+    before = {thread: affinity for thread in threads_of(process) if (affinity := affinity_of(thread))}
+    keep_to(process, cores)
     try:
         yield
     finally:
-        keep_to(mine, whole)
+        keep_to(process, whole)
         for thread, affinity in before.items():
             with suppress(OSError):
                 os.sched_setaffinity(thread, affinity)

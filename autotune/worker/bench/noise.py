@@ -57,8 +57,8 @@ def time_twins(machine: Machine, worker: Bench, count: int) -> list[NoisePair]:
 def time_unequal(machine: Machine, worker: Bench, count: int, slower: float) -> list[NoisePair]:
     """Time pairs of a program and one with `slower` times its work: ``slower=1.05`` is five per cent more."""
     payload, more = spin_payload(machine.lanes, STEPS), spin_payload(machine.lanes, round(STEPS * slower))
-    both = (Candidate(None, tail(1)), Candidate(None, tail(1), more.text))
-    pairs = [time_pair(payload, both, machine, worker, seed) for seed in range(count)]
+    candidates = (Candidate(None, tail(1)), Candidate(None, tail(1), more.text))
+    pairs = [time_pair(payload, candidates, machine, worker, seed) for seed in range(count)]
     return [pair for pair in pairs if pair is not None]
 
 

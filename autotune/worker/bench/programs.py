@@ -37,12 +37,12 @@ def enter_program(entry: Entry) -> Verification:
     if not isinstance(entry.contender, Candidate):
         raise TypeError(f"{entry.name} must be a program of ours")
     bench = open_testbench(entry.payload, entry.seed, this_machine().pages)
-    bound, found = build_and_verify(entry.payload, entry.contender, bench)
+    bound, result = build_and_verify(entry.payload, entry.contender, bench)
     if bound is None:
         remember(entry.name, None)
     else:
         remember(entry.name, bench.runs(bound), bound.program.part.scale)
-    return Verification(found.outcome, found.max_error, found.diagnostic, seconds=found.phases.get("verify", 0.0))
+    return Verification(result.outcome, result.max_error, result.diagnostic, seconds=result.phases.get("verify", 0.0))
 
 
 def enter_reference(machine: Machine) -> Verification:

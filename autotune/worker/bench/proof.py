@@ -126,8 +126,8 @@ def right_program(claim: Claim, bench: Testbench) -> BoundProgram:
         verdict = bench.verify_alone(cached)
         check_right(claim.payload, verdict.outcome, verdict.diagnostic)
         return bench.bind(cached)
-    bound, found = build_and_verify(claim.payload, claim.candidate, bench)
-    check_right(claim.payload, found.outcome, found.diagnostic)
+    bound, evaluation = build_and_verify(claim.payload, claim.candidate, bench)
+    check_right(claim.payload, evaluation.outcome, evaluation.diagnostic)
     if bound is None:
         raise ProofError("a program that was verified must be loaded, this one is not; measure again")
     PROGRAMS.keep(claim.payload, claim.candidate, bound.program)

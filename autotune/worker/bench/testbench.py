@@ -189,10 +189,10 @@ class Testbench(PayloadArrays):
 
 def trespass_of(fence: Fenced) -> str:
     """Describe an out-of-bounds write and restore the fences; return an empty string if there was none."""
-    found = fence.trespass()
-    if found:
+    sentence = fence.trespass()
+    if sentence:
         fence.mend()
-    return found
+    return sentence
 
 
 _prepared: OrderedDict[tuple[str, tuple[Case, ...], int, Pages], Testbench] = OrderedDict()

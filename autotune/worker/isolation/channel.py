@@ -28,8 +28,8 @@ class Channel:
     @classmethod
     def pair(cls) -> tuple["Channel", "Channel"]:
         """Create a channel and return both ends."""
-        mine, theirs = socket.socketpair()
-        return cls(mine), cls(theirs)
+        ours, theirs = socket.socketpair()
+        return cls(ours), cls(theirs)
 
     @classmethod
     def opened(cls, handle: int) -> "Channel":

@@ -19,14 +19,14 @@ def only_threads(threads: int) -> Iterator[dict[str, str]]:
     Yields:
         The inherited variables that are unset or changed meanwhile, with their values.
     """
-    wanted = dict.fromkeys(COUNTS, str(threads))
+    settings = dict.fromkeys(COUNTS, str(threads))
     inherited = {name: value for name, value in os.environ.items() if name.startswith(PREFIXES)}
     for name in inherited:
         del os.environ[name]
-    os.environ.update(wanted)
+    os.environ.update(settings)
     try:
-        yield {name: value for name, value in inherited.items() if wanted.get(name) != value}
+        yield {name: value for name, value in inherited.items() if settings.get(name) != value}
     finally:
-        for name in wanted:
+        for name in settings:
             del os.environ[name]
         os.environ.update(inherited)

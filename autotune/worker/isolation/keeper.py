@@ -74,9 +74,9 @@ class Keeper:
             around: Environment of every process: folder, limits, cores, sandbox.
             preload: Modules that the keeper imports before it forks.
         """
-        self._control, theirs = Pipe()
-        with theirs:
-            self._process = start_keeping(theirs.fileno(), preload)
+        self._control, keeper_end = Pipe()
+        with keeper_end:
+            self._process = start_keeping(keeper_end.fileno(), preload)
         self._control.send((around, tuple(preload)))
 
     def start(self, allowed: Readable = NOTHING) -> IsolatedProcess:
@@ -88,14 +88,14 @@ class Keeper:
         Raises:
             EOFError: The keeper is gone.
         """
-        mine, theirs = Channel.pair()
+        tuner_end, process_end = Channel.pair()
         try:
             self._control.send((START, allowed))
-            send_handle(self._control, theirs.fileno(), self._process.pid)
+            send_handle(self._control, process_end.fileno(), self._process.pid)
         finally:
-            theirs.close()
+            process_end.close()
         pid: int = self._control.recv()
-        return IsolatedProcess(mine, os.pidfd_open(pid), pid)
+        return IsolatedProcess(tuner_end, os.pidfd_open(pid), pid)
 
     def end(self) -> int:
         """Kill the process and its descendants; return its exit code, the negated signal number if one killed it.
