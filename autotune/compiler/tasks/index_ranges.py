@@ -277,13 +277,16 @@ def candidates(
         return []
     shift = Intervals({**found, sources[0]: (0, 1)}).of(index)
     shifted = [(-shift[0], size - shift[0])] if shift[1] - shift[0] == 1 else []
-    inside = bisect(range(size), 0, key=lambda end: not is_within(of_ends(found, sources[0], index, end + 1), size))
+    most = type_range(sources[0])[1]
+    inside = bisect(range(most - 1), 0, key=lambda end: not is_within(of_ends(found, sources[0], index, end + 1), size))
+    wider, narrower = max(size, inside), min(size, inside)
     return [
-        (0, type_range(sources[0])[1]),
-        (-size, size),
-        (0, size),
+        (0, most),
+        (-wider, wider),
+        (0, wider),
+        *([(-narrower, narrower), (0, narrower)] if 0 < narrower == size else []),
         *shifted,
-        *([(-inside, inside), (0, inside)] if inside else []),
+        *([(-narrower, narrower), (0, narrower)] if 0 < narrower < size else []),
     ]
 
 
@@ -451,12 +454,61 @@ def rest(a: Range, b: Range) -> Range | None:
     return -most if a[0] < 0 else 0, (most if a[1] > 1 else 0) + 1
 
 
+def unsigned_rest(a: Range, b: Range) -> Range | None:
+    """Return the range of unsigned remainders by a positive divisor, of any dividend; `None` for other divisors."""
+    if b[0] <= 0:
+        return None
+    return (0, b[1] - 1) if a[0] < 0 else (0, min(a[1], b[1] - 1))
+
+
+def quotients(a: Range, b: Range) -> Range | None:
+    """Return the range of quotients rounded to zero, by a positive divisor; `None` for other divisors."""
+    if b[0] <= 0:
+        return None
+    ends = [abs(x) // y * (1 if x >= 0 else -1) for x, y in product((a[0], a[1] - 1), (b[0], b[1] - 1))]
+    return min(ends), max(ends) + 1
+
+
+def floors(a: Range, b: Range) -> Range | None:
+    """Return the range of quotients rounded down, by a positive divisor; `None` for other divisors."""
+    if b[0] <= 0:
+        return None
+    ends = [x // y for x, y in product((a[0], a[1] - 1), (b[0], b[1] - 1))]
+    return min(ends), max(ends) + 1
+
+
+def shifted_right(a: Range, b: Range) -> Range | None:
+    """Return the range of arithmetic right shifts; `None` if a shift may be negative, or not less than the width."""
+    return floors(a, (1 << b[0], (1 << b[1] - 1) + 1)) if b[0] >= 0 and b[1] <= MOST_BITS else None
+
+
+def both_bits(a: Range, b: Range) -> Range | None:
+    """Return the range of bitwise conjunctions; `None` if both operands may be negative."""
+    bounds = [high for low, high in (a, b) if low >= 0]
+    return (0, min(bounds)) if bounds else None
+
+
+def unsigned_least(a: Range, b: Range) -> Range | None:
+    """Return the range of unsigned minima, where a negative number counts as a large one."""
+    if a[0] >= 0 and b[0] >= 0:
+        return min(a[0], b[0]), min(a[1], b[1])
+    return both_bits(a, b)
+
+
 OPPOSITE = {0: 1, 1: 0, 2: 5, 3: 4, 4: 3, 5: 2}  # negated predicates of arith.cmpi
 ARITHMETIC: Mapping[str, Callable[..., Range | None]] = {
     "arith.addi": lambda a, b: (a[0] + b[0], a[1] + b[1] - 1),
     "arith.subi": lambda a, b: (a[0] - b[1] + 1, a[1] - b[0]),
     "arith.muli": times,
     "arith.remsi": rest,
+    "arith.remui": unsigned_rest,
+    "arith.divsi": quotients,
+    "arith.divui": lambda a, b: quotients(a, b) if a[0] >= 0 else None,
+    "arith.floordivsi": floors,
+    "arith.shrsi": shifted_right,
+    "arith.shrui": lambda a, b: shifted_right(a, b) if a[0] >= 0 else None,
+    "arith.andi": both_bits,
+    "arith.minui": unsigned_least,
     "arith.maxsi": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "arith.minsi": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     "arith.index_castui": lambda a: a if a[0] >= 0 else None,
