@@ -164,6 +164,42 @@ def test_contraction_onto_a_constant_is_right_by_its_own_oracle():
     assert verify(task.payload, got, task.payload.reference(**inputs)).outcome == "ok"
 
 
+COUNTED = f"%counted = arith.constant dense<{[[float(8 * i + j) for j in range(8)] for i in range(8)]}> : {SQUARE}"
+TWOS = f"%twos = arith.constant dense<2.0> : {SQUARE}"
+
+
+@pytest.mark.parametrize(
+    ("made", "factors", "onto"),
+    [
+        (TWOS, "%x, %twos", "%empty_zeros"),
+        (COUNTED, "%x, %counted", "%empty_zeros"),
+        (COUNTED, "%counted, %x", "%empty_zeros"),
+        (COUNTED, "%counted, %x", "%w"),
+        (COUNTED, "%counted, %counted", "%w"),
+        (TWOS, "%x, %w", "%twos"),
+        (COUNTED, "%x, %w", "%counted"),
+        (COUNTED, "%x, %counted", "%counted"),
+    ],
+)
+def test_contraction_of_constants_in_the_text_has_an_oracle_that_is_right_or_none(made, factors, onto):
+    body = f"""{made}
+    %empty_zeros = linalg.fill ins(%zero : f32) outs(%empty : {SQUARE}) -> {SQUARE}
+    %result = linalg.matmul ins({factors} : {SQUARE}, {SQUARE}) outs({onto} : {SQUARE}) -> {SQUARE}"""
+    (task,) = partition(square_payload(body)).tasks
+    inputs = task.payload.make_inputs(0)
+    got = run(task.payload, inputs, None, PLAIN)
+    expected = got if task.payload.reference is None else task.payload.reference(**inputs)
+    assert verify(task.payload, got, expected).outcome == "ok"
+
+
+def test_a_contraction_of_a_constant_is_another_task_than_one_of_arguments_as_large():
+    body = f"""{TWOS}
+    {matmul_of("first", "%x", "%w")}{matmul_of("second", "%first", "%twos")}{matmul_of("result", "%second", "%w")}"""
+    tasks = partition(square_payload(body)).tasks
+    assert sorted(task.count for task in tasks) == [1, 2]
+    assert len({task.payload.text for task in tasks}) == 2
+
+
 def bias_and_relu(source, result):
     return f"""%{result}_sum = linalg.add ins({source}, %x : {SQUARE}, {SQUARE}) outs(%empty : {SQUARE}) -> {SQUARE}
     %{result}_zeros = linalg.fill ins(%zero : f32) outs(%empty : {SQUARE}) -> {SQUARE}

@@ -144,7 +144,7 @@ def make_task(group: Group) -> Task | None:
     text, arguments = outlined
     names = argument_names(group.in_order)
     ops = [named(each, names[op]) for each, op in zip(ops, group.ops, strict=True)]
-    alone = ops[0].contraction if len(ops) == 1 else None
+    alone = ops[0].contraction if len(ops) == 1 and is_of_arguments(ops[0]) else None
     tag = name_task(group, ops, text)
     bounds = [int(a.high) - 1 for a in arguments if a.name == EXTENT]
     grown = tuple(Case(((EXTENT, size),)) for size in sorted({max(1, b // part) for b in bounds for part in PARTS}))
@@ -163,6 +163,12 @@ def make_task(group: Group) -> Task | None:
     return Task(tag, payload, tuple(ops))
 
 
+def is_of_arguments(op: Op) -> bool:
+    """Tell whether all that a contraction reads is passed to its task, or is one number; other constants are not."""
+    *factors, start = op.operands
+    return all(factor.argument for factor in factors) and bool(start.argument or start.start is not None)
+
+
 def named(op: Op, names: Sequence[str]) -> Op:
     """Return an operation whose operands have the names of the task arguments that hold them."""
     pairs = zip(op.operands, names, strict=True)
@@ -178,8 +184,10 @@ def name_task(group: Group, ops: Sequence[Op], text: str) -> str:
     """Return a readable tag: the contraction or the sizes, with a hash where these are ambiguous."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:6]
     contractions = [op.contraction for op in ops if op.contraction]
+    if len(ops) == 1 and contractions:
+        return name_contraction(contractions[0]) + ("" if is_of_arguments(ops[0]) else f"_{digest}")
     if len(ops) == 1:
-        return name_contraction(contractions[0]) if contractions else name_generic(ops[0], digest)
+        return name_generic(ops[0], digest)
     sizes = "x".join(map(str, ops[0].nest.sizes))
     elementwise = sum("reduction" not in op.nest.iterators for op in ops)
     if any(op.nest.growing for op in ops):
