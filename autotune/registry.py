@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from autotune.core.errors import AutotuneError, ComparatorError, PayloadError, PluginError, ScheduleError
 from autotune.core.host.extras import DISTRIBUTION
+from autotune.core.host.files import kind_at
 from autotune.core.host.machine import Machine
 from autotune.core.ops.dialect import Dialect, WrittenFunction
 from autotune.core.payload import Payload
@@ -114,7 +115,8 @@ def load_payload(spec: str) -> Payload:
     name, parameters = parse_spec(spec)
     points = registered(PAYLOADS)
     if name not in points:
-        hint = did_you_mean(name, points) or "give a path ending in .mlir, or see `autotune list`"
+        hint = kind_at(name) and f"{kind_at(name)}: give the folder of an import, or a path ending in .mlir"
+        hint = hint or did_you_mean(name, points) or "give a path ending in .mlir, or see `autotune list`"
         raise PayloadError(f"payload must be one of {', '.join(points)} or a path; got {name!r}; {hint}")
     factory = cast(Callable[[dict[str, str]], Payload], load_point(points[name]))
     return factory(parameters)

@@ -6,7 +6,11 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from autotune.cli.together import check_together
+from autotune.core.errors import OptionError
+
 FIRST, ARGUMENTS = "Options", "Arguments"
+LISTS = {"--against"}  # options whose value is any number of names, none among them
 
 
 class GroupedVerbs(TyperGroup):
@@ -31,6 +35,23 @@ class GroupedVerbs(TyperGroup):
 class GroupedOptions(TyperCommand):
     """A verb whose help lists the options that most people need first, and others below headings of their own."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's, or typer's copy of it
+        """Read the words behind the verb.
+
+        Raises:
+            OptionError: An option or argument is given an empty text, or an option would have no effect.
+        """
+        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        for param in self.get_params(ctx):
+            if param.opts[0] not in LISTS and is_empty(given.get(param.name)):
+                raise OptionError(
+                    f"{name_of(param)} must have a value, got an empty text, as of a variable that is not set; "
+                    f"{'name one' if heading_of(param) == ARGUMENTS else 'leave it out'}"
+                )
+        rest = super().parse_args(ctx, args)
+        check_together(ctx.info_name, {param.opts[0] for param in self.get_params(ctx) if param.name in given})
+        return rest
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - click's, or typer's copy of it
         """The words behind the verb's name: ``PAYLOAD...`` for one or more, ``[NAME]...`` for any number."""
         return [piece.strip("{}").replace("}...", "...") for piece in super().collect_usage_pieces(ctx)]
@@ -51,6 +72,16 @@ class GroupedOptions(TyperCommand):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+
+
+def is_empty(value: object) -> bool:
+    """Tell whether words of the command line, one or several, are a text without characters, or hold one."""
+    return any(map(is_empty, value)) if isinstance(value, list | tuple) else value == ""
+
+
+def name_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of it
+    """What a parameter is called where it is given: ``--store``, ``BUNDLE``."""
+    return str(param.metavar or param.name).upper() if heading_of(param) == ARGUMENTS else str(param.opts[0])
 
 
 def heading_of(param: Any) -> str:  # noqa: ANN401 - click's, or typer's copy of it

@@ -74,7 +74,7 @@ def inspect(
     if history is not None and plots is None:
         raise typer.BadParameter("--history goes with --plots DIR, which is missing")
     if holds(location, "manifest.json"):
-        if any(option is not None for option in (payload, where, against, csv, parquet)):
+        if why or any(option is not None for option in (payload, where, top, against, csv, parquet)):
             raise typer.BadParameter(f"{location} is a bundle, which holds no trials; name the store it comes from")
         inspect_bundle(Path(location), plots, history, full=full, as_json=as_json)
         return

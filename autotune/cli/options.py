@@ -58,17 +58,6 @@ def read_names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
 
 
-def read_location(text: str) -> str:
-    """Where a store is.
-
-    Raises:
-        ValueError: The text is empty, as a variable of the shell is that is not set.
-    """
-    if not text:
-        raise ValueError("a store must be a file or a database URL, got an empty text; leave the option out")
-    return text
-
-
 STORES = "File of trials, or a database URL."
 PARSERS: dict[object, Callable[[str], object]] = {
     int: whole,
@@ -122,7 +111,7 @@ Payloads = Annotated[
 ]
 StorePath = Annotated[
     str | None,
-    typer.Option("--store", parser=reader(read_location, "PATH"), metavar="PATH", help=STORES),
+    typer.Option("--store", metavar="PATH", help=STORES),
 ]
 FileFamily = Annotated[
     str, typer.Option("--family", metavar="FILE.py:NAME", help="Family of a file that it was tuned with.")

@@ -31,9 +31,23 @@ def with_options(function: Callable[..., object], options: Sequence[VerbOption])
             others = added.keys() - {parameter.name for parameter in taker.parameters}
             taker.run({name: value for name, value in arguments.items() if name not in others})
         else:
+            check_taken(options, arguments)
             function(**{name: value for name, value in arguments.items() if name not in added})
 
     return signed(run, [*inspect.signature(function).parameters.values(), *added.values()])
+
+
+def check_taken(options: Sequence[VerbOption], arguments: Arguments) -> None:
+    """Refuse options of plug-ins where none of them runs, since what makes it run is not given.
+
+    Raises:
+        BadParameter: There is one.
+    """
+    for plugged in options:
+        given = [flag_of(each) for each in plugged.parameters if arguments[each.name] != each.default]
+        if given:
+            first = flag_of(plugged.parameters[0])
+            raise typer.BadParameter(f"{given[0]} must go with {first}, which is missing; add it, or drop {given[0]}")
 
 
 def check_alone(taker: VerbOption, options: Sequence[VerbOption], arguments: Arguments) -> None:

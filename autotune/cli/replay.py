@@ -71,6 +71,8 @@ def replay(
 
     check_whole("trials", trials, 1, MOST_COUNT)
     if store is not None and not retune:
+        if emulate or as_json or payload is not None:
+            raise typer.BadParameter("--emulate, --json and --payload are of bundles, --store is of trials; drop one")
         replay_trial(bundle, store, output, timeout, family)
         return
     if bundle is None:

@@ -8,6 +8,7 @@ from autotune.core.evaluator import Effort
 from autotune.core.options import check_real
 
 SECONDS, BOTH = "seconds", "seconds,joules"
+HALF = 0.5  # the share of joules in a choice that nobody asked another of
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,14 @@ class Objective:
     """
 
     names: str = SECONDS
-    weight: float = 0.5
+    weight: float = HALF
 
     def __post_init__(self) -> None:
         if self.names not in (SECONDS, BOTH):
             raise OptionError(f"objective must be {SECONDS} or {BOTH}, got {self.names!r:.60}")
-        check_real("weight", self.weight, 0.0, 1.0, example=0.5)
+        check_real("weight", self.weight, 0.0, 1.0, example=HALF)
+        if self.weight != HALF and self.names == SECONDS:
+            raise OptionError(f"weight must go with objective {BOTH}, seconds alone have none; add it, or drop weight")
 
     @property
     def has_joules(self) -> bool:

@@ -56,7 +56,7 @@ def place(tmp_path, monkeypatch):
         ("matmul,m", "must read key=value"),
         ("matmul,,", "must read key=value"),
         ("matmul,m=4,m=5", "given once"),
-        ("", "payload must be one of"),
+        ("", "PAYLOAD must have a value, got an empty text"),
         ("missing.mlir", "No such file"),
         (".", "payload must be one of"),
         ("./", "Is a directory"),

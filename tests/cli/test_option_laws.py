@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.cli import verbs
+from autotune.cli.help import LISTS
+from autotune.cli.together import NEEDS, WITHOUT
 from autotune.core.errors import OptionError
 from autotune.core.options import MOST_SEED, check_real, check_seed, check_whole, read_real, read_whole
 
@@ -32,6 +34,7 @@ VERBS = {
     "list": [NOWHERE],
     "import": [f"{NOWHERE}.onnx"],
 }
+NEEDED = {("replay", "--trials"): ["--retune"]}  # what an option must go with
 WITHOUT_VALUES = {"demo"}  # but the name of a folder, which any text is
 NO_NUMBERS = [
     "",
@@ -108,9 +111,8 @@ def test_what_is_no_number_is_refused_by_name(refused, verb, flag, kind):
 @pytest.mark.parametrize(("verb", "flag", "kind"), NUMBERS)
 def test_numbers_beyond_what_can_be_are_refused_by_name(refused, verb, flag, kind):
     for text in BEYOND:
-        refused(
-            *verb.split(), *VERBS[verb], f"{flag}={text}", words=f"{flag.strip('-').replace('-', '_')} must be from"
-        )
+        named = f"{flag.strip('-').replace('-', '_')} must be from"
+        refused(*verb.split(), *VERBS[verb], *NEEDED.get((verb, flag), []), f"{flag}={text}", words=named)
 
 
 @pytest.mark.parametrize(("verb", "flag", "kind"), NUMBERS)
@@ -180,6 +182,39 @@ def test_seeds_and_counts_of_numpy_are_numbers():
     check_real("x", np.float32(0.5), 0.0, 1.0)
 
 
-@pytest.mark.parametrize("verb", sorted({one.values[0] for one in OPTIONS if one.values[1] == "--store"}))
-def test_an_empty_text_names_no_store(refused, verb):
-    refused(*verb.split(), *VERBS[verb], "--store", "", words="a store must be a file or a database URL, got an empty")
+@pytest.mark.parametrize(("verb", "flag", "kind"), [one for one in OPTIONS if one.values[1] not in LISTS])
+def test_an_empty_text_is_no_value_of_an_option(refused, verb, flag, kind):
+    values = ("", "") if "tuple" in kind else ("",)
+    refused(*verb.split(), *VERBS[verb], flag, *values, words=f"{flag} must have a value, got an empty text")
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("doctor", "demo")])
+def test_an_empty_text_names_nothing(refused, verb):
+    refused(*verb.split(), "", words="must have a value, got an empty text")
+
+
+IDLE = [
+    (("replay", NOWHERE, "--trials", "3"), "--trials must go with --retune"),
+    (("replay", NOWHERE, "-o", "x"), "--output must go with --emit or --retune or --store"),
+    (("replay", NOWHERE, "--family", "x.py:Y"), "--family must go with --store"),
+    (("replay", NOWHERE, "--emit", "asm", "--retune"), "--retune has no effect beside --emit"),
+    (("replay", NOWHERE, "--emit", "asm", "--store", "s"), "--store has no effect beside --emit"),
+    (("replay", "abc", "--store", NOWHERE, "--emulate"), "--emulate, --json and --payload are of bundles"),
+    (("show", "nosuch", "--diff", "a", "b", "--family", "x"), "--family has no effect beside --diff"),
+    (("inspect", NOWHERE, "--why", "--top", "3"), "--top has no effect beside --why"),
+    (("doctor", "--quick"), "--quick must go with --self"),
+    (("doctor", "--baseline", "loops"), "--baseline must go with --self"),
+    (("tune", "nosuch", "--weight", "0.3"), "weight must go with objective seconds,joules"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), IDLE)
+def test_an_option_without_effect_is_refused(refused, words, said):
+    refused(*words, words=said)
+
+
+def test_options_that_are_refused_together_are_options():
+    for table in (NEEDS, WITHOUT):
+        for verb, each in table.items():
+            flags = {flag for parameter in verb_of(verb).params for flag in parameter.opts}
+            assert flags >= {*each, *(other for others in each.values() for other in others)}

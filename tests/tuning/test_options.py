@@ -44,7 +44,9 @@ VALUES = {
     "objective": st.sampled_from(["seconds", "seconds,joules"]),
     "weight": st.sampled_from([0.0, 0.5, 1.0]),
 }
-SETS = st.fixed_dictionaries({}, optional=VALUES | {"family": st.sampled_from(["", "matmul"])})
+SETS = st.fixed_dictionaries({}, optional=VALUES | {"family": st.sampled_from(["", "matmul"])}).filter(
+    lambda values: "weight" not in values or "joules" in values.get("objective", "")
+)
 FIELDS = {each.name for each in fields(TuneOptions)}
 
 

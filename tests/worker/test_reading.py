@@ -35,14 +35,34 @@ def test_missing_file_is_named(tmp_path):
         (lambda path: os.symlink(path, path), "Too many levels of symbolic links"),
         (lambda path: os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 1 << 40), "it is larger than 256 MiB"),
         (lambda path: path.write_bytes(b"\xff\xfe"), "it is not text"),
+        (lambda path: os.symlink("nowhere", path), "it is a link to nowhere, which is not there"),
+        (lambda path: path.write_text("module {\n\0}"), "line 2 holds a NUL"),
     ],
-    ids=["fifo", "folder", "device", "loop", "huge", "bytes"],
+    ids=["fifo", "folder", "device", "loop", "huge", "bytes", "dangling", "nul"],
 )
 def test_what_is_no_text_file_is_refused_at_once(make, words, tmp_path):
     path = tmp_path / "payload.mlir"
     make(path)
     with pytest.raises(PayloadError, match=words):
         open_payload(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (os.mkfifo, "it is a FIFO"),
+        (os.mkdir, "it is a folder"),
+        (lambda path: path.write_text("func.func"), "it is a file"),
+        (lambda path: os.symlink(path, path), "it is a link that leads to itself"),
+        (lambda path: os.symlink("nowhere", path), "it is a link to nowhere, which is not there"),
+    ],
+    ids=["fifo", "folder", "file", "loop", "dangling"],
+)
+def test_a_name_that_is_no_payload_and_lies_here_is_said_to_be_what_it_is(make, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / "mine")
+    with pytest.raises(PayloadError, match=f"got 'mine'; {words}"):
+        open_payload("mine")
 
 
 def test_deeply_nested_payload_is_refused_and_the_tuner_lives(tmp_path):

@@ -33,12 +33,37 @@ def read_file(path: str | Path, most_bytes: int) -> bytes:
     Raises:
         OSError: The file cannot be opened, is no regular file, or holds more.
     """
-    with open(path, "rb", opener=open_at_once) as file:
-        check_status(os.fstat(file.fileno()), path, most_bytes)
-        data = file.read(most_bytes + 1)  # it may grow meanwhile
+    try:
+        with open(path, "rb", opener=open_at_once) as file:
+            check_status(os.fstat(file.fileno()), path, most_bytes)
+            data = file.read(most_bytes + 1)  # it may grow meanwhile
+    except FileNotFoundError as error:
+        raise FileNotFoundError(error.errno, link_at(path) or error.strerror, str(path)) from error
     if len(data) > most_bytes:
         raise too_large(path, most_bytes)
     return data
+
+
+def link_at(path: str | Path) -> str:
+    """What is wrong with a link, in words; empty where a path is none, or leads somewhere."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return f"it is a link to {os.readlink(path)}, which is not there" if os.path.islink(path) else ""
+    except OSError as error:
+        return "it is a link that leads to itself" if error.errno == errno.ELOOP else ""
+    except ValueError:  # a NUL in it
+        return ""
+    return ""
+
+
+def kind_at(path: str | Path) -> str:
+    """What lies at a path, in words; empty where nothing does, or nothing that may be looked at."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return link_at(path)
+    return f"it is {KINDS.get(stat.S_IFMT(mode), 'a file')}"
 
 
 def holds(folder: str | Path, name: str) -> bool:
@@ -76,10 +101,13 @@ def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[A
         AutotuneError: The file cannot be read, holds more, or is no text.
     """
     try:
-        return read_file(path, most_bytes).decode()
+        text = read_file(path, most_bytes).decode()
     except (OSError, ValueError) as wrong:
         reason = getattr(wrong, "strerror", None) or "it is not text"
         raise error(f"{requirement}, {path} is not: {reason}") from wrong
+    if "\0" in text:  # which MLIR reads as a space, and other readers as an end
+        raise error(f"{requirement}, {path} is not: line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL")
+    return text
 
 
 def open_at_once(path: str, flags: int) -> int:

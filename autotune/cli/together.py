@@ -1,0 +1,43 @@
+"""Options that do nothing alone, or not beside another: a verb refuses them instead of leaving them out in silence."""
+
+from collections.abc import Collection
+
+from autotune.core.errors import OptionError
+
+# By verb and option: those of which one must be given, too.
+NEEDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "replay": {
+        "--trials": ("--retune",),
+        "--output": ("--emit", "--retune", "--store"),
+        "--family": ("--store",),
+    },
+}
+# By verb and option: those that it leaves without effect.
+WITHOUT: dict[str, dict[str, tuple[str, ...]]] = {
+    "replay": {"--emit": ("--retune", "--store", "--payload", "--json", "--timeout")},
+    "show": {"--diff": ("--family",)},
+    "inspect": {"--why": ("--full", "--top"), "--compare": ("--full", "--top")},
+}
+
+
+def check_together(verb: str, given: Collection[str]) -> None:
+    """Refuse an option that would have no effect.
+
+    Args:
+        verb: Name of the verb.
+        given: Options of the verb that are given, as they are typed.
+
+    Raises:
+        OptionError: There is one.
+
+    Example:
+        >>> check_together("replay", {"--retune", "--trials"})
+    """
+    for option, others in NEEDS.get(verb, {}).items():
+        if option in given and not any(other in given for other in others):
+            needed = " or ".join(others)
+            raise OptionError(f"{option} must go with {needed}, which is missing; add it, or drop {option}")
+    for option, others in WITHOUT.get(verb, {}).items():
+        idle = [other for other in others if other in given]
+        if option in given and idle:
+            raise OptionError(f"{idle[0]} has no effect beside {option}; drop one of them")
