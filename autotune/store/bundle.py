@@ -208,8 +208,11 @@ def read_text(path: Path, sha256: str) -> str:
     Raises:
         BundleError: The file is missing, not text, or edited.
     """
+    data = read_bytes_of(path, sha256)
+    if (at := data.find(0)) >= 0:  # MLIR reads a NUL as a space, others as an end
+        raise BundleError(f"{path} must be text, it is not: byte {at} is a NUL; restore it")
     try:
-        return read_bytes_of(path, sha256).decode()
+        return data.decode()
     except UnicodeDecodeError as error:
         raise BundleError(f"{path} must be text, it is not: {error.reason} at byte {error.start}") from error
 

@@ -113,8 +113,9 @@ def test_huge_file_is_refused_unread(bundle):
     refused(bundle, "payload.mlir", "it is larger than 16 MiB")
 
 
-def test_bytes_that_are_no_text_are_refused(bundle):
-    edit_file(bundle, "payload.mlir", b"module {} \xff\xfe")
+@pytest.mark.parametrize("data", [b"module {} \xff\xfe", b"module {} \0"], ids=["bytes", "nul"])
+def test_bytes_that_are_no_text_are_refused(bundle, data):
+    edit_file(bundle, "payload.mlir", data)
     refused(bundle, "payload.mlir", "must be text")
 
 
