@@ -329,3 +329,17 @@ def test_a_sequence_over_one_op_is_an_entry_by_any_name():
 
 def test_an_entry_by_the_name_of_upstream_comes_before_libraries():
     assert read(f"module {{ {ENTRY_OF_ONE} {own_module('')} }}").whole
+
+
+def test_sequences_that_include_others_twice_and_again_are_refused_at_once():
+    kind = "(!transform.any_op {transform.readonly})"
+    twice = "transform.include @s{} failures(propagate) (%op) : (!transform.any_op) -> ()\n" * 2
+    names = ["__transform_main", *(f"s{i}" for i in range(1, 41))]
+    bodies = [twice.format(i, i) for i in range(1, 41)] + [""]
+    sequences = [
+        f"transform.named_sequence @{name}{kind.replace('(', '(%op: ', 1)} {{\n{body}transform.yield\n}}\n"
+        for name, body in zip(names, bodies, strict=True)
+    ]
+    text = f"module attributes {{transform.with_named_sequence}} {{\n{''.join(sequences)}}}"
+    with pytest.raises(ScheduleError, match="must run 1048576 sequences at most, it includes 2199023255551"):
+        read(text)

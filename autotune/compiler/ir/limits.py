@@ -46,6 +46,7 @@ ALIAS = re.compile(r"[#!](?:[0-9]+|[A-Za-z$._-][\w$.-]*)")
 DEFINITION = re.compile(rf"({ALIAS.pattern})\s*=(?!=)")
 OP_BEHIND = re.compile(r'(?<![:,=\s(\[{<])(?<!->)[ \t]*\n\s*(?=[A-Za-z_"%])')
 MOST_ALIAS = 1 << 20
+MOST_STEPS = 1 << 20  # sequences of a script, each as often as it is included
 MOST_COPIES, MOST_ELEMENTS = 4096, 1 << 20  # copies of a loop body; elements of a vector or a pack's inner tile
 FACTORS = {  # transform op -> attributes that multiply the size of its target, and their limits
     "transform.loop.unroll": {"factor": MOST_COPIES},
@@ -111,7 +112,21 @@ def growth_fault(script: ir.Module) -> str | None:
         for name, most in FACTORS.get(op.name, {}).items():
             if name in op.attributes and (asked := product_of(op.attributes[name])) > most:
                 return f"must ask {op.name} for {name.removeprefix('static_')} of {most} at most, it asks for {asked}"
-    return None
+    return inclusion_fault(script)
+
+
+def inclusion_fault(script: ir.Module) -> str | None:
+    """What is wrong with sequences that include others twice, and so on: forty run the last one 2^40 times."""
+    included = {
+        str(symbol(each)): [op.attributes["target"].value for op in every_op(each) if op.name == "transform.include"]
+        for each in every_op(script)
+        if each.name == "transform.named_sequence"
+    }
+    steps = dict.fromkeys(included, 1)
+    for name in TopologicalSorter(included).static_order():
+        steps[name] = 1 + sum(steps.get(other, 1) for other in included.get(name, []))
+    most = max(steps.values(), default=0)
+    return f"must run {MOST_STEPS} sequences at most, it includes {most}" if most > MOST_STEPS else None
 
 
 def product_of(attribute: ir.Attribute) -> int:

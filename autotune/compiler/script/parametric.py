@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from mlir import ir
 
+from autotune.compiler.ir.limits import inclusion_fault
 from autotune.compiler.ir.module import context, every_op, symbol
 from autotune.compiler.script.checks import check_file
 from autotune.compiler.script.marked_ops import rewrites_of
 from autotune.compiler.script.user_module import find_entry, find_matcher, parse_file, sequences_of, transform_ops
 from autotune.compiler.script.walk import CONSTRAIN, ScriptWalk
+from autotune.core.errors import ScheduleError
 from autotune.core.scripts.parametric import OpenScript, Taken
 
 
@@ -29,6 +31,8 @@ def read_open_script(text: str, source: str) -> OpenScript:
         module = parse_file(text, source)
         check_file(module, source)
         own = transform_ops(module, source)
+        if (fault := inclusion_fault(own)) is not None:
+            raise ScheduleError(f"{source} {fault}; include fewer")
         entry_op = find_entry(own, source)
         entry, rewrites = str(symbol(entry_op)), rewrites_of(entry_op, source)
         matcher_op = find_matcher(own, source)
