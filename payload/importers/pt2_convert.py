@@ -14,7 +14,7 @@ import numpy as np
 from autotune.core.host.tensor_file import digest_of
 from autotune.core.payload import Array
 from autotune.core.plugs.imported import SEEDS, ImportedModel, ModelArgument
-from payload.importers import pt2_indices
+from payload.importers import pt2_indices, pt2_order
 from payload.importers.converter import run_converter, say_stage
 from payload.importers.folder import (
     kernel_argument,
@@ -26,13 +26,14 @@ from payload.importers.folder import (
 )
 from payload.importers.linalg import UnsupportedError
 from payload.importers.pt2_attention import attention
+from payload.importers.pt2_bags import embedding_bag
 from payload.importers.pt2_distances import distances
 from payload.importers.pt2_division import compare_with_real, divide, is_equal, remainder_towards_zero, with_tensor
 from payload.importers.pt2_eager import check_program
 from payload.importers.pt2_encoder import encoder_layer
 from payload.importers.pt2_examples import whole_examples
 from payload.importers.pt2_fold import fold
-from payload.importers.pt2_gelu import gelu, power
+from payload.importers.pt2_gelu import gelu, has_sign, inverse_of_erf, power, with_sign
 from payload.importers.pt2_joined import joined_of_some
 from payload.importers.pt2_linalg import to_linalg
 from payload.importers.pt2_origins import drop_settings
@@ -242,6 +243,22 @@ def decomposed(program: "ExportedProgram") -> "ExportedProgram":
         torch.ops.aten.index_add.default: pt2_indices.index_add,
         torch.ops.aten.index_reduce.default: pt2_indices.index_reduce,
         torch.ops.aten.index_put.default: pt2_indices.index_put,
+        torch.ops.aten._embedding_bag.default: embedding_bag,
+        torch.ops.aten._embedding_bag_forward_only.default: embedding_bag,
+        torch.ops.aten.erfinv.default: inverse_of_erf,
+        torch.ops.aten.signbit.default: has_sign,
+        torch.ops.aten.copysign.Tensor: with_sign,
+        torch.ops.aten.cummax.default: pt2_order.running_most,
+        torch.ops.aten.cummin.default: pt2_order.running_least,
+        torch.ops.aten.kthvalue.default: pt2_order.kth_least,
+        torch.ops.aten.median.default: pt2_order.median,
+        torch.ops.aten.median.dim: pt2_order.median_along,
+        torch.ops.aten.nanmedian.default: pt2_order.median_of_numbers,
+        torch.ops.aten.nanmedian.dim: pt2_order.median_of_numbers_along,
+        torch.ops.aten.searchsorted.Tensor: pt2_order.numbers_before,
+        torch.ops.aten.searchsorted.Scalar: pt2_order.numbers_before,
+        torch.ops.aten.bucketize.Tensor: pt2_order.bucket_numbers,
+        torch.ops.aten.bucketize.Scalar: pt2_order.bucket_numbers,
     }
     table = {**get_decomposition_table(), **ours}
     return program.run_decompositions(table)

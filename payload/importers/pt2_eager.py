@@ -12,6 +12,7 @@ import numpy as np
 from autotune.core.mismatch import LOOSE, TOLERANCE, mismatches
 from autotune.core.payload import Array
 from payload.importers.linalg import UnsupportedError
+from payload.importers.pt2_order import with_index
 from payload.importers.pt2_values import to_numpy, to_torch
 from payload.programs import call_arguments
 
@@ -48,11 +49,14 @@ def sorting_stably(module: Any) -> Any:  # noqa: ANN401 - a module of torch.fx
     """A program's module, in place, that gives of equal elements the earlier one first: PyTorch gives any."""
     import torch  # noqa: PLC0415 - comes with an extra
 
-    stable = {torch.ops.aten.sort.default: torch.ops.aten.sort.stable}
-    stable[torch.ops.aten.argsort.default] = torch.ops.aten.argsort.stable
+    aten = torch.ops.aten
+    choosing = (aten.kthvalue.default, aten.median.dim, aten.nanmedian.dim)
+    stable = {aten.sort.default: aten.sort.stable, aten.argsort.default: aten.argsort.stable}
     for node in module.graph.nodes:
-        if node.target is torch.ops.aten.topk.default:
+        if node.target is aten.topk.default:
             node.target = first_stably
+        if node.target in choosing:
+            node.target = choosing_first(node.target)
         if node.target in stable:
             node.target, node.kwargs = stable[node.target], {**arguments_by_name(node), "stable": True}
             node.args = node.args[:1]
@@ -66,6 +70,21 @@ def first_stably(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bo
 
     found = torch.sort(x, stable=True, dim=dim, descending=largest)
     return tuple(each.narrow(dim, 0, k).contiguous() if x.dim() else each for each in found)  # as they may be viewed
+
+
+def choosing_first(op: Any) -> Any:  # noqa: ANN401 - an op of PyTorch's that chooses elements along a dimension
+    """A function that gives what an op gives, of equal elements the index of the first one."""
+
+    def chosen(x: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the op has them
+        names = [argument.name for argument in op._schema.arguments]
+        given = {"dim": -1, **dict(zip(names[1:], arguments, strict=False)), **named}
+        found = op(x, *arguments, **named)
+        keeps = bool(given.get("keepdim"))
+        values = found[0] if keeps or not x.dim() else found[0].unsqueeze(given["dim"])
+        return with_index(values, x, given["dim"], keeps) if x.numel() and x.dim() else tuple(found)
+
+    chosen.__name__ = op.__name__
+    return chosen
 
 
 def arguments_by_name(node: Any) -> dict[str, Any]:  # noqa: ANN401 - a node of torch.fx

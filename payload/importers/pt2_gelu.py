@@ -1,12 +1,24 @@
 """Functions of PyTorch's programs, written out: torch-mlir takes others instead."""
 
-from math import pi, sqrt
+from math import inf, pi, sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 CUBIC = 0.044715  # Hendrycks and Gimpel, Gaussian Error Linear Units, 2016
+# Giles, Approximating the erfinv function, 2012: polynomials of w = -log(1 - x * x), from the highest power
+CENTRE = (
+    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
+    *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
+)
+TAIL = (
+    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
+    *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
+)
+FAR = 5.0  # from where on it is that of the tail
 
 
 def gelu(x: "Tensor", *, approximate: str = "none") -> Any:  # noqa: ANN401 - a tensor, or `NotImplemented`
@@ -45,3 +57,40 @@ def whole_power(x: "Tensor", exponent: float) -> "Tensor":
         bits >>= 1
         square = square * square if bits else square
     return torch.ones_like(x) if found is None else found.clone() if found is x else found
+
+
+def inverse_of_erf(x: "Tensor") -> "Tensor":
+    """What ``aten.erfinv`` gives, of f32 within 3e-7 of it: infinity at 1, NaN beyond."""
+    import torch  # noqa: PLC0415
+
+    x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+    w = -torch.log((1.0 - x) * (1.0 + x))
+    centre, tail = horner(w - FAR / 2, CENTRE), horner(torch.sqrt(w) - 3.0, TAIL)
+    return torch.where(x.abs() == 1, x * inf, x * torch.where(w < FAR, centre, tail))
+
+
+def horner(x: "Tensor", coefficients: "Sequence[float]") -> "Tensor":
+    """A polynomial, from the highest power."""
+    first, second, *others = coefficients
+    found = x * first + second
+    for each in others:
+        found = found * x + each
+    return found
+
+
+def has_sign(x: "Tensor") -> "Tensor":
+    """What ``aten.signbit`` gives, of zeros too; of NaN false."""
+    import torch  # noqa: PLC0415
+
+    if not x.is_floating_point():
+        return torch.zeros_like(x) if x.dtype == torch.bool else x < 0
+    return (x < 0) | ((x == 0) & (1.0 / x < 0))
+
+
+def with_sign(x: "Tensor", sign: "Tensor") -> "Tensor":
+    """What ``aten.copysign`` gives: the size of a number with the sign of another."""
+    import torch  # noqa: PLC0415
+
+    kind = torch.result_type(x, sign)
+    size = x.to(kind if kind.is_floating_point else torch.get_default_dtype()).abs()
+    return torch.where(has_sign(sign), -size, size)

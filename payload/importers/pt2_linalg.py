@@ -1,7 +1,7 @@
 """The linalg of exported programs, by torch-mlir; which op it refuses is told by lowering each alone."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from autotune.core.payload import Array
@@ -29,12 +29,26 @@ def to_linalg(graph: "Graph", held: Mapping[int, Array]) -> str:
         return text_of(graph, held)
     except UnsupportedError as error:
         blamed = nodes.get(error.location)  # what made a constant, perhaps, that another op is refused with
-        for node in graph.nodes if blamed is None else (blamed, *graph.nodes):
-            if node.op == "call_function" and node.target is not operator.getitem and (why := refusal_of(node)):
-                raise cannot_lower(describe(node), why) from error
-        if blamed is not None:
-            raise cannot_lower(describe(blamed), error.why) from error
-        raise
+        found = refusals_in(graph.nodes if blamed is None else (blamed, *graph.nodes))
+        if not found and blamed is not None:
+            found = {blamed: error.why}
+        if not found:
+            raise
+        first, *others = dict.fromkeys(map(describe, found))
+        nor = f"; nor can {', '.join(others)}" if others else ""
+        raise cannot_lower(first, f"{next(iter(found.values()))}{nor}") from error
+
+
+def refusals_in(nodes: "Iterable[Node]") -> "dict[Node, str]":
+    """Why nodes cannot be lowered as graphs of one node: the first that is refused, and one of each other op."""
+    found, tried = dict["Node", str](), set[object]()
+    for node in nodes:
+        if node.op != "call_function" or node.target is operator.getitem or (found and node.target in tried):
+            continue
+        tried.add(node.target)
+        if why := refusal_of(node):
+            found[node] = why
+    return found
 
 
 def refusal_of(node: "Node") -> str:

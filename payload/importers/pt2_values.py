@@ -39,7 +39,7 @@ def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tupl
             known[node] = held[node.name].detach()
         elif node.op == "call_function" and all(used in known for used in node.all_input_nodes):
             arguments = torch.fx.node.map_arg((node.args, node.kwargs), lambda used: known[used])
-            known[node] = running.call_function(node.target, *arguments)
+            known[node] = running.call_function(copying(node.target), *arguments)
     weights: dict[str, Array] = {}
     for node, value in known.items():
         if any(user not in known for user in node.users) and isinstance(value, torch.Tensor):
@@ -49,6 +49,13 @@ def fold_constants(module: "GraphModule", held: Mapping[str, "Tensor"]) -> "tupl
             graph.erase_node(node)
     graph.lint()
     return graph, weights
+
+
+def copying(op: Any) -> Any:  # noqa: ANN401 - an op of PyTorch's
+    """An op that copies where strides allow no view, in place of one that views: some are others than were traced."""
+    import torch  # noqa: PLC0415
+
+    return torch.ops.aten.reshape.default if op is torch.ops.aten.view.default else op
 
 
 def replace_node(graph: "Graph", node: "Node", value: "Tensor", weights: dict[str, Array]) -> None:
@@ -77,7 +84,7 @@ def compute(graph: "Graph", values: Mapping[str, Array]) -> list[Array]:
 
     class Doubles(Interpreter):  # type: ignore[misc]
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - as in torch.fx
-            return super().call_function(target, *tree_map(widened, (args, kwargs)))
+            return super().call_function(copying(target), *tree_map(widened, (args, kwargs)))
 
     def widened(x: Any) -> Any:  # noqa: ANN401
         if isinstance(x, torch.dtype):

@@ -21,9 +21,11 @@ Bounds = tuple[int, int]  # least whole number, and the one above the largest
 LEFT = "autotune_left_to_pytorch"  # why an op is in no region, among what a node knows
 ALONG = ("gather", "index_select", "index_add", "index_copy", "index_fill", "index_reduce")  # and all that scatter
 LISTS = ("index", "_unsafe_index", "index_put", "_unsafe_index_put")
+BAGS = ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 UNKNOWN = ("masked_scatter", "repeat_interleave")  # read elements at indices that no argument gives
 NAMES = ("index", "indices", "offsets")  # of arguments that are indices, whatever the op
-GIVE_INDICES = ("argmax", "argmin", "topk", "sort", "max", "min", "median", "mode", "kthvalue")  # of elements
+CHOOSE_ALONG = ("topk", "sort", "max", "min", "median", "nanmedian", "mode", "kthvalue", "cummax", "cummin")
+GIVE_INDICES = ("argmax", "argmin", *CHOOSE_ALONG)  # of elements
 MOVES = frozenset({"clone", "contiguous", "repeat", "flip", "roll", "squeeze", "unfold", "lift_fresh_copy"})
 PARTS = ("split", "split_with_sizes", "unbind", "chunk")
 MASKS = (torch.bool, torch.uint8)
@@ -101,6 +103,9 @@ def indices_of(  # noqa: PLR0911 - one for each kind of op
     if name in ALONG or name.startswith("scatter"):
         shape, index = shape_of(given["self"]) or (1,), given["index"]
         return [(index, (0, shape[given["dim"]]))]
+    if name in BAGS:
+        rows, count = shape_of(given["weight"])[0], shape_of(given["indices"])[0]
+        return [(given["indices"], (0, rows)), (given["offsets"], (0, count + 1))]
     if name == "embedding":
         return [(given["indices"], (0, shape_of(given["weight"])[0]))]
     if name.startswith("nll_loss"):
@@ -355,6 +360,12 @@ def summed(ask: Ask, given: Mapping[str, Any]) -> Bounds:
     return min(low, low * count), max(most, most * count) + 1
 
 
+def numbered(ask: Ask, given: Mapping[str, Any]) -> Bounds:
+    """Range of numbers of boundaries that are before values."""
+    boundaries = given.get("sorted_sequence") or given["boundaries"]
+    return 0, shape_of(boundaries)[-1] + 1
+
+
 def written(ask: Ask, given: Mapping[str, Any]) -> Bounds:
     """Range of numbers some of which others replace."""
     if given["accumulate"]:
@@ -388,6 +399,8 @@ RANGES: Mapping[str, Callable[[Ask, Mapping[str, Any]], Bounds]] = {
     "sum": summed,
     "cumsum": summed,
     "index_put": written,
+    "searchsorted": numbered,
+    "bucketize": numbered,
     "_to_copy": same("self"),
     "full": same("fill_value"),
     "full_like": same("fill_value"),

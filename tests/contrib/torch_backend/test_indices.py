@@ -37,6 +37,8 @@ def left(function, *given, constants=()):
         (lambda x, i: x.index_select(1, i.int().long().split(2)[0]), None),
         (lambda x, i: x[:, i] + x.index_select(1, i), (0, 4)),
         (lambda x, i: F.nll_loss(x[:3], i), (0, 4)),
+        (lambda x, i: F.embedding_bag(i, x, torch.arange(2)), (0, 8)),
+        (lambda x, i: F.embedding_bag(torch.arange(5), x, i), (0, 6)),
         (lambda x, i: torch.ops.aten.max_unpool2d(x[:1, :3, None, None], i[None, :, None, None], [3, 2]), (0, 6)),
     ],
 )
@@ -91,6 +93,8 @@ def test_indices_that_may_be_outside_are_left(function, name):
         lambda x, i: F.embedding((i != 1).int().cumsum(0) * (i != 1) + 4, x),
         lambda x, i: x[torch.stack([(x > 0).sum(1) + 3, (i > 0).sum().expand(8)])],
         lambda x, i: x[torch.zeros_like(i).index_put((i.argsort(),), torch.arange(3))],
+        lambda x, i: x[x.cummax(0)[1][:, 0] + x.nanmedian(1, keepdim=True)[1] // 4],
+        lambda x, i: x[torch.searchsorted(x[:7, 0], x[0]) + torch.bucketize(x[0], x[0, :0])],
     ],
 )
 def test_indices_that_are_inside_are_not(function):

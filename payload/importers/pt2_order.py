@@ -1,0 +1,163 @@
+"""Order statistics of PyTorch's programs, which our MLIR has no ops for.
+
+    cummax: y[k] = max of x[i], i <= k, all compared with all
+    searchsorted: by halves, as PyTorch does, so that it finds the same where boundaries are in no order
+
+Of equal elements the first one is taken, where PyTorch takes any, but of running ones the last, as it does.
+"""
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from payload.importers.onnx_indices import MOST_PAIRS
+from payload.importers.pt2_indices import as_contiguous, first_ranks, limits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Result = Any  # a tensor, several, or `NotImplemented`: the op is left to the converter
+
+
+def running_most(x: "Tensor", dim: int) -> Result:
+    """What ``aten.cummax`` gives."""
+    return running(x, dim, largest=True)
+
+
+def running_least(x: "Tensor", dim: int) -> Result:
+    """What ``aten.cummin`` gives."""
+    return running(x, dim, largest=False)
+
+
+def running(x: "Tensor", dim: int, *, largest: bool) -> Result:
+    """The extreme of the elements up to each along a dimension, and the index of the last one that is it."""
+    import torch  # noqa: PLC0415 - comes with an extra
+
+    if not x.dim() or not x.numel() or x.dtype == torch.bool or x.numel() * x.shape[dim] > MOST_PAIRS:
+        return NotImplemented
+    rows = x.movedim(dim, -1)
+    positions = torch.arange(rows.shape[-1], dtype=torch.float32)
+    until = positions <= positions.unsqueeze(-1)
+    low, high = limits(x)
+    ahead = torch.where(until, rows.unsqueeze(-2), low if largest else high)
+    values = ahead.amax(-1) if largest else ahead.amin(-1)
+    same = rows.unsqueeze(-2) == values.unsqueeze(-1)
+    if x.is_floating_point():
+        same = same | (is_nan(rows).unsqueeze(-2) & is_nan(values).unsqueeze(-1))
+    indices = torch.where(same & until, positions, -1.0).amax(-1).to(torch.int64)
+    return as_contiguous((values.movedim(-1, dim), indices.movedim(-1, dim)))
+
+
+def is_nan(x: "Tensor") -> "Tensor":
+    """Tell of each element whether it is no number."""
+    return ~(x <= inf)
+
+
+def kth_least(x: "Tensor", k: int, dim: int = -1, keepdim: bool = False) -> Result:
+    """What ``aten.kthvalue`` gives."""
+    found = first_ranks(x, k, dim, largest=False)
+    return found if found is NotImplemented else with_index(found[0].narrow(dim, k - 1, 1), x, dim, keepdim)
+
+
+def with_index(values: "Tensor", x: "Tensor", dim: int, keepdim: bool) -> "tuple[Tensor, Tensor]":
+    """Elements that were chosen along a dimension, and of each the index of the first one that equals it.
+
+    Args:
+        values: The elements, one along the dimension.
+        x: What they were chosen of.
+        dim: The dimension.
+        keepdim: Whether both have that dimension.
+    """
+    import torch  # noqa: PLC0415
+
+    same = x == values
+    if x.is_floating_point():
+        same = same | (is_nan(x) & is_nan(values))
+    size = x.shape[dim]
+    positions = torch.arange(size, dtype=torch.float32).reshape(-1, *[1] * (x.dim() - 1 - dim % x.dim()))
+    indices = torch.where(same, positions, float(size)).amin(dim, keepdim=True).to(torch.int64)
+    found = (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+    return found[0].contiguous(), found[1].contiguous()
+
+
+def median_along(x: "Tensor", dim: int, keepdim: bool = False) -> Result:
+    """What ``aten.median.dim`` gives: of an even number the lower one of both in the middle; NaN where one is."""
+    import torch  # noqa: PLC0415
+
+    if not x.dim() or not x.numel():
+        return NotImplemented
+    found = kth_least(x, (x.shape[dim] + 1) // 2, dim, keepdim=True)
+    if found is NotImplemented:
+        return NotImplemented
+    values = torch.where(is_nan(x).any(dim, True), torch.nan, found[0]) if x.is_floating_point() else found[0]
+    return with_index(values, x, dim, keepdim)
+
+
+def median(x: "Tensor") -> Result:
+    """What ``aten.median`` gives: that of all elements."""
+    found = median_along(x.reshape(-1), 0)
+    return found if found is NotImplemented else found[0]
+
+
+def median_of_numbers_along(x: "Tensor", dim: int, keepdim: bool = False) -> Result:
+    """What ``aten.nanmedian.dim`` gives: the median of those that are numbers; NaN where none is."""
+    import torch  # noqa: PLC0415
+
+    if not x.dim() or not x.numel() or not x.is_floating_point():
+        return median_along(x, dim, keepdim)
+    found = first_ranks(x, x.shape[dim], dim, largest=False)  # NaN is behind all numbers
+    if found is NotImplemented:
+        return NotImplemented
+    numbers = (x <= inf).to(torch.float32).sum(dim, keepdim=True)
+    middle = torch.floor((numbers - 1) / 2).clamp(min=0).movedim(dim, -1)
+    hit = torch.arange(x.shape[dim], dtype=torch.float32) == middle
+    values = torch.where(hit, found[0].movedim(dim, -1), 0).sum(-1, keepdim=True).to(x.dtype)
+    return with_index(values.movedim(-1, dim), x, dim, keepdim)
+
+
+def median_of_numbers(x: "Tensor") -> Result:
+    """What ``aten.nanmedian`` gives: that of all elements."""
+    found = median_of_numbers_along(x.reshape(-1), 0)
+    return found if found is NotImplemented else found[0]
+
+
+def numbers_before(
+    boundaries: "Tensor",
+    values: "Tensor | float",
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: "Tensor | None" = None,
+) -> Result:
+    """What ``aten.searchsorted`` gives: for each value the number of boundaries, which are in order, before it.
+
+    Args:
+        boundaries: Boundaries in order along the last dimension: a row for each of values, or one for all.
+        values: The values, or a number.
+        out_int32: Whether the result has 32 bits.
+        right: Whether boundaries that equal a value are before it.
+        side: ``"right"`` says the same.
+        sorter: An order that boundaries are to be taken in, which is left to the converter.
+    """
+    import torch  # noqa: PLC0415
+
+    shape = tuple(values.shape) if isinstance(values, torch.Tensor) else ()
+    if sorter is not None or not boundaries.numel() or 0 in shape:
+        return NotImplemented
+    wanted = values if isinstance(values, torch.Tensor) else torch.full((), values, dtype=boundaries.dtype)
+    wanted = wanted.reshape(-1) if boundaries.dim() == 1 else wanted
+    count = boundaries.shape[-1]
+    start, end = (torch.full(tuple(wanted.shape), at, dtype=torch.int64) for at in (0, count))
+    for _ in range(count.bit_length()):
+        middle = (start + end) >> 1
+        found = torch.gather(boundaries, -1, middle.clamp(max=count - 1))
+        behind = found > wanted if right or side == "right" else found >= wanted
+        start, end = torch.where(~behind & (start < end), middle + 1, start), torch.where(behind, middle, end)
+    return start.reshape(shape).to(torch.int32 if out_int32 else torch.int64)
+
+
+def bucket_numbers(
+    values: "Tensor | float", boundaries: "Tensor", *, out_int32: bool = False, right: bool = False
+) -> Result:
+    """What ``aten.bucketize`` gives: `numbers_before` of one row of boundaries."""
+    return numbers_before(boundaries, values, out_int32=out_int32, right=right)
