@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -134,6 +135,8 @@ def unknown_kind(node: Node) -> str:
         for value in values_of(each):
             if value.dtype not in DTYPES:
                 return f"tensors of {str(value.dtype).removeprefix('torch.')}"
+            if any(isinstance(size, torch.SymInt) for size in value.shape) and free_unbacked_symbols(value):
+                return "tensors as large as elements say"
             if value.device.type != "cpu":
                 return f"tensors on a device {value.device.type}"
             if not value.numel():

@@ -271,6 +271,19 @@ def test_ops_that_the_importer_does_not_cover(inference):
     assert "\n" not in line
 
 
+def test_what_is_as_large_as_elements_say_is_left(inference):
+    def function(x, count):
+        rows = count.item()
+        torch._check(rows >= 0)
+        padded = torch.nn.functional.pad(x * 2 + 1, (rows, 3))  # its size is no 0: who asks for it ends the call
+        return torch.cat([(x * 3 + 1).tanh() * 2, padded * 2])
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        assert_right(function, torch.randn(9), torch.tensor(2))
+    assert any("tensors as large as elements say" in each for each in sentences(inference))
+    assert not any("Error" in each for each in sentences(inference))
+
+
 def test_memory_that_nothing_wrote_and_equal_elements_are_the_same_wherever_they_are_computed(inference):
     def function(x, scores):
         chosen = scores.argmax(-1)
