@@ -1,7 +1,7 @@
-"""Where buffers lie in one arena: offsets planned from lifetimes, so that buffers never live at once share memory.
+"""Offsets of buffers in one arena, planned from their lifetimes: buffers that are never live at once share memory.
 
-Greedy by size with the best-fitting gap, as in Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural
-Net Inference", 2020 (arXiv 2001.03288), section 5.2.
+Greedy by size with best fit, as in Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural Net
+Inference", 2020 (arXiv 2001.03288), section 5.2.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 @dataclass(frozen=True)
 class Lifetime:
-    """Size of a buffer, and the steps over which it lives.
+    """Size of a buffer, and the steps during which it is live.
 
     Attributes:
         bytes: Size of the buffer, in bytes.
@@ -26,11 +26,11 @@ class Lifetime:
 
     @property
     def room(self) -> int:
-        """Bytes it takes in an arena: its size rounded up to whole cache lines."""
+        """Bytes that the buffer takes in an arena: its size rounded up to whole cache lines."""
         return -(-self.bytes // ALIGNMENT) * ALIGNMENT
 
     def meets(self, other: "Lifetime") -> bool:
-        """Return whether there is a step at which both live."""
+        """Return whether the two lifetimes overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -39,9 +39,9 @@ class BufferPlan:
     """Buffers with their offsets in the arena.
 
     Attributes:
-        buffers: Buffers that are placed.
-        offsets: Byte in the arena at which each begins, a multiple of `ALIGNMENT`; in the order of `buffers`.
-        peak_bytes: Size of the arena.
+        buffers: Buffers of the plan.
+        offsets: Byte offset of each buffer in the arena, a multiple of `ALIGNMENT`; in the order of `buffers`.
+        peak_bytes: Size of the arena in bytes.
         others: Number of operations outside the plan that allocate memory in every call.
     """
 
@@ -52,15 +52,15 @@ class BufferPlan:
 
     @property
     def naive_bytes(self) -> int:
-        """What they would take if each had memory of its own."""
+        """Bytes that the buffers would take without sharing memory."""
         return sum(buffer.room for buffer in self.buffers)
 
     def to_json(self) -> dict[str, int]:
-        """Three numbers, as manifests keep them."""
+        """Return the plan's summary for manifests."""
         return {"count": len(self.buffers), "peak_bytes": self.peak_bytes, "naive_bytes": self.naive_bytes}
 
     def __str__(self) -> str:
-        """One line for people.
+        """Return a one-line summary.
 
         Example:
             >>> str(place([Lifetime(3 << 20, 0, 1), Lifetime(1 << 20, 1, 2), Lifetime(2 << 20, 2, 3)]))
@@ -72,9 +72,9 @@ class BufferPlan:
 
 
 def place(buffers: Sequence[Lifetime]) -> BufferPlan:
-    """Give every buffer an offset, the largest first, each in the smallest gap that takes it.
+    """Assign an offset to every buffer, the largest first, each in the smallest gap that fits it.
 
-    Buffers that live at a common step get offsets that do not overlap.
+    Buffers that are live at a common step do not overlap.
 
     Example:
         >>> place([Lifetime(100, 0, 1), Lifetime(64, 1, 2), Lifetime(128, 2, 3)]).offsets
@@ -90,7 +90,7 @@ def place(buffers: Sequence[Lifetime]) -> BufferPlan:
 
 
 def best_gap(room: int, taken: Iterable[tuple[int, int]]) -> int:
-    """Start of the smallest gap of at least `room` bytes between sorted ranges; behind the last where there is none."""
+    """Return the start of the smallest gap of at least `room` bytes between sorted ranges, else the end of the last."""
     end, best = 0, None
     for start, stop in taken:
         if start - end >= room and (best is None or start - end < best[0]):

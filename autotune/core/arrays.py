@@ -1,4 +1,4 @@
-"""Arrays as compiled code reads them: what one must be, where its elements lie, which whole numbers it may hold."""
+"""Validation of arrays passed to compiled code: shape, element type, memory layout and range of integers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,26 +9,26 @@ from autotune.core.errors import AutotuneError, PayloadError
 from autotune.core.payload import DTYPES, Argument, Array
 
 CHOOSE = "choose another"
-FEW = 16  # elements that Python compares sooner than NumPy
+FEW = 16  # elements up to which Python compares faster than NumPy
 
 
 class NotExactlyError(Exception):
-    """An array is not of the shape and element type that a program is specialised to."""
+    """An array does not have the shape and element type that a program is specialised for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What an array must be that is given as an argument.
+    """Requirements on an array that is passed as an argument.
 
     Attributes:
         name: Name of the argument.
-        shape: Shape of the array; the program may know it without sizes of 1.
-        dtype: Element type of the array, as wide as the one that the program reads.
-        bounds: Least whole number it may hold, and the one above the largest; `None` where any will do.
-        way_out: What a user does whose numbers are out of bounds, the end of a sentence.
-        error: Kind of error that refuses an array.
-        is_exact: Whether an array of another shape or element type is for another program.
-        title: What messages call the argument; empty for its name.
+        shape: Shape of the array; the program may drop its unit dimensions.
+        dtype: Element type of the array, of the same width as the program's.
+        bounds: Range ``[low, high)`` of integers that the array may hold; `None` for any.
+        way_out: Remedy for integers out of bounds, the end of a sentence.
+        error: Class of the error that refuses an array.
+        is_exact: Whether an array of another shape or element type belongs to another program.
+        title: Name of the argument in messages; empty for `name`.
     """
 
     name: str
@@ -42,27 +42,27 @@ class Accepted:
 
     @classmethod
     def of(cls, argument: Argument, way_out: str = CHOOSE) -> "Accepted":
-        """What an argument of a payload takes: whole numbers in its range."""
+        """Return the requirements of a payload's argument; integers must be in its range."""
         dtype, bounds = DTYPES[argument.dtype], None
         if dtype.kind == "i":
             low, high = argument.accepts or (int(argument.low), int(argument.high))
-            held = np.iinfo(dtype)
-            bounds = None if low <= held.min and high > held.max else (low, high)
+            limits = np.iinfo(dtype)
+            bounds = None if low <= limits.min and high > limits.max else (low, high)
         return cls(argument.name, argument.shape, dtype, bounds, way_out)
 
     @classmethod
     def unbounded(cls, argument: Argument) -> "Accepted":
-        """What an argument takes whose numbers have been looked at."""
+        """Return the requirements of an argument whose integers have been checked already."""
         return cls(argument.name, argument.shape, DTYPES[argument.dtype])
 
     def convert(self, value: object) -> Array:
-        """A value as an array that compiled code can read: itself where it lies so, else a copy.
+        """Convert a value to an array that compiled code can read, without a copy where its layout fits.
 
         Raises:
-            AutotuneError: The value is of another shape or kind, out of range, or an array of wider numbers, which
-                would be rounded (numbers and lists of Python are not), or one of uint16, which may be the bits of f16
-                or bf16.
-            NotExactlyError: The value is for another program.
+            AutotuneError: The value has another shape or kind, is out of range, is an array of wider floats, which
+                would be rounded (numbers and lists of Python may be), or an array of uint16, which may hold the bits
+                of f16 or bf16.
+            NotExactlyError: The value belongs to another program.
         """
         if self.is_exact and (type(value) is not np.ndarray or (value.shape, value.dtype) != (self.shape, self.dtype)):
             raise NotExactlyError
@@ -83,17 +83,17 @@ class Accepted:
         if array.dtype == bool and self.dtype.itemsize == 1 and array.flags.c_contiguous:
             return array.view(self.dtype)
         if whole:
-            self.check(array)  # before it is narrowed
+            self.check(array)  # before the conversion truncates integers
         return np.require(array, self.dtype, ("C", "A"))
 
     def check(self, array: Array) -> None:
-        """Refuse whole numbers that are out of range: a compiled function would read memory that is not its own.
+        """Refuse integers that are out of range: a compiled function might use them as indices, out of bounds.
 
         Raises:
-            AutotuneError: A number is.
+            AutotuneError: An integer is out of range.
         """
-        held = np.iinfo(self.dtype)
-        low, high = self.bounds or (int(held.min), int(held.max) + 1)
+        limits = np.iinfo(self.dtype)
+        low, high = self.bounds or (int(limits.min), int(limits.max) + 1)
         if not lie_within(array, low, high):
             wrong = array[(array < low) | (array >= high)].flat[0]
             title = self.title or self.name
@@ -101,10 +101,10 @@ class Accepted:
 
 
 def as_array(name: str, value: object, error: type[AutotuneError]) -> Array:
-    """A value as an array of any element type.
+    """Convert a value to an array of any element type.
 
     Raises:
-        AutotuneError: The value is ragged or has a mask, which compiled code would not see.
+        AutotuneError: The value is ragged, or has a mask, which compiled code would ignore.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise error(f"{name} must be an array without a mask, it has one; use .filled(..)")
@@ -115,17 +115,17 @@ def as_array(name: str, value: object, error: type[AutotuneError]) -> Array:
 
 
 def lie_within(array: Array, low: int, high: int) -> bool:
-    """Return whether all whole numbers of an array, which has some, are from `low` to below `high`."""
+    """Return whether all integers of a non-empty array are in ``[low, high)``."""
     if array.size <= FEW:
-        held: list[int] = array.ravel().tolist()
-        return low <= min(held) and max(held) < high
-    if low == 0 and array.dtype.kind == "i" and array.dtype.isnative:  # a negative one is a huge one without its sign
+        values: list[int] = array.ravel().tolist()
+        return low <= min(values) and max(values) < high
+    if low == 0 and array.dtype.kind == "i" and array.dtype.isnative:  # viewed as unsigned, negatives exceed `high`
         return int(array.view(f"u{array.itemsize}").max()) < high
-    return low <= int(array.min()) and int(array.max()) < high  # one of 2^63 is none of C
+    return low <= int(array.min()) and int(array.max()) < high  # as int of Python: 2^63 does not fit int64
 
 
 def is_frozen(array: Array) -> bool:
-    """Return whether nothing writes an array: it is read-only, and so is whatever it is a view of."""
+    """Return whether an array is immutable: it is read-only, and so is every buffer that it is a view of."""
     if array.flags.writeable:
         return False
     base = array.base

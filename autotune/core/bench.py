@@ -1,4 +1,4 @@
-"""`Bench`: what runs our code in an isolated process: a worker of this machine, or a slot of another one."""
+"""`Bench`: interface for running code in an isolated process, of this machine or a remote one."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Bench(Protocol):
-    """One isolated process and the one that follows it, on whatever machine: see `Worker`."""
+    """An isolated process, local or remote, that is replaced by a new one when it dies: see `Worker`."""
 
     def evaluate(self, job: Job, seconds: float | None = None) -> list[Evaluation]:
-        """Compile, verify and time a job's candidates; one `Evaluation` each, in their order, whatever happens.
+        """Compile, verify and time a job's candidates, and return an `Evaluation` of each, in their order.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
@@ -22,7 +22,9 @@ class Bench(Protocol):
         ...
 
     def call(self, function: Callable[[A], T], argument: A, seconds: float | None = None) -> T | Evaluation:
-        """Run a function of a module in the process; where the process fails over it, an `Evaluation` that says how.
+        """Call a module-level function in the process, and return its result.
+
+        Where the process dies, hangs or runs out of memory in the call, return an `Evaluation` with that outcome.
 
         Raises:
             AutotuneError: The function raised it.
@@ -37,6 +39,6 @@ class Bench(Protocol):
         """Measure the machine's roofs.
 
         Raises:
-            MachineError: The process failed over it.
+            MachineError: The process failed during the measurement.
         """
         ...

@@ -1,15 +1,15 @@
-"""Names in C: identifiers for what MLIR and users call as they like."""
+"""C identifiers for names of MLIR and of users."""
 
 import re
 
 
 def c_name(entry: str) -> str:
-    """The C function of an MLIR function."""
+    """Return the name of the C function for an MLIR function."""
     return f"autotune_{identifier(entry)}"
 
 
 def identifier(name: str) -> str:
-    """The letters and digits of a name that C knows, the others as underscores.
+    """Replace every character of a name that C does not allow in identifiers by an underscore.
 
     Example:
         >>> identifier("é 2.5")
@@ -19,5 +19,5 @@ def identifier(name: str) -> str:
 
 
 def c_symbol(entry: str) -> str:
-    """The symbol of an emitted function that takes memref descriptors."""
+    """Return the symbol of an emitted function that takes memref descriptors."""
     return f"{c_name(entry)}_memrefs"

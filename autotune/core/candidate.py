@@ -1,4 +1,4 @@
-"""One way to compile a payload, and a program with a claim about it."""
+"""`Candidate`: a payload's compilation by a script and a pass pipeline; `Claim`: a program with its input seed."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from autotune.core.payload import Payload
 from autotune.core.plugs.external_kernel import ExternalKernel
 from autotune.core.scripts.parametric import ChosenScript
 
-Script = str | ChosenScript  # as text, or as a user's own with what is chosen for its knobs
+Script = str | ChosenScript  # text, or a user script with the values of its knobs
 
 
 @dataclass(frozen=True)
@@ -14,13 +14,13 @@ class Candidate:
     """One way to compile a payload.
 
     Attributes:
-        script: Transform script, as text or as a user's own with every choice made; `None` for a pure pass pipeline.
-        pipeline: Passes after it.
-        text: The module it starts from, where that is not the payload's own text (the tagged module).
-        panels: Tags whose op reads its weight from panels, with their columns.
-        part: One in so many iterations of the outermost long loops is run, and times are multiplied by the share of the
-            work that this is; 1 runs all. What follows from the iterations that were run is verified, where that shows.
-        kernels: Code of others that computes some tasks.
+        script: Transform script, as text or as an instantiated user script; `None` for a pure pass pipeline.
+        pipeline: Pass pipeline that runs after the script.
+        text: Module to start from, where that is not the payload's own text (the tagged module); else `None`.
+        panels: Pairs of a tag whose op reads its weight from panels, and the columns of a panel.
+        part: Sampling factor: of the outermost long loops, one in `part` iterations is run, and times are scaled to the
+            whole work; 1 runs all. Results of the iterations that were run are verified, where possible.
+        kernels: External kernels that compute some of the tasks.
     """
 
     script: Script | None
@@ -33,7 +33,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Claim:
-    """A program: what it computes, how it is compiled, and the seed of its inputs."""
+    """A program to be checked: its payload, how it is compiled, and the seed of its inputs."""
 
     payload: Payload
     candidate: Candidate

@@ -1,6 +1,6 @@
-"""`Care`: how carefully programs are measured. In full, unless ``AUTOTUNE_CARE=little`` is in the environment.
+"""`Care`: the effort spent on measurements; reduced where ``AUTOTUNE_CARE=little`` is set in the environment.
 
-Little care is for trying things out, and for tests: minutes become seconds, and figures coarse.
+Little care is for experiments and tests: runs take seconds instead of minutes, and times are less accurate.
 """
 
 import os
@@ -14,13 +14,14 @@ VARIABLE = "AUTOTUNE_CARE"
 
 @dataclass(frozen=True)
 class Care:
-    """How carefully programs are measured.
+    """Limits and repetitions of measurements.
 
     Attributes:
-        most: What a measurement takes at most, whatever it asks for; `None` for all that it asks for.
+        most: Upper bound on the effort of any measurement; `None` for no bound.
         pairs: A/A comparisons at the start of a run.
         finalists: Configs of a task that are measured again.
-        processes: Processes that finalists race in: where memory lies in one makes one up to 1 % faster.
+        processes: Processes that finalists are compared in: memory layout differs between processes, and changes times
+            by up to 1 %.
         sessions: Processes that time the whole, for the same reason.
     """
 
@@ -31,7 +32,7 @@ class Care:
     sessions: int = 3
 
     def limit(self, effort: Effort) -> Effort:
-        """What a measurement that asks for an effort takes.
+        """Return the effort, bounded by `most`.
 
         Example:
             >>> LITTLE.limit(Effort(samples=30, seconds=0.1)).samples
@@ -48,16 +49,16 @@ class Care:
 
 
 FULL = Care()
-# One sample of seven that is disturbed moves no median, and so few are never called noisy.
+# One disturbed sample of seven does not change the median, and so few are never classified as noisy.
 LITTLE = Care(Effort(samples=7, seconds=0.2, sample_seconds=1e-4), pairs=1, finalists=2, processes=1, sessions=1)
 PROFILES = {"full": FULL, "little": LITTLE}
 
 
 def chosen_care() -> Care:
-    """The care that the environment asks for; full care where it does not.
+    """Return the care that the environment selects; full by default.
 
     Raises:
-        OptionError: The environment asks for something else.
+        OptionError: The environment variable has an unknown value.
     """
     wanted = os.environ.get(VARIABLE) or "full"
     if wanted not in PROFILES:

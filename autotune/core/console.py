@@ -1,4 +1,4 @@
-"""Consoles for people, and times with their unit."""
+"""Consoles that print text literally, and formatting of durations."""
 
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.text import Text
@@ -9,34 +9,34 @@ USUAL_WIDTH = 80  # characters of a line
 
 
 class PrintableText(RenderHook):
-    """Spells out what is no character to print: text from elsewhere cannot command the terminal."""
+    """Render hook that escapes control characters, so that untrusted text cannot control the terminal."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """What is printed, texts of it without control characters but for lines and tabs."""
+        """Return the renderables, with control characters other than newlines and tabs escaped in texts."""
         return [Text(lines(r.plain)) if isinstance(r, Text) and not is_plain(r.plain) else r for r in renderables]
 
 
 class VerbConsole(Console):
-    """A console whose reader may be gone: results then end the verb, and progress ends, not the verb."""
+    """Console that handles a closed pipe: on stdout the command ends, on stderr only the progress output does."""
 
     def on_broken_pipe(self) -> None:
-        """Raise the error that is handled, which the command line turns into its exit code; rich's own exits with 1."""
+        """Re-raise `BrokenPipeError`, which the command line maps to its exit code; rich's own version exits with 1."""
         if not self.stderr:
             raise  # noqa: PLE0704 - rich calls this where it handles a BrokenPipeError
         self.quiet = True
 
 
 def terminal(*, stderr: bool = False) -> Console:
-    """A console that prints text as it is written, wherever it comes from."""
+    """Return a console that prints text literally, without markup or control characters."""
     console = VerbConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not console.width:  # COLUMNS=0, as of who does not know
+    if not console.width:  # COLUMNS=0 means unknown
         console.width = USUAL_WIDTH
     console.push_render_hook(PrintableText())
     return console
 
 
 def duration(seconds: float | None) -> str:
-    """A time with the unit that suits it; ``-`` where there is none.
+    """Format a duration with a suitable unit; ``-`` for `None`.
 
     Example:
         >>> duration(0.00123)

@@ -1,4 +1,4 @@
-"""Contexts of a program: a call takes one that nobody else uses, and threads that call at once have one each."""
+"""Thread-safe pool of execution contexts of a program: concurrent calls use different contexts."""
 
 import ctypes
 import threading
@@ -12,12 +12,12 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, eq=False)
 class FreeContexts:
-    """Contexts that nobody uses.
+    """Free contexts of a pool.
 
     Attributes:
-        free: The contexts, the latest last.
-        waiting: Number of threads that wait for one.
-        wake: Tells one of them that there is one.
+        free: Stack of free contexts, the most recently used last.
+        waiting: Number of threads that wait for a context.
+        wake: Function that notifies one waiting thread.
     """
 
     free: list[Any]
@@ -26,11 +26,11 @@ class FreeContexts:
 
 
 class ContextPool(Generic[C]):
-    """Contexts that are made when they are needed; from any number of threads.
+    """Bounded pool of contexts, created on demand; for use by any number of threads.
 
     Args:
-        make: Makes a context.
-        most: Contexts there may be.
+        make: Factory of contexts.
+        most: Largest number of contexts.
     """
 
     def __init__(self, make: Callable[[], C], most: int) -> None:
@@ -41,7 +41,7 @@ class ContextPool(Generic[C]):
 
     @contextmanager
     def take(self) -> Iterator[C]:
-        """A context for the ``with`` block alone; waits where as many as there may be are in use."""
+        """Take a context for the ``with`` block; blocks while all contexts are in use."""
         context = self.get()
         try:
             yield context
@@ -49,15 +49,16 @@ class ContextPool(Generic[C]):
             self.put(context)
 
     def get(self) -> C:
-        """A context for the caller alone, until it is put back; waits where as many as there may be are in use."""
+        """Take a context until `put` returns it; blocks while all contexts are in use."""
         try:
-            return self._free.pop()  # the latest: its arena is still in the caches
+            return self._free.pop()  # the most recently used: its arena is still in the caches
         except IndexError:
             return self._next()
 
     def put(self, context: C) -> None:
-        """Give a context back."""
-        self._free.append(context)  # before it looks for waiting threads, as those look here last
+        """Return a context to the pool."""
+        # Appended before reading `waiting`: a waiting thread increments that first, and then looks at the list again.
+        self._free.append(context)
         if self.contexts.waiting.value:
             self._wake()
 

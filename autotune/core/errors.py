@@ -1,20 +1,20 @@
-"""The whole exception tree.
+"""Exceptions of the package.
 
-A failed *call* raises; a failed *candidate* never does: it becomes a `Trial` with an outcome.
-Every message states the constraint, then the value, then the way out, on one line.
+A failed *call* raises; a failed *candidate* does not: it becomes a `Trial` with an outcome.
+Every message states the constraint, then the value, then the remedy, on one line.
 """
 
 
 class AutotuneError(Exception):
-    """Base of everything this project raises on purpose; the CLI prints it as one line and exits 2."""
+    """Base class of the errors that this project raises; the command line prints it as one line and exits with 2."""
 
 
 class PluginError(AutotuneError):
-    """A plug-in does not load: it is broken, or its package was changed since it was installed."""
+    """A plug-in cannot be loaded: it is broken, or its package was changed since it was installed."""
 
 
 class OptionError(AutotuneError, ValueError):
-    """An option of a verb is no number, or one out of range; raised before anything is done."""
+    """An option is of the wrong type or out of range; raised before anything is done."""
 
 
 class PayloadError(AutotuneError):
@@ -22,7 +22,7 @@ class PayloadError(AutotuneError):
 
 
 class RefusedModelError(PayloadError):
-    """An importer does not know what a model does, and says so each time that it reads it."""
+    """An importer does not support a model; reading it again raises the same error."""
 
 
 class SpaceError(AutotuneError):
@@ -34,7 +34,7 @@ class ScheduleError(AutotuneError):
 
 
 class RuleError(AutotuneError):
-    """Rewrite rules cannot be read, come to no end, or do not leave what they should."""
+    """Rewrite rules cannot be parsed, do not terminate, or change what the payload computes."""
 
 
 class CompileError(AutotuneError):
@@ -54,7 +54,7 @@ class CompileError(AutotuneError):
 
 
 class KernelError(AutotuneError):
-    """A back end could not make a task's code.
+    """A back end could not generate a task's code.
 
     Attributes:
         outcome: Outcome of the trial.
@@ -82,7 +82,7 @@ class BundleError(AutotuneError):
 
 
 class ProofError(AutotuneError):
-    """What was tuned does not hold when it is checked as a replay checks it; the CLI exits 1."""
+    """A tuned result does not pass the checks of a replay; the command line exits with 1."""
 
 
 class ComparatorError(AutotuneError):
@@ -94,19 +94,19 @@ class GenerationError(AutotuneError):
 
 
 class MachineError(AutotuneError):
-    """This machine lacks something that is needed, with what to install or change."""
+    """This machine lacks a requirement; the message says what to install or change."""
 
 
 class AnswerError(AutotuneError):
-    """What an isolated process answered is no data of the type that was to come."""
+    """The answer of an isolated process is not of the expected type."""
 
 
 class TensorError(AutotuneError, ValueError):
-    """An operation on tensors is impossible; raised where it is written, with shapes, before anything is compiled."""
+    """An operation on tensors is invalid; raised where it is called, with the shapes, before anything is compiled."""
 
 
 class TensorTypeError(TensorError, TypeError):
-    """Element types of an operation on tensors do not go together, or what is given is no tensor."""
+    """Element types of an operation on tensors are incompatible, or an operand is no tensor."""
 
 
 class TensorIndexError(TensorError, IndexError):

@@ -1,4 +1,4 @@
-"""`Evaluator`: compiles, verifies and times candidates; the `Job` it is given, the `Evaluation` it gives back."""
+"""`Evaluator`: compiles, verifies and times the candidates of a `Job`, and returns an `Evaluation` of each."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -14,12 +14,12 @@ from autotune.core.trial import Outcome, Samples
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure.
+    """Limits of one measurement.
 
     Attributes:
-        samples: Samples to take at most.
-        seconds: Time after which no further sample is taken, once there are enough of them.
-        sample_seconds: Length of one sample to aim for.
+        samples: Largest number of samples.
+        seconds: Seconds after which no further sample is taken, once there are enough of them.
+        sample_seconds: Target duration of one sample, in seconds.
         has_joules: Whether energy is measured, too.
     """
 
@@ -31,12 +31,12 @@ class Effort:
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Seconds that a job and its parts may take; `None` for no bound of their own.
+    """Time limits of a job and of its phases, in seconds; `None` for no limit.
 
     Attributes:
-        seconds: The whole job.
-        compile_seconds: One candidate, from its script to machine code.
-        run_seconds: One candidate's first call, with its verification.
+        seconds: Limit of the whole job.
+        compile_seconds: Limit of the compilation of one candidate, from its script to machine code.
+        run_seconds: Limit of one candidate's first call, with its verification.
     """
 
     seconds: float = inf
@@ -44,7 +44,7 @@ class TimeLimits:
     run_seconds: float | None = None
 
     def bound(self, phase: str) -> float | None:
-        """What the group of phases that `phase` is of may take."""
+        """Return the limit of the group of phases that `phase` belongs to; `None` where it has none."""
         if phase in COMPILE:
             return self.compile_seconds
         return self.run_seconds if phase == "verify" else None
@@ -56,13 +56,13 @@ class Job:
 
     Attributes:
         payload: Payload that the candidates compute.
-        candidates: One to be measured with the reference kernel, or several to be measured interleaved.
+        candidates: One candidate, measured beside the reference kernel, or several, measured interleaved.
         machine: The host.
         seed: Seed of the input data.
-        effort: Number of samples and seconds to measure with.
-        best_seconds: Best time so far, to give up early on a hopeless candidate.
-        time_limits: Seconds that each phase may take; the evaluator sets the limit of the whole.
-        quiet_reference: The reference kernel's best time so far.
+        effort: Limits of each measurement.
+        best_seconds: Best seconds a call so far, to prune a slow candidate early; `None` before there is one.
+        time_limits: Limits of each phase, in seconds; the evaluator sets the limit of the whole.
+        quiet_reference: Best time of the reference kernel so far, in seconds.
         known: Fingerprints of IR and machine code of earlier candidates; a candidate with one of them is a duplicate.
     """
 
@@ -79,10 +79,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Outcome of one candidate; fields are those of `Trial`, `buffers` what it means in `Program`.
+    """Outcome of one candidate, with the fields of `Trial`, and `buffers`, the plan of its buffers in the arena.
 
-    `first_call` is what the call took that was verified, in seconds, with whatever a first call meets; 0 if there was
-    none.
+    `first_call` is the duration of the verified call, in seconds, including one-time costs of a first call; 0 if there
+    was none.
     """
 
     outcome: Outcome
@@ -100,7 +100,9 @@ class Evaluator(Protocol):
     """Evaluates candidates: a worker on this machine, or a stand-in for it."""
 
     def evaluate(self, job: Job) -> list[Evaluation]:
-        """Compile, verify and time a job's candidates; one `Evaluation` each, in their order, whatever happens.
+        """Compile, verify and time a job's candidates, and return an `Evaluation` of each, in their order.
+
+        A candidate that fails, even by ending the process, has an `Evaluation` that says so.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
@@ -109,15 +111,15 @@ class Evaluator(Protocol):
 
 
 class Slots(Protocol):
-    """Evaluates as many jobs at once as it has slots: those of a cluster, or one that does a job when it gets it."""
+    """Asynchronous evaluator of several jobs: the slots of a cluster, or a single local slot."""
 
     @property
     def is_ordered(self) -> bool:
-        """Whether results come in the order of the jobs, so that a sweep that is run again asks as it did before."""
+        """Whether results arrive in the order of submission, which makes a repeated sweep ask the same configs."""
         ...
 
     def count(self) -> int:
-        """Jobs that may be under way now, at least one.
+        """Return the number of jobs that may be under way now, at least 1.
 
         Raises:
             MachineError: No worker is left, and none joined.
@@ -125,11 +127,11 @@ class Slots(Protocol):
         ...
 
     def submit(self, job: Job) -> int:
-        """Begin a job; gives the number by which `wait` tells of it."""
+        """Start a job, and return the number that `wait` identifies it by."""
         ...
 
     def wait(self) -> tuple[int, list[Evaluation]]:
-        """The number of a job that is done, and an `Evaluation` for each of its candidates.
+        """Wait for a job to finish, and return its number and an `Evaluation` of each of its candidates.
 
         Raises:
             AutotuneError: The payload itself is at fault, not a candidate.
@@ -139,30 +141,30 @@ class Slots(Protocol):
 
 
 class OneSlot:
-    """An evaluator as the only slot: a job is done when it is submitted."""
+    """A single slot, which evaluates a job synchronously when it is submitted."""
 
     is_ordered = True
 
     def __init__(self, evaluator: Evaluator) -> None:
-        """Begin with nothing under way.
+        """Wrap an evaluator.
 
         Args:
-            evaluator: Compiles, verifies and times candidates.
+            evaluator: Evaluator of the jobs.
         """
         self._evaluator = evaluator
         self._done: list[tuple[int, list[Evaluation]]] = []
         self._submitted = 0
 
     def count(self) -> int:
-        """One."""
+        """Return 1."""
         return 1
 
     def submit(self, job: Job) -> int:
-        """Do a job; gives its number."""
+        """Evaluate a job, and return its number."""
         self._submitted += 1
         self._done.append((self._submitted, self._evaluator.evaluate(job)))
         return self._submitted
 
     def wait(self) -> tuple[int, list[Evaluation]]:
-        """The number of the job that is done, and the outcomes of its candidates."""
+        """Return the number of the oldest finished job, and the outcomes of its candidates."""
         return self._done.pop(0)

@@ -1,15 +1,15 @@
-"""Tables for notebooks: what ``_repr_html_`` of objects that people hold gives."""
+"""HTML tables for ``_repr_html_`` in notebooks."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in HTML, every text of it escaped.
+    """Return an HTML table with all texts escaped.
 
     Args:
         caption: Line above the table.
-        heads: Heads of the columns; none for a table without.
+        heads: Headings of the columns; empty for a table without.
         rows: Cells, row by row.
     """
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)

@@ -1,4 +1,4 @@
-"""`Listener`: notified of the stages, notes and trials of a long run."""
+"""`Listener`: callbacks for the stages, notes and trials of a run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from autotune.core.trial import Trial
 
 
 class Listener:
-    """Receives notifications of a run and ignores them: override the methods you want to know of.
+    """Base class of callbacks of a run, which do nothing: override those of interest.
 
     Example:
         >>> class Printer(Listener):
@@ -23,21 +23,21 @@ class Listener:
         """Called when a stage begins.
 
         Args:
-            sentence: Sentence on what begins.
+            sentence: Description of the stage.
         """
 
     def note(self, sentence: str) -> None:
-        """Called with each note for the user, a sentence.
+        """Called with each note for the user.
 
         Args:
             sentence: Sentence to show.
         """
 
     def interim(self, sentence: str) -> None:
-        """Called with a part of the result that is known before the run ends.
+        """Called with an intermediate result.
 
         Args:
-            sentence: Sentence to show; the result has it too, measured better.
+            sentence: Sentence to show; the final result repeats it, measured more accurately.
         """
 
     def trial(self, trial: Trial, counted: int, best: float | None) -> None:
@@ -50,11 +50,11 @@ class Listener:
         """
 
     def forecast(self, left: float, whole: float | None) -> None:
-        """Called whenever it is known better how long the run still takes, with everything after its search.
+        """Called when the forecast of the run's remaining time changes.
 
         Args:
-            left: Seconds that it still takes.
-            whole: Seconds of a call of the whole payload with the best configs so far; `None` where that is not known.
+            left: Remaining seconds of the run, including the stages after the search.
+            whole: Seconds a call of the whole payload with the best configs so far; `None` where that is not known.
         """
 
 
@@ -66,7 +66,7 @@ _listener: ContextVar[Listener] = ContextVar("listener", default=SILENT)
 
 @contextmanager
 def telling(listener: Listener) -> Iterator[Listener]:
-    """Notify a listener of the stages of what is read, imported or compiled in the ``with`` block."""
+    """Notify a listener of the stages of reading, importing and compiling in the ``with`` block."""
     before = _listener.set(listener)
     try:
         yield listener
@@ -75,12 +75,12 @@ def telling(listener: Listener) -> Iterator[Listener]:
 
 
 def tell_stage(sentence: str) -> None:
-    """Tell the listener of the innermost `telling` block, if there is one, that a stage begins."""
+    """Notify the listener of the innermost `telling` block, if there is one, that a stage begins."""
     _listener.get().stage(sentence)
 
 
 class NoteKeeper(Listener):
-    """Passes notifications on to another listener, and keeps the notes.
+    """Listener that forwards to another one, and records the notes.
 
     Attributes:
         notes: Sentences received so far.
@@ -95,7 +95,7 @@ class NoteKeeper(Listener):
         self._listener.stage(sentence)
 
     def note(self, sentence: str) -> None:
-        """Keep it, and pass it on."""
+        """Record the note, and forward it."""
         self.notes.append(sentence)
         self._listener.note(sentence)
 

@@ -1,4 +1,4 @@
-"""`Objective`: what a search minimises: seconds of a call alone, or seconds and joules."""
+"""`Objective`: the objectives of a search: seconds a call, or seconds and joules a call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +13,11 @@ HALF = 0.5  # the share of joules in a choice that nobody asked another of
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised.
+    """The quantities that a search minimises.
 
     Attributes:
         names: ``seconds`` or ``seconds,joules``.
-        weight: Share of joules in the choice from the front, from 0 for seconds alone to 1 for joules alone.
+        weight: Weight of joules in the choice from the Pareto front, from 0 (seconds alone) to 1 (joules alone).
     """
 
     names: str = SECONDS
@@ -32,23 +32,23 @@ class Objective:
 
     @property
     def has_joules(self) -> bool:
-        """Whether energy is measured."""
+        """Whether joules are an objective."""
         return self.names == BOTH
 
     @property
     def identity(self) -> dict[str, str]:
-        """What tells sweeps with energy from those without, which have no joules to look up."""
+        """Entry that distinguishes sweeps with energy from those without; empty for seconds alone."""
         return {"objective": self.names} if self.has_joules else {}
 
     def effort(self, effort: Effort) -> Effort:
-        """An effort that measures what is minimised."""
+        """Return the effort, with energy measured where it is an objective."""
         return replace(effort, has_joules=True) if self.has_joules else effort
 
     def scores(self, values: Sequence[tuple[float, float | None]]) -> list[float]:
-        """What is least for the config to choose: seconds and joules multiplied, each to its share.
+        """Return the score of each config, lower is better: the weighted geometric mean of seconds and joules.
 
         Args:
-            values: Seconds and joules of each config; where those of one are not known, seconds alone decide.
+            values: Seconds and joules of each config; where the joules of any are unknown, scores are seconds alone.
 
         Example:
             >>> Objective(BOTH, 0.5).scores([(4.0, 9.0), (1.0, 1.0)])

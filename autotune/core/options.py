@@ -1,6 +1,6 @@
-"""Constraints of options: what a whole number, a number or a seed of a user may be, on the command line and in Python.
+"""Validation of options given on the command line and in Python: integers, real numbers and seeds.
 
-Text is read strictly: ASCII digits, no underscores, so that what is taken for a number is what everybody reads as one.
+Text is parsed strictly, ASCII digits without underscores: `int` and `float` of Python also accept other spellings.
 """
 
 import math
@@ -11,17 +11,17 @@ from autotune.core.errors import OptionError
 
 MOST_SEED = 2**32 - 1  # NumPy's older generators take no more, and samplers use them
 MOST_COUNT = 2**31 - 1
-MOST_SECONDS = 1e6  # eleven days; the system's own waits are counted in milliseconds of 31 bits
+MOST_SECONDS = 1e6  # eleven days; timeouts of the system are 31-bit numbers of milliseconds
 LEAST_TIMEOUT = 0.1  # seconds; nothing compiles in less
 WHOLE = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 REAL = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?", re.ASCII)
 
 
 def read_whole(text: str) -> int:
-    """The whole number that a text spells.
+    """Parse an integer.
 
     Raises:
-        ValueError: The text spells none: it is empty, has a point, underscores, or digits of another script.
+        ValueError: The text is no integer: it is empty, has a point, underscores, or digits of another script.
 
     Example:
         >>> read_whole("-12")
@@ -33,10 +33,10 @@ def read_whole(text: str) -> int:
 
 
 def read_real(text: str) -> float:
-    """The number that a text spells.
+    """Parse a real number.
 
     Raises:
-        ValueError: The text spells none, or none that is finite.
+        ValueError: The text is no number, or is not finite.
 
     Example:
         >>> read_real("1e3")
@@ -48,10 +48,10 @@ def read_real(text: str) -> float:
 
 
 def check_whole(name: str, value: object, least: int, most: int) -> None:
-    """Raise unless an option is a whole number of a range, ends included.
+    """Raise unless an option is an integer from `least` to `most`, both included.
 
     Raises:
-        OptionError: The option is no such number.
+        OptionError: The value is no integer, or out of range.
     """
     try:
         if isinstance(value, bool):
@@ -64,10 +64,10 @@ def check_whole(name: str, value: object, least: int, most: int) -> None:
 
 
 def check_real(name: str, value: object, least: float, most: float, example: float = 1.0) -> None:
-    """Raise unless an option is a number of a range, ends included: no NaN, no infinity.
+    """Raise unless an option is a real number from `least` to `most`, both included, and not NaN.
 
     Raises:
-        OptionError: The option is no such number.
+        OptionError: The value is no number, or out of range.
     """
     try:
         if isinstance(value, str | bytes | bool):
@@ -80,9 +80,9 @@ def check_real(name: str, value: object, least: float, most: float, example: flo
 
 
 def check_seed(value: object) -> None:
-    """Raise unless a seed is one that every generator takes.
+    """Raise unless a seed is valid for every random number generator in use.
 
     Raises:
-        OptionError: The option is no such number.
+        OptionError: The value is no integer from 0 to `MOST_SEED`.
     """
     check_whole("seed", value, 0, MOST_SEED)

@@ -1,4 +1,4 @@
-"""`Partition`: a payload cut into its tasks."""
+"""`Partition`: the tasks of a payload."""
 
 from dataclasses import dataclass, field
 
@@ -10,12 +10,12 @@ from autotune.core.task import Task
 
 @dataclass(frozen=True)
 class Partition:
-    """A module with its tunable ops tagged, and what the tags stand for.
+    """A payload with its tunable ops tagged, and the task of each tag.
 
     Attributes:
-        payload: The same computation; every tunable op carries ``autotune.task``.
-        tasks: One for each distinct tag, in order of first appearance.
-        rewriting: What rewrite rules made of the payload before.
+        payload: Payload of the same computation; every tunable op carries the attribute ``autotune.task``.
+        tasks: Task of each distinct tag, in order of first appearance.
+        rewriting: Result of the rewrite rules that were applied before.
         uncovered: Ops that no task covers.
     """
 

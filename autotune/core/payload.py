@@ -1,4 +1,4 @@
-"""What is computed: a payload, its arguments and its data. MLIR crosses it as text."""
+"""`Payload`: an MLIR program to be tuned, as text, with its arguments, its oracle and its input data."""
 
 import hashlib
 import re
@@ -20,12 +20,12 @@ from autotune.core.scripts.rules import Rules
 Array = npt.NDArray[Any]
 
 ROLES = ("input", "weight", "state", "output")
-WRITTEN = ("state", "output")  # what a call leaves a result in; a state is read too, and kept from call to call
-REFERENCE, PLAIN_LOWERING = "reference", "plain lowering"  # what says what a payload's results must be
+WRITTEN = ("state", "output")  # roles of arguments that a call writes; a state is read, too, and kept between calls
+REFERENCE, PLAIN_LOWERING = "reference", "plain lowering"  # kinds of oracle
 UNPROVED = "unproved: nothing but the plain lowering of the imported text says what is right"
-MASKED = -1e30  # what a score that a mask hides is at most: exp(MASKED - max) is 0; finite, for inf - inf is no number
-MOST_DIMENSIONS, MOST_ARGUMENTS = 16, 1000  # of an argument, and of a function, that a bundle describes
-SYMBOL = "[A-Za-z_][A-Za-z0-9_.$-]{0,200}"  # what MLIR takes as the name of a function without quotes
+MASKED = -1e30  # upper bound of a masked score: exp(MASKED - max) is 0; finite, since inf - inf is NaN
+MOST_DIMENSIONS, MOST_ARGUMENTS = 16, 1000  # of an argument, and of a function, in a bundle
+SYMBOL = "[A-Za-z_][A-Za-z0-9_.$-]{0,200}"  # a function's name that MLIR accepts without quotes
 DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype("float32"),
     "f64": np.dtype("float64"),
@@ -39,11 +39,11 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs that are no random data, such as the position a token is decoded at.
+    """A fixed setting of inputs that are no random data, such as the position a token is decoded at.
 
     Attributes:
-        values: Value of every element of an input, by name of the input.
-        weight: Number of calls at this case in one call of the whole that is timed.
+        values: Pairs of an input's name and the value of all its elements.
+        weight: Number of calls with this setting in one timed call of the whole.
     """
 
     values: tuple[tuple[str, int], ...] = ()
@@ -59,10 +59,10 @@ class Argument:
         role: ``input``, ``weight``, ``state`` or ``output``.
         shape: Static sizes, outermost first.
         dtype: MLIR element type, one of `DTYPES`.
-        low: Smallest value that random data takes.
-        high: Upper end (exclusive) of random data: for token ids, the vocabulary size.
-        accepts: Least whole number that a call may give, and the one above the largest: others would be read at
-            indices that there are not. `None`: those of random data.
+        low: Lower bound (inclusive) of random data.
+        high: Upper bound (exclusive) of random data: for token ids, the vocabulary size.
+        accepts: Range ``[low, high)`` of integers that a call accepts, since others may index out of bounds; `None`
+            for the range of random data.
     """
 
     name: str
@@ -104,27 +104,27 @@ class Payload:
     """A program to be tuned: one public function over statically shaped memrefs.
 
     Attributes:
-        name: The spec that built it, such as ``matmul,m=512,n=512,k=512``; parses back to the same payload.
+        name: Spec that builds it, such as ``matmul,m=512,n=512,k=512``; parses back to the same payload.
         text: The MLIR module: linalg on tensors inside, memref arguments outside.
         entry: Name of the public function.
         arguments: Arguments in the order of the function's signature.
         flops: Floating-point operations of one call that any implementation needs (multiply-add counts as two).
-        reference: Oracle in float64 NumPy: called with every non-output argument by name, which it leaves as they are,
-            gives what states and outputs hold after a call, in order. `None` means that the plain lowering of the same
-            text is the oracle.
-        inputs: Gives the non-output arrays by name for a seed; `None` means uniform random in ``[low, high)``.
+        reference: Oracle in float64 NumPy: takes every non-output argument as a keyword, without modifying any, and
+            returns the states and outputs after a call, in order. `None`: the plain lowering of the same text is the
+            oracle.
+        inputs: Function from a seed to the non-output arrays by name; `None` for uniform random in ``[low, high)``.
         reduction: Longest chain of additions behind one output element; scales the tolerance.
         graph: The same computation as a graph of ops, which comparators translate. Empty where only the text is known,
             as of a file.
-        cases: Inputs at which it is verified and measured; a call that is timed is one call at each. Empty: one case.
+        cases: Input settings at which it is verified and measured; a timed call is one call at each. Empty: one case.
         notes: Notes for the user on how the payload was read, a sentence each.
-        dialect: The payload in the dialect of ops that it is written in; empty where it is not written in one.
-        schedule: The whole file that it was read from, where that also holds a schedule of the user's own.
-        model: File of the model in its own format, which comparators that know it run as it is; empty for none.
-        foreign: Whether others wrote the text: what importers write is then undone before tasks are found.
-        rules: Rewrite rules that are applied before that; the oracle stays with the text before.
-        error: What results may be off besides what the order of sums explains, relative to the largest of an output.
-        derived: Whether the text was made from something else, such as a model's file, that says what it must compute.
+        dialect: Text in the dialect of ops that the payload is written in; empty where there is none.
+        schedule: Text of the whole file that it was read from, where that also holds a schedule of the user.
+        model: Path of the model in its own format, which comparators that support it run directly; empty for none.
+        foreign: Whether an external importer generated the text: its idioms are canonicalized before partitioning.
+        rules: Rewrite rules that are applied before partitioning; the oracle uses the text before the rules.
+        error: Tolerated error of results beyond that of the summation order, relative to an output's largest value.
+        derived: Whether the text was converted from a source, such as a model's file, that defines the computation.
     """
 
     name: str
@@ -167,15 +167,15 @@ class Payload:
 
     @property
     def oracle(self) -> str:
-        """What says what results must be: `REFERENCE` or `PLAIN_LOWERING`."""
+        """Kind of oracle: `REFERENCE` or `PLAIN_LOWERING`."""
         return REFERENCE if self.reference is not None else PLAIN_LOWERING
 
     @property
     def unproved(self) -> bool:
-        """Whether nothing but its own plain lowering says what a text must compute that was made from something else.
+        """Whether a text that was converted from a source has no oracle but its own plain lowering.
 
-        Programs that are right then compute what the text says; whether the text says what its source does is not
-        known. A text that the user wrote is its own source.
+        Verified programs then compute what the text says; that the conversion was correct is not verified. A text that
+        the user wrote is its own source.
         """
         return self.derived and self.reference is None
 
@@ -186,9 +186,9 @@ class Payload:
 
     @property
     def result_type(self) -> str:
-        """Element type of the floats that it writes; empty where there are several, or none."""
-        kinds = {argument.dtype for argument in self.written if not argument.dtype.startswith("i")}
-        return kinds.pop() if len(kinds) == 1 else ""
+        """Floating-point element type of its states and outputs; empty where they have several, or none."""
+        dtypes = {argument.dtype for argument in self.written if not argument.dtype.startswith("i")}
+        return dtypes.pop() if len(dtypes) == 1 else ""
 
     @property
     def written(self) -> tuple[Argument, ...]:
@@ -197,16 +197,16 @@ class Payload:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all arguments: the least that one call has to move, each touched once."""
+        """Bytes of all arguments: the compulsory memory traffic of one call."""
         return sum(argument.bytes for argument in self.arguments)
 
     @property
     def sha256(self) -> str:
-        """Hash of the text: the identity of what is computed."""
+        """Hex sha256 of the text, the payload's identity."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def make_inputs(self, seed: int) -> dict[str, Array]:
-        """Signed random data for every argument that is not an output, by name."""
+        """Return input data for every argument that is not an output, by name: by `inputs`, or uniform random."""
         if self.inputs is not None:
             with says_what_to_name(self.name):
                 return self.inputs(seed)
@@ -216,13 +216,13 @@ class Payload:
 
 @contextmanager
 def says_what_to_name(name: str) -> Iterator[None]:
-    """Say of a payload's function that reads a file which the sandbox does not show what to do.
+    """Turn a refusal of the sandbox to read a file into an error that names the file and the remedy.
 
     Args:
         name: Name of the payload.
 
     Raises:
-        PayloadError: The function was refused a file.
+        PayloadError: The sandbox refused to read a file.
     """
     try:
         yield
@@ -234,7 +234,7 @@ def says_what_to_name(name: str) -> Iterator[None]:
 
 
 def random_array(argument: Argument, rng: np.random.Generator) -> Array:
-    """Uniform random data of an argument's shape and dtype, in ``[low, high)``."""
+    """Return uniform random data of an argument's shape and dtype, in ``[low, high)``."""
     if argument.dtype.startswith("i"):
         return rng.integers(int(argument.low), int(argument.high), argument.shape, dtype=DTYPES[argument.dtype])
     return rng.uniform(argument.low, argument.high, argument.shape).astype(DTYPES[argument.dtype])

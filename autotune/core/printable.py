@@ -1,4 +1,4 @@
-"""Untrusted text made safe where it is shown: a terminal executes control characters, a C compiler ends comments."""
+"""Escaping of untrusted text for terminals and C comments, and line folding."""
 
 import re
 import textwrap
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 UNITS = "s|ms|us|ns|GFLOP/s|GB/s|[KMG]iB"
-WHOLE = re.compile(rf"\[[-+\d.e, ]*\]|\d (?:{UNITS})(?![\w/])")  # intervals, and numbers with their units
+WHOLE = re.compile(rf"\[[-+\d.e, ]*\]|\d (?:{UNITS})(?![\w/])")  # not broken: intervals, and numbers with their units
 HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 def one_line(text: str) -> str:
-    r"""A text as one line that a terminal only prints: white space is one blank, what does not print is spelled out.
+    r"""Return a text as one printable line: white space is collapsed, other unprintable characters are escaped.
 
     Example:
         >>> one_line("a\n b\x1b[31m")
@@ -21,7 +21,7 @@ def one_line(text: str) -> str:
 
 
 def without_middle(text: str, most: int) -> str:
-    """A text, or its beginning and its end where it is longer than allowed.
+    """Return a text, with its middle elided where it is longer than `most` characters.
 
     Example:
         >>> without_middle("name must be short, aaaaaaaaaaaaaaaa is not; cut it", 40)
@@ -32,39 +32,39 @@ def without_middle(text: str, most: int) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The nearest of known names as a question; empty where none is near.
+    """Return a question with the closest known name; empty where none is close.
 
     Example:
         >>> did_you_mean("numy", ["numpy", "torch"])
         "did you mean 'numpy'?"
     """
-    near = get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else ""
+    matches = get_close_matches(name, list(known), n=1)
+    return f"did you mean {matches[0]!r}?" if matches else ""
 
 
 def first_lines(text: str, count: int = 3, width: int = 500) -> str:
-    """The first lines of a diagnostic, on one line."""
-    found = [line.strip() for line in text.splitlines() if line.strip()]
-    return " | ".join(found[:count])[:width]
+    """Return the first non-empty lines of a diagnostic, joined into one."""
+    stripped = [line.strip() for line in text.splitlines() if line.strip()]
+    return " | ".join(stripped[:count])[:width]
 
 
 def lines(text: str) -> str:
-    """A text that a terminal only prints, its lines and tabs as they are."""
+    """Escape unprintable characters other than newlines and tabs."""
     return text if is_plain(text) else "\n".join(spelled(line) for line in text.split("\n"))
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text has nothing but lines and tabs of what prints."""
+    """Return whether all characters of a text are printable, newlines or tabs."""
     return text.isprintable() or all(line.replace("\t", "").isprintable() for line in text.split("\n"))
 
 
 def spelled(line: str) -> str:
-    """A line in which every character that does not print, but for tabs, is written as Python writes it."""
+    """Escape the unprintable characters of a line, other than tabs, as `repr` does."""
     return "".join(each if each.isprintable() or each == "\t" else repr(each)[1:-1] for each in line)
 
 
 def in_comment(text: str) -> str:
-    """A text as one line that neither ends a C comment nor begins one, nor goes on in the next line.
+    """Return a text as one line that neither ends nor begins a C comment, nor continues on the next line.
 
     Example:
         >>> in_comment("a*b, see */ int evil; /*")
@@ -76,29 +76,29 @@ def in_comment(text: str) -> str:
 
 
 def is_unicode(name: str) -> bool:
-    """Whether a name, such as that of a file, is text: bytes that are no UTF-8 are lone surrogates in Python."""
+    """Return whether a name, such as that of a file, is valid Unicode: Python decodes other bytes to surrogates."""
     return name.encode(errors="replace").decode() == name
 
 
 def fold(sentence: str, width: int, indent: int = 0, hanging: int = 0) -> list[str]:
-    """The lines of a sentence, broken between words; intervals, and numbers with their units, stay whole.
+    """Fold a sentence into lines, between words; intervals, and numbers with their units, are not broken.
 
-    A word that is longer than a line, such as a path, stays whole too, so that it can be copied.
+    A word that is longer than a line, such as a path, is not broken either, so that it can be copied.
 
     Args:
         sentence: One or several lines.
         width: Characters of a line.
-        indent: Spaces before its first line.
-        hanging: Spaces before the others.
+        indent: Spaces before the first line.
+        hanging: Spaces before the other lines.
 
     Example:
         >>> fold("a call takes 1.23 ms [1.22, 1.25] here", 26, 0, 2)
         ['a call takes 1.23 ms', '  [1.22, 1.25] here']
     """
-    kept = WHOLE.sub(lambda found: found[0].replace(" ", HARD_SPACE), sentence)
+    unbreakable = WHOLE.sub(lambda found: found[0].replace(" ", HARD_SPACE), sentence)
     lines = [
         line
-        for part in kept.splitlines()
+        for part in unbreakable.splitlines()
         for line in textwrap.wrap(
             part,
             width,

@@ -1,4 +1,4 @@
-"""How work goes on, for people: one line that changes, on a terminal or in a notebook, and notes that stay."""
+"""Progress display: a status line on a terminal or in a notebook, and permanent notes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,18 +26,18 @@ BAR_WIDTH = 12
 
 
 class Status(Listener):
-    """What is known of a run while it goes on; a subclass shows it. Use as a context manager.
+    """Current status of a run, which subclasses display. Use as a context manager.
 
     Args:
-        title: What is worked on; empty where stages say it.
-        trials: Trials to come; `None` where there is no search.
+        title: Title of the run; empty where the stages say enough.
+        trials: Planned number of trials; `None` where there is no search.
 
     Attributes:
-        sentence: What goes on now.
-        count: Trials that are done, of how many; empty before the first.
+        sentence: Description of the current stage.
+        count: Finished trials of the planned ones, as text; empty before the first.
         best: Seconds of the best config of the current task, and of the whole, as text.
-        begun: Instant at which the run began, of the monotonic clock.
-        until: Instant at which it is expected to end; `None` before that is known.
+        begun: Start of the run, on the monotonic clock.
+        until: Expected end of the run, on the monotonic clock; `None` before it is known.
     """
 
     def __init__(self, title: str = "", trials: int | None = None) -> None:
@@ -49,16 +49,16 @@ class Status(Listener):
 
     @property
     def best(self) -> str:
-        """The best of the current task and of the whole; empty before they are known."""
+        """Best times of the current task and of the whole; empty before they are known."""
         return ", ".join(filter(None, (self._best_of_task, self._whole)))
 
     @property
     def left(self) -> str:
-        """Seconds that the whole run still takes, as it was forecast last; empty before that."""
+        """Forecast of the remaining seconds of the run, as text; empty before the first forecast."""
         return "" if self.until is None else f"~{max(0.0, self.until - monotonic()):.0f} s left"
 
     def refresh(self) -> None:
-        """Show it as it is now."""
+        """Display the current status."""
 
     def __enter__(self) -> Self:
         self._telling = telling(self)
@@ -71,7 +71,7 @@ class Status(Listener):
         self._telling.__exit__(kind, error, trace)
 
     def stage(self, sentence: str) -> None:
-        """Show what goes on now; once all trials are done, without the best of a task."""
+        """Show the current stage; once all trials are done, without the best time of a task."""
         if self.count == f"{self._trials}/{self._trials}":
             self._best_of_task = ""
         self._say(sentence)
@@ -83,25 +83,25 @@ class Status(Listener):
         self._say(f"{trial.outcome}, {trial.task}")
 
     def forecast(self, left: float, whole: float | None) -> None:
-        """Show how far all of the run is, how long it still takes, and what the whole takes with the best so far."""
+        """Show the progress and remaining time of the run, and the time of the whole with the best configs so far."""
         if whole is not None:
             self._whole = f"whole {duration(whole)}"
         self.until = monotonic() + left
         self.refresh()
 
     def _say(self, sentence: str) -> None:
-        """Show a sentence behind the title."""
+        """Show a sentence after the title."""
         self.sentence = one_line(f"{self._title}: {sentence}" if self._title else sentence)
         self.refresh()
 
 
 class ProgressLine(Status):
-    """A line on stderr that says what goes on, on a terminal; notes are printed anywhere. Use as a context manager.
+    """Status line on stderr, on terminals only; notes are always printed. Use as a context manager.
 
     Args:
-        title: What is worked on; empty where stages say it.
-        trials: Trials to come, for a bar; `None` where there is no search.
-        is_spoken: Stages are printed as lines where there is no terminal.
+        title: Title of the run; empty where the stages say enough.
+        trials: Planned number of trials, for the bar; `None` where there is no search.
+        is_spoken: Whether stages are printed as lines where there is no terminal.
     """
 
     def __init__(self, title: str = "", trials: int | None = None, *, is_spoken: bool = False) -> None:
@@ -129,7 +129,7 @@ class ProgressLine(Status):
         self._line.stop()
 
     def stage(self, sentence: str) -> None:
-        """Show what goes on now."""
+        """Show the current stage."""
         if self._is_spoken:
             self.note(sentence)
         super().stage(sentence)
@@ -139,17 +139,17 @@ class ProgressLine(Status):
         self._print(f"autotune: {one_line(sentence)}", hanging=2)
 
     def interim(self, sentence: str) -> None:
-        """Print what is known already."""
+        """Print an intermediate result."""
         self._print(one_line(sentence), indent=2, hanging=4)
 
     def _print(self, sentence: str, indent: int = 0, hanging: int = 0) -> None:
-        """Print a sentence above the line: folded on a terminal, one line where programs read it."""
+        """Print a sentence above the status line: folded on a terminal, as one line elsewhere."""
         console = self._line.console
         width = console.width if console.is_terminal else indent + len(sentence) + 1
         console.print("\n".join(fold(sentence, width, indent, hanging)))
 
     def refresh(self) -> None:
-        """Hand it to the line, which is drawn ten times a second."""
+        """Update the status line, which is drawn ten times a second."""
         self._line.update(self._task, description=self.sentence)
         if self.until is not None:
             total = max(self.until - self.begun, 1e-3)
@@ -157,12 +157,12 @@ class ProgressLine(Status):
 
 
 class NotebookLine(Status):
-    """An output of a notebook's cell that says what goes on; only the notes stay. Use as a context manager."""
+    """Status in the output of a notebook's cell; only the notes remain. Use as a context manager."""
 
     def __init__(self, title: str = "", trials: int | None = None) -> None:
         super().__init__(title, trials)
         self._notes: list[str] = []
-        self._output: Any = None  # a handle of IPython, once something is shown
+        self._output: Any = None  # display handle of IPython, once something is shown
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -171,37 +171,37 @@ class NotebookLine(Status):
         self._show([])
 
     def note(self, sentence: str) -> None:
-        """Show a note for the user, above the line."""
+        """Show a note for the user, above the status line."""
         self._notes.append(one_line(sentence))
         self.refresh()
 
     def refresh(self) -> None:
-        """Show the line as it is now."""
+        """Display the current status line."""
         elapsed = f"{monotonic() - self.begun:.0f} s"
         self._show(["; ".join(filter(None, (self.sentence, self.count, self.best, elapsed, self.left)))])
 
     def _show(self, line: list[str]) -> None:
         from IPython.display import display  # noqa: PLC0415 - only where a notebook runs
 
-        shown = {"text/plain": "\n".join([*self._notes, *line])}
+        bundle = {"text/plain": "\n".join([*self._notes, *line])}
         if self._output is None:
-            self._output = display(shown, raw=True, display_id=True)
+            self._output = display(bundle, raw=True, display_id=True)
         else:
-            self._output.update(shown, raw=True)
+            self._output.update(bundle, raw=True)
 
 
 @contextmanager
 def watching(title: str, trials: int | None = None) -> Iterator[Listener]:
-    """A listener that shows progress of a call from Python: on a terminal or in a notebook, else nothing.
+    """Return a listener that shows the progress of a Python call on a terminal or in a notebook; silent elsewhere.
 
     Args:
-        title: What is worked on.
-        trials: Trials to come; `None` where there is no search.
+        title: Title of the run.
+        trials: Planned number of trials; `None` where there is no search.
     """
     console = terminal(stderr=True)
     if console.is_jupyter:
-        with NotebookLine(title, trials) as shown:
-            yield shown
+        with NotebookLine(title, trials) as output:
+            yield output
     elif console.is_terminal:
         with ProgressLine(title, trials) as line:
             yield line
@@ -210,10 +210,10 @@ def watching(title: str, trials: int | None = None) -> Iterator[Listener]:
 
 
 class StatusColumn(ProgressColumn):
-    """A part of a `Status`, as it is now.
+    """Progress column that shows an attribute of a `Status`.
 
     Args:
-        name: Attribute of it.
+        name: Name of the attribute.
     """
 
     def __init__(self, name: str) -> None:
@@ -221,16 +221,16 @@ class StatusColumn(ProgressColumn):
         self._name = name
 
     def render(self, task: Task) -> Text:
-        """The text for a task of the line; empty before anything is known."""
+        """Return the text of the column; empty before anything is known."""
         return Text(getattr(task.fields["status"], self._name))
 
 
 def columns(*, is_search: bool) -> list[ProgressColumn]:
-    """The parts of the line; the sentence is shortened where the others leave no room for it."""
+    """Return the columns of the status line; the sentence is elided where the others leave no room for it."""
     sentence = TextColumn(
         "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
     )
-    elapsed = TextColumn("{task.elapsed:.0f} s")  # TimeElapsedColumn stands still once all trials are done
+    elapsed = TextColumn("{task.elapsed:.0f} s")  # TimeElapsedColumn stops once all trials are done
     if not is_search:
         return [SpinnerColumn(), sentence, elapsed]
     count, best, left = map(StatusColumn, ("count", "best", "left"))

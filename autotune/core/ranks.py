@@ -1,7 +1,7 @@
-"""Mann-Whitney's U: do values of one sample tend to be larger than those of another, whatever their distribution?
+"""Mann-Whitney U test: whether values of one sample tend to be larger than those of another, for any distribution.
 
-What `scipy.stats.mannwhitneyu` gives, without the second and more that loading it adds to each command that compares,
-and at a twentieth of its cost a call.
+Same results as `scipy.stats.mannwhitneyu`, without the second and more that loading it adds to each command that
+compares, and at a twentieth of its cost a call.
 """
 
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # its parts are loaded when they are first used
+import scipy  # submodules are loaded on first use
 
 from autotune.core.host.scipy_memory import check_room
 
-MOST_EXACT = 8  # values of the smaller sample; of more, U is as good as normally distributed
+MOST_EXACT = 8  # size of the smaller sample up to which p is exact; beyond, U is close to normally distributed
 
 Values = Sequence[float] | npt.NDArray[np.float64]
 
 
 def chance_of_ranks(a: Values, b: Values) -> float:
-    """Two-sided p-value: exact where one sample is small and no two values are equal, else by the normal distribution.
+    """Return the two-sided p-value: exact for small samples without ties, else by the normal approximation.
 
     Args:
-        a: Values of one sample, none of them NaN; at least one.
-        b: Values of the other.
+        a: Values of one sample, without NaN; at least one.
+        b: Values of the other sample, likewise.
 
     >>> round(chance_of_ranks([1.0, 2.0, 3.0], [4.0, 5.0, 6.0]), 3)
     0.1
@@ -45,15 +45,16 @@ def chance_of_ranks(a: Values, b: Values) -> float:
 
 
 def ways_to_rank(m: int, n: int) -> npt.NDArray[np.float64]:
-    """In how many of all orders of m and n values each U from 0 to m * n comes.
+    """Return the number of orderings of m and n values that give each U from 0 to m * n.
 
     >>> ways_to_rank(2, 2)
     array([1., 1., 2., 1., 1.])
     """
     ways = np.zeros((m + 1, m * n + 1))
     ways[:, 0] = 1.0
-    for others in range(1, n + 1):  # the largest value is one of the m, and above all others, or one of the others
+    # Recurrence on the largest value: one of the m values, which exceeds all `others`, or one of the others.
+    for others in range(1, n + 1):
         for values in range(1, m + 1):
             ways[values, others:] += ways[values - 1, :-others]
-    of_all: npt.NDArray[np.float64] = ways[m]
-    return of_all
+    counts: npt.NDArray[np.float64] = ways[m]
+    return counts

@@ -1,4 +1,4 @@
-"""`Knob`, `Space` and `Config`: what a schedule family lets the search choose."""
+"""`Knob`, `Space` and `Config`: the search space that a schedule family defines."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ Config = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Knob:
-    """One choice: a name in the field's own terms, and the values it may take, in a meaningful order."""
+    """A parameter of a schedule: its name, and the values it may take, in a meaningful order."""
 
     name: str
     values: tuple[Value, ...]
@@ -29,7 +29,7 @@ class Knob:
 
 
 def largest_up_to(most: int, values: Iterable[Value]) -> int:
-    """The largest of a knob's whole numbers that is no more than a bound."""
+    """Return the largest of a knob's integer values that is at most `most`."""
     return max(int(v) for v in values if int(v) <= most)
 
 
@@ -38,8 +38,8 @@ class Constraint:
     """A constraint that ties knobs together, such as a register budget.
 
     Attributes:
-        sentence: The sentence that is true of every valid config.
-        holds: Returns whether a config satisfies it.
+        sentence: Sentence that is true of every valid config.
+        holds: Predicate that returns whether a config satisfies it.
     """
 
     sentence: str
@@ -48,12 +48,12 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Condition:
-    """Where a knob counts; elsewhere it changes nothing, so that it keeps one value there.
+    """Condition under which a knob is active; an inactive knob has no effect, and is fixed to one value.
 
     Attributes:
         knob: Name of the knob.
-        cases: Cases in which the knob counts: each is a list of knobs that must have the value beside them.
-        otherwise: Value of the knob where it does not count.
+        cases: Alternatives under which the knob is active: each is a conjunction of knob names with required values.
+        otherwise: Value of the knob where it is inactive.
     """
 
     knob: str
@@ -61,12 +61,12 @@ class Condition:
     otherwise: Value
 
     def counts(self, config: Config) -> bool:
-        """Return whether the knob counts in a config."""
+        """Return whether the knob is active in a config."""
         return any(all(config[name] == value for name, value in case) for case in self.cases)
 
     @property
     def sentence(self) -> str:
-        """The sentence that is true of every settled config."""
+        """Sentence that is true of every config whose inactive knobs have their fixed values."""
         cases = " or where ".join(" and ".join(f"{name} is {value}" for name, value in p) for p in self.cases)
         where = f"counts only where {cases}" if cases else "is read nowhere"
         return f"{self.knob} must be {self.otherwise}, as it {where}"
@@ -76,7 +76,7 @@ MOST_SHOWN = 6  # values of a knob, in a line
 
 
 def short_list(values: Sequence[Value]) -> str:
-    """Values of a knob in a line: all of them where they are few, else the first and the last."""
+    """Return the values of a knob in a line: all where they are few, else the first ones and the last."""
     shown = list(map(str, values))
     if len(shown) > MOST_SHOWN:
         shown = [*shown[: MOST_SHOWN - 2], "..", shown[-1]]
@@ -85,7 +85,7 @@ def short_list(values: Sequence[Value]) -> str:
 
 @dataclass(frozen=True)
 class Space:
-    """Knobs, the joint constraints between them, and where knobs count that do not count everywhere."""
+    """Search space: knobs, the joint constraints between them, and conditions under which knobs are active."""
 
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...] = field(default=())
@@ -126,7 +126,7 @@ class Space:
             raise SpaceError(f"config must set only knobs of its space; got {', '.join(sorted(unknown))}")
 
     def settled(self, config: Config) -> dict[str, Value]:
-        """The config that is the same program, with knobs that do not count at the one value they have there."""
+        """Return the canonical config of the same program: inactive knobs have their fixed values."""
         settled = dict(config)
         for condition in self.conditions:
             if not condition.counts(settled):
@@ -134,7 +134,7 @@ class Space:
         return settled
 
     def broken_constraint(self, config: Config) -> str | None:
-        """The first constraint that `config` breaks, as a sentence; `None` if it satisfies all of them."""
+        """Return the first violated constraint as a sentence; `None` if `config` satisfies all of them."""
         for condition in self.conditions:
             if config[condition.knob] != condition.otherwise and not condition.counts(config):
                 return condition.sentence
@@ -144,14 +144,14 @@ class Space:
         return None
 
     def configs(self) -> Iterator[dict[str, Value]]:
-        """Every config that satisfies the constraints, last knob fastest; inactive knobs keep one value."""
+        """Yield every config that satisfies the constraints, last knob fastest; inactive knobs are fixed."""
         conditions = {condition.knob: condition for condition in self.conditions}
         names = [knob.name for knob in self.knobs]
         free = [knob for knob in self.knobs if knob.name not in conditions]
-        others = [knob for knob in self.knobs if knob.name in conditions]
+        conditional = [knob for knob in self.knobs if knob.name in conditions]
         for values in product(*(knob.values for knob in free)):
             chosen = dict(zip((knob.name for knob in free), values, strict=True))
-            for whole in expand(chosen, others, conditions):
+            for whole in expand(chosen, conditional, conditions):
                 config = {name: whole[name] for name in names}
                 if self.broken_constraint(config) is None:
                     yield config
@@ -160,7 +160,7 @@ class Space:
 def expand(
     chosen: dict[str, Value], others: Sequence[Knob], conditions: Mapping[str, Condition]
 ) -> Iterator[dict[str, Value]]:
-    """Configs that give knobs with conditions a value, to those that others depend on first."""
+    """Yield the extensions of a config by values of the conditional knobs `others`, in the order of dependence."""
     if not others:
         yield chosen
         return
@@ -174,5 +174,5 @@ def expand(
 
 
 def config_key(config: Config) -> str:
-    """A short hash that is equal for equal configs, whatever the order of their knobs."""
+    """Return a hash of a config, 16 hex digits, that does not depend on the order of the knobs."""
     return hashlib.sha256(json.dumps(dict(config), sort_keys=True).encode()).hexdigest()[:16]

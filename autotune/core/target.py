@@ -1,15 +1,15 @@
-"""Targets: machines that programs are compiled for, and that need not be this one; `target_file` reads them."""
+"""`Target`: a machine that programs are compiled for, which may differ from the host; `target_file` reads them."""
 
 from dataclasses import dataclass
 
 from autotune.core.host.machine import Machine
 
-# architecture -> vector extensions, widest first, and what they are to LLVM; no processor has AVX2 without FMA
+# architecture -> vector extensions, widest first, with LLVM's features; no processor has AVX2 without FMA
 EXTENSIONS = {
     "x86_64": {"avx512f": "+avx512f,+fma", "avx2": "+avx2,+fma", "avx": "+avx", "sse2": "+sse2"},
     "aarch64": {"sve": "+sve", "asimd": "+neon", "neon": "+neon"},
 }
-TILES = "+amx-tile,+amx-bf16,+amx-int8,+avx512bf16"  # to LLVM, of machines whose tiles are AMX's
+TILES = "+amx-tile,+amx-bf16,+amx-int8,+avx512bf16"  # LLVM's features of machines with AMX
 UNFUSED = ("avx", "sse2")  # extensions without a fused multiply-add
 
 
@@ -18,13 +18,13 @@ class Target:
     """A machine to compile for.
 
     Attributes:
-        name: Name that people and files know it by.
-        triple: Architecture, system and ABI, such as ``aarch64-linux-gnu``.
-        cpu: Processor as LLVM names it.
+        name: Name of the target, for users and files.
+        triple: Target triple, such as ``aarch64-linux-gnu``.
+        cpu: LLVM's name of the processor.
         features: Features beyond that processor's, as LLVM's ``-mattr`` takes them; empty for none.
-        machine: What schedules may know of it.
+        machine: Description of the machine for schedules.
         source: Origin of its figures, a sentence.
-        emulated_as: Processor as QEMU names it, which has no more than this one; empty where QEMU has none such.
+        emulated_as: QEMU's name of a processor with a subset of its features; empty where QEMU has none.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Target:
 
     @property
     def architecture(self) -> str:
-        """The first part of the triple."""
+        """Architecture, the first part of the triple."""
         return self.triple.partition("-")[0]
 
     @property
@@ -48,17 +48,17 @@ class Target:
 
     @property
     def has_tiles(self) -> bool:
-        """Whether it has a matrix unit; elsewhere products by tiles are emulated."""
+        """Whether it has a matrix unit; without one, products by tiles are emulated."""
         return self.machine.tiles == "amx"
 
     @property
     def is_fused(self) -> bool:
-        """Whether it multiplies and adds in one instruction."""
+        """Whether it has fused multiply-add instructions."""
         return self.machine.isa not in UNFUSED
 
     @property
     def vscale(self) -> int:
-        """Vectors of 128 bits in one of SVE's; 0 where vectors are not of a scalable kind."""
+        """Value of ``vscale``, the number of 128-bit parts of an SVE vector; 0 for fixed-width vectors."""
         return self.machine.vector_bits // 128 if self.machine.isa == "sve" else 0
 
     @property

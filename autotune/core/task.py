@@ -1,7 +1,7 @@
-"""The units worth tuning in a payload, each a payload of its own.
+"""`Task`: a distinct tunable op or fusion group of a payload, as a payload of its own.
 
-Together with `core/payload.py` these are the types that content (`payload/`, `schedules/`) is written against. MLIR
-crosses them as text, so that everything here pickles to workers, hashes, and imports without `mlir`.
+`payload/` and `schedules/` are written against these types and those of `core/payload.py`. MLIR is kept as text, so
+that everything here can be pickled, hashed, and imported without `mlir`.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Task:
     Attributes:
         tag: Value of the ``autotune.task`` attribute on the ops this task stands for.
         payload: The unit alone; its root carries the tag.
-        ops: Root, which carries the tag, then the ops that feed it, every op before those that it reads.
+        ops: Root, which carries the tag, then its producers, every consumer before its producers.
         occurrences: Number of ops of the whole module that carry the tag.
         count: Number of times one call of the whole module executes an op of the task.
-        result_type: `Payload.result_type` of the whole: what is beyond it nobody sees.
-        narrow: Whether all that its matrices are multiplied with has 16 bits by the model's own types, as they do.
+        result_type: `Payload.result_type` of the whole: precision beyond that type is not visible.
+        narrow: Whether both operands of its contractions have 16 bits by the model's own types.
     """
 
     tag: str
@@ -42,9 +42,9 @@ class Task:
 
     @property
     def needed_flops(self) -> float:
-        """Multiplications and additions that no schedule can leave out: of a causal product, half.
+        """Multiply-adds that no schedule can avoid, counted as two; of a product under a causal mask, about half.
 
-        Those of f64 count twice: the roof is that of f32, of which a vector holds twice as many.
+        Operations in f64 count twice: the peak rate is that of f32, and a vector holds half as many f64.
         """
         if self.tag == WHOLE:
             return self.payload.flops
@@ -52,27 +52,27 @@ class Task:
 
     @property
     def root(self) -> Op:
-        """The op that gives its results."""
+        """Root op, whose results are the task's results."""
         return self.ops[0]
 
     @property
     def nest(self) -> LoopNest:
-        """Loops of the root."""
+        """Iteration space of the root."""
         return self.root.nest
 
     @property
     def is_group(self) -> bool:
-        """Whether it is several ops."""
+        """Whether it has several ops."""
         return len(self.ops) > 1
 
     @property
     def contraction(self) -> Contraction | None:
-        """Sizes and layout, if it is one contraction alone."""
+        """Sizes and layout, if it is a single contraction; else `None`."""
         return None if self.is_group else self.root.contraction
 
     @property
     def grows(self) -> bool:
-        """Whether a trip count is known at run time only."""
+        """Whether it has a loop with a dynamic trip count."""
         return any(op.nest.growing for op in self.ops)
 
     @property
@@ -82,10 +82,10 @@ class Task:
 
     @property
     def contractions(self) -> tuple[Contraction, ...]:
-        """Everything it contracts, in program order."""
+        """Its contractions, in program order."""
         return tuple(op.contraction for op in reversed(self.ops) if op.contraction)
 
 
 def is_double(op: Op) -> bool:
-    """Tell whether an op is a contraction of f64."""
+    """Return whether an op is a contraction of f64."""
     return op.contraction is not None and op.contraction.dtype == "f64"

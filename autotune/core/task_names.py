@@ -1,6 +1,6 @@
-"""Names of tasks for people: ``matmul 128x768x3072 + bias + gelu, stored`` for a tag that ends in a hash.
+"""Readable names of tasks, such as ``matmul 128x768x3072 + bias + gelu, stored``, for tags that end in a hash.
 
-The tag stays the key of a task. Its ops, where they are known, say what is fused.
+The tag remains the key of a task. The names of fused ops are derived from the task's ops, where they are known.
 """
 
 import re
@@ -16,32 +16,32 @@ CONTRACTION = re.compile(
 OTHER = re.compile(r"(?P<kind>[a-z_]+)_(?P<sizes>\d+(?:x\d+)*)_(?P<hash>[0-9a-f]{6})")
 HASH = re.compile(r"_([0-9a-f]{6})$")
 KINDS = {"generic": "elementwise", "growing": "attention"}
-MOST_WORDS = 4  # of what is fused
+MOST_WORDS = 4  # fused ops that a name lists
 
-GELU = 0.044715  # of its tanh form, Hendrycks and Gimpel, 2016
+GELU = 0.044715  # coefficient of the tanh approximation of GELU, Hendrycks and Gimpel, 2016
 ADDED = {"arith.addf": "bias", "arith.mulf": "scale", "arith.subf": "shift", "arith.divf": "divide"}
 JOINED = {"arith.addf": "add", "arith.mulf": "multiply", "arith.subf": "subtract", "arith.divf": "divide"}
 ARITHMETIC = {"arith.addf", "arith.mulf", "arith.subf", "arith.negf", "arith.divf"}
 
 
 def tell_apart(names: Mapping[str, str]) -> dict[str, str]:
-    """Names by tag, followed by a short hash where two are the same."""
-    times = Counter(names.values())
-    return {tag: name if times[name] == 1 else f"{name} ({short_hash(tag)})" for tag, name in names.items()}
+    """Make the names of tasks unique, by appending a short hash of the tag to names that occur more than once."""
+    counts = Counter(names.values())
+    return {tag: name if counts[name] == 1 else f"{name} ({short_hash(tag)})" for tag, name in names.items()}
 
 
 def short_hash(tag: str) -> str:
-    """The six hex digits that a tag ends in, or all of a tag that has none."""
-    found = HASH.search(tag)
-    return found[1] if found else tag
+    """Return the six hex digits that a tag ends in, or the whole tag where it has none."""
+    match = HASH.search(tag)
+    return match[1] if match else tag
 
 
 def readable_name(tag: str, ops: Sequence[Op] = ()) -> str:
-    """What a task computes: kind and sizes, what is fused in order, how its operands lie.
+    """Return a readable name of a task: kind and sizes, fused ops in order, layout of its operands.
 
     Args:
-        tag: The task's tag; one of another form is its own name.
-        ops: The task's ops in program order; without them, what is fused is left out.
+        tag: Tag of the task; returned as it is where it has an unknown form.
+        ops: Ops of the task in program order; without them, fused ops are left out.
 
     Example:
         >>> readable_name("matmul_128x50257x768_f32_tb_w")
@@ -54,7 +54,7 @@ def readable_name(tag: str, ops: Sequence[Op] = ()) -> str:
 
 
 def name_contraction(tag: re.Match[str], ops: Sequence[Op]) -> str:
-    """A matmul, what follows it, and how its operands lie."""
+    """Return the name of a contraction with its fused ops, and the layout and element types of its operands."""
     fused = (fused_words(ops) or ["fused"]) if tag["hash"] else []
     flags = tag["flags"].split("_")
     head = " + ".join([f"{tag['kind'].replace('_', ' ')} {tag['sizes']}", *fused])
@@ -68,7 +68,7 @@ def name_contraction(tag: re.Match[str], ops: Sequence[Op]) -> str:
 
 
 def name_other(kind: str, sizes: str, ops: Sequence[Op]) -> str:
-    """A task that is no single contraction."""
+    """Return the name of a task whose root is no contraction."""
     if kind in ("attention", "growing"):
         causal = ", causal" if any(is_causal(op) for op in ops) else ""
         bounds = [op.sizes[op.nest.growing[0]] for op in ops if op.nest.growing]
@@ -86,7 +86,7 @@ def name_other(kind: str, sizes: str, ops: Sequence[Op]) -> str:
 
 
 def fused_words(ops: Sequence[Op]) -> list[str]:
-    """What the bodies of ops compute, in order, a word each; an op with a name of its own says nothing more."""
+    """Return a word for each operation that the bodies of generic ops compute, in order; named ops have none."""
     generics = [op for op in ops if op.kind == "generic"]
     has_product = any(op.kind.startswith(("matmul", "batch_matmul")) for op in ops)
     rows = row_words(generics)
@@ -101,22 +101,22 @@ def fused_words(ops: Sequence[Op]) -> list[str]:
 
 
 def reduces(op: Op) -> bool:
-    """Return whether a loop is a reduction."""
+    """Return whether an op has a reduction loop."""
     return "reduction" in op.nest.iterators
 
 
 def window_of(op: Op) -> int:
-    """Number of dimensions in which an operand is read by a sliding window; 0 for none."""
+    """Return the number of dimensions in which an operand is read by a sliding window; 0 for none."""
     return max((sum(map(slides, each.indices)) for each in op.operands[:-1]), default=0)
 
 
 def slides(index: Index) -> bool:
-    """Return whether an index is a sum of several summands."""
+    """Return whether an affine index has several summands."""
     return len(index.terms) + len(index.parts) + (index.constant > 0) > 1
 
 
 def row_words(ops: Sequence[Op]) -> list[str]:
-    """What a group of reductions over rows is called; empty where it has no name."""
+    """Return the name of a group of row reductions, such as ``softmax``; empty where it has none."""
     reductions = [op for op in ops if reduces(op)]
     largest = any(op.does("arith.maximumf") for op in reductions)
     windows = [op for op in reductions if window_of(op)]
@@ -132,18 +132,19 @@ def row_words(ops: Sequence[Op]) -> list[str]:
 
 
 def body_words(op: Op, *, has_product: bool) -> Iterator[str]:
-    """What one body does to the value that flows through it, in order."""
+    """Yield a word for each operation that a body applies to the values of its producers, in order."""
     carried = [number for number, each in enumerate(op.inputs) if each.source is not None]
     if not carried and not op.does("tensor.extract"):
         carried = [0]
     written = op.operands[-1].indices
-    others = {n: each.indices == written for n, each in enumerate(op.inputs) if n not in carried}
+    # Whether an input besides the producers' has the full shape of the result; others are broadcast.
+    is_full = {n: each.indices == written for n, each in enumerate(op.inputs) if n not in carried}
     activation = activation_of(op)
     for step in op.body:
-        given = [others[number] for number in step.operands if number in others]
-        if given and step.name in ADDED:
-            is_residual = given[0] and step.name == "arith.addf" and has_product
-            yield "residual" if is_residual else (JOINED if given[0] else ADDED)[step.name]
+        second = [is_full[number] for number in step.operands if number in is_full]
+        if second and step.name in ADDED:
+            is_residual = second[0] and step.name == "arith.addf" and has_product
+            yield "residual" if is_residual else (JOINED if second[0] else ADDED)[step.name]
         elif step.name.startswith("math."):
             yield activation or step.name.removeprefix("math.")
         elif step.name == "arith.maximumf" and not reduces(op):
@@ -153,28 +154,28 @@ def body_words(op: Op, *, has_product: bool) -> Iterator[str]:
 
 
 def activation_of(op: Op) -> str:
-    """The activation function that a body is; empty where it is none of those with a name."""
+    """Return the name of the activation function that a body computes; empty for any other body."""
     if op.does("math.erf") or (op.does("math.tanh") and any(map(is_gelu_factor, constants_of(op)))):
         return "gelu"
     if op.does("math.exp", "arith.negf", "arith.divf"):
-        divided = next(step for step in op.body if step.name == "arith.divf")
-        by = op.maker(divided.operands[0])
-        return "sigmoid" if by is not None and by.name == "arith.constant" else "silu"
+        division = next(step for step in op.body if step.name == "arith.divf")
+        numerator = op.maker(division.operands[0])
+        return "sigmoid" if numerator is not None and numerator.name == "arith.constant" else "silu"
     return ""
 
 
 def constants_of(op: Op) -> Iterator[float]:
-    """Numbers that a body computes with."""
+    """Return the numeric constants of a body."""
     return (float(step.value) for step in op.body if step.name == "arith.constant" and step.value is not None)
 
 
 def is_gelu_factor(number: float) -> bool:
-    """Return whether a number is `GELU`, as whatever element type holds it."""
+    """Return whether a number is `GELU`, within the rounding of any element type."""
     return abs(number - GELU) < 1e-2 * GELU
 
 
 def is_causal(op: Op) -> bool:
-    """Return whether a body compares the indices of its own loops."""
+    """Return whether a body compares the induction variables of two loops."""
     makers = [[op.maker(value) for value in step.operands] for step in op.body if step.name == "arith.cmpi"]
     loops = [[by.value for by in each if by is not None and by.name == "linalg.index"] for each in makers]
-    return any(len(found) == len(each) and len(set(found)) > 1 for found, each in zip(loops, makers, strict=True))
+    return any(len(dims) == len(each) and len(set(dims)) > 1 for dims, each in zip(loops, makers, strict=True))

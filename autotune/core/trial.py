@@ -25,8 +25,8 @@ Outcome = Literal[
     "noisy",  # right, but its samples disagree, also when taken again: its time is a guess
 ]
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
-RIGHT = ("ok", "noisy")  # what computes what it should
-UNTOLD = ("out-of-memory", "timed-out")  # what had too little room or time to show what it computes
+RIGHT = ("ok", "noisy")  # outcomes of programs whose results were verified
+UNTOLD = ("out-of-memory", "timed-out")  # outcomes of programs whose results are unknown, for lack of memory or time
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,12 @@ class Samples:
 
     @property
     def normalised(self) -> float:
-        """Seconds a call with the machine's drift divided out.
+        """Seconds a call, normalised by the machine's drift.
 
-        The lower quartile is scaled by how much slower than its best the reference kernel was around then: over many
-        programs, since a program that keeps its core hot slows the kernel beside it, and would seem the faster for it.
-        Quartiles, not sample by sample: a burst that hits one of two neighbours would make the other look fast.
+        The lower quartile is divided by the slowdown of the reference kernel against its best time. The kernel's level
+        is taken over many programs: a program that heats its core also slows the kernel beside it, and would seem
+        faster for it. Quartiles are compared, not single samples: a disturbance of one of two neighbouring samples
+        would distort their ratio.
         """
         if not self.reference_seconds:
             return self.median
@@ -73,11 +74,11 @@ class Reason:
     """Why a config was tried.
 
     Attributes:
-        by: What proposed it: ``the default config``, ``the cost model``, a sampler with its name
-        expected: Seconds a call that a model let expect; 0 if none did.
-        low: Seconds that it should hardly take less than: a standard deviation below.
-        high: Seconds that it should hardly take more than: a standard deviation above.
-        drafted: Number of configs that it was chosen from; 0 if there was no choice.
+        by: Origin of the proposal: ``the default config``, ``the cost model``, or a sampler with its name.
+        expected: Seconds a call that a model predicted; 0 if none did.
+        low: Predicted seconds minus one standard deviation.
+        high: Predicted seconds plus one standard deviation.
+        drafted: Number of candidate configs that it was chosen from; 0 if there was no choice.
         refused: Proposals rejected before it, by reason: ``constraint``, ``duplicate``.
     """
 
@@ -91,22 +92,22 @@ class Reason:
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate of one task: what was tried, what happened, what was measured.
+    """One candidate of one task, with its config, outcome and measurements.
 
     Attributes:
         task: Tag of the task.
         number: Position in the task's search, from 0.
         config: Value of every knob.
         outcome: One of `OUTCOMES`.
-        key: Identity, from `trial_key`; equal keys mean equal work.
+        key: Identity, from `trial_key`; equal keys mean the same compilation.
         family: Name of the family that wrote its script; the key ``schedule`` in stores.
         samples: Raw times; `None` unless the outcome is ``ok`` or ``noisy``.
         max_error: Largest absolute difference to the oracle.
         diagnostic: First lines of the message of the compiler or the check.
         phases: Seconds spent, by phase: ``transform``, ``lower``, ``jit``, ``verify``, ``measure``.
-        scheduled: Fingerprint of the IR after the schedule; empty if it did not get so far.
-        compiled: Fingerprint of the machine code; empty if it did not get so far.
-        twin: Key of the earlier trial that a duplicate is the same as; empty if it is none.
+        scheduled: Fingerprint of the IR after the schedule; empty if it failed earlier.
+        compiled: Fingerprint of the machine code; empty if it failed earlier.
+        twin: Key of the earlier trial that this one duplicates; empty if it is no duplicate.
         reason: Why it was tried; `None` where that is not recorded.
     """
 
@@ -137,15 +138,15 @@ class Trial:
 
     @property
     def seconds_median(self) -> float:
-        """Median seconds a call as the clock gave it; infinite unless measured."""
+        """Median measured seconds a call, not normalised; infinite unless measured."""
         return self.samples.median if self.samples is not None else inf
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data that `from_json` turns back into an equal trial."""
+        """Return plain data that `from_json` turns back into an equal trial."""
         samples = dict(vars(self.samples)) if self.samples is not None else None
         if samples is not None and samples["joules"] is None:
-            del samples["joules"]  # which stores had not before
-        plain = {**vars(self), "samples": samples}  # not asdict, which copies every number: a third of a write's time
+            del samples["joules"]  # absent from stores of earlier releases
+        plain = {**vars(self), "samples": samples}  # not asdict: it copies every number, a third of the time of a write
         plain["schedule"] = plain.pop("family")
         reason = plain.pop("reason")
         return plain if reason is None else {**plain, "reason": vars(reason)}
@@ -155,7 +156,7 @@ class Trial:
         """Rebuild a trial from `to_json`'s data.
 
         Raises:
-            ValueError: A time is none.
+            ValueError: A time is not a positive finite number.
         """
         samples = data["samples"]
         if samples is not None:
@@ -178,12 +179,12 @@ class Trial:
 
 
 def trial_key(payload: str, script: str, config: Config, pipeline: str, compiler: str) -> str:
-    """Identity of a trial: a sha256 over all that decides what is compiled.
+    """Return the identity of a trial: a sha256 over everything that determines what is compiled.
 
     Args:
         payload: The task's MLIR text.
         script: The transform-dialect text.
-        config: Knob values (two configs that write one script are different trials, the second a duplicate).
+        config: Knob values (two configs that yield one script are different trials, the second a duplicate).
         pipeline: The pass pipeline after the script.
         compiler: Version of MLIR.
     """

@@ -1,10 +1,10 @@
-"""Options of a verb, listed once: fields of a frozen dataclass, from which the command line and Python both derive.
+"""Options of a command, defined once as fields of a frozen dataclass, for the command line and for Python.
 
     options_of(model) --cli.options.with_options--> options of `autotune VERB`
                       --with_keywords-------------> keywords of the function in Python
                       --options_from, options_given--> the dataclass, whose `__post_init__` checks
 
-A field's metadata says how it looks on the command line.
+A field's metadata describes the option on the command line.
 """
 
 import inspect
@@ -18,14 +18,14 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class CommandOption:
-    """How an option looks on the command line.
+    """Presentation of an option on the command line.
 
     Attributes:
-        help: What it is, for `--help`.
-        flag: The option, with its dashes.
-        metavar: What stands for its value; empty for the kind of value.
-        group: Heading that it stands below; empty for the first one.
-        needs: Group of entry points without any of which there is no such option; empty for none.
+        help: Help text for `--help`.
+        flag: Name of the option, with its dashes.
+        metavar: Placeholder of its value; empty for the default one of its type.
+        group: Heading in the help that lists it; empty for the first one.
+        needs: Group of entry points, without any of which the option is not offered; empty for none.
     """
 
     help: str
@@ -39,21 +39,21 @@ Option = tuple["Field[Any]", CommandOption]
 
 
 def option(default: object, text: str, **shown: str) -> Any:  # noqa: ANN401
-    """A field of a model of options, with how it looks on the command line: attributes of `CommandOption`."""
+    """Return a dataclass field that is an option; `shown` are attributes of its `CommandOption`."""
     return field(default=default, metadata={"option": CommandOption(text, **shown)})
 
 
 def options_of(model: type) -> tuple[Option, ...]:
-    """Fields of a model that are options, and how each looks on the command line."""
-    found = [(each, each.metadata["option"]) for each in fields(model) if "option" in each.metadata]
-    return tuple((each, replace(shown, flag=shown.flag or f"--{each.name}")) for each, shown in found)
+    """Return the fields of a model that are options, each with its presentation on the command line."""
+    options = [(each, each.metadata["option"]) for each in fields(model) if "option" in each.metadata]
+    return tuple((each, replace(shown, flag=shown.flag or f"--{each.name}")) for each, shown in options)
 
 
 def with_keywords(options: Iterable[Option]) -> Callable[[F], F]:
-    """Show options as keywords of a function that takes ``**options``, and explain them in its docstring.
+    """Add options to the signature of a function that takes ``**options``, and their help to its docstring.
 
     Args:
-        options: Options of a model; those that the function has as parameters of its own stay as they are.
+        options: Options of a model; those that are already parameters of the function are not added.
     """
     all_options = tuple(options)
 
@@ -74,12 +74,12 @@ def with_keywords(options: Iterable[Option]) -> Callable[[F], F]:
 
 
 def options_given(model: type[M], options: Iterable[Option], arguments: Mapping[str, object]) -> M:
-    """Options among the arguments of a verb, of which some are no options.
+    """Build a model from the arguments of a command, ignoring those that are no options.
 
     Args:
-        model: The model.
-        options: Options of the model that there are here.
-        arguments: Arguments of the verb by name; `None` where one is not given.
+        model: Dataclass of the options.
+        options: Options of the model that are available.
+        arguments: Arguments of the command by name; `None` where one is not given.
 
     Raises:
         OptionError: An option is out of its range, or two exclude each other.
@@ -89,16 +89,16 @@ def options_given(model: type[M], options: Iterable[Option], arguments: Mapping[
 
 
 def options_from(model: type[M], options: Iterable[Option], words: Mapping[str, object], verb: str) -> M:
-    """Options by name, as a call from Python gives them: a list or a name alone where there may be several.
+    """Build a model from keyword arguments of Python; where several values are allowed, a list or a single name.
 
     Args:
-        model: The model.
-        options: Options of the model that there are here.
+        model: Dataclass of the options.
+        options: Options of the model that are available.
         words: Options by name.
-        verb: Name of the function that was called.
+        verb: Name of the called function, for messages.
 
     Raises:
-        TypeError: There is no option of a name.
+        TypeError: A name is no option.
         OptionError: An option is out of its range, or two exclude each other.
     """
     known = {each.name: each for each, _ in options}
@@ -108,7 +108,7 @@ def options_from(model: type[M], options: Iterable[Option], words: Mapping[str, 
 
 
 def as_given(each: "Field[Any]", value: object) -> object:
-    """A value as its field keeps it: a tuple where there may be several."""
+    """Convert a value to the type of its field: a tuple where several values are allowed."""
     if value is None or each.type not in (tuple[str, ...], tuple[str, ...] | None):
         return value
     return (value,) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""The time of a winner as every verb gives it: the machine's drift divided out, the clock's own time beside it.
+"""Drift-normalised time of a winner, as all commands report it, with the measured time beside it.
 
-Between its samples runs the reference kernel, fused multiply-adds in registers, which take the same time whenever the
-core is ours alone. How much longer than at its best it usually took is the drift; a program's median is divided by it.
-A core that another process has half of the time doubles both, and the time of a winner stays what it is.
+The reference kernel, fused multiply-adds in registers, runs between the samples of a program; its time is constant on
+an undisturbed core. Drift is its median time over its best, and the program's median is divided by it. A core that is
+shared with another process half of the time doubles both, and leaves the normalised time unchanged.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from statistics import median
 
 from autotune.core.stats import Interval, median_interval
 
-STEADY_SHARE = 0.7  # of its best: a kernel that usually was below it shared the core, and times say nothing
-ROOF_ERROR = 1.03  # of a roof: a share above it is no error of measuring
+STEADY_SHARE = 0.7  # share of the reference kernel's best rate below which the core was shared, and times are invalid
+ROOF_ERROR = 1.03  # share of a roof above which the excess is no measurement error
 
 
 @dataclass(frozen=True)
 class WinnerTime:
-    """Seconds a call.
+    """Seconds a call of a winner.
 
     Attributes:
-        seconds: Median with its 95 % interval, the drift divided out.
-        drift: Usual time of the reference kernel over its best: 1 on a quiet core, or where it was not run.
+        seconds: Drift-normalised median with its 95 % confidence interval, in seconds a call.
+        drift: Median time of the reference kernel over its best: 1 on an undisturbed core, or where it was not run.
     """
 
     seconds: Interval
@@ -30,17 +30,17 @@ class WinnerTime:
 
     @property
     def clock(self) -> Interval:
-        """The same as the clock gave it."""
+        """Measured seconds a call, not normalised."""
         return self.seconds.scaled(self.drift)
 
 
 @dataclass(frozen=True)
 class Interference:
-    """How much other work on the core lengthened what was timed; 1 where nothing did.
+    """Slowdown of measurements by other work on the core, as factors; 1 for none.
 
     Attributes:
-        drift: Usual time of the reference kernel over its best.
-        spread: Usual time of the program over its own best, beyond that drift. A core that others share for some
+        drift: Median time of the reference kernel over its best.
+        spread: Median time of the program over its own best, divided by the drift. A core that is shared for some
             milliseconds at a time may interrupt the program and not the kernel beside it.
     """
 
@@ -49,7 +49,7 @@ class Interference:
 
     @property
     def is_large(self) -> bool:
-        """Whether times say nothing about the program."""
+        """Whether the times are too disturbed to be used."""
         return max(self.drift, self.spread) * STEADY_SHARE > 1.0
 
 
@@ -57,12 +57,12 @@ NO_INTERFERENCE = Interference(1.0, 1.0)
 
 
 def interference_of(seconds: Sequence[float], reference: Sequence[float], quiet: float | None = None) -> Interference:
-    """How much other work lengthened the samples of a program.
+    """Return the slowdown of the samples of a program by other work on the core.
 
     Args:
         seconds: Seconds a call of the program; at least one.
         reference: Seconds a call of the reference kernel between them.
-        quiet: Best seconds a call of that kernel on this machine, where it is known of other samples, too.
+        quiet: Best seconds a call of that kernel on this machine, if known from other samples.
 
     >>> interference_of([1.0, 6.0, 6.0], [2.0, 2.0, 2.0])
     Interference(drift=1.0, spread=6.0)
@@ -72,11 +72,11 @@ def interference_of(seconds: Sequence[float], reference: Sequence[float], quiet:
 
 
 def drift_of(reference: Sequence[float], quiet: float | None = None) -> float:
-    """Drift that a reference kernel shows; 1 where it was not run.
+    """Return the drift that a reference kernel shows; 1 where it was not run.
 
     Args:
         reference: Seconds a call of the kernel.
-        quiet: Best seconds a call of it on this machine, where that is known of other samples, too.
+        quiet: Best seconds a call of the kernel on this machine, if known from other samples.
 
     >>> drift_of([2.0, 3.0, 2.5], quiet=1.0)
     2.5
@@ -85,12 +85,12 @@ def drift_of(reference: Sequence[float], quiet: float | None = None) -> float:
 
 
 def winner_time(seconds: Sequence[float], reference: Sequence[float], quiet: float | None = None) -> WinnerTime:
-    """The time of a program.
+    """Return the drift-normalised time of a program.
 
     Args:
         seconds: Seconds a call of the program; at least one.
         reference: Seconds a call of the reference kernel between them.
-        quiet: Best seconds a call of that kernel on this machine, where it is known of other samples, too.
+        quiet: Best seconds a call of that kernel on this machine, if known from other samples.
 
     >>> winner_time([4.0, 4.2, 4.4], [2.0, 2.1, 1.4], quiet=1.0).seconds.estimate
     2.1

@@ -1,8 +1,8 @@
-"""A dialect of content, as the engine knows it: its definition in IRDL, and functions written in it, as plain data.
+"""Interface of a dialect that payloads are written in: its IRDL definition, and functions of it as plain data.
 
     file --isolated process, MLIR's parser--> WrittenFunction --dialect--> Payload
 
-MLIR parses the text and checks what IRDL says. Shapes, meaning and lowering of the ops are content.
+MLIR parses the text and verifies the IRDL constraints. The dialect defines shape inference, semantics and lowering.
 """
 
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from typing import Protocol
 from autotune.core.payload import Payload
 
 Attribute = bool | int | float | str
-OPEN = "none"  # the type of a value whose type is to be inferred
-RUNTIME = -1  # a size that is known at run time only
+OPEN = "none"  # type of a value whose type is inferred
+RUNTIME = -1  # dynamic size
 
 
 @dataclass(frozen=True)
 class WrittenType:
-    """A type as a file says it.
+    """A type as written in a file.
 
     Attributes:
         text: Text of the type, such as ``tensor<*xf32>``.
-        dtype: Element type of a tensor; of anything else, the type.
-        shape: Sizes of a tensor, `RUNTIME` where the file has a question mark; `None` where they are to be inferred.
-        is_tensor: Whether it is a tensor.
+        dtype: Element type of a tensor; the type itself for any other type.
+        shape: Sizes of a tensor, `RUNTIME` for a dynamic one; `None` where the shape is inferred.
+        is_tensor: Whether it is a tensor type.
     """
 
     text: str
@@ -34,11 +34,11 @@ class WrittenType:
 
 @dataclass(frozen=True)
 class WrittenValue:
-    """A value with the type that the file gives it.
+    """An SSA value with its type in the file.
 
     Attributes:
         name: Name of the value, unique in its function.
-        type: Type in the file.
+        type: Type as written.
     """
 
     name: str
@@ -47,14 +47,14 @@ class WrittenValue:
 
 @dataclass(frozen=True)
 class WrittenOp:
-    """An op of a file.
+    """An operation of a file.
 
     Attributes:
-        name: Name of the op with that of its dialect, such as ``gpt.linear``.
-        line: Line of the op, from 1 on.
-        operands: Names of the values it reads.
-        results: Values it gives.
-        attributes: Attributes by name; what is no number, switch or string is its text.
+        name: Qualified name, such as ``gpt.linear``.
+        line: Line of the op, from 1.
+        operands: Names of its operands.
+        results: Result values.
+        attributes: Pairs of name and value; other values than numbers, booleans and strings are kept as text.
         body: Block of its region; `None` where it has none.
     """
 
@@ -68,14 +68,14 @@ class WrittenOp:
 
 @dataclass(frozen=True)
 class WrittenBlock:
-    """A block of a file: its arguments, its ops, and what its terminator gives.
+    """A block of a file: its arguments, its ops, and its terminator.
 
     Attributes:
-        arguments: Values that it is entered with.
+        arguments: Block arguments.
         ops: Ops in the order of the text, without the terminator.
         terminator: Name of the terminator.
         line: Line of the terminator.
-        gives: Names of the values that the terminator gives.
+        gives: Names of the terminator's operands.
     """
 
     arguments: tuple[WrittenValue, ...]
@@ -87,12 +87,12 @@ class WrittenBlock:
 
 @dataclass(frozen=True)
 class WrittenRange:
-    """What a file says of an argument.
+    """Role and range of a function argument in a file.
 
     Attributes:
-        role: Role of the argument; ``input`` where nothing is said.
-        low: Smallest value of its random data; `None` where nothing is said.
-        high: Upper end (exclusive) of its random data; `None` where nothing is said.
+        role: Role of the argument; ``input`` by default.
+        low: Lower bound (inclusive) of its random data; `None` where the file gives none.
+        high: Upper bound (exclusive) of its random data; `None` where the file gives none.
     """
 
     role: str
@@ -108,7 +108,7 @@ class WrittenFunction:
         entry: Name of the function.
         line: Line of the function.
         ranges: Role and range of every argument, as the file gives them.
-        results: Types that the function says it gives.
+        results: Result types of the function.
         block: Body of the function.
     """
 
@@ -120,7 +120,7 @@ class WrittenFunction:
 
 
 class Dialect(Protocol):
-    """A dialect that payloads may be written in."""
+    """A dialect that payloads can be written in."""
 
     @property
     def name(self) -> str:
@@ -128,15 +128,15 @@ class Dialect(Protocol):
 
     @property
     def definition(self) -> str:
-        """The dialect in IRDL, as a module."""
+        """IRDL module that defines the dialect."""
 
     def payload(self, path: str, function: WrittenFunction) -> Payload:
-        """The payload that a function is, lowered to linalg on tensors.
+        """Lower a function to linalg on tensors, and return it as a payload.
 
         Args:
             path: Path of the file; begins every message, and is the name of the payload.
-            function: What MLIR read.
+            function: Parsed function.
 
         Raises:
-            PayloadError: An op breaks a constraint, or has no lowering; the error has its line.
+            PayloadError: An op violates a constraint, or has no lowering; the error has its line.
         """

@@ -1,4 +1,4 @@
-"""Facts of a program, as plain data: its ops and what they touch, its producers and consumers, the values it takes."""
+"""`ProgramFacts`: an analysis of a program as plain data: ops, producer-consumer edges, and ranges of values."""
 
 from dataclasses import dataclass, field
 
@@ -9,12 +9,12 @@ LINE = 64  # bytes of a cache line
 
 @dataclass(frozen=True)
 class Edge:
-    """A value between two structured ops.
+    """A producer-consumer edge between two structured ops.
 
     Attributes:
-        producer: Number of the op that makes it.
+        producer: Number of the producer.
         reader: Number of the consumer.
-        why_apart: Why the two are not computed together; empty where they are.
+        why_apart: Reason why the two are not fused; empty where they are.
     """
 
     producer: int
@@ -24,15 +24,15 @@ class Edge:
 
 @dataclass(frozen=True)
 class ValueFacts:
-    """Values that an op gave in one evaluation in float64, over all its executions.
+    """Range of an op's result in one evaluation in float64, over all its executions.
 
     Attributes:
         op: Number of the op.
-        low: Smallest.
-        high: Largest.
-        least: Smallest magnitude besides zero; 0 where all are zero.
-        errors: Largest change of an output, as a share of that output's largest magnitude, where this value alone is
-            rounded to an element type; by its name. Empty where it was not tried.
+        low: Smallest value.
+        high: Largest value.
+        least: Smallest nonzero magnitude; 0 where all values are zero.
+        errors: Pairs of an element type and the largest change of an output, relative to that output's largest
+            magnitude, when this result alone is rounded to the type. Empty where it was not tried.
     """
 
     op: int
@@ -44,16 +44,16 @@ class ValueFacts:
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """What was read off a program.
+    """Analysis of a program.
 
     Attributes:
         ops: Structured ops in the order of the text.
-        edges: Values between them.
-        before: Number of structured ops before element-wise neighbours became one op.
-        static: Number of tensors of which every size is known.
-        open: Tensors with a size known at run time only, as types.
-        values: Values of the ops, where they could be evaluated.
-        why_not: Why values are missing, where they are.
+        edges: Producer-consumer edges between them.
+        before: Number of structured ops before element-wise fusion.
+        static: Number of tensors of static shape.
+        open: Types of the tensors with dynamic sizes.
+        values: Ranges of the ops' results, where they could be evaluated.
+        why_not: Reason why values are missing, where they are.
     """
 
     ops: tuple[ProgramOp, ...]

@@ -1,7 +1,7 @@
-"""The computation of a payload as a graph of ops, to be translated by comparators and writers of MLIR.
+"""The computation of a payload as a graph of ops, which comparators and generators of MLIR translate.
 
-Values are known by name. The payload's arguments are there from the start; every other value is an output of one op,
-which stands before those that read it. What an op means is content: `payload.comparators.numpy_ops` defines ours.
+Values are identified by name. The payload's arguments are defined at the start; every other value is an output of one
+op, and ops are in topological order. `payload.comparators.numpy_ops` defines the semantics of the ops.
 """
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -20,9 +20,9 @@ class OpNode:
 
     Attributes:
         op: Name of the op, such as ``layer_norm``.
-        inputs: Names of the values it reads, in the order the op defines.
-        outputs: Name and shape of every value it gives; a size known at run time only is given by its bound.
-        attributes: Numbers that belong to the op, by name, such as ``("epsilon", 1e-5)``; switches are 0 or 1.
+        inputs: Names of its inputs, in the order that the op defines.
+        outputs: Name and shape of every output; a dynamic size is given by its upper bound.
+        attributes: Numeric attributes by name, such as ``("epsilon", 1e-5)``; booleans are 0 or 1.
     """
 
     op: str
@@ -36,7 +36,7 @@ class OpNode:
         return self.outputs[0][1]
 
     def __getitem__(self, name: str) -> int | float:
-        """The attribute called `name`."""
+        """Return the attribute called `name`."""
         return dict(self.attributes)[name]
 
 
@@ -44,7 +44,7 @@ Graph = tuple[OpNode, ...]
 
 
 def node(op: str, *inputs: str, gives: Mapping[str, Shape], **attributes: float) -> OpNode:
-    """One op, written in a line.
+    """Return an op; `gives` are its outputs, by name.
 
     >>> node("softmax", "x", gives={"out": (4, 8)})
     OpNode(op='softmax', inputs=('x',), outputs=(('out', (4, 8)),), attributes=())
@@ -54,41 +54,41 @@ def node(op: str, *inputs: str, gives: Mapping[str, Shape], **attributes: float)
 
 @dataclass
 class GraphWriter:
-    """Collects the ops of a graph; values that are given no name are numbered.
+    """Builder of a graph; outputs without a name get a numbered one.
 
     Attributes:
-        nodes: The ops so far.
+        nodes: Ops added so far.
     """
 
     nodes: list[OpNode] = field(default_factory=list)
 
     def op(self, op: str, *inputs: str, shape: Shape, name: str = "", **attributes: float) -> str:
-        """Add an op with one output; give the output's name."""
+        """Add an op with one output, and return the output's name."""
         name = name or f"{op}_{len(self.nodes)}"
         self.nodes.append(node(op, *inputs, gives={name: shape}, **attributes))
         return name
 
     def ops(self, op: str, *inputs: str, shape: Shape, names: Iterable[str]) -> tuple[str, ...]:
-        """Add an op with an output of one shape for each of `names`; give the outputs' names, which get a number."""
-        given = tuple(f"{name}_{len(self.nodes)}" for name in names)
-        self.nodes.append(node(op, *inputs, gives=dict.fromkeys(given, shape)))
-        return given
+        """Add an op with several outputs of one shape, and return their names: each of `names` with a number."""
+        outputs = tuple(f"{name}_{len(self.nodes)}" for name in names)
+        self.nodes.append(node(op, *inputs, gives=dict.fromkeys(outputs, shape)))
+        return outputs
 
     @property
     def graph(self) -> Graph:
-        """The graph."""
+        """Graph of the ops added so far."""
         return tuple(self.nodes)
 
 
 def translate(nodes: Iterable[OpNode], values: MutableMapping[str, Any], rules: Rules, *context: Any) -> None:  # noqa: ANN401
-    """Walk a graph: apply to every op the rule of its name, and keep what that gives.
+    """Translate a graph op by op, each by the rule for its name.
 
     Args:
-        nodes: The graph.
-        values: What stands for every value, by name; what rules give is added.
-        rules: Rules by the name of the op: called with `context`, the op, and what stands for its inputs; each gives
-            what stands for its output, or a sequence where there are several.
-        context: Context that every rule is called with, such as where it writes.
+        nodes: Ops in topological order.
+        values: Translations of the values, by name; those of outputs are added.
+        rules: Rules by the name of the op: called with `context`, the op, and the translations of its inputs; each
+            returns the translation of its output, or a sequence where there are several.
+        context: Leading arguments of every rule, such as a builder.
 
     Raises:
         PayloadError: There is no rule for an op.
@@ -96,16 +96,17 @@ def translate(nodes: Iterable[OpNode], values: MutableMapping[str, Any], rules: 
     for each in nodes:
         if each.op not in rules:
             raise PayloadError(f"an op must be one of {', '.join(rules)}; got {each.op!r}; write it with these")
-        given = rules[each.op](*context, each, *(values[name] for name in each.inputs))
-        found = given if len(each.outputs) > 1 else (given,)
-        values.update(zip((name for name, _ in each.outputs), found, strict=True))
+        result = rules[each.op](*context, each, *(values[name] for name in each.inputs))
+        results = result if len(each.outputs) > 1 else (result,)
+        values.update(zip((name for name, _ in each.outputs), results, strict=True))
 
 
 def check_graph(graph: Graph, given: Iterable[str], outputs: Mapping[str, Shape], payload: str) -> None:
-    """Raise unless a graph computes every output from what is given, each value once.
+    """Raise unless a graph in topological order defines every value once, and every output with its shape.
 
     Raises:
-        PayloadError: An op reads what is not there, a value has two writers, or an output has none or another shape.
+        PayloadError: An op reads an undefined value, a value is defined twice, or an output is undefined or of another
+            shape.
     """
     shapes: dict[str, Shape | None] = dict.fromkeys(given)
     for each in graph:

@@ -1,4 +1,4 @@
-"""Oracles of tasks: what a single contraction should give, in float64 NumPy."""
+"""`ContractionOracle`: reference result of a single contraction, in float64 NumPy."""
 
 from dataclasses import dataclass
 
@@ -10,23 +10,23 @@ from autotune.core.payload import Array
 
 @dataclass(frozen=True)
 class ContractionOracle:
-    """The oracle of a contraction: plain data that is called as `Payload.reference` is.
+    """Oracle of a contraction: plain data with the call signature of `Payload.reference`.
 
     Attributes:
         contraction: Sizes and layout.
-        start: Value of every element of C before.
+        start: Initial value of every element of C.
     """
 
     contraction: Contraction
     start: float
 
     def __call__(self, in0: Array, in1: Array, in2: Array | None = None) -> tuple[Array, ...]:
-        """What C holds after the contraction; arguments have the names that outlining gives them.
+        """Return C after the contraction; parameters have the names that outlining gives the arguments.
 
         Args:
             in0: A, as stored.
             in1: B, as stored.
-            in2: C before, where that is an argument; added to `start`.
+            in2: Initial C, where that is an argument; added to `start`.
         """
         a, b = in0.astype(np.float64), in1.astype(np.float64)
         if self.contraction.transposed_a:

@@ -1,4 +1,4 @@
-"""How an op goes through its operands: as vectors, in windows, transposed, as a stencil, as a contraction."""
+"""Classify the access pattern of an op: contraction, vectorizable, sliding window, transposed read, stencil, gather."""
 
 from collections.abc import Sequence
 from math import gcd, lcm, prod
@@ -7,7 +7,7 @@ from autotune.core.ops.op import BodyOp, Contraction, Index, Lanes, Op, Operand
 
 SCALAR = ("arith.", "math.", "linalg.index", "tensor.extract")
 OPERANDS_OF_PRODUCT = 2
-FEWEST_COLUMNS = 8  # of sums that are vectors along the columns
+FEWEST_COLUMNS = 8  # columns from which a reduction over rows is vectorized along the columns
 COMBINES = tuple(
     f"arith.{name}"
     for name in (
@@ -15,20 +15,20 @@ COMBINES = tuple(
         *("maxsi", "maxui", "minsi", "minui", "andi", "ori", "xori"),
     )
 )
-WIDENED = ("f32", "f16", "bf16", "i8")  # what B may be stored in
-# What comes before a product and a sum of these names: steps, with what they widen.
+WIDENED = ("f32", "f16", "bf16", "i8")  # element types that B may be stored in
+# Extensions that may precede a product and a sum of these names, each with the operands that it widens.
 WIDENINGS = {
     ("arith.mulf", "arith.addf"): ([], [("arith.extf", (1,))]),
     ("arith.muli", "arith.addi"): ([("arith.extsi", (0,)), ("arith.extsi", (1,))],),
 }
 CASTS = ("arith.index_cast", "arith.index_castui")
-INDICES = ("linalg.index", "arith.addi", "arith.muli", "arith.andi", "arith.cmpi")  # of what follows from indices alone
+INDICES = ("linalg.index", "arith.addi", "arith.muli", "arith.andi", "arith.cmpi")  # of values that are index-only
 WIDEST = 16  # elements of a vector
-MOST_ELEMENTS = 1 << 12  # of a tile, which becomes vectors without loops
+MOST_ELEMENTS = 1 << 12  # of a stencil's tile, which is fully unrolled into vectors
 
 
 def contraction_of(op: Op) -> Contraction | None:
-    """Sizes and layout of a plain or batched matmul with loops in the order (b,) m, n, k; `None` for anything else."""
+    """Match a plain or batched matmul with loops in the order (b,) m, n, k; return `None` for anything else."""
     if op.nest.growing or not op.multiplies or not op.sizes:
         return None
     b, m, n, k = product_loops(op)
@@ -60,22 +60,22 @@ def contraction_of(op: Op) -> Contraction | None:
 
 
 def is_of_bytes(op: Op) -> bool:
-    """Tell whether a contraction is one of signed bytes, summed in 32 bits."""
+    """Return whether a contraction multiplies i8 operands, sign-extended, with an i32 accumulator."""
     steps = [step.name.removeprefix("arith.") for step in op.body]
     return [each.dtype for each in op.operands] == ["i8", "i8", "i32"] and steps == ["extsi", "extsi", "muli", "addi"]
 
 
 def product_loops(op: Op) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Loops of a contraction: of the batch, of A's rows, of B's columns, of the sum.
+    """Return the loop dimensions of a contraction: batch, m (rows of A), n (columns of B), k (reduction).
 
-    Source: `inferContractionDims` of MLIR's linalg.
+    Each is inferred from the operands that it indexes, as by `inferContractionDims` of MLIR's linalg.
     """
     a, b, c = ({loop for loop in operand.loops if loop is not None} for operand in op.operands)
     return sorted(a & b & c), sorted((a & c) - b), sorted((b & c) - a), sorted((a & b) - c)
 
 
 def is_matrix_product(op: Op) -> bool:
-    """Return whether an op is a product of two matrices, perhaps of a batch of them; no matrix with a vector."""
+    """Return whether an op is a matrix-matrix product, batched or not; a matrix-vector product is not."""
     if not op.multiplies:
         return False
     batch, m, n, _ = product_loops(op)
@@ -83,20 +83,20 @@ def is_matrix_product(op: Op) -> bool:
 
 
 def vectorizes(op: Op) -> bool:
-    """Return whether an op's operands are read along its loops alone, and what it reduces is combined by one operation.
+    """Return whether upstream's vectorizer takes the op: projected-permutation indexing maps, single-op reductions.
 
     Windows (``i + k``), strides (``2 * i``), the first element of several, and reductions of several values at once,
-    such as argmax, are not.
+    such as argmax, are not vectorized.
     """
     return computes_simply(op) and all(reads_along_loops(each) and reads_whole(each) for each in op.operands)
 
 
 def lanes_of(op: Op) -> Lanes | None:
-    """Loops of the register tile of an op that has windows; `None` of one that vectorizes as it is, or not at all.
+    """Return the loops of the register tile of an op with sliding windows; `None` for any other.
 
-    A window may be of one element: a product of elements in several dimensions with a matrix that all of them share, or
-    of one matrix with each of several. Sums down columns are of that kind, too: neighbours along the loop that they
-    reduce are a row apart.
+    A window may have one element: pointwise products with several row loops that share one matrix, and products in
+    which an outer loop indexes the second operand only. Reductions down columns belong here, too: neighbours along
+    their reduction loop are a row apart, so that vectors lie along the columns.
     """
     lane = lane_of(op)
     if lane is None or len(op.operands[-1].indices) == len(op.nest.iterators):
@@ -117,78 +117,78 @@ def lanes_of(op: Op) -> Lanes | None:
 
 
 def filters_of(op: Op, lane: int) -> list[int]:
-    """Parallel loops that the first operand of products does not go along, where vectors are of that operand alone.
+    """Return the parallel loops in which the first operand is invariant, where only that operand is read as vectors.
 
-    Such as filters of a convolution in groups whose vectors lie along a row of what they are slid over: each filter
-    reads the same vectors, as each position reads the same of a kernel.
+    An example are the filters of a grouped convolution that is vectorized along a row of the image: each filter reads
+    the same vectors of the image.
     """
     first, second = ({loop for terms in each.terms for loop, _ in terms} for each in op.operands[:2])
-    found = [d for d in op.operands[-1].loops if d is not None and d not in first]
-    return found if lane in first and lane not in second else []
+    filters = [d for d in op.operands[-1].loops if d is not None and d not in first]
+    return filters if lane in first and lane not in second else []
 
 
 def stores_columns(kernel: Operand, lane: int, rows: Sequence[int]) -> bool:
-    """Return whether a kernel is a weight of rows that are summed, and of columns along the lane."""
+    """Return whether a kernel is a weight whose columns lie along the lane and whose rows are reduced."""
     loops = kernel.loops
-    along = len(loops) > 1 and loops[-1] == lane and loops[-2] != (rows[-1] if rows else None)
-    return along and kernel.held == "weight"
+    has_columns = len(loops) > 1 and loops[-1] == lane and loops[-2] != (rows[-1] if rows else None)
+    return has_columns and kernel.held == "weight"
 
 
 def sums_columns(op: Op, lane: int) -> bool:
-    """Return whether an op reduces along a loop while its vectors lie along another: a pool, a row times a matrix."""
+    """Return whether an op reduces one loop and has its vectors along another: pooling, a row times a matrix."""
     if any(each.growing for each in op.operands) or op.outputs[0].shape[-1] < FEWEST_COLUMNS:
         return False
-    whole = [each.loops for each in op.operands[:-1] if len(each.indices) == len(op.nest.iterators)]
-    return bool(whole) and all(dims[-1] == lane for dims in whole)
+    full_rank = [each.loops for each in op.operands[:-1] if len(each.indices) == len(op.nest.iterators)]
+    return bool(full_rank) and all(dims[-1] == lane for dims in full_rank)
 
 
 def transposed_loop(op: Op) -> int | None:
-    """The loop along which an input of an element-wise op lies side by side, where that is not the last one.
+    """Return the loop along which an input of an element-wise op has unit stride, where that is not the last loop.
 
-    An input that does not lie along the last one at all is the same for all of a vector: nothing of it is transposed.
+    Inputs that are invariant in the last loop are broadcast along the vector, not transposed.
     """
     if len(op.operands[-1].indices) != len(op.nest.iterators):
         return None
     lane = len(op.nest.iterators) - 1
-    last = [loops[-1] for each in op.operands[:-1] if lane in (loops := each.loops)]
-    return next((d for d in last if d is not None and d != lane), None)
+    innermost = [loops[-1] for each in op.operands[:-1] if lane in (loops := each.loops)]
+    return next((d for d in innermost if d is not None and d != lane), None)
 
 
 def sums_products(op: Op) -> bool:
-    """Return whether an op multiplies its two inputs, widened or not, and adds that to what was there.
+    """Return whether the body is a multiply-add of the two inputs, widened or not, and the accumulator.
 
-    Of floats the second one may be widened, of bytes both are.
+    Of floats the second input may be widened; integers are both sign-extended.
     """
     *widened, product, total = op.body if len(op.body) > 1 else (None, None)
     if product is None or total is None:
         return False
-    before = [(step.name, step.operands) for step in widened]
-    if before not in WIDENINGS.get((product.name, total.name), ()):
+    extensions = [(step.name, step.operands) for step in widened]
+    if extensions not in WIDENINGS.get((product.name, total.name), ()):
         return False
-    values = {operands: op.first_step + number for number, (_, operands) in enumerate(before)}
-    factors, multiplied = {values.get((each,), each) for each in (0, 1)}, op.first_step + len(before)
+    values = {operands: op.first_step + number for number, (_, operands) in enumerate(extensions)}
+    factors, multiplied = {values.get((each,), each) for each in (0, 1)}, op.first_step + len(extensions)
     return set(product.operands) == factors and set(total.operands) == {2, multiplied} and op.gives[0] == multiplied + 1
 
 
 def lane_of(op: Op) -> int | None:
-    """The loop along which neighbours are neighbours in every operand, all other loops standing still.
+    """Return the loop along which every operand has unit stride or is invariant; `None` if there is none.
 
-    Pooling with channels last has one, a convolution with channels first and strides has none.
+    Pooling in NHWC has one, a convolution in NCHW with strides has none.
     """
     if not computes_simply(op):
         return None
     written = [each.loops for each in op.outputs]
     lane = written[0][-1] if written[0] else None
-    alone = {d for each in op.operands for d in each.loops if d is not None}
+    direct = {d for each in op.operands for d in each.loops if d is not None}
     if lane is None or any(None in loops or loops[-1:] != [lane] for loops in written):
         return None
-    if len(alone) < len(op.nest.iterators):
+    if len(direct) < len(op.nest.iterators):
         return None
     return lane if all(runs_along(each, lane) for each in op.operands) else None
 
 
 def computes_simply(op: Op) -> bool:
-    """Return whether an op's body is scalar ops, and what it reduces is combined by one of them."""
+    """Return whether the body has scalar ops only and, in a reduction, one of them combines each accumulator."""
     if not op.gives or not all(step.name.startswith(SCALAR) and not step.nested for step in op.body):
         return False
     loops = len(op.nest.iterators)
@@ -198,64 +198,69 @@ def computes_simply(op: Op) -> bool:
 
 
 def runs_along(operand: Operand, lane: int) -> bool:
-    """Return whether an operand's last dimension, and no other, goes with a loop, by ones; or none does."""
+    """Return whether a loop indexes the operand's last dimension only, with coefficient 1, or not at all."""
     factors = [index.factor(lane) for index in operand.indices]
     return all(factor == 0 for factor in factors[:-1]) and (not factors or factors[-1] in (0, 1))
 
 
 def reads_along_loops(operand: Operand) -> bool:
-    """Return whether each dimension of an operand is one loop of its own, or always its first element."""
+    """Return whether the indexing map is a projected permutation: each index is a distinct loop, or 0."""
     loops = [loop for loop in operand.loops if loop is not None]
-    others = [index for index in operand.indices if index.loop is None]
-    return len(set(loops)) == len(loops) and all(index.is_constant and not index.constant for index in others)
+    no_loops = [index for index in operand.indices if index.loop is None]
+    return len(set(loops)) == len(loops) and all(index.is_constant and not index.constant for index in no_loops)
 
 
 def reads_whole(operand: Operand) -> bool:
-    """Return whether an operand is read at its first element only along dimensions that have no other."""
+    """Return whether every dimension that is indexed by a constant has size 1."""
     return all(size == 1 for size, index in zip(operand.shape, operand.indices, strict=False) if index.is_constant)
 
 
 def combines(op: Op, number: int) -> bool:
-    """Return whether a result of a reduction is what was there, combined with something by one operation."""
-    there = len(op.inputs) + number
-    by = op.maker(op.gives[number])
-    if by is None or by.name not in COMBINES or there not in by.operands:
+    """Return whether a reduction combines its accumulator with an input's element by one combiner operation.
+
+    Args:
+        op: The reduction.
+        number: Number of the result.
+    """
+    partial = len(op.inputs) + number  # the accumulator's block argument
+    combiner = op.maker(op.gives[number])
+    if combiner is None or combiner.name not in COMBINES or partial not in combiner.operands:
         return False
-    uses = sum(step.operands.count(there) for step in op.body) + op.gives.count(there)
-    return uses == 1 and any(reads_tensor(op, value) for value in by.operands if value != there)
+    uses = sum(step.operands.count(partial) for step in op.body) + op.gives.count(partial)
+    return uses == 1 and any(reads_tensor(op, value) for value in combiner.operands if value != partial)
 
 
 def reads_tensor(op: Op, value: int) -> bool:
-    """Return whether a value in a body comes from an element of an input.
+    """Return whether a value of the body transitively depends on an element of an input array.
 
-    Upstream's vectorizer makes vectors of all loops of those alone: a constant that is summed it adds once a tile.
+    Upstream's vectorizer broadcasts only such values over all loops: it adds a summed constant once a tile.
     """
-    waiting, seen = [value], {value}
-    while waiting:
-        number = waiting.pop()
-        by = op.maker(number)
-        if by is None and 0 <= number < len(op.inputs) and not op.operands[number].is_scalar:
+    worklist, seen = [value], {value}
+    while worklist:
+        number = worklist.pop()
+        definition = op.maker(number)
+        if definition is None and 0 <= number < len(op.inputs) and not op.operands[number].is_scalar:
             return True
-        new = set(by.operands if by is not None else ()) - seen
+        new = set(definition.operands if definition is not None else ()) - seen
         seen |= new
-        waiting += new
+        worklist += new
     return False
 
 
 def counts_reduced(op: Op) -> bool:
-    """Return whether an op computes with the count of a loop that it reduces."""
-    counted = (int(step.value or 0) for step in op.body if step.name == "linalg.index")
-    return any(op.nest.iterators[loop] == "reduction" for loop in counted)
+    """Return whether the body uses the induction variable of a reduction loop."""
+    loops = (int(step.value or 0) for step in op.body if step.name == "linalg.index")
+    return any(op.nest.iterators[loop] == "reduction" for loop in loops)
 
 
 def gathers(op: Op) -> bool:
-    """Return whether an op reads elements of tensors, at indices that are all loops' or such elements themselves."""
+    """Return whether the body reads elements of tensors, all at indices that `is_known_index` accepts."""
     reads = [step for step in op.body if is_gathering(op, step)]
     return bool(reads) and all(is_known_index(op, value) for step in reads for value in step.operands[1:])
 
 
 def is_gathering(op: Op, step: BodyOp) -> bool:
-    """Return whether a step reads an element of a tensor that is no constant."""
+    """Return whether a body operation reads an element of a tensor that is no constant."""
     if step.name != "tensor.extract" or step.nested:
         return False
     source = step.operands[0] - len(op.operands)
@@ -263,69 +268,73 @@ def is_gathering(op: Op, step: BodyOp) -> bool:
 
 
 def is_known_index(op: Op, value: int) -> bool:
-    """Return whether a value is a constant, a loop's index, or an element of a tensor cast to an index."""
-    by = op.maker(value)
-    if by is not None and by.name in CASTS:
-        by = op.maker(by.operands[0])
-        return by is not None and by.name == "tensor.extract"
-    return by is not None and by.name in ("arith.constant", "linalg.index")
+    """Return whether a value is a constant, an induction variable, or an element of a tensor cast to an index."""
+    definition = op.maker(value)
+    if definition is not None and definition.name in CASTS:
+        definition = op.maker(definition.operands[0])
+        return definition is not None and definition.name == "tensor.extract"
+    return definition is not None and definition.name in ("arith.constant", "linalg.index")
 
 
 def periods_of(op: Op) -> tuple[int, ...]:
-    """Steps of each loop after which a stencil reads as before, so many indices further; empty of any other op.
+    """Return the access period of each loop of a stencil; empty for any other op.
 
-    A tile begins at a multiple of these. Where a read wraps around, or the body asks for the index, that is the whole
-    loop; an op of which a tile would be more than `MOST_ELEMENTS` is no stencil.
+    The period is the number of iterations after which the access pattern repeats, shifted by a constant; tiles start
+    at multiples of it. It is the trip count where an index has a remainder or the body uses the induction variable.
+    An op whose tile would have more than `MOST_ELEMENTS` elements is not treated as a stencil.
     """
     if not op.sizes or not is_stencil(op):
         return ()
     indices = [index for operand in op.operands for index in operand.indices]
-    asked = {int(step.value or 0) for step in op.body if step.name == "linalg.index"}
-    found = tuple(
-        size if loop in asked else lcm(*(period(index, loop, size) for index in indices))
+    body_loops = {int(step.value or 0) for step in op.body if step.name == "linalg.index"}
+    periods = tuple(
+        size if loop in body_loops else lcm(*(period(index, loop, size) for index in indices))
         for loop, size in enumerate(op.sizes)
     )
-    return found if prod(found[:-1]) * max(found[-1], WIDEST) <= MOST_ELEMENTS else ()
+    return periods if prod(periods[:-1]) * max(periods[-1], WIDEST) <= MOST_ELEMENTS else ()
 
 
 def is_stencil(op: Op) -> bool:
-    """Return whether an op computes each element from some that others read too, and is no vector as it is."""
+    """Return whether an op is element-wise with regular affine reads that upstream's vectorizer does not take.
+
+    Its output has the identity map and is not read, and induction variables are used in conditions only.
+    """
     if op.results != 1 or not computes_simply(op) or vectorizes(op):
         return False
-    there = len(op.operands) - 1
-    own = op.operands[-1].loops == list(range(len(op.nest.iterators)))
-    unread = not any(there in step.operands for step in op.body) and there not in op.gives
+    output = len(op.operands) - 1
+    identity = op.operands[-1].loops == list(range(len(op.nest.iterators)))
+    unread = not any(output in step.operands for step in op.body) and output not in op.gives
     plain = all(step.name != "tensor.extract" and uses_indices_well(op, step) for step in op.body)
     plain &= not any(is_known(op, value) for value in op.gives)
-    return own and unread and plain and all(is_regular(index) for each in op.operands for index in each.indices)
+    return identity and unread and plain and all(is_regular(index) for each in op.operands for index in each.indices)
 
 
 def uses_indices_well(op: Op, step: BodyOp) -> bool:
-    """Return whether what a step takes of indices alone are conditions of selections, or makes more of it."""
+    """Return whether a body operation uses index-only values as the condition of a select, or computes another one."""
     if step.name in INDICES and all(is_known(op, value) or is_number(op, value) for value in step.operands):
         return True
-    known = [number for number, value in enumerate(step.operands) if is_known(op, value)]
-    return not known or (step.name == "arith.select" and known == [0])
+    index_only = [number for number, value in enumerate(step.operands) if is_known(op, value)]
+    return not index_only or (step.name == "arith.select" and index_only == [0])
 
 
 def is_known(op: Op, value: int) -> bool:
-    """Return whether a value follows from the index of an element, by whole numbers alone."""
-    by = op.maker(value)
-    if by is None or by.name not in INDICES:
+    """Return whether a value is index-only: computed from induction variables and integer constants."""
+    definition = op.maker(value)
+    if definition is None or definition.name not in INDICES:
         return False
-    return all(is_known(op, each) or is_number(op, each) for each in by.operands)
+    return all(is_known(op, each) or is_number(op, each) for each in definition.operands)
 
 
 def is_number(op: Op, value: int) -> bool:
-    """Return whether a value is a constant whole number."""
-    by = op.maker(value)
-    return by is not None and by.name == "arith.constant" and not by.dtypes[0].startswith(("f", "bf"))
+    """Return whether a value is an integer constant."""
+    constant = op.maker(value)
+    return constant is not None and constant.name == "arith.constant" and not constant.dtypes[0].startswith(("f", "bf"))
 
 
 def is_regular(index: Index) -> bool:
-    """Return whether an index is a sum of loops, of such parts of them, and of what is left of such parts.
+    """Return whether an index is a sum of loops, floor divisions of linear indices, and remainders of regular ones.
 
-    None of them goes backward: upstream cuts no such op into tiles.
+    No coefficient may be negative: upstream does not tile such an op.
     """
     if goes_back(index):
         return False
@@ -334,22 +343,25 @@ def is_regular(index: Index) -> bool:
 
 
 def is_linear(index: Index) -> bool:
-    """Return whether an index is a sum of multiples of loops, none below zero."""
+    """Return whether an index has no divisions and no negative coefficients."""
     return not index.parts and not goes_back(index)
 
 
 def goes_back(index: Index) -> bool:
-    """Return whether a loop or a part counts less than none."""
+    """Return whether a loop or a division has a negative coefficient."""
     return any(c < 0 for _, c in index.terms) or any(part.factor < 0 for part in index.parts)
 
 
 def period(index: Index, loop: int, size: int) -> int:
-    """Steps of a loop after which an index is so many indices further."""
+    """Return the iterations of a loop after which an index repeats, shifted by a constant."""
     return lcm(*(period_of_part(part.kind, part.inner, part.by, loop, size) for part in index.parts))
 
 
 def period_of_part(kind: str, inner: Index, by: int, loop: int, size: int) -> int:
-    """Steps of a loop after which a part of an index is so many indices further."""
+    """Return the iterations of a loop after which a division or remainder repeats, shifted by a constant.
+
+    ``(factor * loop) floordiv by`` repeats after ``by / gcd(factor, by)`` iterations.
+    """
     if all(each != loop for each, _ in inner.moving):
         return 1
     factor = inner.factor(loop)
