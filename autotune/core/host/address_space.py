@@ -1,4 +1,4 @@
-"""Whether this process may take the address space that the native libraries need."""
+"""Check of the address space limit of this process against the needs of the native libraries."""
 
 import resource
 
@@ -10,7 +10,7 @@ may end the process by a signal before anybody can say why; how much less differ
 
 
 def check_address_space() -> None:
-    """Refuse a limit of address space that the program itself does not fit in.
+    """Raise unless the limit of address space is large enough for the native libraries.
 
     Raises:
         MachineError: The soft limit (`ulimit -v`) is below `LEAST`.

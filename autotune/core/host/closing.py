@@ -1,4 +1,4 @@
-"""What is closed when its ``with`` block ends."""
+"""`Closing`: base class of context managers that are closed at the end of the ``with`` block."""
 
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Context manager that gives itself, and is closed when the block ends, however that is."""
+    """Context manager that returns itself, and calls `close` at the end of the block, also after an exception."""
 
     def __enter__(self) -> Self:
         return self
@@ -18,4 +18,4 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release the resources."""

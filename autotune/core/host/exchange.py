@@ -1,27 +1,27 @@
-"""Two paths that exchange what they name, at once: whoever is killed in between leaves the one or the other, whole."""
+"""Atomic exchange of two paths, which leaves a consistent state if the process is killed."""
 
 import ctypes
 import errno
 import os
 from pathlib import Path
 
-HERE = -100  # AT_FDCWD: relative paths are those of the process
+HERE = -100  # AT_FDCWD: paths are relative to the working directory
 EXCHANGE = 2  # RENAME_EXCHANGE of linux/fs.h
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EPERM)  # of kernels, file systems and sandboxes
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two paths of one file system name what the other does.
+    """Exchange two paths of one file system atomically.
 
     Args:
-        one: A file or folder.
-        other: Another one.
+        one: Path of a file or folder.
+        other: Path of another file or folder.
 
     Returns:
-        Whether it was done; `False` where the system cannot, and nothing has changed.
+        Whether they were exchanged; `False` where the system does not support it, and nothing has changed.
 
     Raises:
-        OSError: One of them is not there, or may not be renamed.
+        OSError: A path does not exist, or may not be renamed.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):

@@ -1,4 +1,4 @@
-"""Versions of what is installed, and the command that installs an extra from where this package came from."""
+"""Versions of installed distributions, and the command that installs an extra from this package's origin."""
 
 import json
 import shlex
@@ -10,11 +10,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 DISTRIBUTION = "mlir-schedule-autotune"
-ORIGIN = "direct_url.json"  # PEP 610: there unless an index was asked for the package
+ORIGIN = "direct_url.json"  # PEP 610: present unless the package was installed from an index
 
 
 def version_of(name: str) -> str:
-    """Version of an installed distribution; empty where there is none."""
+    """Return the version of an installed distribution; empty where it is not installed."""
     try:
         return installed_version(name)
     except PackageNotFoundError:
@@ -23,26 +23,26 @@ def version_of(name: str) -> str:
 
 @cache
 def installed_version(name: str) -> str:
-    """The same, read once a process: each is a file that is looked for along ``sys.path``, and parsed as a mail is."""
+    """Return the version of an installed distribution, cached: a look-up searches ``sys.path`` and parses a file."""
     return version(name)
 
 
 def install_command(*extras: str) -> str:
-    """The command that installs extras into this environment.
+    """Return the command that installs extras into this environment.
 
     Args:
-        extras: Names of extras, as ``pyproject.toml`` has them.
+        extras: Names of extras in ``pyproject.toml``.
     """
     try:
         origin = distribution(DISTRIBUTION).read_text(ORIGIN)
-    except PackageNotFoundError:  # run from its files
+    except PackageNotFoundError:  # run from a source tree
         origin = None
     installer = "pip install" if find_spec("pip") else "uv pip install"
     return f"{installer} {requirement(origin, sorted(set(extras)), Path.cwd())}"
 
 
 def requirement(origin: str | None, extras: Sequence[str], folder: Path) -> str:
-    """The argument of pip that names the installed package and extras of it.
+    """Return pip's requirement specifier of the installed package with extras.
 
     Args:
         origin: Text of ``direct_url.json`` of the installed package; `None` where it came from an index.

@@ -1,7 +1,7 @@
-"""Files that others may have made: regular, of bounded size, opened without waiting for anybody.
+"""Reading of untrusted files: regular ones only, of bounded size, opened without blocking.
 
-A FIFO would wait for ever, a device such as ``/dev/zero`` would never end. What is wrong is an `OSError` whose
-``strerror`` says it, as for a file that is not there.
+A FIFO would block forever, a device such as ``/dev/zero`` would never end. Violations are an `OSError` with a
+``strerror``, as for a missing file.
 """
 
 import errno
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from autotune.core.errors import AutotuneError
 
-FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk that is full
-SCRATCH = "AUTOTUNE_SCRATCH"  # environment variable: a file to overwrite, for a process that may make none
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk
+SCRATCH = "AUTOTUNE_SCRATCH"  # environment variable: a file to overwrite, for a process that may not create any
 KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFCHR: "a device",
@@ -24,19 +24,19 @@ KINDS = {
 
 
 def read_file(path: str | Path, most_bytes: int) -> bytes:
-    """The bytes of a regular file.
+    """Read a regular file.
 
     Args:
-        path: The file; a link is followed.
-        most_bytes: Most bytes that it may hold.
+        path: The file; links are followed.
+        most_bytes: Largest size in bytes.
 
     Raises:
-        OSError: The file cannot be opened, is no regular file, or holds more.
+        OSError: The file cannot be opened, is no regular file, or is larger.
     """
     try:
         with open(path, "rb", opener=open_at_once) as file:
             check_status(os.fstat(file.fileno()), path, most_bytes)
-            data = file.read(most_bytes + 1)  # it may grow meanwhile
+            data = file.read(most_bytes + 1)  # the file may have grown since
     except FileNotFoundError as error:
         raise FileNotFoundError(error.errno, link_at(path) or error.strerror, str(path)) from error
     if len(data) > most_bytes:
@@ -45,7 +45,7 @@ def read_file(path: str | Path, most_bytes: int) -> bytes:
 
 
 def link_at(path: str | Path) -> str:
-    """What is wrong with a link, in words; empty where a path is none, or leads somewhere."""
+    """Describe a dangling or looping symbolic link, for a message; empty for any other path."""
     try:
         os.stat(path)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def link_at(path: str | Path) -> str:
 
 
 def kind_at(path: str | Path) -> str:
-    """What lies at a path, in words; empty where nothing does, or nothing that may be looked at."""
+    """Describe what a path names, for a message; empty if it does not exist or is not accessible."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -67,12 +67,12 @@ def kind_at(path: str | Path) -> str:
 
 
 def holds(folder: str | Path, name: str) -> bool:
-    """Whether a folder holds a file; where it cannot be looked at it holds none, and whoever reads it says why."""
-    return os.path.isfile(os.path.join(folder, name))  # `Path.is_file` raises, and of a name that nobody gave
+    """Return whether a folder contains a file; `False` where it is not accessible, and reading it raises the reason."""
+    return os.path.isfile(os.path.join(folder, name))  # unlike `Path.is_file`, it does not raise
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file that others see whole or not at all; folders of its path are made.
+    """Replace a file atomically; missing parent folders are created.
 
     Raises:
         OSError: The file cannot be written.
@@ -89,16 +89,16 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[AutotuneError]) -> str:
-    """The text of a regular file that a user names.
+    """Read the text of a regular file that a user names.
 
     Args:
         path: The file.
-        most_bytes: Most bytes that it may hold.
-        requirement: What the file must be, a sentence.
-        error: Class of the error where it is not.
+        most_bytes: Largest size in bytes.
+        requirement: Requirement on the file, a sentence that begins the message.
+        error: Class of the error that is raised.
 
     Raises:
-        AutotuneError: The file cannot be read, holds more, or is no text.
+        AutotuneError: The file cannot be read, is larger, or is not UTF-8.
     """
     try:
         text = read_file(path, most_bytes).decode()
@@ -111,24 +111,24 @@ def read_text(path: str | Path, most_bytes: int, requirement: str, error: type[A
 
 
 def open_at_once(path: str, flags: int) -> int:
-    """Open as `open` does, but do not wait for a writer."""
+    """Open without blocking, for use as an opener of `open`: a FIFO does not wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def check_file(path: str | Path, most_bytes: int | None = None) -> None:
-    """Refuse a path that a library is about to open, unless it is a regular file.
+    """Raise unless a path, which a library is about to open, is a regular file.
 
     Raises:
-        OSError: The path is of nothing, of no regular file, or of more than `most_bytes`.
+        OSError: The path does not exist, is no regular file, or is larger than `most_bytes`.
     """
     check_status(os.stat(path), path, most_bytes)
 
 
 def check_status(found: os.stat_result, path: str | Path, most_bytes: int | None) -> None:
-    """Refuse what is no regular file, or too large.
+    """Raise unless a status is that of a regular file of bounded size.
 
     Raises:
-        OSError: The path is of something else, or holds too much.
+        OSError: The path is no regular file, or is too large.
     """
     if not stat.S_ISREG(found.st_mode):
         kind = KINDS.get(stat.S_IFMT(found.st_mode), "no file")
@@ -138,5 +138,5 @@ def check_status(found: os.stat_result, path: str | Path, most_bytes: int | None
 
 
 def too_large(path: str | Path, most_bytes: int) -> OSError:
-    """The error of a file that holds too much."""
+    """Return the error for a file that is too large."""
     return OSError(errno.EFBIG, f"it is larger than {most_bytes / 2**20:.4g} MiB", str(path))

@@ -1,4 +1,4 @@
-"""This host as schedules see it: ISA, registers, caches, cores; and a fingerprint that says when two hosts differ."""
+"""`Machine`: description of a host for schedules (ISA, registers, caches, cores), with a fingerprint."""
 
 import hashlib
 import json
@@ -22,21 +22,21 @@ TYPICAL_CACHES = {"L1": 32 * 1024, "L2": 512 * 1024, "L3": 8 * 1024 * 1024}
 
 @dataclass(frozen=True)
 class Machine:
-    """What a schedule may know of the host.
+    """Description of a host for schedules.
 
     Attributes:
         cpu: Model name as the operating system gives it.
         microarchitecture: archspec's name, such as ``zen4``.
         isa: The widest vector extension in use, such as ``avx512f``.
-        vector_bits: Width of one vector register.
+        vector_bits: Width of a vector register in bits.
         vector_registers: Number of architectural vector registers.
-        l1_bytes: Data cache of one core, first level.
-        l2_bytes: Second level.
-        l3_bytes: Last level, usually shared; 0 where there is none.
-        cores: CPUs this process may run on.
-        pages: Kind of memory pages that large arrays of a run lie on.
-        threads: Threads that a program may use, of a core each.
-        tiles: What multiplies tiles of a matrix unit: ``amx``, ``emulated``, or nothing.
+        l1_bytes: Size of the L1 data cache of one core.
+        l2_bytes: Size of the L2 cache.
+        l3_bytes: Size of the last-level cache, usually shared; 0 where there is none.
+        cores: Number of CPUs that this process may run on.
+        pages: Kind of memory pages for large arrays of a run.
+        threads: Number of threads of a program, each on a core of its own.
+        tiles: Implementation of matrix tiles: ``amx``, ``emulated``, or empty for none.
     """
 
     cpu: str
@@ -54,15 +54,15 @@ class Machine:
 
     @property
     def lanes(self) -> int:
-        """f32 elements in one vector register."""
+        """Number of f32 elements in a vector register."""
         return self.vector_bits // 32
 
     def without_masks(self) -> "Machine":
-        """The machine as code meets it that masks no part of a vector."""
+        """Return the machine as seen by code that does not use masked vectors."""
         return replace(self, isa="") if self.masks else self
 
     def holding(self, dtype: str) -> "Machine":
-        """The machine as code for elements of a type meets it, counted in f32: of f64, registers and caches hold half.
+        """Return the machine as seen by code for an element type, counted in f32: for f64, capacities are halved.
 
         Args:
             dtype: ``f32`` or ``f64``.
@@ -74,14 +74,14 @@ class Machine:
 
     @property
     def masks(self) -> bool:
-        """Loads and stores of a part of a vector take as long as those of all of it."""
+        """Whether masked loads and stores are as fast as those of whole vectors."""
         return self.isa in MASKING
 
     @property
     def fingerprint(self) -> str:
-        """Equal for machines whose schedules and times may be compared.
+        """Hash, 16 hex digits, that is equal for machines whose schedules and times may be compared.
 
-        Cores and pages are left out; threads count where there are several, tiles where there are any.
+        Cores and pages are ignored; threads are included where there are several, tiles where there are any.
         """
         alone, plain = ("threads",) if self.threads == 1 else (), () if self.tiles else ("tiles",)
         left_out = ("cores", "pages", *alone, *plain)
@@ -106,11 +106,11 @@ def this_machine(threads: int = 1) -> Machine:
     """Detect the host.
 
     Args:
-        threads: Threads that programs may use.
+        threads: Number of threads of a program.
 
     Raises:
-        OptionError: The threads are no number of threads.
-        MachineError: No vector extension this project knows is present, or the environment asks for what there is not.
+        OptionError: The number of threads is invalid.
+        MachineError: No supported vector extension is present, or an environment variable has an unknown value.
     """
     check_whole("threads", threads, 1, MOST_THREADS)
     return detected_machine(threads, tiles_here())
@@ -118,7 +118,7 @@ def this_machine(threads: int = 1) -> Machine:
 
 @cache
 def detected_machine(threads: int, tiles: Tiles) -> Machine:
-    """The host, with so many threads; what multiplies tiles may change while a process runs."""
+    """Return the host with a number of threads; `tiles` is a parameter since it may change while a process runs."""
     target = archspec.cpu.host()
     isa = next((name for name in VECTOR_EXTENSIONS if name in target), None)
     if isa is None:
@@ -144,28 +144,28 @@ def detected_machine(threads: int, tiles: Tiles) -> Machine:
 
 
 def read_caches(directory: Path) -> dict[str, int]:
-    """Bytes of each data cache level that sysfs lists; empty where sysfs is not there."""
+    """Return the size in bytes of each data cache level that sysfs lists; empty where there is no sysfs."""
     sizes = {}
     for index in sorted(directory.glob("index*")):
         try:
-            kind, level, size = (
+            cache_type, level, size = (
                 (index / name).read_text(encoding="utf-8").strip() for name in ("type", "level", "size")
             )
         except OSError:
             continue
-        if kind != "Instruction":
+        if cache_type != "Instruction":
             sizes[f"L{level}"] = parse_size(size)
     return sizes
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a sysfs size: ``32K`` is 32768."""
+    """Parse a size of sysfs into bytes: ``32K`` is 32768."""
     units = {"K": 1024, "M": 1024**2, "G": 1024**3}
     return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
 
 
 def cpu_model() -> str:
-    """Model name from /proc/cpuinfo, or what `platform` knows."""
+    """Return the CPU's model name from /proc/cpuinfo, else from `platform`."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.lower().startswith("model name"):
@@ -177,17 +177,17 @@ def cpu_model() -> str:
 
 @dataclass(frozen=True)
 class Roofs:
-    """Highest rates of one core of this machine, measured now.
+    """Measured peak rates of one core of this machine, the roofs of its roofline model.
 
     Attributes:
-        flops: Peak floating-point operations a second (FMA counts as two), f32 vectors.
-        dram_bytes: Bytes a second read from memory.
-        l2_bytes: Bytes a second read from a working set of half the L2 cache.
-        bf16: Peak operations a second of dot products of bf16 (a product and an addition are two); 0 without them.
-        int16: The same of int16, summed in 32 bits.
-        int8: The same of int8.
-        tile_bf16: The same of bf16 by a matrix unit.
-        tile_int8: The same of int8 by a matrix unit.
+        flops: Peak f32 operations a second with vectors (FMA counts as two).
+        dram_bytes: Memory bandwidth of reads, in bytes a second.
+        l2_bytes: Read bandwidth of a working set of half the L2 cache, in bytes a second.
+        bf16: Peak operations a second of bf16 dot products (multiply-add counts as two); 0 without such instructions.
+        int16: The same for int16 with i32 accumulators.
+        int8: The same for int8.
+        tile_bf16: The same for bf16 in a matrix unit.
+        tile_int8: The same for int8 in a matrix unit.
     """
 
     flops: float
@@ -201,5 +201,5 @@ class Roofs:
 
     @property
     def known(self) -> dict[str, float]:
-        """The rates that there are, by their names."""
+        """Rates that are not 0, by name."""
         return {name: rate for name, rate in asdict(self).items() if rate}

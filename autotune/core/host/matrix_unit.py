@@ -1,11 +1,11 @@
-"""The matrix unit of a processor: AMX, whose eight tiles hold 16 rows of 64 bytes each.
+"""The matrix unit of a processor: AMX, with eight tile registers of 16 rows of 64 bytes.
 
-Linux gives its registers to processes that ask (`arch_prctl(2)`, ``ARCH_REQ_XCOMP_PERM``). What is granted is kept by
-forks and threads, and lost by exec. It is refused to a process that has an alternate signal stack too small for the
-registers, so it is asked for before anything makes one, and before a filter of system calls stands.
+Linux grants its registers on request (`arch_prctl(2)`, ``ARCH_REQ_XCOMP_PERM``). The permission is inherited by forks
+and threads, and lost by exec. It is refused to a process with an alternate signal stack that is too small for the
+registers, so it is requested before any is installed, and before a filter of system calls is.
 
-Where there is no such unit, tiles can be emulated by loops over vectors: right, bit for bit, and slow.
-``AUTOTUNE_TILES=emulate`` in the environment asks for that.
+Without a matrix unit, tiles can be emulated by loops over vectors: bit-exact, and slow. ``AUTOTUNE_TILES=emulate`` in
+the environment selects that.
 """
 
 import ctypes
@@ -19,9 +19,9 @@ from typing import Literal
 
 from autotune.core.errors import MachineError
 
-ROWS = 16  # of a tile, and words of 32 bits in each
-FLAGS = ("amx_tile", "amx_bf16", "amx_int8")  # as Linux lists them
-VECTORS = ("avx512f", "avx512bw", "avx512_bf16")  # that every processor with the unit has
+ROWS = 16  # rows of a tile, and 32-bit words of a row
+FLAGS = ("amx_tile", "amx_bf16", "amx_int8")  # names of Linux
+VECTORS = ("avx512f", "avx512bw", "avx512_bf16")  # extensions of every processor with the unit
 VARIABLE, EMULATE = "AUTOTUNE_TILES", "emulate"
 ARCH_PRCTL, REQUEST, TILE_DATA = 158, 0x1023, 18  # asm/prctl.h, asm/fpu/types.h of Linux
 
@@ -30,7 +30,7 @@ Tiles = Literal["", "amx", "emulated"]
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """Extensions of this CPU's instructions, as Linux lists them; empty where it does not."""
+    """Return the instruction set extensions of this CPU, as Linux lists them; empty where it does not."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -45,9 +45,9 @@ def has_unit() -> bool:
 
 @cache
 def ask_for_tiles() -> bool:
-    """Ask for the unit's registers, for this process and those that it forks; tell whether they are granted.
+    """Request the unit's registers for this process and its forks; return whether they are granted.
 
-    A process that runs programs calls this before anything else; a processor without the unit is not asked.
+    A process that runs programs calls this first. Without a matrix unit nothing is requested.
     """
     if not has_unit() or platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
@@ -56,10 +56,10 @@ def ask_for_tiles() -> bool:
 
 
 def are_emulated() -> bool:
-    """Return whether the environment asks for emulated tiles.
+    """Return whether the environment selects emulated tiles.
 
     Raises:
-        MachineError: The environment asks for something else.
+        MachineError: The environment variable has an unknown value.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", EMULATE):
@@ -69,7 +69,7 @@ def are_emulated() -> bool:
 
 @contextmanager
 def emulated() -> Iterator[None]:
-    """Emulate tiles inside the ``with`` block, in processes that start there too, unless this processor has them."""
+    """Emulate tiles in the ``with`` block, also in processes started there, unless this processor has a matrix unit."""
     before = os.environ.get(VARIABLE)
     if not ask_for_tiles():
         os.environ[VARIABLE] = EMULATE
@@ -82,14 +82,14 @@ def emulated() -> Iterator[None]:
 
 
 def tiles_here() -> Tiles:
-    """What multiplies tiles on this machine: the unit, loops that emulate it, or nothing."""
+    """Return the implementation of matrix tiles on this machine: the unit, emulation, or none."""
     if are_emulated():
         return "emulated"
     return "amx" if ask_for_tiles() else ""
 
 
 def why_no_tiles() -> str:
-    """Why programs with tiles cannot run here, a sentence; empty if they can."""
+    """Return a sentence on why programs with tiles cannot run here; empty if they can."""
     if tiles_here():
         return ""
     way_out = f"`replay --emulate`, or {VARIABLE}={EMULATE} for other verbs, runs them emulated, right and slow"
@@ -99,7 +99,7 @@ def why_no_tiles() -> str:
 
 
 def describe_unit() -> str:
-    """Whether there is a unit, and whether it is granted: a phrase for people."""
+    """Return a phrase on the matrix unit of this processor, and whether it is granted."""
     emulated = "; tiles are emulated, as the environment asks" if are_emulated() else ""
     if not has_unit():
         return f"none{emulated}"

@@ -1,6 +1,6 @@
-"""Pages that large arrays lie on: of 2 MiB where the kernel gives such on request and the run does not want small ones.
+"""Memory pages of large arrays: huge pages of 2 MiB, where the kernel provides them and the run allows them.
 
-A choice of the run, the same for every entry: `AUTOTUNE_PAGES=small` in the environment.
+`AUTOTUNE_PAGES=small` in the environment selects small pages for a whole run.
 """
 
 import mmap
@@ -24,10 +24,10 @@ ENABLED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
 def pages_of_run(enabled: Path = ENABLED) -> Pages:
-    """What large arrays of this run lie on.
+    """Return the kind of pages for large arrays of this run.
 
     Raises:
-        MachineError: The environment asks for something else than ``huge`` or ``small``.
+        MachineError: The environment variable is neither ``huge`` nor ``small``.
     """
     wanted = os.environ.get(VARIABLE, "huge")
     if wanted not in ("huge", "small"):
@@ -36,7 +36,7 @@ def pages_of_run(enabled: Path = ENABLED) -> Pages:
 
 
 def gives_huge_pages(enabled: Path = ENABLED) -> bool:
-    """Return whether the kernel backs memory by huge pages where it is asked to."""
+    """Return whether the kernel provides transparent huge pages on request."""
     try:
         return "[never]" not in enabled.read_text(encoding="utf-8")
     except OSError:
@@ -44,10 +44,10 @@ def gives_huge_pages(enabled: Path = ENABLED) -> bool:
 
 
 def empty_bytes(count: int, pages: Pages) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]":
-    """At least `count` bytes; where a huge page fits, on a boundary of one and advised as wanted.
+    """Allocate at least `count` uninitialised bytes, aligned to a huge page from the size of one on.
 
     Raises:
-        MemoryError: There is no room for them.
+        MemoryError: There is not enough memory.
     """
     if count < HUGE_BYTES:
         return np.empty(count, np.uint8)
@@ -58,21 +58,21 @@ def empty_bytes(count: int, pages: Pages) -> "np.ndarray[tuple[int], np.dtype[np
         raise MemoryError(
             f"an array must fit what is left of memory, {left:.1f} GiB, it takes {count / 2**30:.6g}; compute a part"
         ) from error
-    with suppress(OSError):  # a kernel without huge pages knows no such advice
+    with suppress(OSError):  # kernels without huge pages do not support the advice
         memory.madvise(mmap.MADV_HUGEPAGE if pages == "huge" else mmap.MADV_NOHUGEPAGE)
     whole = np.frombuffer(memory, np.uint8)
     return whole[-whole.ctypes.data % HUGE_BYTES :]
 
 
 def aligned_empty(argument: Argument, pages: Pages) -> Array:
-    """Uninitialised array for an argument; see `aligned_array`."""
+    """Return an uninitialised array for an argument; see `aligned_array`."""
     return aligned_array(argument.shape, DTYPES[argument.dtype], pages)
 
 
 def aligned_array(shape: tuple[int, ...], dtype: "np.dtype[Any]", pages: Pages) -> Array:
-    """Uninitialised array on a cache-line boundary, so that times do not depend on the allocator.
+    """Return an uninitialised array aligned to a cache line, so that times do not depend on the allocator.
 
-    All views of it have the array as their base that owns its memory, and so has it.
+    The array and all views of it share one base, the array that owns the memory.
     """
     size = prod(shape) * dtype.itemsize
     buffer = empty_bytes(size + ALIGNMENT, pages)

@@ -1,7 +1,7 @@
-"""What a process in the sandbox may read: the system's libraries, the code that Python imports, and named files.
+"""Read permissions of sandboxed processes: system libraries, Python code, and explicitly allowed files.
 
-Nothing else of the user's is readable there: no key, no other project, no file beside one that is. A payload whose
-functions read a file when they make inputs names it here, as the payloads of this project do:
+Other files of the user are not readable: no key, no other project, no file beside an allowed one. A payload whose
+functions read a file to generate inputs must allow it, as the payloads of this project do:
 
     allow_reading(path)  # in the process that opens the payload, before anything runs
 """
@@ -29,80 +29,80 @@ SYSTEM = (
     *("/sys/devices/system", "/sys/kernel/mm", "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/cpuset.cpus.effective"),
     *("/sys/class/powercap", "/sys/devices/virtual/powercap"),
 )
-VARIABLES = ("LD_LIBRARY_PATH", "AUTOTUNE_POWERCAP")  # of the environment: folders, with colons between them
-OF_INSTALLED = ("site-packages", "dist-packages")  # folders that hold installed packages and nothing else
+VARIABLES = ("LD_LIBRARY_PATH", "AUTOTUNE_POWERCAP")  # environment variables of folders, separated by colons
+OF_INSTALLED = ("site-packages", "dist-packages")  # names of folders that contain installed packages only
 METADATA = (".dist-info", ".egg-info")
 _named: dict[str, None] = {}
 
 
 @dataclass(frozen=True)
 class Readable:
-    """What may be read besides the files of `SYSTEM`.
+    """Paths that may be read in addition to `SYSTEM`.
 
     Attributes:
-        paths: Files, and folders with all that is in them.
-        listed: Folders in which the names of files may be seen: Python looks for modules there.
+        paths: Files, and folders with all their contents.
+        listed: Folders that may be listed only, since Python searches them for modules.
     """
 
     paths: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
 
     def __or__(self, other: "Readable") -> "Readable":
-        """What either may be read."""
+        """Return the union of both."""
         paths, listed = dict.fromkeys((*self.paths, *other.paths)), dict.fromkeys((*self.listed, *other.listed))
         return Readable(tuple(paths), tuple(listed))
 
     def __ge__(self, other: "Readable") -> bool:
-        """Whether all of another is in this."""
+        """Return whether this is a superset of another."""
         return set(self.paths) >= set(other.paths) and set(self.listed) >= set(other.listed)
 
 
 def allow_reading(*paths: str | Path) -> None:
-    """Let processes in the sandbox read a file, or all that is in a folder, from their next call on.
+    """Allow sandboxed processes to read files, or all contents of folders, from their next call on.
 
     Args:
-        *paths: Files and folders; of links what they lead to now.
+        *paths: Files and folders; links are resolved now.
     """
     _named.update(dict.fromkeys(os.path.realpath(path) for path in paths))
 
 
 def named_paths() -> tuple[str, ...]:
-    """The files and folders given to `allow_reading`."""
+    """Return the files and folders given to `allow_reading`."""
     return tuple(_named)
 
 
 def readable() -> Readable:
-    """What a process in the sandbox may read, by what this process has imported and allowed."""
+    """Return what a sandboxed process may read, from the modules and permissions of this process."""
     code = code_of(tuple(sys.path), len(sys.modules))
     return Readable((*code.paths, *named_paths()), code.listed)
 
 
 @lru_cache(maxsize=1)
 def code_of(folders: tuple[str, ...], modules: int) -> Readable:
-    """What Python may import; of a folder that holds other things, too, its modules alone.
+    """Return the paths that Python imports from; of a folder with other contents, its modules only.
 
     Args:
-        folders: Folders in which it looks for modules, ``sys.path``.
-        modules: Number of those that are loaded; asked again where it changes.
+        folders: Search path of modules, ``sys.path``.
+        modules: Number of loaded modules, a key that invalidates the cache.
     """
-    found, listed = dict.fromkeys(path for path in interpreter_paths() if os.path.exists(path)), []
+    paths, listed = dict.fromkeys(path for path in interpreter_paths() if os.path.exists(path)), []
     for folder in folders:
         path = os.path.abspath(folder)
-        if is_below(path, found) or not os.path.exists(path):
+        if is_below(path, paths) or not os.path.exists(path):
             continue
         if os.path.basename(path) in OF_INSTALLED or os.path.isfile(path):
-            found[path] = None
+            paths[path] = None
         else:
             listed.append(path)
-            found.update(dict.fromkeys(modules_in(path)))
+            paths.update(dict.fromkeys(modules_in(path)))
     for path in loaded_paths():
-        if not is_below(path, found) and not is_shared(path):  # the second looks at the disk
-            found[path] = None
-    return Readable(tuple(found), tuple(listed))
+        if not is_below(path, paths) and not is_shared(path):  # in this order: the second accesses the disk
+            paths[path] = None
+    return Readable(tuple(paths), tuple(listed))
 
 
 def interpreter_paths() -> Iterator[str]:
-    """Libraries of the interpreter and of its environment, wherever they are installed."""
+    """Yield the library paths of the interpreter and its environment."""
     for prefix in (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix):
         yield from (os.path.join(prefix, name) for name in ("lib", "lib64", "pyvenv.cfg"))
     for name in ("stdlib", "platstdlib", "purelib", "platlib"):
@@ -116,7 +116,7 @@ def interpreter_paths() -> Iterator[str]:
 
 
 def modules_in(folder: str) -> Iterator[str]:
-    """What may be imported from a folder; the folder itself may be listed, as Python does to find it."""
+    """Yield the paths in a folder that can be imported: modules, packages, byte code and metadata."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -127,21 +127,21 @@ def modules_in(folder: str) -> Iterator[str]:
                 elif entry.name.endswith(tuple(all_suffixes())):
                     yield entry.path
     except OSError:
-        return  # Python finds nothing there either
+        return  # Python cannot import from it either
 
 
 def loaded_paths() -> Iterator[str]:
-    """Where the modules that this process has loaded lie: some are links, or found by other ways than ``sys.path``."""
+    """Yield the paths of the loaded modules: some are links, or were not found along ``sys.path``."""
     for name, module in sorted(sys.modules.items()):
         if "." in name or name == "__main__" or module is None:
             continue
         try:
-            around, file = [str(path) for path in getattr(module, "__path__", ())], getattr(module, "__file__", None)
-        except Exception:  # another module, which may answer anything
+            paths, file = [str(path) for path in getattr(module, "__path__", ())], getattr(module, "__file__", None)
+        except Exception:  # attribute access of an arbitrary module may raise anything
             continue
         if isinstance(file, str):
-            around = [*around, os.path.dirname(os.path.realpath(file))] if around else [file]
-        yield from filter(os.path.isabs, around)
+            paths = [*paths, os.path.dirname(os.path.realpath(file))] if paths else [file]
+        yield from filter(os.path.isabs, paths)
 
 
 def is_below(path: str, folders: dict[str, None]) -> bool:
@@ -150,6 +150,6 @@ def is_below(path: str, folders: dict[str, None]) -> bool:
 
 
 def is_shared(folder: str) -> bool:
-    """Return whether a folder holds all that a user, or everybody, has: no rule may be about such a one."""
+    """Return whether a folder is the root, the temporary folder, or the home folder or above: never to be allowed."""
     path, home = os.path.realpath(folder), os.path.realpath(os.path.expanduser("~"))
     return path in ("/", home, os.path.realpath(tempfile.gettempdir())) or home.startswith(f"{path}/")

@@ -1,17 +1,17 @@
-"""Room for scipy: its OpenBLAS waits for ever for memory that it does not get, so that is asked for beforehand."""
+"""Check of the address space for scipy: its OpenBLAS hangs if an allocation fails, so one is tried beforehand."""
 
 from functools import cache
 from mmap import mmap
 
-SCIPY_BYTES = 400 << 20  # of address space that scipy.stats and its OpenBLAS take, with some to spare
+SCIPY_BYTES = 400 << 20  # address space of scipy.stats and its OpenBLAS, with a margin
 
 
 @cache
 def check_room() -> None:
-    """Raise unless scipy can be loaded; called before a part of it is used.
+    """Raise unless there is address space to load scipy; called before a submodule of it is used.
 
     Raises:
-        MemoryError: The limit of this process is too near.
+        MemoryError: This process is too close to its limit.
     """
     try:
         mmap(-1, SCIPY_BYTES).close()

@@ -1,7 +1,7 @@
-"""Temporary folders: gone when they close, or, after their process was killed, when the next one is made there.
+"""Temporary folders that are removed on close, or by a later process if theirs was killed.
 
-A process that is killed cannot clean up. It holds a lock on its folder while it lives, which the system drops with it:
-a folder without a lock is removed.
+A killed process cannot clean up. While it runs it holds a lock on its folder, which the system releases when it ends:
+folders without a lock are removed.
 """
 
 import fcntl
@@ -16,22 +16,22 @@ from typing import Self
 from autotune.core.host.files import SCRATCH
 
 WORKERS = "autotune-worker-"
-STARTING = "starting-"  # until its lock is held, lest another process sweeps it
+STARTING = "starting-"  # prefix until the lock is held, so that no other process removes the folder
 
 
 class Scratch:
-    """A temporary folder that the next process sweeps away if this one is killed.
+    """Temporary folder that a later process removes if this one is killed.
 
     Attributes:
-        path: The folder, which may be renamed to where it shall stay.
+        path: The folder, which may be renamed to keep it.
     """
 
     def __init__(self, prefix: str = WORKERS, parent: Path | None = None) -> None:
-        """Make the folder, and sweep away those of the same prefix whose processes are dead.
+        """Create the folder, and remove those of the same prefix whose processes have ended.
 
         Args:
-            prefix: What the names of such folders begin with.
-            parent: Folder to make it in; by default the system's for temporary files.
+            prefix: Prefix of the names of such folders.
+            parent: Parent folder; by default the system's folder for temporary files.
 
         Raises:
             OSError: The parent is not writable.
@@ -40,12 +40,12 @@ class Scratch:
         sweep(parent, prefix)
         fresh = Path(tempfile.mkdtemp(prefix=f".{STARTING}{prefix}", dir=parent))
         self._lock = os.open(fresh, os.O_RDONLY | os.O_DIRECTORY)
-        with suppress(OSError):  # a file system without locks: nothing there is ever swept
+        with suppress(OSError):  # a file system without locks, on which nothing is ever removed
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.path = fresh.rename(parent / fresh.name.removeprefix(f".{STARTING}"))
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the object itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -53,21 +53,21 @@ class Scratch:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder, if it was not renamed, and all that is in it."""
+        """Remove the folder with its contents, unless it was renamed."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
     def let_go(self) -> None:
-        """Leave the folder, and its lock, to the process that we are a fork of."""
+        """Leave the folder and its lock to the parent process, in a fork."""
         os.close(self._lock)
 
 
 def sweep(parent: Path, prefix: str = WORKERS) -> None:
-    """Remove this user's folders of a prefix that no living process holds."""
+    """Remove this user's folders of a prefix that no running process has locked."""
     for folder in parent.iterdir() if parent.is_dir() else ():
         if not folder.name.startswith(prefix):
             continue
-        with suppress(OSError):  # another user's, a living process's, or gone meanwhile
+        with suppress(OSError):  # another user's, locked, or removed meanwhile
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 if os.fstat(descriptor).st_uid == os.geteuid():
@@ -79,10 +79,10 @@ def sweep(parent: Path, prefix: str = WORKERS) -> None:
 
 @contextmanager
 def scratch_file() -> Iterator[Path]:
-    """A file to write and read back."""
-    given = os.environ.get(SCRATCH)
-    if given:
-        yield Path(given)
+    """Return a temporary file to write and read back."""
+    path = os.environ.get(SCRATCH)
+    if path:
+        yield Path(path)
         return
-    with tempfile.NamedTemporaryFile(prefix="autotune-") as file:  # a folder of its own would cost milliseconds more
+    with tempfile.NamedTemporaryFile(prefix="autotune-") as file:  # a folder of its own would take milliseconds more
         yield Path(file.name)

@@ -1,4 +1,4 @@
-"""The sources of this distribution, by their hash."""
+"""Hash of the sources of this distribution."""
 
 import hashlib
 import os
@@ -11,9 +11,9 @@ COMPILED = "__pycache__"
 
 @cache
 def hash_sources() -> str:
-    """Hex sha256 of all files of this distribution's packages: whatever it makes may be another thing where they are.
+    """Return the hex sha256 of all files of this distribution's packages, on which every result may depend.
 
-    It takes some 30 ms, where to import the compiler, and ask for the versions of its rewrites, takes 800.
+    It takes about 30 ms; importing the compiler to query the versions of its rewrites takes 800 ms.
     """
     digest = hashlib.sha256()
     for package in PACKAGES:

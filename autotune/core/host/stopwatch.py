@@ -1,21 +1,21 @@
-"""Time of a trial by phase, and the phase that an isolated process is in."""
+"""Durations of a trial by phase, and notification of the current phase of an isolated process."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-COMPILE = ("transform", "lower", "jit")  # the phases of a compilation, in order
-PHASES = (*COMPILE, "verify", "measure")  # of what an isolated process does
+COMPILE = ("transform", "lower", "jit")  # phases of a compilation, in order
+PHASES = (*COMPILE, "verify", "measure")  # phases of a trial in an isolated process
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Phase that a process is in.
+    """Start of a phase in a process.
 
     Attributes:
-        phase: Phase that began.
-        candidate: Position in the job of the candidate that it began for.
+        phase: Phase that starts.
+        candidate: Position of the candidate in the job.
     """
 
     phase: str
@@ -23,20 +23,20 @@ class Moment:
 
 
 class Reporter:
-    """Notifies a listener of each phase that begins, so that the phase is known when the process dies."""
+    """Notifier of the start of each phase, so that the phase is known if the process dies."""
 
     def __init__(self) -> None:
         self.listener: Callable[[Moment], None] | None = None
         self.candidate = 0
 
     def begin(self, phase: str) -> None:
-        """A phase of the current candidate begins."""
+        """Notify the listener that a phase of the current candidate starts."""
         if self.listener is not None:
             self.listener(Moment(phase, self.candidate))
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Notify of nothing in the block, which is no candidate's."""
+        """Suspend notifications in the block, whose work belongs to no candidate."""
         listener, self.listener = self.listener, None
         try:
             yield
@@ -49,13 +49,13 @@ REPORTER = Reporter()  # one process, one listener
 
 @dataclass
 class Stopwatch:
-    """Seconds by phase name."""
+    """Stopwatch that accumulates seconds by phase name."""
 
     phases: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the time the block takes to phase `name`, also when it raises."""
+        """Add the duration of the block to phase `name`, also when it raises."""
         REPORTER.begin(name)
         start = time.perf_counter()
         try:

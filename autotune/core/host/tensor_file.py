@@ -1,4 +1,4 @@
-"""Files of tensors (safetensors) as memory: mapped where they lie, so that what is not read takes none."""
+"""Memory-mapped tensor files (safetensors): tensors that are not accessed take no memory."""
 
 import hashlib
 import json
@@ -18,9 +18,9 @@ from autotune.core.payload import Array
 from autotune.core.printable import one_line
 
 MOST_HEADER = 1 << 27
-STEADY_NS = 2 * 10**9  # after a write: clocks of file systems are as coarse
-MOST_HASHES = 256  # files whose hash is kept
-SIZE_BYTES = 8  # before the header, its length
+STEADY_NS = 2 * 10**9  # age from which a time stamp identifies the contents: clocks of file systems are that coarse
+MOST_HASHES = 256  # files whose hash is cached
+SIZE_BYTES = 8  # length field before the header
 KINDS = {
     "F64": "float64",
     "F32": "float32",
@@ -40,13 +40,13 @@ KINDS = {
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """Where a tensor lies in a file.
+    """Type and position of a tensor in a file.
 
     Attributes:
-        kind: Element type, as the file calls it: ``F32``.
+        kind: Element type of the file format, such as ``F32``.
         shape: Sizes.
-        start: First byte.
-        end: The one behind the last.
+        start: Offset of the first byte.
+        end: Offset behind the last byte.
     """
 
     kind: str
@@ -56,12 +56,12 @@ class TensorEntry:
 
     @classmethod
     def at(cls, start: int, dtype: "np.dtype[Any]", shape: tuple[int, ...]) -> "TensorEntry":
-        """A tensor that begins at a byte."""
+        """Return the entry of a tensor that starts at a byte offset."""
         kind = next(kind for kind in KINDS if dtype_of(kind) == dtype)
         return cls(kind, shape, start, start + dtype.itemsize * prod(shape))
 
     def broken_constraint(self) -> str | None:
-        """What cannot be of a tensor in a file, as a sentence; `None` if all can."""
+        """Return the first violated constraint as a sentence; `None` if the entry is valid."""
         if self.kind not in KINDS:
             return f"kind must be one of {', '.join(KINDS)}, got {one_line(self.kind)[:20]!r}"
         if any(size < 0 for size in self.shape) or self.start < 0:
@@ -72,16 +72,16 @@ class TensorEntry:
 
     @classmethod
     def read(cls, name: str, entry: Any, first: int, size: int) -> "TensorEntry":  # noqa: ANN401 - JSON of others
-        """What a header says of a tensor.
+        """Parse the header's entry of a tensor.
 
         Args:
             name: Name of the tensor.
-            entry: What the header has under that name.
-            first: First byte behind the header.
-            size: Bytes of the file.
+            entry: Value of that name in the header.
+            first: Offset of the first byte behind the header.
+            size: Size of the file in bytes.
 
         Raises:
-            ValueError: The header says what cannot be.
+            ValueError: The entry is inconsistent.
         """
         kind, shape, (start, end) = entry["dtype"], tuple(map(int, entry["shape"])), entry["data_offsets"]
         if any(each < 0 for each in shape):
@@ -93,23 +93,23 @@ class TensorEntry:
 
 @dataclass(frozen=True)
 class TensorInFile:
-    """A tensor, and the file that it lies in."""
+    """A tensor's entry, and the file that contains it."""
 
     file: Path
     entry: TensorEntry
 
 
 def dtype_of(kind: str) -> np.dtype[Any]:
-    """NumPy's type for what the file calls an element type."""
+    """Return the NumPy type of an element type of the file format."""
     return np.dtype(ml_dtypes.bfloat16) if kind == "BF16" else np.dtype(KINDS[kind])
 
 
 def read_header(path: Path) -> dict[str, TensorEntry]:
-    """Where the tensors of a file lie, by name; those of elements that NumPy does not know are left out.
+    """Read the entries of a file's tensors, by name; tensors of element types unknown to NumPy are left out.
 
     Raises:
         OSError: The file cannot be read, or is no regular file.
-        ValueError: The file holds no tensors, or is cut off.
+        ValueError: The file is no safetensors file, or is truncated.
     """
     check_file(path)
     size = path.stat().st_size
@@ -118,32 +118,32 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
         if length > min(MOST_HEADER, size - SIZE_BYTES):
             raise ValueError("it must be a safetensors file, its header does not fit")
         try:
-            held = json.loads(file.read(length).decode(), object_pairs_hook=without_twins)
-            entries = {name: entry for name, entry in held.items() if name != "__metadata__"}
+            header = json.loads(file.read(length).decode(), object_pairs_hook=without_twins)
+            entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
             check_cover([tuple(entry["data_offsets"]) for entry in entries.values()], size - SIZE_BYTES - length)
-            known = {name: entry for name, entry in entries.items() if entry["dtype"] in KINDS}
-            return {name: TensorEntry.read(name, each, SIZE_BYTES + length, size) for name, each in known.items()}
+            supported = {name: entry for name, entry in entries.items() if entry["dtype"] in KINDS}
+            return {name: TensorEntry.read(name, each, SIZE_BYTES + length, size) for name, each in supported.items()}
         except (AttributeError, KeyError, TypeError, RecursionError) as error:
             raise ValueError("it must be a safetensors file, its header is none") from error
 
 
 def without_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON whose names are distinct and printable.
+    """Return a JSON object, whose names must be distinct and printable.
 
     Raises:
-        ValueError: A name is there twice, or is not printable.
+        ValueError: A name is repeated, or is not printable.
     """
-    found = dict(pairs)
-    if len(found) < len(pairs) or not all(map(str.isprintable, found)):
+    unique = dict(pairs)
+    if len(unique) < len(pairs) or not all(map(str.isprintable, unique)):
         raise ValueError("it must be a safetensors file, names in its header must be distinct and printable")
-    return found
+    return unique
 
 
 def check_cover(spans: Sequence[tuple[int, ...]], size: int) -> None:
-    """Refuse spans that leave bytes of a file out, or share some.
+    """Raise unless byte ranges cover a file's data of `size` bytes without gaps or overlaps.
 
     Raises:
-        ValueError: Spans leave bytes out, or share some.
+        ValueError: There is a gap or an overlap.
     """
     end = 0
     for span in sorted(spans):
@@ -155,39 +155,39 @@ def check_cover(spans: Sequence[tuple[int, ...]], size: int) -> None:
 
 
 def map_tensors(path: Path) -> Mapping[str, Array]:
-    """Tensors of a file by name, mapped: pages are read when they are touched, and writes stay in this process.
+    """Map the tensors of a file into memory, by name: pages are read on access, and writes are private (copy-on-write).
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: The file holds no tensors, or is cut off.
+        ValueError: The file is no safetensors file, or is truncated.
     """
     return map_entries({name: TensorInFile(path, entry) for name, entry in read_header(path).items()})
 
 
 def map_entries(tensors: Mapping[str, TensorInFile]) -> dict[str, Array]:
-    """Tensors in files, by name, mapped as `map_tensors` does.
+    """Map tensors of several files, by name, as `map_tensors` does.
 
     Raises:
         OSError: A file cannot be read.
         ValueError: A file is too short.
     """
-    whole: dict[Path, np.memmap[Any, np.dtype[np.uint8]]] = {}
-    found = {}
-    for name, each in tensors.items():
-        entry, dtype = each.entry, dtype_of(each.entry.kind)
-        if entry.end == entry.start:  # a file of nothing cannot be mapped
-            found[name] = np.empty(entry.shape, dtype)
+    maps: dict[Path, np.memmap[Any, np.dtype[np.uint8]]] = {}
+    arrays = {}
+    for name, tensor in tensors.items():
+        entry, dtype = tensor.entry, dtype_of(tensor.entry.kind)
+        if entry.end == entry.start:  # an empty file cannot be mapped
+            arrays[name] = np.empty(entry.shape, dtype)
             continue
-        if each.file not in whole:
-            whole[each.file] = np.memmap(each.file, np.uint8, "c")
-        if entry.end > whole[each.file].size:
+        if tensor.file not in maps:
+            maps[tensor.file] = np.memmap(tensor.file, np.uint8, "c")
+        if entry.end > maps[tensor.file].size:
             raise ValueError(f"it must hold {name}, its bytes are {entry.start} to {entry.end}")
-        found[name] = np.asarray(whole[each.file][entry.start : entry.end]).view(dtype).reshape(entry.shape)
-    return found
+        arrays[name] = np.asarray(maps[tensor.file][entry.start : entry.end]).view(dtype).reshape(entry.shape)
+    return arrays
 
 
 def is_mapped(array: Array) -> bool:
-    """Tell whether an array lies in a file that is mapped: pages that nobody changes take no memory of their own."""
+    """Return whether an array is a view of a memory-mapped file: its unmodified pages take no memory of their own."""
     owner: Any = array
     while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
         owner = owner.base
@@ -195,7 +195,7 @@ def is_mapped(array: Array) -> bool:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Array]) -> None:
-    """Write a file of tensors: one behind the other, those of the widest elements first, the first on a cache line.
+    """Write a safetensors file: contiguous tensors, the widest element types first, starting at a cache line.
 
     Raises:
         OSError: The file cannot be written.
@@ -218,25 +218,25 @@ def write_tensors(path: Path, tensors: Mapping[str, Array]) -> None:
 
 
 def hash_file(path: Path) -> str:
-    """Hex sha256 of a file; read once in a process while the system says that it is as it was.
+    """Return the hex sha256 of a file, cached in the process while its inode, size and time stamps are unchanged.
 
     Raises:
         OSError: The file cannot be read, or is no regular file.
     """
     check_file(path)
     now = path.stat()
-    if time.time_ns() - now.st_ctime_ns < STEADY_NS:  # its time may not tell it from what is written next
+    if time.time_ns() - now.st_ctime_ns < STEADY_NS:  # a later write may have the same time stamp
         return digest_of(path)
     return kept_digest(path, (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
 
 
 @lru_cache(MOST_HASHES)
 def kept_digest(path: Path, version: tuple[int, ...]) -> str:
-    """Hex sha256 of a file, as long as it is as it was."""
+    """Return the hex sha256 of a file, cached by its version."""
     return digest_of(path)
 
 
 def digest_of(path: Path) -> str:
-    """Hex sha256 of what a file holds now."""
+    """Return the hex sha256 of a file's current contents."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Files that users name, written whole or not at all: what fails leaves the file of before, and names the one meant."""
+"""Atomic writes of files named by users: on failure the old file remains, and the error names the requested path."""
 
 import os
 import shutil
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from autotune.core.host.scratch import Scratch
 
-BESIDE = ".autotune-"  # what names of folders begin with in which files are written
+BESIDE = ".autotune-"  # prefix of the temporary folders in which files are written
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the place of another when it is whole.
+    """Return a file to write, which replaces `path` atomically at the end of the block.
 
-    A device, a FIFO, and a file that has several names are written to where they are.
+    Devices, FIFOs, and files with several hard links are written in place.
 
     Args:
-        path: The file that is meant; its folder is there.
+        path: The requested file; its folder must exist.
 
     Raises:
         OSError: The file cannot be written; the error names `path`.
@@ -29,7 +29,7 @@ def whole_file(path: Path) -> Iterator[Path]:
             yield path
             return
         with Scratch(BESIDE, path.parent) as scratch:
-            fresh = scratch.path / path.name  # libraries read the end of its name
+            fresh = scratch.path / path.name  # same name: libraries derive the format from the suffix
             yield fresh
             if path.exists():
                 shutil.copymode(path, fresh)
@@ -39,7 +39,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_file(path: Path, data: str | bytes) -> None:
-    """Write a file whole or not at all.
+    """Write a file atomically.
 
     Raises:
         OSError: The file cannot be written; the error names `path`.
@@ -49,10 +49,10 @@ def write_file(path: Path, data: str | bytes) -> None:
 
 
 def may_be_replaced(path: Path) -> bool:
-    """Whether a path is of nothing, or of a file that has one name and may be written, as may its folder."""
+    """Return whether a path does not exist, or is a writable regular file with one hard link in a writable folder."""
     try:
-        found = os.lstat(path)
-    except OSError:  # whoever writes it is told why
+        status = os.lstat(path)
+    except OSError:  # writing it raises the reason
         return True
     is_writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and is_writable
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and is_writable

@@ -1,1 +1,1 @@
-"""What plug-ins are: families, back ends, comparators, importers, verbs."""
+"""Interfaces of plug-ins: families, back ends, comparators, importers, commands."""

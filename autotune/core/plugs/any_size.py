@@ -1,4 +1,4 @@
-"""A model of any size within bounds as data: compiled sizes, what each serves, and what reads such from a folder."""
+"""Models with dynamic sizes within bounds: the compiled sizes, the sizes that each serves, and their reader."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,16 +12,18 @@ from autotune.core.payload import Argument, Payload
 
 @dataclass(frozen=True)
 class OpenDim:
-    """An open dimension.
+    """A dynamic dimension of a model.
 
     Attributes:
         name: Name in the model.
-        low: Least size.
+        low: Smallest size.
         high: Largest size.
         pad: Whether requests may be padded to a larger size.
-        split: Whether requests may be computed in parts, one behind the other.
-        results: Axis that it is of each result; `None` where one has none. Empty where results follow it otherwise.
-        masks: Inputs of 0 and 1 that must hold a 1 along it where it is padded: all zeros would reach what was added.
+        split: Whether requests may be split along it, and computed part by part.
+        results: Axis of the dimension in each result; `None` where a result has none. Empty where the sizes of results
+            depend on it otherwise.
+        masks: Inputs of 0 and 1 that must have a 1 along it where it is padded: with zeros only, padding would not be
+            masked.
     """
 
     name: str
@@ -38,10 +40,10 @@ class ServedSize:
     """A size that a compiled program serves.
 
     Attributes:
-        sizes: Size of every open dimension, by name.
-        seconds: What a call takes; where loops end earlier than they might, that share of it.
-        number: Number of the compiled size.
-        extent: Size along the dimension where loops end; 0 where there is none.
+        sizes: Size of every dynamic dimension, by name.
+        seconds: Seconds a call; scaled to the extent where loops end early.
+        number: Index of the compiled size.
+        extent: Size at which the loops along a dimension end; 0 where there is none.
     """
 
     sizes: Mapping[str, int]
@@ -52,14 +54,14 @@ class ServedSize:
 
 @dataclass(frozen=True, eq=False)
 class SizeProgram:
-    """A size that is ready to be compiled.
+    """Program of one size, ready to be compiled.
 
     Attributes:
-        payload: What it computes.
-        candidate: How it is compiled.
-        owners: Size whose own a weight is, by name; empty for what all sizes share.
+        payload: Payload of this size.
+        candidate: Candidate to compile it with.
+        owners: Size that owns a weight, by name of the weight; empty for weights that all sizes share.
         machine: Machine that the candidate was chosen for.
-        extents: Whether its loops end where a call says.
+        extents: Whether loop bounds are set in each call.
     """
 
     payload: Payload
@@ -71,17 +73,17 @@ class SizeProgram:
 
 @dataclass(frozen=True, eq=False)
 class AnySizePrograms:
-    """All that serves a model at any size within bounds.
+    """The programs that serve a model at any size within bounds.
 
     Attributes:
-        name: Name of the model for people.
-        dims: The open dimensions.
-        axes: Axis of each open dimension in each input that has it: by name of the argument, then of the dimension.
-        sizes: Size of every open dimension of each program.
-        programs: The compiled sizes.
-        served: What they serve, in the order in which a request prefers one of two that take the same time.
-        call_seconds: What a call costs beyond its program.
-        setter: Function of programs that sets where their loops end, by its name in their modules.
+        name: Readable name of the model.
+        dims: Dynamic dimensions.
+        axes: Axis of each dynamic dimension in each input that has it: by name of the argument, then of the dimension.
+        sizes: Size of every dynamic dimension of each program.
+        programs: Programs of the compiled sizes.
+        served: Sizes that they serve; of two that take the same time, the first is preferred.
+        call_seconds: Overhead of a call beyond its program, in seconds.
+        setter: Symbol of the function of the programs' modules that sets loop bounds.
     """
 
     name: str
@@ -94,7 +96,7 @@ class AnySizePrograms:
     setter: str
 
     def axis(self, argument: Argument, dim: OpenDim) -> int | None:
-        """Axis of an input or a result that a dimension is; `None` where it has none."""
+        """Return the axis of a dynamic dimension in an input or a result; `None` where it has none."""
         outputs = [each.name for each in self.programs[0].payload.outputs]
         if argument.name in outputs:
             return dim.results[outputs.index(argument.name)]
@@ -103,11 +105,11 @@ class AnySizePrograms:
 
 @dataclass(frozen=True)
 class AnySizeReader:
-    """What knows folders of models of any size: the entry point ``folders`` of ``autotune.any_size``.
+    """Reader of folders of models with dynamic sizes: the entry point ``folders`` of ``autotune.any_size``.
 
     Attributes:
-        is_one: Tells whether a folder is such; quick.
-        read: Gives what one holds: as it was tuned, or by default schedules for a machine that is given.
+        is_one: Predicate that returns whether a folder contains such a model; fast.
+        read: Function that reads a folder: the tuned programs, or default schedules for a machine, if one is passed.
     """
 
     is_one: Callable[[Path], bool]
@@ -115,7 +117,7 @@ class AnySizeReader:
 
 
 def refuse(folder: Path, machine: Machine | None = None) -> AnySizePrograms:
-    """Refuse a folder, for want of what reads it.
+    """Refuse a folder, since no reader is installed.
 
     Raises:
         BundleError: Always.

@@ -1,7 +1,7 @@
-"""What a library must offer to be compared with: prepare a payload once, then compute it on every call.
+"""`Comparator`: interface of a library to compare with, which prepares a payload once, and computes it in every call.
 
-Like payloads and schedules, comparators are content: they are found by name through the entry-point group
-``autotune.comparators``, and their modules import no library before they are asked to prepare something.
+Comparators are plug-ins of the entry-point group ``autotune.comparators``, by name. Their modules import the library
+only in `prepare`.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +13,13 @@ from autotune.core.payload import Array, Payload
 
 @dataclass(frozen=True)
 class Prepared:
-    """A payload as a library runs it, with inputs and weights in place.
+    """A payload prepared by a library, with its inputs and weights.
 
     Attributes:
-        call: One call, which is what is timed; gives the outputs in whatever form the library has them.
-        outputs: Turns what a call gave into arrays, in the order of the payload's outputs; never timed.
-        how: Mode in which the library runs the payload, where it has a choice, such as ``torch.compile``; shown with
+        call: Function that is timed; returns the outputs in the library's own form.
+        outputs: Function that converts the result of a call to arrays, in the order of the payload's outputs; not
+            timed.
+        how: Mode in which the library runs the payload, where it has several, such as ``torch.compile``; shown with
             the version.
     """
 
@@ -34,51 +35,51 @@ class Prepared:
 
 
 class Comparator(Protocol):
-    """A library to be compared with. Instances pickle: they are sent to the process that times them, one of their own.
+    """A library to compare with. Instances can be pickled: each is sent to a process of its own, which times it.
 
-    Neither MLIR nor anything that imports it is loaded there. A library that has several ways to run a payload is a
-    `Variants`, too.
+    Neither MLIR nor anything that imports it is loaded there. A library with several ways to run a payload also
+    implements `Variants`.
     """
 
     @property
     def name(self) -> str:
-        """How users and records name it."""
+        """Name of the library for users and records."""
         ...
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Modules that must be installed."""
+        """Python modules that must be installed."""
         ...
 
     @property
     def extra(self) -> str:
-        """The extra of the distribution that installs them."""
+        """Extra of this distribution that installs them."""
         ...
 
     def version(self) -> str:
-        """Give the library's version and the kind of core its kernels are chosen for."""
+        """Return the library's version and the kind of core that its kernels are chosen for."""
         ...
 
     def prepare(self, payload: Payload, inputs: Mapping[str, Array]) -> Prepared:
-        """Build what computes the payload, a thread on each core of the process; converting and packing happen here.
+        """Build a program for the payload, with a thread on each core of the process; includes conversion and packing.
 
         Args:
-            payload: Payload to compute: its `graph` is what to translate; its text is there too.
-            inputs: Every argument that is not an output, by name. They stay as they are while calls are timed.
+            payload: Payload to compute: its `graph` is to be translated; its text is available, too.
+            inputs: Every argument that is not an output, by name. They do not change while calls are timed.
 
         Raises:
-            ComparatorError: The library has no way to compute this payload.
+            ComparatorError: The library cannot compute this payload.
         """
         ...
 
 
 @runtime_checkable
 class RoundingComparator(Protocol):
-    """A library in less than the payload's precision: it is compared only where an error is allowed."""
+    """A library that computes in lower precision than the payload: compared only where an error is allowed."""
 
     @property
     def rounded_to(self) -> str:
-        """What it rounds operands to, such as ``bfloat16``."""
+        """Type that it rounds operands to, such as ``bfloat16``."""
         ...
 
 
@@ -87,9 +88,9 @@ class LibraryVariant:
     """One of several ways in which a library runs a payload.
 
     Attributes:
-        name: Name of the way, such as ``compiled``.
-        comparator: The library, run in this way.
-        is_slow: Whether it takes minutes to prepare, since the library tunes itself, and is run only where it is named.
+        name: Name of the variant, such as ``compiled``.
+        comparator: Comparator of this variant.
+        is_slow: Whether it takes minutes to prepare, since the library tunes itself, and runs only on explicit request.
     """
 
     name: str
@@ -102,5 +103,5 @@ class Variants(Protocol):
     """A library with several ways to run a payload: each is prepared in a process of its own, the fastest is timed."""
 
     def variants(self) -> tuple[LibraryVariant, ...]:
-        """Give the ways that there are on this machine, without importing the library."""
+        """Return the variants available on this machine, without importing the library."""
         ...

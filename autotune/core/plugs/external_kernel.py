@@ -1,4 +1,4 @@
-"""`ExternalKernel`: machine code that another compiler, or a person, made for a task, as a C function."""
+"""`ExternalKernel`: machine code for a task from another compiler, or hand-written, as a C function."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,17 +8,18 @@ from autotune.core.payload import Payload
 
 @dataclass(frozen=True)
 class MadeObject:
-    """What a back end makes of a task.
+    """Object code that a back end generated for a task.
 
-    The function takes a pointer to the first element of every operand, inputs first and the output last, each in
-    row-major order without gaps, aligned to its elements alone; then `sizes`. It writes the whole output alone.
+    The function takes a pointer to the first element of every operand, inputs first and the output last, each dense,
+    in row-major order, and aligned to its element size only; then `sizes`. It writes the whole output, and nothing
+    else.
 
     Attributes:
         symbol: Name of the function.
-        code: Bytes of a relocatable object file of this host; of LLVM IR as text, where that is what it makes.
-        sizes: Numbers that the function takes after its pointers, each an ``int64_t``.
-        maker: Generator of the code, in a line.
-        source: Text that it was made of, for people.
+        code: Bytes of a relocatable object file for this host, or LLVM IR as text.
+        sizes: Trailing arguments of the function, each an ``int64_t``.
+        maker: Description of the code's generator, in a line.
+        source: Source text that it was generated from, for users.
     """
 
     symbol: str
@@ -34,9 +35,9 @@ class ExternalKernel:
 
     Attributes:
         tag: Tag of the task.
-        backend: Name of the back end that made it.
-        types: Memref types of the operands that it is given pointers to, in order; the last is written.
-        made: The object; its symbol is the only one it shows.
+        backend: Name of the back end that generated it.
+        types: Memref types of the operands that it takes pointers to, in order; the last one is written.
+        made: Object code, whose symbol is the only exported one.
     """
 
     tag: str
@@ -51,21 +52,21 @@ class ExternalKernel:
 
     @property
     def sha256(self) -> str:
-        """Hash of the object, and of how it is called."""
-        called = repr((self.symbol, self.types, self.made.sizes)).encode()
-        return hashlib.sha256(called + self.made.code).hexdigest()
+        """Hex sha256 of the object code and the function's signature."""
+        signature = repr((self.symbol, self.types, self.made.sizes)).encode()
+        return hashlib.sha256(signature + self.made.code).hexdigest()
 
     @property
     def files(self) -> dict[str, str | bytes]:
-        """What a bundle keeps of it, by name of the file."""
+        """Contents of its files in a bundle, by name of the file."""
         return dict(zip(kernel_files(self.tag), (self.made.code, self.made.source), strict=True))
 
 
 def kernel_files(tag: str) -> tuple[str, str]:
-    """Files of a bundle with a task's object, and with what that was made of."""
+    """Return the names of the files in a bundle with a task's object code, and with its source."""
     return f"kernels/{tag}.o", f"kernels/{tag}.txt"
 
 
 def operand_types(payload: Payload) -> tuple[str, ...]:
-    """The types of a task's operands, as a kernel takes them."""
+    """Return the memref types of a task's operands, in the order of a kernel's pointers."""
     return tuple(argument.type for argument in payload.arguments)

@@ -1,4 +1,4 @@
-"""How tasks are transformed: the `Family` that writes scripts for them, and the `Baseline` it is measured against."""
+"""`Family`: a parametrised schedule for tasks; `Baseline`: the pass pipeline that schedules are compared with."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from autotune.core.task import Task
 
 
 class Family(Protocol):
-    """A family of schedules: declares its knobs for a task and writes transform-dialect text for a config.
+    """A family of schedules: defines the search space of a task, and generates a transform script for a config.
 
-    Plug-ins register an instance under the entry-point group ``autotune.schedules``. A family inherits from this class,
-    and with it what it leaves as it is: `rewrites`, and everything behind it.
+    Plug-ins register an instance in the entry-point group ``autotune.schedules``. A family inherits from this class;
+    `rewrites` and the methods after it have defaults.
     """
 
     @property
     def name(self) -> str:
-        """How users and records name it."""
+        """Name of the family for users and records."""
         ...
 
     @property
     def fallback(self) -> bool:
-        """Whether it steps in only where no other family covers a task."""
+        """Whether it is used only where no other family covers a task."""
         ...
 
     def covers(self, task: Task) -> bool:
@@ -35,87 +35,94 @@ class Family(Protocol):
         ...
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Give the knobs, their values and the joint constraints."""
+        """Return the knobs, their values and the joint constraints."""
         ...
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Give a config that is good without any search; it satisfies the space's constraints."""
+        """Return a good config without any search; it satisfies the space's constraints."""
         ...
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Write the body that transforms ``%op``, one handle to the task's op, in terms of tensors and vectors.
+        """Generate the transform ops for ``%op``, a handle to one op of the task, on tensors and vectors.
 
-        Handles that are used must hold something, else the trial is ``transform-failed``; an op whose result may be
+        Handles that are used must not be empty, else the trial is ``transform-failed``; an op whose result may be
         empty is marked ``{autotune.optional}``.
 
         Returns:
-            Transform-dialect operations, one a line, without the surrounding named sequence. A family that writes none
-            says what it does instead in `plan`.
+            Transform-dialect operations, one a line, without the surrounding named sequence. A family that writes no
+            script overrides `plan` instead.
         """
         raise ScheduleError(f"family {self.name!r} must define build, or plan what it does instead; it does neither")
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """Return what `build` takes for granted of the op: by default nothing, operands are as they are."""
+        """Return the rewrites of the op that `build` assumes; by default none."""
         return Rewrites()
 
     @property
     def specific(self) -> int:
-        """Among several that cover a task, families with a higher number come first."""
+        """Priority among the families that cover a task: higher numbers come first."""
         return 0
 
     @property
     def asked(self) -> bool:
-        """Whether it is searched only where the user names it."""
+        """Whether it is searched only if the user names it."""
         return False
 
     @property
     def error(self) -> float:
-        """How coarsely it rounds operands; 0 where it does not."""
+        """Relative rounding error of operands; 0 where it does not round."""
         return 0.0
 
     @property
     def saving(self) -> float:
-        """Multiplications that a task counts, over those that its programs do: above 1 where they do with fewer."""
+        """Ratio of a task's nominal multiplications to those that its programs execute; above 1 for fewer."""
         return 1.0
 
     @property
     def lacking(self) -> str:
-        """What this CPU lacks for it, a sentence; empty if nothing."""
+        """Sentence on what this CPU lacks for it; empty if nothing."""
         return ""
 
     def runs_on(self, machine: Machine) -> bool:
-        """Return whether a machine, which may be another than this one, has the instructions of its programs."""
+        """Return whether a machine, this one or another, supports the instructions of its programs."""
         return True
 
     @property
     def script(self) -> OpenScript | None:
-        """The user's own script that it is; `None` where it writes scripts."""
+        """User script that the family wraps; `None` where it generates scripts."""
         return None
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What decides its programs besides its name, knobs and scripts, by a name for each."""
+        """Other inputs, by name, that determine its programs besides its name, knobs and scripts."""
         return {}
 
     def record(self) -> dict[str, str] | None:
-        """What a store keeps of it to read it again: source, text and tasks of a user's own script."""
+        """Return source, text and tasks of a user script, from which a store can restore the family; else `None`."""
         return None
 
     def features(self, task: Task, config: Config, machine: Machine) -> Mapping[str, float]:
-        """Numbers that decide how fast a config is, by name: a cost model learns from them."""
+        """Return the features of a config for cost models, by name."""
         return {}
 
     def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
-        """Cycles of a call, from those of a vector multiply-add in the hot loop; 0 where it knows nothing."""
-        return 0.0
-
-    def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
-        """Plan a task's program for a config: by default the script that `build` writes, after `rewrites`.
+        """Predict the cycles of a call; 0 where there is no prediction.
 
         Args:
             task: Task that is covered.
             config: Value of every knob.
-            machine: Host that the program is for.
+            machine: Host of the program.
+            in_l1: Cycles of a vector multiply-add in the innermost loop.
+        """
+        return 0.0
+
+    def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
+        """Return a task's program for a config: by default the script of `build`, applied after `rewrites`.
+
+        Args:
+            task: Task that is covered.
+            config: Value of every knob.
+            machine: Host of the program.
             ops: Number of ops of the module that carry the task's tag.
         """
         return WrittenScript(self.build(task, config, machine), rewrites=self.rewrites(task, config))
@@ -126,7 +133,7 @@ class Baseline:
     """A classic pass pipeline from linalg on tensors to the LLVM dialect.
 
     Attributes:
-        name: Name that users know the baseline by.
+        name: Name of the baseline for users.
         pipeline: MLIR's textual pass pipeline, ``builtin.module(...)``.
     """
 

@@ -1,4 +1,4 @@
-"""`GuardedFamily`: a family of a plug-in, whose errors become one line with file and line number."""
+"""`GuardedFamily`: wrapper of a plug-in's family, whose exceptions become one line with file and line number."""
 
 import traceback
 from collections.abc import Callable, Mapping
@@ -19,32 +19,32 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class GuardedFamily(Family):
-    """A family of a plug-in, or of a file.
+    """Wrapper of a family from a plug-in or a file.
 
     Attributes:
-        family: The family as it was written.
+        family: The wrapped family.
     """
 
     family: Family
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the wrapped family."""
         return self.family.name
 
     @property
     def fallback(self) -> bool:
-        """Whether it steps in only where no other family covers a task."""
+        """Whether it is used only where no other family covers a task."""
         return self.family.fallback
 
     @property
     def specific(self) -> int:
-        """How specific it says it is; see `Family`."""
+        """Priority of the wrapped family; see `Family`."""
         return int(self._given("specific", 0))
 
     @property
     def asked(self) -> bool:
-        """Whether it declares to be searched only where the user names it; see `Family`."""
+        """Whether it is searched only if the user names it; see `Family`."""
         return bool(self._given("asked", False))
 
     def covers(self, task: Task) -> bool:
@@ -52,61 +52,61 @@ class GuardedFamily(Family):
         return self._ask("covers", lambda: self.family.covers(task))
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """Its knobs."""
+        """Return the search space of the wrapped family."""
         return self._ask("space", lambda: self.family.space(task, machine))
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """Its config without any search."""
+        """Return the default config of the wrapped family."""
         return self._ask("default", lambda: self.family.default(task, machine))
 
     def build(self, task: Task, config: Config, machine: Machine) -> str:
-        """Its script."""
+        """Generate the transform ops of the wrapped family."""
         return self._ask("build", lambda: self.family.build(task, config, machine))
 
     def rewrites(self, task: Task, config: Config) -> Rewrites:
-        """What its script takes for granted."""
+        """Return the rewrites that the wrapped family assumes."""
         return self._ask("rewrites", lambda: self.family.rewrites(task, config))
 
     def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
-        """Its program for a config."""
+        """Return the program of the wrapped family for a config."""
         if getattr(type(self.family), "plan", Family.plan) is Family.plan:
-            return super().plan(task, config, machine, ops)  # of what the family writes, each guarded
+            return super().plan(task, config, machine, ops)  # calls `build` and `rewrites` above, each guarded
         return self._ask("plan", lambda: self.family.plan(task, config, machine, ops))
 
     @property
     def error(self) -> float:
-        """How coarsely it rounds operands."""
+        """Relative rounding error of operands; 0 where it does not round."""
         return float(self._given("error", 0.0))
 
     @property
     def lacking(self) -> str:
-        """What this CPU lacks for it."""
+        """Sentence on what this CPU lacks for it; empty if nothing."""
         return str(self._given("lacking", ""))
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What decides its programs besides its name, knobs and scripts."""
+        """Other inputs that determine its programs; see `Family`."""
         return dict(self._given("identity", {}))
 
     def features(self, task: Task, config: Config, machine: Machine) -> Mapping[str, float]:
-        """Numbers that decide how fast a config is; none where it gives none."""
+        """Return the features of a config; empty where the wrapped family defines none."""
         own = self._given("features", super().features)
         return self._ask("features", lambda: own(task, config, machine))
 
     def predicted_cycles(self, task: Task, config: Config, machine: Machine, in_l1: float) -> float:
-        """Cycles of a call; 0 where it knows nothing."""
+        """Predict the cycles of a call; 0 where there is no prediction."""
         own = self._given("predicted_cycles", super().predicted_cycles)
         return self._ask("predicted_cycles", lambda: own(task, config, machine, in_l1))
 
     def _given(self, member: str, default: V) -> V:
-        """A method that may be left out by a family that does not inherit from `Family`."""
+        """Return an attribute that a family which does not inherit from `Family` may lack."""
         return cast(V, getattr(self.family, member, default))
 
     def _ask(self, method: str, call: Callable[[], T]) -> T:
-        """Call a method.
+        """Call a method, and convert unexpected exceptions.
 
         Raises:
-            ScheduleError: The method raised something that is no sentence of ours.
+            ScheduleError: The method raised an exception that is no `AutotuneError`.
         """
         try:
             return call()

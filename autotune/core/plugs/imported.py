@@ -1,4 +1,4 @@
-"""Imported models: what the files of a folder are called, and what ``payload.json`` says of the model's arguments."""
+"""Imported models: names of the files in their folder, and the contents of ``payload.json``."""
 
 import hashlib
 import inspect
@@ -17,13 +17,13 @@ from autotune.core.printable import one_line
 
 TEXT, DESCRIPTION, WEIGHTS, ORACLE = "payload.mlir", "payload.json", "weights.safetensors", "oracle.npz"
 FORMAT = 1  # 1: the first
-MOST_NUMBER = 1e38  # beyond any that f32 holds
-MOST_LETTERS = 180  # of a name; bundles take 200
-SEEDS = (0, 1)  # of the inputs whose results are recorded
+MOST_NUMBER = 1e38  # bound of ranges, within f32
+MOST_LETTERS = 180  # of an argument's name; bundles accept 200
+SEEDS = (0, 1)  # seeds of the inputs whose results are recorded
 
 
 def no_others(path: Path) -> Sequence[Path]:
-    """The files of a model that is one file, besides that one."""
+    """Return no files: a model of a single file refers to no others."""
     return ()
 
 
@@ -31,11 +31,12 @@ def no_others(path: Path) -> Sequence[Path]:
 class Importer:
     """Reads a model from a file into a folder.
 
-    An entry point of the group `autotune.importers`, by the file's suffix, names one, or the function `read` alone.
+    An entry point of the group `autotune.importers`, by the file's suffix, is an importer, or its function `read`.
 
     Attributes:
-        read: Reads a file into a folder, which it makes, with sizes by name for dimensions that the model leaves open.
-        files: Every other file that a model's file refers to: all their bytes are the model.
+        read: Function that imports a file into a folder, which it creates, given sizes by name of the dynamic
+            dimensions.
+        files: Function that returns the other files that a model's file refers to; their contents belong to the model.
     """
 
     read: Callable[[Path, Path, Mapping[str, int]], None]
@@ -43,7 +44,7 @@ class Importer:
 
     @property
     def source_hash(self) -> str:
-        """Hex sha256 of the sources of the importer's package, or of its module: what it writes changes with them."""
+        """Hex sha256 of the sources of the importer's package, or of its module, which determine its output."""
         module = inspect.getmodule(self.read)
         if module is None or module.__file__ is None:
             return ""
@@ -53,7 +54,7 @@ class Importer:
 
 
 def hash_model(path: Path, others: Sequence[Path]) -> str:
-    """Hex sha256 of a model: of its file, and of those that it refers to, where there are any.
+    """Return the hex sha256 of a model: of its file, and of the files that it refers to.
 
     Raises:
         OSError: A file cannot be read.
@@ -70,18 +71,18 @@ def hash_model(path: Path, others: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class ModelArgument:
-    """What an importer knows of one argument of ``payload.mlir``, in the order of the signature.
+    """Description of one argument of ``payload.mlir``, which is reshaped and transposed from the model's tensor.
 
     Attributes:
         name: Name of the tensor in the model.
         role: ``input``, ``weight``, ``state`` or ``output``.
-        low: Smallest value that the model is tried with.
-        high: Upper end (exclusive) of those values.
-        order: Dimensions of the model's tensor in the order in which the text has them; empty where it has them as they
-            are. So a kernel is stored as convolutions read it.
-        shape: Shape of the argument, where dimensions were made one; empty where it is the tensor's.
-        split: Shape of the model's tensor with dimensions split, which `order` is of, as filters in groups; empty where
-            none is.
+        low: Lower bound (inclusive) of test data.
+        high: Upper bound (exclusive) of test data.
+        order: Permutation of the (split) dimensions of the model's tensor, such as the layout that convolutions read;
+            empty for the identity.
+        shape: Final shape of the argument, where dimensions were collapsed; empty where they were not.
+        split: Shape of the model's tensor with dimensions expanded before `order` is applied, such as filters in
+            groups; empty where there is none.
     """
 
     name: str
@@ -93,13 +94,13 @@ class ModelArgument:
     split: tuple[int, ...] = ()
 
     def arrange(self, tensor: Array) -> Array:
-        """The argument that holds a tensor of the model."""
+        """Convert a tensor of the model to the argument: expand, transpose, collapse."""
         parts = tensor.reshape(self.split) if self.split else tensor
         transposed = parts.transpose(self.order) if self.order else parts
         return transposed.reshape(self.shape) if self.shape else transposed
 
     def arranged(self, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Shape of the argument that holds a tensor of a shape; `None` where none can."""
+        """Return the shape of the argument for a tensor of a shape; `None` where the shape does not fit."""
         if self.split and prod(self.split) != prod(shape):
             return None
         shape = self.split or shape
@@ -109,7 +110,7 @@ class ModelArgument:
         return (self.shape if prod(self.shape) == prod(shape) else None) if self.shape else transposed
 
     def broken_constraint(self) -> str | None:
-        """What no description may say of an argument, as a sentence; `None` if it says nothing of the kind."""
+        """Return the first violated constraint as a sentence; `None` if the description is valid."""
         name = one_line(self.name)[:50]
         if not self.name.isprintable():
             return f"names of arguments must be printable, got {name!r}"
@@ -126,12 +127,12 @@ class ModelArgument:
 
 @dataclass(frozen=True)
 class WeightsElsewhere:
-    """A file of weights besides a folder's own: it stays where it lies, and is known by its hash.
+    """A file of weights outside a model's folder, which is not copied, and identified by its hash.
 
     Attributes:
-        path: The file: from the folder, or from the root.
-        sha256: Hex hash of all its bytes.
-        tensors: Positions of the weights in it, by name; empty for a safetensors file, which says so itself.
+        path: Path of the file, relative to the folder or absolute.
+        sha256: Hex sha256 of its contents.
+        tensors: Positions of the weights in it, by name; empty for a safetensors file, whose header has them.
     """
 
     path: str
@@ -139,31 +140,31 @@ class WeightsElsewhere:
     tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
 
     def broken_constraint(self) -> str | None:
-        """What no description may say of a file, as a sentence; `None` if it says nothing of the kind."""
+        """Return the first violated constraint as a sentence; `None` if the description is valid."""
         if not self.path or not self.path.isprintable():
             return f"paths of weights must be printable, got {one_line(self.path)[:50]!r}"
         if not re.fullmatch("[0-9a-f]{64}", self.sha256):
             return f"sha256 of {self.path[:200]} must be 64 hexadecimal digits, got {one_line(self.sha256)[:70]!r}"
         if not all(map(str.isprintable, self.tensors)):
             return f"names of weights in {self.path[:200]} must be printable"
-        found = ((name, entry.broken_constraint()) for name, entry in self.tensors.items())
-        return next((f"weight {name[:200]}: {broken}" for name, broken in found if broken), None)
+        checked = ((name, entry.broken_constraint()) for name, entry in self.tensors.items())
+        return next((f"weight {name[:200]}: {broken}" for name, broken in checked if broken), None)
 
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """What ``payload.json`` holds.
+    """Contents of ``payload.json``.
 
     Attributes:
         arguments: Arguments of the function, in the order of its signature.
         source: File that the model was imported from.
-        sha256: Hash of that file, and of those that it refers to.
-        importer: Suffix of the importer that read it.
-        oracle: What computed the recorded results, and how exactly; empty where none are recorded.
-        versions: Versions of what took part, by name.
+        sha256: Hex sha256 of that file, and of those that it refers to.
+        importer: File suffix of the importer that read it.
+        oracle: Program that computed the recorded results, with its precision; empty where none are recorded.
+        versions: Versions of the packages involved, by name.
         notes: Notes for the user, a sentence each.
-        weights: Files that hold weights besides ``weights.safetensors``; a weight in both is the folder's own.
-        original: Path of the model's own file, where the folder keeps no copy of it.
+        weights: Files of weights besides ``weights.safetensors``, which takes precedence.
+        original: Path of the model's own file, where the folder has no copy of it.
         format: Version of the format.
     """
 
@@ -179,7 +180,7 @@ class ImportedModel:
     format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
-        """The file's content."""
+        """Return the contents of the file."""
         return asdict(self)
 
     @property
@@ -188,7 +189,7 @@ class ImportedModel:
         return f"model.{self.importer}"
 
     def broken_constraint(self) -> str | None:
-        """What no description may say, as a sentence with the value found; `None` if it says nothing of the kind."""
+        """Return the first violated constraint as a sentence with the value; `None` if the description is valid."""
         if self.format != FORMAT:
             return f"format must be {FORMAT}, got {self.format}"
         if not re.fullmatch("[a-z0-9_]{1,20}", self.importer):
@@ -203,25 +204,25 @@ class ImportedModel:
 
 
 def argument_names(arguments: Sequence[ModelArgument]) -> list[str]:
-    """Names of a payload's arguments, of letters, digits and _ alone, for tensors of any name.
+    """Return unique names of a payload's arguments, of letters, digits and _ only, for tensors of any name.
 
     Example:
         >>> argument_names([ModelArgument("0.weight", "weight"), ModelArgument("0/weight", "weight")])
         ['0_weight', '0_weight_1']
     """
-    found: list[str] = []
+    names: list[str] = []
     for argument in arguments:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", argument.name)[:MOST_LETTERS] or "_"
-        taken = (f"{plain}_{number}" for number in count(1))
-        found.append(plain if plain not in found else next(name for name in taken if name not in found))
-    return found
+        numbered = (f"{plain}_{number}" for number in count(1))
+        names.append(plain if plain not in names else next(name for name in numbered if name not in names))
+    return names
 
 
 def input_key(seed: int, name: str) -> str:
-    """Name of a recorded input in ``oracle.npz``."""
+    """Return the key of a recorded input in ``oracle.npz``."""
     return f"input/{seed}/{name}"
 
 
 def result_key(seed: int, number: int) -> str:
-    """Name of a recorded result in ``oracle.npz``."""
+    """Return the key of a recorded result in ``oracle.npz``."""
     return f"result/{seed}/{number}"

@@ -1,4 +1,4 @@
-"""`Rewriter`: what changes a payload before its tasks are looked for, and `NO_REWRITER`, which changes none."""
+"""`Rewriter`: interface that applies rewrite rules to a payload before partitioning; `NO_REWRITER` applies none."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,17 +12,17 @@ from autotune.core.scripts.rules import NO_RULES, NONE, Rewriting, Rules
 
 
 class Rewriter(Protocol):
-    """Rewrite rules on payloads: the entry point ``rules`` of ``autotune.rewriters``."""
+    """Application of rewrite rules to payloads: the entry point ``rules`` of ``autotune.rewriters``."""
 
     def read(self, file: str | Path | None, *, exact: bool = False) -> Rules:
-        """The rules that a user asks for, checked before anything is done with them.
+        """Read and validate the rules that a user selects.
 
         Args:
             file: File of rules; ``none`` for no rules at all, `None` for those that come with the rewriter.
-            exact: Leave out rules that change rounding.
+            exact: Whether rules that change rounding are left out.
 
         Raises:
-            RuleError: The file cannot be read, or holds no rules.
+            RuleError: The file cannot be read, or contains no rules.
         """
         ...
 
@@ -30,7 +30,7 @@ class Rewriter(Protocol):
         """Apply rules to a payload's module, in the isolated process.
 
         Returns:
-            The module itself where nothing fired, else another one; and what fired.
+            The module itself where no rule fired, else a new one; and the firings.
 
         Raises:
             RuleError: The rules cannot be applied.
@@ -38,51 +38,51 @@ class Rewriter(Protocol):
         ...
 
     def check(self, text: str, where: str) -> None:
-        """Refuse a text that holds anything but rules, in the isolated process.
+        """Raise unless a text contains rules only, in the isolated process.
 
         Raises:
-            RuleError: The text does.
+            RuleError: The text contains anything else.
         """
         ...
 
     def rewriting(self, payload: Payload) -> Rewriting:
-        """What a payload's rules make of it, in a process of its own.
+        """Apply a payload's rules in a process of its own, and return the result.
 
         Raises:
-            RuleError: The rules cannot be applied, or the process fails over one; the error names it.
+            RuleError: The rules cannot be applied, or the process fails in one; the error names it.
         """
         ...
 
     def prove(self, payload: Payload, parts: Partition, machine: Machine, seed: int, worker: Bench) -> tuple[str, ...]:
-        """Run what a user's rules leave of a payload beside its oracle; notes, a sentence each.
+        """Verify the payload after a user's rules against its oracle, and return notes, a sentence each.
 
         Raises:
-            RuleError: What they leave computes something else.
+            RuleError: The rules changed the results.
         """
         ...
 
     def choose(
         self, payload: Payload, parts: Partition, machine: Machine, *, floor: float, seed: int, worker: Bench
     ) -> tuple[Payload, Partition, tuple[str, ...]]:
-        """Leave out the rules that are not worth it: the payload without them, its partition, and notes.
+        """Measure the optional rules, and return the payload without unprofitable ones, its partition, and notes.
 
         Raises:
-            RuleError: There are more to choose among than can be tried.
+            RuleError: There are too many combinations to try.
         """
         ...
 
 
 class NoRewriter:
-    """What stands in for a `Rewriter` where none is installed: payloads stay as they are, rules are refused."""
+    """Stand-in for a `Rewriter` where none is installed: payloads are unchanged, rules are refused."""
 
     def read(self, file: str | Path | None, *, exact: bool = False) -> Rules:
-        """No rules; a file of some is refused."""
+        """Return no rules; refuse a file of rules."""
         if file is not None and str(file) != NONE:
             refuse(str(file))
         return Rules(exact=exact) if file is None else NO_RULES
 
     def apply(self, module: Any, rules: Rules) -> tuple[Any, Rewriting]:  # noqa: ANN401 - MLIR's module
-        """The module itself."""
+        """Return the module itself; refuse a user's rules."""
         if rules.source:
             refuse(rules.source)
         return module, Rewriting()
@@ -92,22 +92,22 @@ class NoRewriter:
         refuse(where)
 
     def rewriting(self, payload: Payload) -> Rewriting:
-        """Nothing."""
+        """Return an empty result."""
         return Rewriting()
 
     def prove(self, payload: Payload, parts: Partition, machine: Machine, seed: int, worker: Bench) -> tuple[str, ...]:
-        """Nothing is to be proved."""
+        """Return no notes: there are no rules to verify."""
         return ()
 
     def choose(
         self, payload: Payload, parts: Partition, machine: Machine, *, floor: float, seed: int, worker: Bench
     ) -> tuple[Payload, Partition, tuple[str, ...]]:
-        """Nothing is to be chosen."""
+        """Return the payload and its partition: there are no rules to choose among."""
         return payload, parts, ()
 
 
 def refuse(where: str) -> None:
-    """Refuse rules, for want of what applies them.
+    """Refuse rules, since no rewriter is installed.
 
     Raises:
         RuleError: Always.

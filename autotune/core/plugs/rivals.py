@@ -1,4 +1,4 @@
-"""`Rivals`: what competes with schedules for tasks, code of others; and `NO_RIVALS`, where nothing does."""
+"""`Rivals`: interface of external code generators that compete with schedules; `NO_RIVALS` stands for none."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,57 +11,57 @@ from autotune.core.task import Task
 
 
 class OpenRivals(Protocol):
-    """Those of one run."""
+    """External code generators of one run."""
 
     def families(self, tasks: Sequence[Task], machine: Machine) -> tuple[Sequence[Family], Sequence[str]]:
-        """Each as a search knows it, a family that writes no script but gives a task's code; and notes, a line each.
+        """Return a family for each generator, which plans external code instead of a script; and notes, a line each.
 
         Raises:
-            ScheduleError: One fails, or two have one name.
-            MachineError: Something that one needs is missing.
+            ScheduleError: A generator fails, or two have the same name.
+            MachineError: A requirement of a generator is missing.
         """
         ...
 
 
 class Rivals(Protocol):
-    """Code of others in searches: the entry point ``code`` of ``autotune.rivals``.
+    """External code generators in searches: the entry point ``code`` of ``autotune.rivals``.
 
-    Where it is installed `tune` has the option ``--backend``, and bundles that hold code of others are read.
+    Where it is installed, `tune` has the option ``--backend``, and bundles with external kernels can be read.
     """
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse names of what is not installed, before anything is measured.
+        """Raise unless all named generators are installed; called before anything is measured.
 
         Raises:
-            ScheduleError: There is no such rival.
+            ScheduleError: There is no such generator.
         """
         ...
 
     def open(self, names: Sequence[str], seconds: float) -> AbstractContextManager[OpenRivals]:
-        """Those of a run, until the block ends.
+        """Open the generators of a run, until the block ends.
 
         Args:
             names: Values of ``--backend``.
-            seconds: Seconds that generating one task's code may take.
+            seconds: Time limit for generating one task's code, in seconds.
         """
         ...
 
 
 class NoRivals:
-    """What stands in for `Rivals`, and for those of a run, where none is installed."""
+    """Stand-in for `Rivals` and `OpenRivals` where none is installed."""
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse any."""
+        """Refuse any name."""
         if names:
             raise ScheduleError(f"back ends need an entry point of autotune.rivals, none is installed for {names[0]}")
 
     def open(self, names: Sequence[str], seconds: float) -> AbstractContextManager[OpenRivals]:
-        """None."""
+        """Return the object itself; refuse any name."""
         self.check(names)
         return nullcontext(self)
 
     def families(self, tasks: Sequence[Task], machine: Machine) -> tuple[Sequence[Family], Sequence[str]]:
-        """None."""
+        """Return no families and no notes."""
         return (), ()
 
 

@@ -1,4 +1,4 @@
-"""What a plug-in adds to the command line: verbs of its own, and options of the verbs that there are."""
+"""Extensions of the command line by plug-ins: commands, and options, stages and sections of existing commands."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -9,21 +9,22 @@ from typing import Any
 from autotune.core.payload import Payload
 
 HEADINGS = ("Find schedules", "Understand them", "Compare", "Keep and check", "Machines")  # of `autotune --help`
-LAB = "lab"  # the group of verbs for those who record spaces and run machines
-Arguments = Mapping[str, Any]  # of a verb by parameter
+LAB = "lab"  # group of commands for recording spaces and operating machines
+Arguments = Mapping[str, Any]  # arguments of a command, by parameter
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of the command line: an entry point of ``autotune.verbs`` by its name.
+    """A command of the command line: an entry point of ``autotune.verbs`` by its name.
 
     Attributes:
-        function: What typer makes the verb of: its signature gives arguments and options, its docstring the help.
-        heading: Heading that help lists it below; one of `HEADINGS`.
-        line: What help says of it, in a line that is whole at 80 columns.
-        after: Verb that it is listed behind; empty where it is the last of its heading.
-        group: Group that it belongs to, such as `LAB`: ``autotune lab NAME``; empty for a verb of its own.
-        instead: What is typed instead of it now, behind ``autotune``: help leaves it out, and it says so where it runs.
+        function: Function that typer turns into the command: its signature defines arguments and options, its
+            docstring the help.
+        heading: Heading of the help that lists it; one of `HEADINGS`.
+        line: Summary in the help, which fits a line of 80 columns.
+        after: Command that it is listed after; empty where it is the last of its heading.
+        group: Group that it belongs to, such as `LAB`: ``autotune lab NAME``; empty for a top-level command.
+        instead: Replacement of a deprecated command, after ``autotune``: the help omits it, and it prints a notice.
     """
 
     function: Callable[..., object]
@@ -36,15 +37,15 @@ class Verb:
 
 @dataclass(frozen=True)
 class VerbOption:
-    """An option that a plug-in adds to a verb: an entry point of ``autotune.options``.
+    """An option that a plug-in adds to a command: an entry point of ``autotune.options``.
 
     Attributes:
-        verb: Name of the verb.
-        parameters: Parameters in typer's form, keyword-only, which the verb gets and passes on; may be none, where the
-            plug-in takes over some values of an option that the verb has.
-        takes: Whether the plug-in runs instead of the verb, given all arguments.
-        run: Runs instead.
-        first: Whether it is asked before plug-ins with the same option that take any value of it.
+        verb: Name of the command.
+        parameters: Keyword-only parameters in typer's form, which are added to the command; may be empty, where the
+            plug-in handles some values of an existing option.
+        takes: Predicate on all arguments that returns whether the plug-in runs instead of the command.
+        run: Function that runs instead of the command.
+        first: Whether it has priority over plug-ins that take any value of the same option.
     """
 
     verb: str
@@ -56,12 +57,12 @@ class VerbOption:
 
 @dataclass(frozen=True)
 class ShownStage:
-    """Something else for `show` to print of a payload with its schedules: an entry point of ``autotune.stages``.
+    """A stage of a payload with its schedules that `show` can print: an entry point of ``autotune.stages``.
 
     Attributes:
-        describe: Gives the text of a `Payload`, its module with tasks tagged, the `Candidate`, each task with its
-            schedule, and the `Machine`.
-        after: Stage that it is listed behind.
+        describe: Function from a `Payload`, its module with tasks tagged, the `Candidate`, each task with its schedule,
+            and the `Machine` to the text.
+        after: Stage that it is listed after.
     """
 
     describe: Callable[..., str]
@@ -70,12 +71,13 @@ class ShownStage:
 
 @dataclass(frozen=True)
 class PayloadStage:
-    """Something else for `show` to print of a payload before it is scheduled: an entry point of its group.
+    """A stage of a payload before scheduling that `show` can print: an entry point of its group.
 
     Attributes:
-        describe: Gives the text of a `Payload`, and a line for stderr.
-        differ: Gives what differs between two stages, this one and ``payload``, and a line for stderr.
-        after: Stage that it is listed behind.
+        describe: Function from a `Payload` to the text, and a line for stderr.
+        differ: Function that returns the difference between two stages, this one and ``payload``, and a line for
+            stderr.
+        after: Stage that it is listed after.
     """
 
     describe: Callable[[Payload], tuple[str, str]]
@@ -85,11 +87,11 @@ class PayloadStage:
 
 @dataclass(frozen=True)
 class PageSection:
-    """A section that `report` writes of a bundle where its option is given: an entry point of ``autotune.sections``.
+    """An optional section of a bundle's `report`: an entry point of ``autotune.sections``.
 
     Attributes:
-        help: What help says of the option, which is the entry point's name.
-        make: Gives the `Section` of a bundle's folder; it stands behind that of the tasks.
+        help: Help of the option that selects it, which has the entry point's name.
+        make: Function from a bundle's folder to its `Section`, which follows that of the tasks.
     """
 
     help: str
@@ -98,11 +100,11 @@ class PageSection:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a plug-in has by name, for the verb `list`: an entry point of ``autotune.lists`` by its kind.
+    """Names that a plug-in provides, for the command `list`: an entry point of ``autotune.lists`` by their kind.
 
     Attributes:
-        lines: Gives a line for each name; `None` where the names are those of a group of entry points that the plug-in
-            opened, ``autotune.KIND``.
+        lines: Function that returns a line for each name; `None` where the names are those of an entry-point group of
+            the plug-in, ``autotune.KIND``.
     """
 
     lines: Callable[[], dict[str, str]] | None = None
@@ -110,21 +112,21 @@ class Listing:
 
 @dataclass(frozen=True)
 class MachineFact:
-    """What a plug-in knows of this machine, a line of `doctor`: an entry point of ``autotune.facts`` by its label.
+    """A line on this machine in the output of `doctor`: an entry point of ``autotune.facts`` by its label.
 
     Attributes:
-        describe: Gives the line: what there is, or what is missing and what brings it.
+        describe: Function that returns the line: what is available, or what is missing and how to install it.
     """
 
     describe: Callable[[], str]
 
 
 def option(name: str, annotation: object, default: object) -> inspect.Parameter:
-    """A parameter of `VerbOption`.
+    """Return a parameter for `VerbOption`.
 
     Args:
         name: Name of the parameter.
-        annotation: What typer reads: ``Annotated[str, typer.Option(...)]``.
-        default: Value where the option is not given.
+        annotation: Annotation for typer: ``Annotated[str, typer.Option(...)]``.
+        default: Default value.
     """
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -1,4 +1,4 @@
-"""`WeightForm`: how a weight is stored before any call, where it is another array than the payload's."""
+"""`WeightForm`: a transformed layout of a weight, computed once before any call."""
 
 from typing import Any, Protocol
 
@@ -8,68 +8,68 @@ Shape = tuple[int, ...]
 
 
 class WeightForm(Protocol):
-    """What a weight becomes once, so that calls compute less: words of rounded values, or filters transformed.
+    """Stored form of a weight that saves work in calls: packed words of rounded values, or transformed filters.
 
-    The columns of what it gives are those of the weight: they are laid in panels afterwards.
+    It has the columns of the weight, which are packed into panels afterwards.
     """
 
     @property
     def name(self) -> str:
-        """How scripts and records name it."""
+        """Name of the form for scripts and records."""
         ...
 
     @property
     def element(self) -> str:
-        """MLIR element type of what is stored."""
+        """MLIR element type of the stored form."""
         ...
 
     @property
     def lacking(self) -> str:
-        """What this CPU lacks to read it, a sentence; empty if nothing."""
+        """Sentence on what this CPU lacks to read it; empty if nothing."""
         return ""
 
     def takes(self, op: Any) -> bool:  # noqa: ANN401 - MLIR's operation
-        """Whether the weight of an op, its second operand, is stored so: a task may have others, stored as they are."""
+        """Return whether the weight of an op, its second operand, is stored in this form; others are unchanged."""
         ...
 
     def shape(self, weight: Shape) -> Shape:
-        """The logical shape ``(..., k, n)`` of what is stored, for that of a weight."""
+        """Return the logical shape ``(..., k, n)`` of the stored form, for that of a weight."""
         ...
 
     def pack(self, weight: Array, stored: Shape, *, transposed: bool) -> Array:
-        """What is stored of a weight.
+        """Convert a weight to the stored form.
 
         Args:
-            weight: Elements in the order of ``(..., k, n)``, in any shape: a payload may have some dimensions as one.
-            stored: Logical shape of what is stored.
-            transposed: The order is that of ``(..., n, k)``.
+            weight: Elements in the order of ``(..., k, n)``, in any shape: a payload may have collapsed dimensions.
+            stored: Logical shape of the stored form.
+            transposed: Whether the order is that of ``(..., n, k)``.
         """
         ...
 
     def replace(self, op: Any, kernel: Any) -> None:  # noqa: ANN401 - MLIR's operation and value
-        """Replace an op that reads what is stored as its second operand, instead of `kernel`, by one that code knows.
+        """Replace an op by one that reads the stored form as its second operand, instead of `kernel`.
 
-        Tags go with it (`compiler/passes/narrow.py` has what does that).
+        The new op keeps the tags (`compiler/passes/narrow.py` has functions for that).
         """
         ...
 
 
 class PluggedForm(WeightForm, Protocol):
-    """A form that a plug-in brings.
+    """Weight form of a plug-in.
 
-    It registers an instance under the entry-point group ``autotune.weight_forms``, by the name of its family, which is
-    what that gives as `Rewrites.precision`.
+    The plug-in registers an instance in the entry-point group ``autotune.weight_forms``, under the name that its family
+    uses as `Rewrites.precision`.
     """
 
     def c_packer(self, name: str, about: str, weight: Argument, shape: Shape, columns: int) -> str:
-        """C of a function ``static inline void name(const S *weight, T *panels)`` that stores a weight.
+        """Generate the C function ``static inline void name(const S *weight, T *panels)`` that packs a weight.
 
         Args:
             name: Name of the function.
-            about: A comment's words on the weight, without an end of the comment.
-            weight: The argument, whose elements lie in the order of ``(..., k, n)``; S is their type in C, ``float`` of
-                f32 and ``uint16_t`` of f16 and bf16.
-            shape: Logical shape ``(..., k, n)`` of what is stored, of elements of type T.
-            columns: Columns of a panel, of ``(..., panels, k, columns)``; those beyond n are zero.
+            about: Text of a comment on the weight, which does not end the comment.
+            weight: Weight argument, with elements in the order of ``(..., k, n)``; S is their type in C, ``float`` for
+                f32 and ``uint16_t`` for f16 and bf16.
+            shape: Logical shape ``(..., k, n)`` of the stored form, with elements of type T.
+            columns: Columns of a panel; panels have the shape ``(..., panels, k, columns)``, zero-padded beyond n.
         """
         ...

@@ -1,7 +1,7 @@
-"""Assembly: one transform script that applies each task's schedule by tag, then lowers the module to loops and vectors.
+"""Assembly of a transform script that applies each task's schedule by tag, and lowers the module to loops and vectors.
 
-The script is plain transform dialect. `schedules/` writes the body for one op; what surrounds it is here:
-matching by tag, the check that the match found what it should, and the lowering all schedules share.
+The script is plain transform dialect. `schedules/` generates the body for one op; this module adds the matching by
+tag, a check of the number of matched ops, and the lowering that all schedules share.
 """
 
 import json
@@ -22,9 +22,9 @@ from autotune.core.scripts.marks import BY_TILES, KNOBS, ONLINE, PRECISION, TAG
 from autotune.core.space import Config
 from autotune.core.task import Task
 
-# From vectors on tensors to vectors on buffers. Each `apply_patterns` is a step of its own: merged into one, the
-# rewriter looped until memory ran out. No canonicalization after the contractions are unrolled: it would take
-# the accumulators apart into scalars.
+# From vectors on tensors to vectors on buffers. Each `apply_patterns` is a separate step: merged into one, the greedy
+# rewriter did not terminate. No canonicalization after the contractions are unrolled: it would split the accumulators
+# into scalars.
 LOWERING = """\
 // Contractions become vector.contract; transfers read straight from the sliced tensors.
 %funcs = transform.structured.match ops{["func.func"]} in %module : (!transform.any_op) -> !transform.any_op
@@ -67,7 +67,7 @@ transform.apply_patterns to %lowered {
 } : !transform.any_op
 """
 
-# Before any CSE: it would merge empty tensors of one shape, and bufferization would give several results one buffer.
+# Before any CSE: it would merge empty tensors of equal shape, and bufferization would alias the buffers of results.
 DESTINATIONS = """\
 // Ops write to where their result is wanted; every other result gets a buffer of its own.
 transform.bufferization.eliminate_empty_tensors %module : !transform.any_op
@@ -85,14 +85,14 @@ transform.yield
 
 @dataclass(frozen=True)
 class Step:
-    """A task's share of the script.
+    """Part of the script for one task.
 
     Attributes:
         tag: Tag of the ops that the step applies to.
         ops: Number of ops of the module that carry the tag.
-        program: What is done with them.
-        note: Family and config, for people.
-        config: Value of every knob; an attribute of the task's sequence. Tile sizes are ops of the script, too.
+        program: Program that is applied to them.
+        note: Family and config, a comment for users.
+        config: Value of every knob, recorded as an attribute of the task's sequence.
     """
 
     tag: str
@@ -103,50 +103,50 @@ class Step:
 
     @property
     def rewrites(self) -> Rewrites:
-        """Rewrites of ours that are applied to the ops first, or that the script asks for."""
+        """Rewrites that are applied to the ops before the script, or that the script requests."""
         return self.program.rewrites
 
 
 def write_step(
     task: Task, family: Family, config: Config, machine: Machine, *, alone: bool = False, note: str = ""
 ) -> Step:
-    """A task's share of the script, as its family writes it for a config.
+    """Return the part of the script for one task, by its family for a config.
 
     Args:
         task: Task whose ops are scheduled.
-        family: Covers the task.
+        family: Family that covers the task.
         config: Value of every knob of the family.
-        machine: Host that the script is written for.
-        alone: The module is the task's own payload, which holds one such op; else the whole it was found in.
-        note: Note for people, such as `origin`.
+        machine: Host that the script is generated for.
+        alone: Whether the module is the task's own payload, with one such op, instead of the whole module.
+        note: Comment for users, such as `origin`.
     """
     ops = 1 if alone else task.occurrences
     return Step(task.tag, ops, family.plan(task, config, machine, ops), note, config)
 
 
 def origin(task: Task, family: Family, config: Config) -> str:
-    """What a script says about where a step comes from."""
+    """Return the comment on a step's task, family and config."""
     knobs = ", ".join(f"{name} = {value}" for name, value in config.items())
     return f"{task.tag} by schedule '{family.name}':\n{knobs}"
 
 
 def panels_of(steps: Sequence[Step]) -> tuple[tuple[str, int], ...]:
-    """Tags whose constant B is stored in panels, with their columns."""
+    """Return the tags whose constant B is packed into panels, with the columns of a panel."""
     return tuple((step.tag, step.rewrites.panel) for step in steps if step.rewrites.panel)
 
 
 def kernels_of(steps: Sequence[Step]) -> tuple[ExternalKernel, ...]:
-    """Code of others, of those steps that have some."""
+    """Return the external kernels of the steps."""
     return tuple(step.program.kernel for step in steps if step.program.kernel is not None)
 
 
 def script_of(steps: Sequence[Step]) -> Script:
-    """The whole script, as a worker takes it: a user's own alone is written there."""
+    """Return the whole script for a worker: text, or a single user script, which the worker instantiates."""
     return (steps[0].program.alone if len(steps) == 1 else None) or assemble(steps)
 
 
 def assemble(steps: Sequence[Step]) -> str:
-    """Write the whole script: a named sequence per task, and the entry ``@__transform_main``.
+    """Generate the whole script: a named sequence for each task, and the entry ``@__transform_main``.
 
     Example:
         >>> print(assemble([]).splitlines()[0])
@@ -170,20 +170,20 @@ def assemble(steps: Sequence[Step]) -> str:
 
 
 def online(steps: Sequence[Step]) -> str:
-    """The script's attribute that says which tasks become loops over blocks first; empty if none does."""
-    blocks = ((step.tag, step.rewrites.blocks) for step in steps)
-    entries = [f"{tag} = {{{found.text}}}" for tag, found in blocks if found]
+    """Return the attribute with the block sizes of tasks that are rewritten to an online softmax; empty for none."""
+    by_tag = ((step.tag, step.rewrites.blocks) for step in steps)
+    entries = [f"{tag} = {{{blocks.text}}}" for tag, blocks in by_tag if blocks]
     return f", {ONLINE} = {{{', '.join(entries)}}}" if entries else ""
 
 
 def rounded(steps: Sequence[Step]) -> str:
-    """The script's attribute that says of which tasks operands are rounded, and to what; empty if of none."""
+    """Return the attribute with the precisions of tasks whose operands are rounded; empty for none."""
     entries = [f'{step.tag} = "{step.rewrites.precision}"' for step in steps if step.rewrites.precision]
     return f", {PRECISION} = {{{', '.join(entries)}}}" if entries else ""
 
 
 def precisions_in(script: str) -> tuple[str, ...]:
-    """What a script that was assembled rounds operands to, by names, each once.
+    """Return the names of the precisions in an assembled script, each once.
 
     Example:
         >>> precisions_in('module attributes {autotune.precision = {a = "bf16", b = "int8", c = "bf16"}} {')
@@ -194,7 +194,7 @@ def precisions_in(script: str) -> tuple[str, ...]:
 
 
 def multiplies_by_tiles(script: str) -> bool:
-    """Whether a script that was assembled leaves products to a matrix unit.
+    """Return whether an assembled script uses a matrix unit.
 
     Example:
         >>> multiplies_by_tiles('module attributes {autotune.precision = {a = "tile_bf16"}} {')
@@ -204,10 +204,10 @@ def multiplies_by_tiles(script: str) -> bool:
 
 
 def before_lowering(script: str) -> str:
-    """A script with its schedules alone, without what all scripts end in.
+    """Return a script without the lowering that all schedules share.
 
     Raises:
-        ScheduleError: The script ends in something else.
+        ScheduleError: The script does not end in that lowering.
     """
     lowering = indent(DESTINATIONS + LOWERING, "    ")
     if lowering not in script:
@@ -216,7 +216,7 @@ def before_lowering(script: str) -> str:
 
 
 def named_sequence(index: int, step: Step) -> str:
-    """The task's sequence, with its note as a comment."""
+    """Generate the named sequence of a task, with its note as a comment."""
     note = "".join(f"// {line}\n" for line in step.note.splitlines())
     knobs = ", ".join(f"{name} = {json.dumps(value)}" for name, value in step.config.items())
     attributes = f" attributes {{{KNOBS} = {{{knobs}}}}}" if knobs else ""
@@ -225,7 +225,10 @@ def named_sequence(index: int, step: Step) -> str:
 
 
 def call(index: int, step: Step) -> str:
-    """Match the task's ops by tag, insist on their number (an empty match is silent), and include its sequence."""
+    """Generate ops that match a task's ops by tag, check their number, and include its sequence for each.
+
+    The check is explicit, since an empty match does not fail.
+    """
     return f"""\
 %ops_{index} = transform.structured.match attributes{{{TAG} = "{step.tag}"}} in %module
   : (!transform.any_op) -> !transform.any_op

@@ -1,7 +1,7 @@
-"""Open scripts: a transform script of a user's own with knobs that are still to be chosen, as plain data.
+"""Parametric scripts: a user's transform script with open knobs, as plain data.
 
-A reader finds knobs and constraints in the text; what is here turns them into a `Space`, and a
-config back into what a writer sets in the script.
+A reader extracts knobs and constraints from the text. This module turns them into a `Space`, and a config into the
+values that a writer substitutes in the script.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ from autotune.core.scripts.technique import repair
 from autotune.core.scripts.terms import Term, evaluate, names_in, spell
 from autotune.core.space import Condition, Config, Constraint, Knob, Space, Value
 
-FACT = "autotune."  # what the names of facts about the machine begin with
+FACT = "autotune."  # prefix of the names of machine parameters
 FACTS = ("vector_registers", "lanes", "l1_bytes", "l2_bytes", "l3_bytes")
-MOST_TRIED = 200_000  # configs, before a message says that none satisfies the constraints
-Taken = tuple[tuple[str, Value], ...]  # choices with the value that leads to a position in a script
+MOST_TRIED = 200_000  # configs that are tried before the constraints are reported as unsatisfiable
+Taken = tuple[tuple[str, Value], ...]  # knobs of enclosing alternatives, with the values that select a position
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Site:
 
     Attributes:
         line: Line in the user's file, from 1.
-        column: Column there, from 1.
-        taken: Choices that must be made so for the position to be reached, the outermost first.
+        column: Column, from 1.
+        taken: Knobs with the values for which the position is reached, the outermost first.
     """
 
     line: int
@@ -40,16 +40,16 @@ class Site:
 
 @dataclass(frozen=True)
 class OpenKnob:
-    """A choice that a script leaves open.
+    """An open knob of a script.
 
     Attributes:
         name: Name in the script.
-        values: Values it may take; what is no number, truth value or string is spelled as in MLIR.
-        attributes: The same as MLIR's text of the attribute that is selected.
+        values: Possible values; other attributes than numbers, booleans and strings are kept as MLIR's text.
+        attributes: MLIR's text of the attribute for each value.
         selected: Value that the script selects; `None` if it selects none.
         sites: Positions of its declarations.
-        used: Choices that lead to a use of its value.
-        regions: Whether it chooses between regions of ``transform.tune.alternatives``, which are numbered from 0.
+        used: Knobs with the values for which a use of its value is reached, for each use.
+        regions: Whether it selects a region of ``transform.tune.alternatives``, numbered from 0.
     """
 
     name: str
@@ -62,23 +62,23 @@ class OpenKnob:
 
     @property
     def first(self) -> Value:
-        """The selected value; without one, the first."""
+        """Selected value; the first one if none is selected."""
         return self.selected if self.selected is not None else self.values[0]
 
     @property
     def condition(self) -> Condition | None:
-        """Where it counts, which is where its value is read; `None` for everywhere."""
+        """Condition under which it is active, that is, its value is used; `None` if it always is."""
         return None if () in self.used else Condition(self.name, self.used, self.first)
 
 
 @dataclass(frozen=True)
 class ScriptConstraint:
-    """A ``transform.smt.constrain_params``.
+    """A ``transform.smt.constrain_params`` op.
 
     Attributes:
-        number: Position among those of the script, in the order of the text.
-        asserted: What must hold.
-        results: What the op gives to the script.
+        number: Position among those ops of the script, in the order of the text.
+        asserted: Asserted terms.
+        results: Terms of the op's results.
         site: Position of the op.
     """
 
@@ -89,22 +89,22 @@ class ScriptConstraint:
 
     @property
     def sentence(self) -> str:
-        """The constraint as people write it; of one that only gives values, these."""
+        """Constraint in infix notation; for one without assertions, its results."""
         return " and ".join(map(spell, self.asserted)) or f"gives {', '.join(map(spell, self.results)) or 'nothing'}"
 
 
 @dataclass(frozen=True)
 class ChosenScript:
-    """An open script with a value for every knob: what a compiler makes a concrete script of.
+    """A parametric script with a value for every knob, from which the compiler instantiates a script.
 
     Attributes:
         source: Name of the user's file, which begins messages.
-        text: The file.
-        attributes: MLIR's text of what is selected, by the name of the knob.
+        text: Text of the file.
+        attributes: MLIR's text of the selected attribute, by the name of the knob.
         results: Values of each constraint's results, by the number of the constraint.
-        tag: Tag of the task whose ops the script is given one at a time; empty for the whole payload at once.
+        tag: Tag of the task whose ops the script is applied to, one at a time; empty for the whole payload.
         ops: Number of ops of the module that carry the tag.
-        lowers: Whether the lowering that all schedules share follows, where the script leaves it to do.
+        lowers: Whether the lowering that all schedules share follows, where the script does not lower itself.
     """
 
     source: str
@@ -118,18 +118,18 @@ class ChosenScript:
 
 @dataclass(frozen=True)
 class OpenScript:
-    """A user's script, as it was read.
+    """A user's parametric script, as read from a file.
 
     Attributes:
         source: Name of the file.
-        text: The file as it is.
-        digest: Hash of what it does: comments, layout and a payload in the same file have no part in it.
+        text: Text of the file.
+        digest: Hash of the script, without comments, layout, and a payload in the same file.
         entry: Name of the entry: ``__transform_main`` for a script of the whole payload, another for one of one op.
-        knobs: Open choices, in the order of the text.
+        knobs: Open knobs, in the order of the text.
         constraints: Constraints between them.
         notes: Notes for the user, a sentence each.
-        rewrites: What happens to an op before the script, as the entry says.
-        matcher: Name of the sequence that says which ops a script of one op is for; empty for all.
+        rewrites: Rewrites of an op before the script, from the attributes of the entry.
+        matcher: Name of the sequence that matches the ops of a script of one op; empty for all ops.
     """
 
     source: str
@@ -144,16 +144,16 @@ class OpenScript:
 
     @property
     def whole(self) -> bool:
-        """Whether it transforms the whole payload, not one op at a time."""
+        """Whether it transforms the whole payload instead of one op at a time."""
         return self.entry == "__transform_main"
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:
-        """Where knobs count that do not count everywhere."""
+        """Conditions of the knobs that are not always active."""
         return tuple(knob.condition for knob in self.knobs if knob.condition is not None)
 
     def space(self, machine: Machine) -> Space:
-        """Its knobs, and its constraints with the facts of a machine."""
+        """Return the search space, with the constraints for the parameters of a machine."""
         facts = facts_of(machine)
         constraints = tuple(
             Constraint(constraint.sentence, partial(obeys, constraint, facts)) for constraint in self.constraints
@@ -161,19 +161,19 @@ class OpenScript:
         return Space(tuple(Knob(knob.name, knob.values) for knob in self.knobs), constraints, self.conditions)
 
     def default(self, machine: Machine) -> dict[str, Value]:
-        """What the script selects, and the first value of every other knob; others if a constraint wants it.
+        """Return the default config: selected values, and for other knobs the first values that satisfy constraints.
 
         Raises:
-            SpaceError: No config with what is selected satisfies the constraints.
+            SpaceError: No config with the selected values satisfies the constraints.
         """
         space = self.space(machine)
         first = space.settled({knob.name: knob.first for knob in self.knobs})
         constraint = space.broken_constraint(first)
         if constraint is None:
             return first
-        near = repair(first, space, [knob.name for knob in self.knobs if knob.selected is None])
-        if near is not None:
-            return near
+        repaired = repair(first, space, [knob.name for knob in self.knobs if knob.selected is None])
+        if repaired is not None:
+            return repaired
         for config in islice(self._from_the_first(), MOST_TRIED):
             if space.broken_constraint(settled := space.settled(config)) is None:
                 return settled
@@ -183,18 +183,18 @@ class OpenScript:
         )
 
     def _from_the_first(self) -> Iterator[dict[str, Value]]:
-        """Configs with what is selected, those first that differ least from the first values."""
+        """Yield the configs with the selected values, in lexicographic order from the first values."""
         values = [(knob.selected,) if knob.selected is not None else knob.values for knob in self.knobs]
         names = [knob.name for knob in self.knobs]
         for chosen in product(*values):
             yield {name: value for name, value in zip(names, chosen, strict=True) if value is not None}
 
     def choose(self, config: Config, machine: Machine, *, tag: str = "", ops: int = 1) -> ChosenScript:
-        """The script of a config."""
-        given = {**config, **facts_of(machine)}
+        """Return the script with the values of a config."""
+        environment = {**config, **facts_of(machine)}
         attributes = tuple((k.name, k.attributes[k.values.index(config[k.name])]) for k in self.knobs)
         results = tuple(
-            (constraint.number, tuple(evaluate(term, given) for term in constraint.results))
+            (constraint.number, tuple(evaluate(term, environment) for term in constraint.results))
             for constraint in self.constraints
             if constraint.results and is_taken(constraint.site.taken, config)
         )
@@ -207,29 +207,29 @@ class OpenScript:
 
 
 def facts_of(machine: Machine) -> dict[str, Value]:
-    """What constraints may say of a machine, by name."""
+    """Return the parameters of a machine that constraints may use, by name."""
     return {FACT + name: int(getattr(machine, name)) for name in FACTS}
 
 
 def is_taken(taken: Taken, config: Config) -> bool:
-    """Return whether a config leads to a position."""
+    """Return whether a position is reached in a config."""
     return all(config[name] == value for name, value in taken)
 
 
 def obeys(constraint: ScriptConstraint, facts: Mapping[str, Value], config: Config) -> bool:
-    """Return whether a config satisfies a constraint, or does not reach it. Division by zero breaks any."""
+    """Return whether a config satisfies a constraint, or does not reach it. A division by zero violates it."""
     if not is_taken(constraint.site.taken, config):
         return True
-    given = {**config, **facts}
+    environment = {**config, **facts}
     try:
         for term in constraint.results:
-            evaluate(term, given)
-        return all(evaluate(term, given) for term in constraint.asserted)
+            evaluate(term, environment)
+        return all(evaluate(term, environment) for term in constraint.asserted)
     except ZeroDivisionError:
         return False
 
 
 def facts_in(constraint: ScriptConstraint) -> set[str]:
-    """Names of the facts that a constraint mentions."""
+    """Return the names of the machine parameters that a constraint uses."""
     names = set().union(*(names_in(term) for term in (*constraint.asserted, *constraint.results)))
     return {name for name in names if name.startswith(FACT)}

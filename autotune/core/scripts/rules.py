@@ -1,4 +1,4 @@
-"""Rewrite rules as data: which apply to a payload before its tasks are found, what each says, and where it fired."""
+"""Rewrite rules as data: the rules applied to a payload before partitioning, their descriptions, and their firings."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -8,13 +8,13 @@ NONE = "none"  # instead of a file: no rules at all
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules that apply to a payload, not yet parsed.
+    """Selection of the rules for a payload, not yet parsed.
 
     Attributes:
         source: Name of the user's file; empty where there is none.
         text: Text of the user's file: patterns in PDL; empty where there is none.
-        ours: Whether the rules that come with the tool apply, too.
-        exact: Whether rules that change rounding are left out; a user's own that do are refused.
+        ours: Whether the built-in rules apply, too.
+        exact: Whether rules that change rounding are left out; such rules of the user are refused.
         without: Names of rules that are left out.
     """
 
@@ -25,12 +25,12 @@ class Rules:
     without: tuple[str, ...] = ()
 
     def leaving_out(self, *names: str) -> "Rules":
-        """These rules without some."""
+        """Return the selection without some rules."""
         return replace(self, without=(*self.without, *names))
 
     @property
     def options(self) -> list[str]:
-        """What the command line says for the same, without names that are left out."""
+        """Equivalent command-line options, without the names that are left out."""
         arguments = ["--rules", self.source] if self.source else [] if self.ours else ["--rules", NONE]
         return [*arguments, *(["--exact"] if self.exact else [])]
 
@@ -40,17 +40,17 @@ NO_RULES = Rules(ours=False)
 
 @dataclass(frozen=True)
 class Rule:
-    """What a rule says of itself.
+    """Description of a rule.
 
     Attributes:
-        name: Name of the rule; its patterns are called so, or so with ``.form`` behind.
-        source: Name of the user's file; empty of a rule that comes with the tool.
-        before: What it takes, as people write it; empty where it does not say.
-        after: What it makes of that.
+        name: Name of the rule; its patterns have this name, or this name with a suffix ``.form``.
+        source: Name of the user's file; empty for a built-in rule.
+        before: Expression that it matches, in mathematical notation; empty where it is not stated.
+        after: Expression that replaces it.
         when: Condition, a sentence or less; empty for none.
-        tolerance: Largest difference of results, in float64, as a share of the largest value; 0 where nothing is
-            rounded otherwise, `None` where it does not say.
-        is_choice: Whether it is measured if it is worth it, before it is applied.
+        tolerance: Largest difference of results, in float64, relative to the largest value; 0 where rounding does not
+            change, `None` where it is not stated.
+        is_choice: Whether it is applied only if a measurement shows that it pays off.
     """
 
     name: str
@@ -63,18 +63,18 @@ class Rule:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it says that it rounds nothing otherwise."""
+        """Whether it states that rounding does not change."""
         return self.tolerance == 0.0
 
 
 @dataclass(frozen=True)
 class Firing:
-    """One time that a rule fired.
+    """One application of a rule.
 
     Attributes:
         rule: Name of the rule.
-        line: Line of the op that was replaced, in the payload's text; 0 where an earlier rule made the op.
-        op: Name of the op.
+        line: Line of the replaced op in the payload's text; 0 where an earlier rule created the op.
+        op: Name of the replaced op.
     """
 
     rule: str
@@ -87,14 +87,14 @@ class Firing:
 
 @dataclass(frozen=True)
 class Rewriting:
-    """What rules made of a payload.
+    """Result of applying rules to a payload.
 
     Attributes:
-        rules: Rules that were tried, ours first.
-        firings: What fired, in order.
-        before: The module as it was; empty where nothing fired.
-        after: The module as the rules leave it; empty where nothing fired.
-        applied: The patterns that were tried, as one module; empty where nothing fired.
+        rules: Rules that were tried, the built-in ones first.
+        firings: Applications of rules, in order.
+        before: Module before the rules; empty where none fired.
+        after: Module after the rules; empty where none fired.
+        applied: Module of the patterns that were tried; empty where none fired.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -105,12 +105,12 @@ class Rewriting:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each rule fired that did, in the order of their first time."""
+        """Number of firings of each rule that fired, in the order of the first firings."""
         return dict(Counter(firing.rule for firing in self.firings))
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Names of the rules that fired and that are a choice."""
+        """Names of the optional rules that fired."""
         return tuple(rule.name for rule in self.rules if rule.is_choice and rule.name in self.counts)
 
     @property
@@ -120,7 +120,7 @@ class Rewriting:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know, a sentence each: which rules fired, and which of the user's own did not."""
+        """Notes for the user, a sentence each: the rules that fired, and the user's rules that did not."""
         counted = [f"{name} {count} time{'s' if count > 1 else ''}" for name, count in self.counts.items()]
         fired = [f"rules fired: {', '.join(counted)}"] if counted else []
         never = [f"rules that never fired: {', '.join(self.silent)}"] if self.silent else []

@@ -1,4 +1,4 @@
-"""Techniques: what a schedule does, as knobs with a value for "not done", so that its share can be measured."""
+"""`Technique`: an optimization of a schedule that knobs can disable, so that its benefit can be measured."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,20 +6,20 @@ from itertools import combinations, product
 
 from autotune.core.space import Space, Value
 
-MOST_REPAIRS = 3  # knobs that may change besides, for a config without a technique to satisfy the constraints
+MOST_REPAIRS = 3  # other knobs that may change, so that a config without a technique satisfies the constraints
 
 
 @dataclass(frozen=True)
 class Technique:
-    """One technique.
+    """An optimization that can be disabled by knobs.
 
-    Packages register a tuple of them, in the order in which one builds on another, under the entry-point group
+    Packages register a tuple of techniques, each after those it builds on, in the entry-point group
     ``autotune.techniques``.
 
     Attributes:
-        name: Name that users know the technique by.
-        plain: Values of knobs that mean it is not done, by name; for a family that numbers its knobs, all of
-            ``name_1``, ``name_2``. Knobs that a space lacks do not count.
+        name: Name of the technique for users.
+        plain: Values of knobs that disable it, by name; for a family with numbered knobs, those of all of ``name_1``,
+            ``name_2``. Knobs that a space lacks are ignored.
     """
 
     name: str
@@ -27,7 +27,10 @@ class Technique:
 
 
 def repair(config: dict[str, Value], space: Space, free: Sequence[str]) -> dict[str, Value] | None:
-    """The valid config that differs in the fewest of the `free` knobs; values near the present ones come first."""
+    """Return the valid config that differs in the fewest of the `free` knobs, with values close to the current ones.
+
+    Return `None` if changing `MOST_REPAIRS` knobs does not suffice.
+    """
     positions = {knob.name: {value: index for index, value in enumerate(knob.values)} for knob in space.knobs}
     values = {
         name: sorted(positions[name], key=lambda v, n=name: abs(positions[n][v] - positions[n][config[n]]))[1:]  # type: ignore[misc]

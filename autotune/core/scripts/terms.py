@@ -1,6 +1,6 @@
-"""Terms: the arithmetic of constraints between knobs, as plain data that is evaluated without a solver.
+"""`Term`: an arithmetic or logical expression of knobs, as plain data that is evaluated without a solver.
 
-The operations are those of SMT-LIB over integers and truth values, under the names of MLIR's ``smt`` dialect
+The operations are those of SMT-LIB over integers and Booleans, under the names of MLIR's ``smt`` dialect
 (https://smt-lib.org/theories-Ints.shtml): a remainder is never negative, whatever the signs.
 """
 
@@ -13,17 +13,17 @@ from math import prod
 from autotune.core.errors import SpaceError
 from autotune.core.space import Value
 
-GIVEN, CONSTANT, CHOOSE = "given", "constant", "choose"  # a name of a value, a number, a choice
+GIVEN, CONSTANT, CHOOSE = "given", "constant", "choose"  # a variable, a constant, a selection by a variable
 
 
 @dataclass(frozen=True)
 class Term:
-    """One operation of a constraint.
+    """An expression tree of a constraint.
 
     Attributes:
         op: `GIVEN`, `CONSTANT`, `CHOOSE`, or a key of `OPERATIONS`.
-        operands: Terms that it computes with; of a choice, one for each value from 0.
-        value: The number of a constant; the name of what is given; of a choice, the name that is given its value.
+        operands: Operands; for `CHOOSE`, one for each value of the variable from 0.
+        value: Number of a constant; name of the variable for `GIVEN` and `CHOOSE`.
     """
 
     op: str
@@ -32,7 +32,7 @@ class Term:
 
 
 def divide(a: int, b: int) -> int:
-    """The quotient that leaves a remainder from 0 on."""
+    """Return the Euclidean quotient, whose remainder is not negative."""
     quotient = a // abs(b)
     return quotient if b > 0 else -quotient
 
@@ -73,19 +73,19 @@ INFIX = {
     "xor": "xor",
     "implies": "implies",
 }
-LOOSE = {"eq": 1, "and": 0, "or": 0, "xor": 0, "implies": 0}  # how tightly an operation binds; 2 and 3 for arithmetic
+LOOSE = {"eq": 1, "and": 0, "or": 0, "xor": 0, "implies": 0}  # operator precedence; 2 and 3 for arithmetic
 
 
 def evaluate(term: Term, given: Mapping[str, Value]) -> int:
-    """The value of a term; truth is 1.
+    """Return the value of a term; true is 1.
 
     Args:
         term: Term to evaluate.
-        given: Value of every name in it.
+        given: Value of every variable in it.
 
     Raises:
-        ZeroDivisionError: The term divides by zero, of which SMT-LIB says nothing.
-        SpaceError: A name is given no number.
+        ZeroDivisionError: The term divides by zero, which SMT-LIB leaves unspecified.
+        SpaceError: The value of a variable is no number.
 
     Example:
         >>> evaluate(Term("int.mod", (Term("given", value="tile"), Term("constant", value=4))), {"tile": 6})
@@ -104,7 +104,7 @@ def evaluate(term: Term, given: Mapping[str, Value]) -> int:
 
 
 def spell(term: Term) -> str:
-    """A term as people write it.
+    """Return a term in infix notation.
 
     Example:
         >>> six = Term("int.mul", (Term("given", value="rows"), Term("constant", value=6)))
@@ -122,7 +122,7 @@ def spell(term: Term) -> str:
 
 
 def strength(term: Term) -> int:
-    """How tightly a term holds together: comparisons bind looser than sums, those looser than products."""
+    """Return the operator precedence of a term: comparisons bind looser than sums, and sums looser than products."""
     if term.op not in INFIX:
         return 4
     if term.op.startswith("int.cmp"):
@@ -131,6 +131,6 @@ def strength(term: Term) -> int:
 
 
 def names_in(term: Term) -> set[str]:
-    """Every name that a term is about."""
-    mine = {str(term.value)} if term.op in (GIVEN, CHOOSE) else set()
-    return mine.union(*map(names_in, term.operands))
+    """Return the variables of a term."""
+    names = {str(term.value)} if term.op in (GIVEN, CHOOSE) else set()
+    return names.union(*map(names_in, term.operands))

@@ -1,4 +1,4 @@
-"""`OwnFamily`: a user's own script as a family of schedules, whose knobs and constraints are those of the script."""
+"""`OwnFamily`: a user script as a family of schedules, with the script's knobs and constraints."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from autotune.core.scripts.parametric import OpenScript
 from autotune.core.space import Config, Space
 from autotune.core.task import WHOLE, Task
 
-OWN = "script"  # the name that records know it by
+OWN = "script"  # name of the family in records
 
 
 @dataclass(frozen=True)
 class OwnFamily(Family):
-    """Schedules that a user's script gives.
+    """Family of the schedules of a user script.
 
     Attributes:
-        opened: The script.
-        tasks: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
-        name: How records name it.
-        fallback: No other family comes first.
-        matches: Returns whether the script's own matcher takes the op of a task; `None` where it has none.
+        opened: Parametric script.
+        tasks: Tag of the tasks that a script of one op applies to, or a pattern with ``*``.
+        name: Name in records.
+        fallback: Whether it is used only where no other family covers a task; never.
+        matches: Predicate that applies the script's own matcher to the op of a task; `None` where it has none.
     """
 
     opened: OpenScript
@@ -36,39 +36,39 @@ class OwnFamily(Family):
 
     @property
     def script(self) -> OpenScript:
-        """The script."""
+        """Parametric script of the user."""
         return self.opened
 
     def covers(self, task: Task) -> bool:
-        """Return whether the script is for the task."""
+        """Return whether the script applies to the task."""
         if (task.tag == WHOLE) != self.script.whole or not fnmatchcase(task.tag, self.tasks):
             return False
         return self.matches is None or self.matches(task)
 
     def space(self, task: Task, machine: Machine) -> Space:
-        """The script's knobs and constraints."""
+        """Return the script's knobs and constraints."""
         return self.script.space(machine)
 
     def default(self, task: Task, machine: Machine) -> Config:
-        """What the script selects."""
+        """Return the script's default config."""
         return self.script.default(machine)
 
     def plan(self, task: Task, config: Config, machine: Machine, ops: int) -> Program:
-        """The script with the config; its text is written where it is compiled."""
+        """Return the script with the values of a config; it is instantiated where it is compiled."""
         tag = "" if self.script.whole else task.tag
         chosen = self.script.choose(config, machine, tag=tag, ops=ops)
         return UserScript(self.script.digest, chosen, rewrites=self.script.rewrites)
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """The script's hash."""
+        """Hash of the script."""
         return {"script": self.script.digest}
 
     def record(self) -> dict[str, str]:
-        """As stores keep it, to be read again."""
+        """Return source, text and tasks of the script, from which a store can restore the family."""
         return {"source": self.script.source, "text": self.script.text, "tasks": self.tasks}
 
 
 def whole_task(payload: Payload) -> Task:
-    """A payload as one task, for a script that matches its ops itself."""
+    """Return a task that is a whole payload, for a script that matches its ops itself."""
     return Task(WHOLE, payload, (Op(LoopNest((), ())),))
