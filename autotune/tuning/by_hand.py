@@ -1,6 +1,6 @@
-"""Schedules tried by hand: configs of a task's family, or scripts of one's own, measured at once.
+"""Direct measurement of candidates: configs of a task's family, or user scripts.
 
-No search and no store: a table of what each candidate is worth, verified like every other.
+There is no search and no store: each candidate is verified and timed, and the results are returned as a table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,17 +39,17 @@ def measure(
 
     Args:
         task: One of `tasks`.
-        candidates: Configs of the task's family, in which knobs that are left out are as in the default; or scripts.
-        samples: Most samples of each.
-        seconds: Seconds to measure, roughly, all together.
-        timeout: Seconds that the compilation and run of one may take.
+        candidates: Configs of the task's family, in which missing knobs have their default values; or scripts.
+        samples: Largest number of samples of each.
+        seconds: Approximate duration of the measurement of all candidates, in seconds.
+        timeout: Time limit of the compilation, and of the run, of each, in seconds.
         seed: Seed of the input data.
 
     Returns:
         One row a candidate, in order: ``candidate`` (what differs from the default, or ``script``), ``outcome`` (as in
         a store; ``constraint`` for a config that breaks a constraint), ``us`` (median microseconds a call), ``gflops``,
         ``of_roof`` (share of the FMA roof measured beside it), ``max_error`` (largest absolute difference to the
-        oracle) and ``diagnostic``. Times are missing where the outcome is not ``ok`` or ``noisy``.
+        oracle) and ``diagnostic``. Times are missing unless the outcome is ``ok`` or ``noisy``.
 
     Raises:
         OptionError: A number is out of range.
@@ -69,16 +69,16 @@ def measure(
     limits = TimeLimits(compile_seconds=timeout, run_seconds=timeout)
     job = Job(task.payload, built, task.machine, seed, Effort(samples, seconds), time_limits=limits)
     with Worker(2 * timeout * len(built) + seconds, threads=task.machine.threads) as worker:
-        found = iter(worker.evaluate(job) if built else ())
+        evaluations = iter(worker.evaluate(job) if built else ())
     rows = []
     for each, why in zip(candidates, broken, strict=True):
-        evaluation = next(found) if why is None else Evaluation("constraint", diagnostic=why)
+        evaluation = next(evaluations) if why is None else Evaluation("constraint", diagnostic=why)
         rows.append({"candidate": describe(task, each), **row(task, evaluation)})
     return pd.DataFrame(rows)
 
 
 def broken_constraint(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str | None:
-    """The constraint between knobs that a config breaks; `None` for none, and for scripts.
+    """Return the constraint that a config violates; `None` for none, and for scripts.
 
     Raises:
         SpaceError: A knob or value is not of the space.
@@ -92,7 +92,7 @@ def broken_constraint(task: TunableTask, candidate: Mapping[str, Value] | Transf
 
 
 def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> Candidate:
-    """A config or script as workers take it."""
+    """Return the candidate of a config or script."""
     if not isinstance(candidate, TransformScript):
         step = task.family().step(candidate)
     elif ENTRY in candidate.text:
@@ -104,7 +104,7 @@ def candidate_of(task: TunableTask, candidate: Mapping[str, Value] | TransformSc
 
 
 def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript) -> str:
-    """What a candidate is, in short: where it differs from the default."""
+    """Return a short description of a candidate: its differences to the default config."""
     if isinstance(candidate, TransformScript):
         return "script"
     default = task.family().default()
@@ -113,7 +113,7 @@ def describe(task: TunableTask, candidate: Mapping[str, Value] | TransformScript
 
 
 def row(task: TunableTask, found: Evaluation) -> dict[str, str | float | None]:
-    """Outcome of a candidate, in the units of the table."""
+    """Return the columns of an evaluation, in the units of the table."""
     samples, flops = found.samples, task.task.needed_flops
     rated = samples is not None and flops > 0
     return {

@@ -1,4 +1,4 @@
-"""Candidates of tasks and of whole payloads: steps of a script as a worker takes them, and default configs."""
+"""Construction of candidates from steps of a script, for tasks and whole payloads, and from default configs."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,21 +14,21 @@ from autotune.tuning.half_results import family_as_typed
 
 
 def candidate_alone(step: Step, threads: int = 1) -> Candidate:
-    """The whole script of a task alone, or the code of a back end.
+    """Return the candidate of a task alone: its whole script, or an external kernel.
 
     Args:
-        step: What is done to the task.
-        threads: Number of threads that parallel loops run on.
+        step: Step of the task.
+        threads: Number of threads of parallel loops.
     """
     return Candidate(script_of([step]), tail(threads), panels=panels_of([step]), kernels=kernels_of([step]))
 
 
 def candidate_whole(steps: Sequence[Step], threads: int, tagged: str) -> Candidate:
-    """One script for all tasks of a module, and the code of back ends for theirs.
+    """Return the candidate of a module: one script for all tasks, and external kernels.
 
     Args:
-        steps: What is done to each task; each is written, as `written` does.
-        threads: Number of threads that parallel loops run on.
+        steps: Step of each task, with user scripts instantiated by `written`.
+        threads: Number of threads of parallel loops.
         tagged: Text of the module, whose ops carry the tags of their tasks.
     """
     return Candidate(assemble(steps), tail(threads), tagged, panels_of(steps), kernels=kernels_of(steps))
@@ -40,13 +40,13 @@ def default_candidate(
     choose: Callable[[Task, Machine], Family | None] = family_as_typed,
     change: Callable[[Task, Family, Config], Config] = lambda _, __, config: config,
 ) -> Candidate:
-    """How a payload is compiled without any search: each task by the default config of the family that is chosen.
+    """Return the candidate of a payload without any search: each task by the default config of a family.
 
     Args:
-        parts: The payload.
+        parts: Partition of the payload.
         machine: Machine that it is compiled for.
-        choose: Family of a task; `None` leaves the task as it is.
-        change: Config of a task, given the family and the default.
+        choose: Function that returns the family of a task; `None` for the plain lowering.
+        change: Function from a task, its family and the default config to the config.
     """
     steps = []
     for task in parts.tasks:

@@ -1,4 +1,4 @@
-"""`tune` with defaults for everything: where trials and the winner go, what is known beforehand."""
+"""`tune` with defaults for the store, the bundle's folder, and prior knowledge."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -44,24 +44,24 @@ def tune(
     payload, recorded on the same machine, is replaced with ``anew=True`` only.
 
     Args:
-        payload: A spec, a path to an ``.mlir`` file, or a payload.
+        payload: Spec, path to an ``.mlir`` file, or payload.
         store: File of trials, or a database URL; by default ``tuned/MACHINE/store.journal``.
         bundle: Folder for the winner; by default ``tuned/MACHINE/bundles/PAYLOAD``.
-        schedule: A transform script of one's own, whose open knobs are searched: a file, or `script`'s. By default that
-            of the payload's own file, if it holds one.
-        rules: File of rewrite rules in PDL, besides those that come with the tool; ``none`` for no rules at all.
-        listener: Notified of stages and trials; by default a line shows progress on a terminal and in a notebook.
+        schedule: User's transform script, whose open knobs are searched: a file, or the result of `script`. By default
+            that of the payload's own file, if it has one.
+        rules: File of rewrite rules in PDL, in addition to the built-in ones; ``none`` for no rules at all.
+        listener: Listener of stages and trials; by default a line shows progress on a terminal and in a notebook.
             ``at.SILENT`` shows nothing.
-        **options: Any option of ``autotune tune``, by the name that it has in `TuneOptions`, such as ``trials=60``.
+        **options: Any option of ``autotune tune``, by its name in `TuneOptions`, such as ``trials=60``.
 
     Returns:
-        The winner; ``result.bundle`` is the folder that it was written to, for `Bundle.read`.
+        Result of the run; ``result.bundle`` is the folder that the winner was written to, for `Bundle.read`.
 
     Raises:
         OptionError: An option is out of its range, or two exclude each other.
         ScheduleError: The script cannot be read or tuned; the error has its line and column.
         PayloadError: There is no such payload, or it does not fit the machine.
-        RuleError: The rules cannot be read or applied, or change what is computed.
+        RuleError: The rules cannot be read or applied, or change the results.
         SpaceError: There is no such sampler.
         StoreError: The store is damaged, of another format, or cannot be written.
         BundleError: The folder cannot be written, or holds something else.
@@ -72,29 +72,29 @@ def tune(
     with ExitStack() as stack:
         shown = stack.enter_context(watching(name, chosen.trials) if listener is None else telling(listener))
         shown.stage(f"reading {name}")
-        wanted = payload_of(payload)
+        loaded = payload_of(payload)
         if chosen.rules or chosen.exact:
-            wanted = replace(wanted, rules=rewriter().read(chosen.rules or None, exact=chosen.exact))
-        given = schedule.file if isinstance(schedule, TransformScript) else script_file(named)
-        start = start_of(wanted, chosen, given, this_machine(chosen.threads))
-        folder = Path(bundle) if bundle is not None else folder_of(wanted, chosen, start)
+            loaded = replace(loaded, rules=rewriter().read(chosen.rules or None, exact=chosen.exact))
+        user_script = schedule.file if isinstance(schedule, TransformScript) else script_file(named)
+        start = start_of(loaded, chosen, user_script, this_machine(chosen.threads))
+        folder = Path(bundle) if bundle is not None else folder_of(loaded, chosen, start)
         opened = stack.enter_context(Store.open(store if store is not None else home() / "store.journal"))
-        return tune_into(wanted, opened, folder, chosen, shown, start=start)
+        return tune_into(loaded, opened, folder, chosen, shown, start=start)
 
 
 def script_file(path: str) -> ScriptFile | None:
-    """A user's own script in a file; `None` where no file is named."""
+    """Read a user script from a file; return `None` for an empty path."""
     return ScriptFile.read(Path(path)) if path else None
 
 
 def start_of(payload: Payload, options: TuneOptions, given: ScriptFile | None, machine: Machine) -> Start:
-    """What a sweep of a payload knows beforehand, from what lies where results go by default.
+    """Return the prior knowledge of a sweep, from the default folders of results.
 
     Args:
         payload: Payload to tune.
         options: Options of the sweep.
-        given: A user's own script, if one is given.
-        machine: Machine whose recorded noise is meant.
+        given: User script; `None` for none.
+        machine: Machine whose recorded noise floor is used.
     """
     return Start(
         known=() if options.cold else tuple(read_known(recorded_folders(), payload.name)),
@@ -105,6 +105,6 @@ def start_of(payload: Payload, options: TuneOptions, given: ScriptFile | None, m
 
 
 def folder_of(payload: Payload, options: TuneOptions, start: Start, machine: Machine | None = None) -> Path:
-    """Where the bundle of a sweep goes by default, for this machine or another one."""
+    """Return the default folder of a sweep's bundle, for this machine or another one."""
     by = start.script.source if start.script is not None else ""
     return bundle_folder(payload.name, by, options.threads, payload.rules.options, machine)

@@ -1,7 +1,7 @@
-"""Models whose results have 16 bits: what their own types allow, where nobody says what outputs may be off.
+"""Default precision of models whose results have 16 bits, where the user gives no error budget.
 
-Wherever such a model runs as its types say, a weight of bf16 is multiplied with what has been rounded to bf16, too.
-In f32, everything is more exact than was asked for, and much slower than on a matrix unit.
+Executed literally, such a model multiplies a bf16 weight with activations that are rounded to bf16, too. Computing in
+f32 is more exact than the model's types require, and much slower than a matrix unit.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from autotune.registry import family_for, rounding_families
 
 
 def step_of_results(payload: Payload) -> float:
-    """One step of the largest value of a result, relative to it; 0 where floats among results have no such type.
+    """Return the machine epsilon of 16-bit results, a relative error; 0 where the results have no such type.
 
     Example:
         >>> import autotune as at
@@ -27,26 +27,26 @@ def step_of_results(payload: Payload) -> float:
 
 
 def family_as_typed(task: Task, machine: Machine) -> Family | None:
-    """The family that a task has by default: by tiles where those round no coarser than the model's own types.
+    """Return the default family of a task: a matrix unit where it rounds no coarser than the model's own types.
 
-    Its weights must be stored in the type of the model's results, and what they are multiplied with must have it, too:
-    a model that widens both, such as for the scores of a router of experts, asks for f32.
-    Where no matrix unit is, nobody knows before it is measured whether vectors of bf16 are faster than those of f32.
+    Both the weights and the operands that they are multiplied with must have the type of the model's results: a model
+    that widens both, such as for the scores of an expert router, requires f32.
+    Without a matrix unit, only a measurement could tell whether bf16 vectors are faster than f32 vectors.
 
     Args:
         task: The task.
         machine: Machine that it is compiled for.
     """
-    kind, stored = task.result_type, set(stored_factors(task))
-    if machine.tiles and kind in HALVES and stored == {kind} and task.narrow:
+    dtype, stored = task.result_type, set(stored_factors(task))
+    if machine.tiles and dtype in HALVES and stored == {dtype} and task.narrow:
         for family in reversed(rounding_families()):  # the coarsest first, which are the fastest
-            if family.error <= EPSILON[kind] / 2 and fills_tiles(task, family) and family.covers(task):
+            if family.error <= EPSILON[dtype] / 2 and fills_tiles(task, family) and family.covers(task):
                 return family
     return family_for(task, machine)
 
 
 def stored_factors(task: Task) -> Iterator[str]:
-    """Element types of what a task multiplies by, where that is another one than f32, else empty: matrices, kernels."""
+    """Yield the stored element type of the second operand of each product of a task; empty for f32."""
     for op in task.ops:
         if op.contraction is not None:
             yield op.contraction.stored_b
@@ -55,7 +55,7 @@ def stored_factors(task: Task) -> Iterator[str]:
 
 
 def fills_tiles(task: Task, family: Family) -> bool:
-    """Tell whether a family multiplies by tiles, and a task's products have rows and sums that are worth them."""
+    """Return whether a family uses a matrix unit, and all contractions of a task are large enough for its tiles."""
     precision = precision_of(family.name)
     if precision is None or not precision.by_tiles:
         return False

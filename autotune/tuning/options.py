@@ -1,9 +1,9 @@
-"""`TuneOptions`: the options of a sweep, listed once.
+"""`TuneOptions`: the options of a sweep, defined once.
 
     TuneOptions --options--> options of `autotune tune`          --signature--> keywords of `autotune.tune`
                 --command--> the command line in a manifest      --parse_command--> TuneOptions, for `replay --retune`
 
-A field's metadata says how it looks on the command line; its checks are `TuneOptions.__post_init__`.
+A field's metadata describes the option on the command line; `TuneOptions.__post_init__` validates the values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,11 +28,11 @@ from autotune.core.verb_options import Option, option, options_of
 from autotune.registry import RIVALS, registered
 
 DEFAULT_SAMPLER = "auto"
-LEAST_ERROR = 2.0**-24  # of a budget that rounds: f32 keeps none below it
-MOST_ERROR = 1.0  # of a budget: beyond it nothing is left of a result
+LEAST_ERROR = 2.0**-24  # smallest error budget other than 0: the unit roundoff of f32
+MOST_ERROR = 1.0  # largest error budget: 100 % of the largest value
 SEARCH, ROUNDING = "What is searched, and how", "What may be rounded, what is minimised"
-BY_MODELS = ("trials", "seed", "sampler", "timeout")  # what a search that measures nothing takes
-CODE_FILE = ".py:"  # of a family that a file of Python holds
+BY_MODELS = ("trials", "seed", "sampler", "timeout")  # options of a search without measurements
+CODE_FILE = ".py:"  # in the name of a family that is defined in a Python file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +136,12 @@ class TuneOptions:
 
     @property
     def goal(self) -> Objective:
-        """What is minimised."""
+        """Objectives of the search."""
         return Objective(self.objective, self.weight)
 
     @property
     def of_measuring(self) -> tuple[str, ...]:
-        """Options that are given and that only a search that measures can heed, as they stand on a command line."""
+        """Flags of the given options that apply only to a search with measurements."""
         return tuple(
             shown.flag
             for each, shown in command_options()
@@ -150,13 +150,13 @@ class TuneOptions:
 
     @property
     def code_files(self) -> tuple[str, ...]:
-        """Options whose value makes the tool read a file of code or of a library, as they stand on a command line."""
+        """Options, with their values, that load a file of code or a library."""
         families = [("--family", self.family), *(("--beside", name) for name in self.beside)]
-        found = [f"{flag} {name}" for flag, name in families if CODE_FILE in name]
-        return (*found, *(f"--backend {spec}" for spec in self.backends if ":" in spec))
+        files = [f"{flag} {name}" for flag, name in families if CODE_FILE in name]
+        return (*files, *(f"--backend {spec}" for spec in self.backends if ":" in spec))
 
     def command(self, payload: str) -> list[str]:
-        """The command line that tunes a payload so, without where store and bundle go."""
+        """Return the command line of a run with these options, without store and bundle."""
         words = ["autotune", "tune", payload]
         for each, shown in command_options():
             value = getattr(self, each.name)
@@ -170,18 +170,18 @@ class TuneOptions:
 
 
 def command_options() -> Iterator[Option]:
-    """Fields of `TuneOptions` that there are here, and how each looks on the command line."""
+    """Return the available fields of `TuneOptions`, each with its presentation on the command line."""
     return (found for found in options_of(TuneOptions) if not found[1].needs or registered(found[1].needs))
 
 
 def parse_command(words: Sequence[str]) -> TuneOptions:
-    """The options of a recorded command line.
+    """Parse a recorded command line.
 
     Args:
-        words: The command as `TuneOptions.command` gives it, of this version or an older one.
+        words: Command from `TuneOptions.command`, of this version or an older one.
 
     Raises:
-        OptionError: The command is not of `tune`, or holds an unknown option.
+        OptionError: The command is not `tune`, or has an unknown option.
     """
     if list(words[:2]) != ["autotune", "tune"]:
         raise OptionError(f"a recorded command must be one of `autotune tune`, got {' '.join(words[:2])!r:.60}")
@@ -202,10 +202,10 @@ def parse_command(words: Sequence[str]) -> TuneOptions:
 
 
 def read_value(each: "Field[Any]", text: str) -> object:
-    """A value as a command line spells it.
+    """Parse the value of an option.
 
     Raises:
-        OptionError: The text spells none.
+        OptionError: The text is no valid value.
     """
     try:
         if each.type is int:
@@ -216,7 +216,7 @@ def read_value(each: "Field[Any]", text: str) -> object:
 
 
 def options_given(arguments: Mapping[str, object]) -> TuneOptions:
-    """Options among the arguments of the verb `tune`, of which some are no options.
+    """Build options from the arguments of the command `tune`, ignoring those that are no options.
 
     Raises:
         OptionError: An option is out of its range, or two exclude each other.
@@ -225,10 +225,10 @@ def options_given(arguments: Mapping[str, object]) -> TuneOptions:
 
 
 def options_from(words: Mapping[str, object]) -> TuneOptions:
-    """Options by name, as `at.tune` is given them.
+    """Build options from the keyword arguments of `at.tune`.
 
     Raises:
-        TypeError: There is no option of a name.
+        TypeError: A name is no option.
         OptionError: An option is out of its range, or two exclude each other.
     """
     return verb_options.options_from(TuneOptions, tuple(command_options()), words, "tune")

@@ -1,4 +1,4 @@
-"""`TuneResult`: what one tuning run found, as plain data."""
+"""`TuneResult`: the result of a tuning run, as plain data."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,17 +13,17 @@ from autotune.core.stats import Interval
 
 @dataclass(frozen=True)
 class Spent:
-    """How an error budget was spent.
+    """Error budget of a run, and the measured errors.
 
     Attributes:
-        error: Relative error that the whole may have.
-        spent: What it has, on inputs that were not seen before.
-        tasks: What it has with one task rounded alone, by tag, for those that are.
-        agreement: Least share of rows whose largest element must stay where it is; 0 where none was requested.
-        agrees: Share of the rows where it does, on inputs that were not seen before.
+        error: Allowed relative error of the whole.
+        spent: Measured error of the whole, on unseen inputs.
+        tasks: Error contributed by each rounded task, by tag.
+        agreement: Least share of rows whose argmax must not change; 0 where none was requested.
+        agrees: Measured share of rows whose argmax did not change, on unseen inputs.
         rows: Number of those rows; 0 where none was requested.
-        weighted_flops: Operations of a call, those of rounded tasks counted as so many fewer as their unit's roof is
-            above that of f32; 0 where that is unknown.
+        weighted_flops: Operations of a call, where those of rounded tasks are divided by the ratio of their unit's peak
+            rate to that of f32; 0 where that is unknown.
     """
 
     error: float
@@ -37,37 +37,38 @@ class Spent:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """One tuning run.
+    """Result of a tuning run.
 
     Attributes:
         payload: Name of the payload.
         machine: The host.
         roofs: Roofs measured at the start of the run.
-        baseline_name: The pipeline the speed-up is quoted against.
+        baseline_name: Name of the baseline that the speed-up refers to.
         baseline_seconds: Median seconds a call of the baseline; `None` if it could not be run.
-        best_seconds: Seconds a call of the whole payload with the best schedules: the median, the machine's drift
-            divided out (`autotune.core.winner_time`), as that of the baseline.
-        roof_fraction: Share of the FMA roof that is, by an FMA kernel interleaved with it; `None` where the
-            operations are not known.
-        configs: The winning config of every task that has one.
-        speedup: Baseline over best, interleaved, with its 95 % interval, over all sessions that the bundle records.
-            Times and share of the roof beside it are of the same sessions.
+        best_seconds: Median seconds a call of the whole payload with the best schedules, drift-normalised
+            (`autotune.core.winner_time`) like that of the baseline.
+        roof_fraction: Rate of the whole as a share of the FMA roof, by an FMA kernel interleaved with it; `None` where
+            the number of operations is not known.
+        configs: Winning config of every task that has one.
+        speedup: Baseline over best, interleaved, with its 95 % confidence interval, over all sessions that the bundle
+            records. Times and share of the roof are of the same sessions.
         max_error: Largest absolute difference to the oracle.
-        trials: Number of trials by outcome, looked-up ones included.
-        evaluated: Trials that were compiled and run in this run.
+        trials: Number of trials by outcome, including those looked up.
+        evaluated: Number of trials that were compiled and run in this run.
         seconds: Wall-clock time of the whole run, in seconds.
         search_seconds: Wall-clock time of the search alone, in seconds.
-        overhead_seconds: Seconds of the search that the tuner itself took.
-        noise_floor: Relative differences below it were ties.
-        notes: Notes on what did not go as hoped, a sentence each.
+        overhead_seconds: Overhead of the tuner in the search, in seconds.
+        noise_floor: Relative difference below which times were treated as ties.
+        notes: Notes on problems, a sentence each.
         details: Notes for authors of families, a sentence each; `tune --json` has them.
         bundle: Folder of the bundle.
-        spent: How the error budget was spent; `None` where nothing is rounded.
-        oracle: What results were compared with, `reference` or `plain lowering`.
-        unproved: Whether the payload was imported, and its own naive lowering was the only oracle.
-        uncovered: What no schedule changes, with its part of a call, that of most operations first.
-        clock_seconds: Median seconds a call as the clock gave them.
-        unsteady: Why times say nothing, a sentence: the core was shared, or a share of the roof cannot be; else empty.
+        spent: Error budget and measured errors; `None` where nothing is rounded.
+        oracle: Kind of oracle, `reference` or `plain lowering`.
+        unproved: Whether the payload was imported, and its own plain lowering was the only oracle.
+        uncovered: Ops that no schedule changes, with their share of a call, most operations first.
+        clock_seconds: Median measured seconds a call, not normalised.
+        unsteady: Sentence on why the times are invalid: the core was shared, or a share of the roof is impossible;
+            empty if they are valid.
     """
 
     payload: str
@@ -103,12 +104,12 @@ class TuneResult:
         return html_table(self.payload, (), self._rows())
 
     def _rows(self) -> list[tuple[str, str]]:
-        """What was reached, a name and a value each."""
+        """Return the main figures as pairs of name and value."""
         units = "its units' roofs" if self.spent is not None else "the FMA roof"
         share = [(f"of {units}", f"{self.roof_fraction:.1%}")] if self.roof_fraction else []
-        over = [(f"speed-up over {self.baseline_name}", str(self.speedup))] if self.speedup else []
+        speedup = [(f"speed-up over {self.baseline_name}", str(self.speedup))] if self.speedup else []
         error = [("max error", f"{self.max_error:.2g}")] if self.max_error is not None else []
-        times = [("seconds a call", f"{self.best_seconds:.4g}"), *share, *over]
+        times = [("seconds a call", f"{self.best_seconds:.4g}"), *share, *speedup]
         return [
             *([("not measurable", self.unsteady)] if self.unsteady else times),
             *error,
@@ -117,7 +118,7 @@ class TuneResult:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> "TuneResult":
-        """The result that `to_json` gave as plain data, which may have more keys; raises `KeyError` if it has fewer."""
+        """Rebuild a result from the data of `to_json`; extra keys are ignored, missing ones raise `KeyError`."""
         machine = {key: value for key, value in data["machine"].items() if key != "fingerprint"}
         interval, best, budget = data["speedup_interval"], data["best"], data.get("budget")
         shares = ((dict(each), each["share"]) for each in data["uncovered"])
@@ -143,7 +144,7 @@ class TuneResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object, as `tune --json` prints it."""
+        """Return plain data, as printed by `tune --json`."""
         return {
             "payload": self.payload,
             "machine": asdict(self.machine) | {"fingerprint": self.machine.fingerprint},

@@ -1,4 +1,4 @@
-"""The tasks of a payload as a user handles them: bound to a machine, with the families that cover them."""
+"""User interface to the tasks of a payload: bound to a machine, with the families that cover them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from autotune.worker.loading.reading import ScriptFile, open_payload, partition
 
 @dataclass(frozen=True)
 class TransformScript:
-    """A transform script of one's own.
+    """A user's transform script.
 
     Attributes:
         text: Transform ops on ``%op``, the handle to the task's op, one a line; or a whole module with a named sequence
-            ``@__transform_main``, which then also lowers what it made to loops and vectors on buffers.
-        panel: Columns of the panels that a constant B is stored in before any call; 0 leaves it as it is.
+            ``@__transform_main``, which must also lower the result to loops and vectors on buffers.
+        panel: Columns of the panels that a constant B is packed into before any call; 0 for no packing.
     """
 
     text: str
@@ -32,7 +32,7 @@ class TransformScript:
 
     @property
     def file(self) -> ScriptFile:
-        """The script as a file, as `tune` takes it: ops on ``%op`` become a sequence over one op."""
+        """Script as a file for `tune`: ops on ``%op`` become a named sequence over one op."""
         if "transform.named_sequence" in self.text:
             return ScriptFile("script", self.text)
         head = "transform.named_sequence @schedule(%op: !transform.any_op {transform.consumed}) {"
@@ -47,9 +47,9 @@ class TaskFamily:
     """A family of schedules, bound to a task and a machine.
 
     Attributes:
-        family: Family that writes the scripts.
+        family: Family that generates the scripts.
         task: Task that the scripts are for.
-        machine: Host that the scripts are written for.
+        machine: Host that the scripts are generated for.
     """
 
     family: Family
@@ -66,20 +66,20 @@ class TaskFamily:
 
     @property
     def name(self) -> str:
-        """How users and records name it."""
+        """Name of the family for users and records."""
         return self.family.name
 
     @property
     def space(self) -> Space:
-        """Knobs, their values, and the constraints between them."""
+        """Search space: knobs, their values, and the constraints between them."""
         return self.family.space(self.task, self.machine)
 
     def default(self, **knobs: Value) -> Config:
-        """The config that needs no search, with some knobs set otherwise."""
+        """Return the default config, with some knobs overridden."""
         return {**self.family.default(self.task, self.machine), **knobs}
 
     def script(self, config: Mapping[str, Value]) -> str:
-        """The whole transform script of a config; knobs it leaves out are as in the default.
+        """Return the whole transform script of a config; knobs that it lacks have their default values.
 
         Raises:
             SpaceError: A knob or value is not of the space, or a constraint between knobs is violated.
@@ -87,10 +87,10 @@ class TaskFamily:
         return assemble([self.step(config)])
 
     def open_script(self, **knobs: Value) -> str:
-        """The script of the default config with its knobs open: to be edited, and given to `tune` as ``schedule``.
+        """Return the parametric script of the default config, to be edited and passed to `tune` as ``schedule``.
 
         Args:
-            **knobs: Knobs to be set otherwise; those that choose between ops stay as they are set.
+            **knobs: Knobs to override; knobs that select between ops are fixed, not open.
 
         Raises:
             SpaceError: A knob or value is not of the space.
@@ -101,7 +101,7 @@ class TaskFamily:
         return load_writer()(self.family, self.task, self.machine, config)
 
     def step(self, config: Mapping[str, Value]) -> Step:
-        """The task's share of a script, for a config as `script` takes it."""
+        """Return the task's step of a script, for a config as in `script`."""
         whole = self.default(**config)
         self.space.check(whole)
         return write_step(self.task, self.family, whole, self.machine, alone=True)
@@ -109,11 +109,11 @@ class TaskFamily:
 
 @dataclass(frozen=True)
 class TunableTask:
-    """One distinct unit of a payload that can be tuned alone.
+    """One distinct op or fusion group of a payload that can be tuned alone.
 
     Attributes:
-        task: Task as the compiler knows it.
-        machine: The host it is tuned for.
+        task: Task as extracted by the compiler.
+        machine: Host that it is tuned for.
     """
 
     task: Task
@@ -135,29 +135,29 @@ class TunableTask:
 
     @property
     def tag(self) -> str:
-        """Its key in stores and bundles."""
+        """Key of the task in stores and bundles."""
         return self.task.tag
 
     @property
     def count(self) -> int:
-        """How many times one call of the payload runs it."""
+        """Number of times one call of the payload executes it."""
         return self.task.count
 
     @property
     def payload(self) -> Payload:
-        """The unit as a payload of its own."""
+        """Task as a payload of its own."""
         return self.task.payload
 
     @property
     def families(self) -> tuple[TaskFamily, ...]:
-        """All families that cover it; the first is the one that `tune` searches."""
+        """Families that cover it; `tune` searches the first one."""
         return tuple(TaskFamily(f, self.task, self.machine) for f in families() if f.covers(self.task))
 
     def family(self, name: str | None = None) -> TaskFamily:
-        """The family that `tune` searches, or the one called `name`.
+        """Return the family that `tune` searches, or the one called `name`.
 
         Raises:
-            ScheduleError: None covers the task, or not that one.
+            ScheduleError: No family, or not the named one, covers the task.
         """
         for family in self.families:
             if name in (None, family.name):
@@ -167,15 +167,15 @@ class TunableTask:
 
 
 def payload(spec: str | Path | Payload, **parameters: object) -> Payload:
-    """The payload that a spec names.
+    """Return the payload of a spec.
 
     Args:
-        spec: A registered name with parameters, ``matmul,m=512,n=512,k=512``; or a path to an ``.mlir`` file; a payload
-            is given back as it is.
-        **parameters: More of the spec's parameters, ``m=512``.
+        spec: Registered name with parameters, ``matmul,m=512,n=512,k=512``; path to an ``.mlir`` file; or a payload,
+            which is returned as it is.
+        **parameters: Further parameters of the spec, ``m=512``.
 
     Raises:
-        PayloadError: There is no such payload, or a parameter is not one of its.
+        PayloadError: There is no such payload, or it has no such parameter.
 
     Example:
         >>> payload("matmul", m=8, n=16, k=32).name
@@ -187,7 +187,7 @@ def payload(spec: str | Path | Payload, **parameters: object) -> Payload:
 
 
 def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
-    """The distinct units of a payload that can be tuned, in the order in which it runs them first.
+    """Return the distinct tunable tasks of a payload, in the order of their first execution.
 
     Raises:
         PayloadError: There is no such payload.
@@ -201,10 +201,10 @@ def tasks(of: str | Path | Payload) -> tuple[TunableTask, ...]:
 
 
 def script(text: str, *, panel: int = 0) -> TransformScript:
-    """A transform script of one's own, for `measure`; see `TransformScript`.
+    """Return a user's transform script, for `measure`; see `TransformScript`.
 
     Raises:
-        OptionError: The text is none, or the panel is no number of columns.
+        OptionError: The text is no string, or the panel is no number of columns.
     """
     if not isinstance(text, str):
         raise OptionError(f"text of a script must be a str, got {type(text).__name__}; decode it")

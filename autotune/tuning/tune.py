@@ -1,4 +1,4 @@
-"""Tune a payload end to end: its stages, each with one value in and one out.
+"""Tune a payload end to end, in stages with one input and one output value each.
 
 open_run --Run--> search --Searched--> choose --Winners--> prove --Proof--> summarize, record, check_recorded
 """
@@ -66,23 +66,23 @@ def tune(
 
     Args:
         payload: Payload to tune.
-        store: Receives every trial, and holds those of earlier runs.
+        store: Store of the trials of this and earlier runs.
         bundle: Folder to write the winner to.
         options: Options of the run.
-        listener: Notified of stages and trials.
-        elsewhere: Machines that measure instead of this one.
-        start: What is known before the first trial.
+        listener: Listener of stages and trials.
+        elsewhere: Machines that measure instead of this one; `None` for this one.
+        start: Prior knowledge of the sweep.
 
     Returns:
-        What was tuned; where nothing is left to run, and bundle and store are as an earlier run left them, its result.
+        Result of the run; where nothing is left to run, and bundle and store are unchanged, that of the earlier run.
 
     Raises:
         ScheduleError: A family, back end or baseline is not installed, or the script cannot be tuned.
         PayloadError: The payload does not fit the machine, cannot be partitioned, or its oracle is not finite.
         RuleError: The payload's rules cannot be applied, or change what it computes.
         MachineError: No machine is left to measure; the same command resumes. Or energy cannot be read.
-        ProofError: What was recorded does not hold when it is read and verified again; the trials are kept.
-        KeyboardInterrupt: Passed on; what was recorded stays.
+        ProofError: The recorded bundle fails verification when it is read again; the trials are kept.
+        KeyboardInterrupt: Propagated; recorded trials are kept.
     """
     began = time.perf_counter()
     check_request(payload, options, is_here=elsewhere is None)
@@ -140,7 +140,7 @@ def open_run(
     own: OwnFamily | None,
     least_floor: float,
 ) -> tuple[Run, Roofs, tuple[str, ...]]:
-    """Partition the payload, measure the machine, and choose among the rules that are left to measuring.
+    """Partition the payload, measure the machine, and select among the optional rewrite rules by measurement.
 
     Returns:
         The run, the machine's roofs, and notes.
@@ -173,16 +173,16 @@ def search(
     start: Start,
     roofs: Roofs,
 ) -> Searched:
-    """Search schedules of all tasks, by every family that competes and by code of others.
+    """Search the schedules of all tasks, over all competing families and external code generators.
 
     Args:
         run: The run.
-        store: Receives trials, and holds those of earlier runs.
-        workplace: Slots that evaluate them.
-        others: Code of others, which competes.
-        own: The user's own script; `None` for families.
-        allowed: What rounding may do.
-        start: What is known before the first trial.
+        store: Store of the trials of this and earlier runs.
+        workplace: Workplace whose slots evaluate candidates.
+        others: External code generators that compete.
+        own: User script; `None` for families.
+        allowed: Error that rounding may make.
+        start: Prior knowledge of the sweep.
         roofs: Roofs of the machine.
     """
     options, tasks = run.options, run.parts.tasks
@@ -211,7 +211,7 @@ def search(
 
 
 def choose(run: Run, searches: Sequence[TaskSearch], workplace: Workplace, allowed: Allowed) -> Winners:
-    """Measure the finalists of each task again, and keep the error that rounding may make of the whole."""
+    """Measure the finalists of each task again, and choose winners within the error budget of the whole."""
     baseline = load_baseline(run.options.baseline)
     forecast = Forecast(len({each.task.tag for each in searches}), run.listener)
     benches = workplace.benches()
@@ -222,7 +222,7 @@ def choose(run: Run, searches: Sequence[TaskSearch], workplace: Workplace, allow
 
 
 def prove(run: Run, winners: Winners, workplace: Workplace) -> Proof:
-    """Assemble the whole, prove it right, and time it beside the baseline in several processes."""
+    """Assemble the whole, verify it, and time it beside the baseline in several processes."""
     baseline, forecast = load_baseline(run.options.baseline), Forecast(0, run.listener)
     forecast.prove(0)
     seconds = min(BUDGET_SECONDS, run.whole_seconds)
@@ -240,19 +240,19 @@ def prove(run: Run, winners: Winners, workplace: Workplace) -> Proof:
 
 
 def check_request(payload: Payload, options: TuneOptions, *, is_here: bool) -> None:
-    """Refuse what cannot be done, before anything is measured."""
+    """Raise unless the requested run is possible; called before anything is measured."""
     check_names(options)
     check_means(payload, options.jobs if is_here else 0, options.goal)
     Allowed(agreement=options.agreement).check(payload)
 
 
 def allowed_by(payload: Payload, options: TuneOptions, *, plain: bool) -> Allowed:
-    """What rounding may do to the outputs: what the user says, else what their own type says.
+    """Return the error that rounding may make of the outputs: the user's limit, else one step of their 16-bit type.
 
     Args:
         payload: The payload.
         options: Options of the run.
-        plain: Whether nothing but what is computed in f32 is searched unless it is asked for.
+        plain: Whether computation stays in f32 unless the user allows an error.
     """
     if options.error is not None or options.agreement or plain:
         return Allowed(options.error or 0.0, options.agreement)
@@ -263,7 +263,7 @@ def allowed_by(payload: Payload, options: TuneOptions, *, plain: bool) -> Allowe
 
 
 def recorded(options: TuneOptions, start: Start, payload: Payload) -> TuneOptions:
-    """The options that tune a payload so again anywhere: with its script and rules, and cold if nothing was known."""
+    """Return the options that repeat the run anywhere: with its script and rules, and cold if nothing was known."""
     rules = payload.rules
     return replace(
         options,

@@ -1,4 +1,4 @@
-"""What a search asks an evaluator, and what decides that two trials are of the same work."""
+"""Requests of a search to an evaluator, and the identity by which trials of two sweeps are comparable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ SAME_SCRIPT = Evaluation("duplicate", diagnostic="writes the same script as an e
 
 @dataclass(frozen=True)
 class Asked:
-    """A config that is to be evaluated.
+    """A request to evaluate a config.
 
     Attributes:
         config: Value of every knob.
-        program: Identity of the program that the config is for.
-        key: Identity of the trial that it will be.
+        program: Identity of the config's program.
+        key: Key of its trial.
         job: Work for an evaluator.
-        reason: Why it is evaluated.
+        reason: Why it was proposed.
     """
 
     config: Mapping[str, Value]
@@ -39,14 +39,14 @@ class Asked:
     reason: Reason | None = None
 
     def trial(self, found: Evaluation, *, task: str, number: int, family: str, twin: Trial | None) -> Trial:
-        """The trial with an outcome.
+        """Return the trial of an evaluation.
 
         Args:
-            found: Outcome of the candidate.
+            found: Evaluation of the candidate.
             task: Tag of the task.
             number: Position in the task's search.
             family: Name of the family.
-            twin: The earlier trial that it is the same as; `None` if there is none.
+            twin: Earlier trial that it duplicates; `None` if there is none.
         """
         return Trial(
             task=task,
@@ -67,12 +67,12 @@ class Asked:
 
 
 def shared(threads: int) -> str:
-    """What every candidate of so many threads goes through after its schedule."""
+    """Return the text of the lowering and pass pipeline that all candidates with a number of threads share."""
     return DESTINATIONS + LOWERING + compilation(threads)
 
 
 def identity_of(task: Task, family: Family, machine: Machine, space: Space, compiler: str) -> dict[str, str]:
-    """What must be equal for the trials of two sweeps of a task, by a version of the compiler, to be comparable."""
+    """Return the entries that must be equal for the trials of two sweeps of a task to be comparable."""
     identity = {
         "payload_sha256": task.payload.sha256,
         "machine": machine.fingerprint,
@@ -85,12 +85,12 @@ def identity_of(task: Task, family: Family, machine: Machine, space: Space, comp
     if task.payload.error:
         identity["error"] = f"{task.payload.error:g}"
     if machine.pages != "huge":
-        identity["pages"] = machine.pages  # left out where it is huge, as it was before there was a choice
+        identity["pages"] = machine.pages  # left out for huge pages, as in stores from before there was a choice
     if machine.threads > 1:
         identity["threads"] = str(machine.threads)
     return identity
 
 
 def unmade(error: KernelError) -> Evaluation:
-    """The outcome of a config whose code cannot be made."""
+    """Return the evaluation of a config whose external code cannot be generated."""
     return Evaluation(cast(Outcome, error.outcome), diagnostic=str(error))

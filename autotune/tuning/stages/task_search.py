@@ -1,4 +1,4 @@
-"""The search of one task: ask, write the script, evaluate or look up, record, tell."""
+"""`TaskSearch`: the search of one task, which asks for a config, evaluates or looks it up, records it, and tells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,23 +27,23 @@ from autotune.tuning.stages.warm_start import KnownConfig, starts
 from autotune.worker.isolation.limits import learn_time_limits
 
 SEARCH_EFFORT = Effort(samples=12, seconds=0.25)
-TOO_COARSE = 3  # wrong results of a family that rounds, before any right one: an error hardly depends on the config
+TOO_COARSE = 3  # wrong results after which a rounding family without a right one is given up: errors hardly vary
 
 
 @dataclass(frozen=True)
 class SearchSetting:
-    """What all searches of a run have in common.
+    """Settings that all searches of a run share.
 
     Attributes:
         machine: Host that tasks are tuned for.
-        store: Receives trials, and holds those of earlier runs.
-        payload: Name of the payload that tasks are of.
+        store: Store of the trials of this and earlier runs.
+        payload: Name of the payload of the tasks.
         sampler: Name of the sampler.
         seed: Seed of the samplers and of the input data.
         known: Recorded configs; each task starts from the nearest.
-        transfer: What recorded spaces teach samplers that model; `None` for nothing.
-        rules: Rewrite rules that the payload was changed by, as stores keep them.
-        objective: What is minimised.
+        transfer: Transfer data for samplers with a model; `None` for none.
+        rules: Rewrite rules that were applied to the payload, in the form of stores.
+        objective: Objectives that are minimised.
         unproved: Whether results are compared with no reference; `None` where that is not known.
     """
 
@@ -68,14 +68,14 @@ class TaskSearch:
         family: Family that writes the scripts.
         machine: Host that the task is tuned for.
         space: The family's knobs for the task.
-        search: Proposes configs.
+        search: Search that proposes configs.
         sweep: Sweep that trials are recorded in.
         seed: Seed of the input data.
-        compiler: Version of the compiler, part of a trial's key; looking it up takes 0.4 ms.
-        trials: Trials so far, in order; also those found in the store.
-        best_seconds: The fastest trial's seconds; `None` before the first success.
-        watch: Time that the tuner itself spent.
-        objective: What is minimised.
+        compiler: Version of the compiler, part of a trial's key; cached, since a query takes 0.4 ms.
+        trials: Trials so far, in order, including those found in the store.
+        best_seconds: Seconds a call of the fastest trial; `None` before the first success.
+        watch: Stopwatch of the tuner's own work.
+        objective: Objectives that are minimised.
         under_way: Configs under evaluation, by their keys.
     """
 
@@ -92,15 +92,15 @@ class TaskSearch:
     watch: Stopwatch = field(default_factory=Stopwatch)
     objective: Objective = PLAIN
     under_way: dict[str, Asked] = field(default_factory=dict)
-    _twins: list[Asked] = field(default_factory=list)  # of what is under way: they write the same script
-    _elsewhere: dict[str, ProgramIdentity] = field(default_factory=dict)  # key and program of what other tuners work on
+    _twins: list[Asked] = field(default_factory=list)  # duplicates of configs that are under evaluation
+    _elsewhere: dict[str, ProgramIdentity] = field(default_factory=dict)  # key and program of trials of other tuners
     _learnt: set[str] = field(default_factory=set)  # keys of `trials`
     _programs: dict[ProgramIdentity, Trial] = field(default_factory=dict)  # the first trial of every program
     _marks: dict[str, Trial] = field(default_factory=dict)  # the first trial of every fingerprint
 
     @classmethod
     def open(cls, task: Task, family: Family, setting: SearchSetting) -> "TaskSearch":
-        """Begin a search from the nearest of what is known, or resume it: trials in the store are not run again."""
+        """Start a search from the nearest recorded configs, or resume it: trials in the store are not run again."""
         machine, objective = setting.machine, setting.objective
         space, default = family.space(task, machine), family.default(task, machine)
         sweep = setting.store.sweep(
@@ -134,7 +134,7 @@ class TaskSearch:
 
     @property
     def is_too_coarse(self) -> bool:
-        """Whether rounding seems to be off by more than is allowed, whatever the config."""
+        """Whether rounding seems to exceed the allowed error for every config."""
         wrong = sum(trial.outcome == "wrong-result" for trial in self.trials)
         return self.family.error > 0 and wrong >= TOO_COARSE and self.best_seconds is None
 
@@ -142,7 +142,7 @@ class TaskSearch:
         """Try the next config.
 
         Args:
-            evaluator: Whoever compiles, verifies and times it.
+            evaluator: Evaluator that compiles, verifies and times it.
 
         Returns:
             The trial, and whether it was run now (not looked up, not a duplicate); `None` when none is left.
@@ -151,22 +151,22 @@ class TaskSearch:
         if asked is None or isinstance(asked, Trial):
             return (asked, False) if asked is not None else None
         try:
-            (found,) = evaluator.evaluate(asked.job)
+            (evaluation,) = evaluator.evaluate(asked.job)
         except BaseException:
             self.drop(asked)
             raise
-        trial, *_ = self.tell(asked, found)
+        trial, *_ = self.tell(asked, evaluation)
         return trial, trial.outcome != "duplicate"
 
     @property
     def own_seconds(self) -> float:
-        """What the tuner itself took: asking, telling, writing scripts, recording."""
+        """Overhead of the tuner in seconds: asking, telling, generating scripts, recording."""
         return sum(self.watch.phases.values())
 
     def ask(self) -> Asked | Trial | None:
-        """The next config, to be evaluated and recorded; or its trial, where there is one; `None` when none is left.
+        """Return the next config to evaluate, or its trial if it is known; `None` when none is left.
 
-        Several may be proposed before any is recorded: the search knows which are under way.
+        Several configs may be proposed before any is recorded: the search tracks which are under evaluation.
         """
         with self.watch.phase("ask"):
             self._catch_up()
@@ -176,23 +176,23 @@ class TaskSearch:
                 step = self.script_step(config, alone=True)
                 identity, threads = step.program.identity, self.machine.threads
                 key = trial_key(self.task.payload.text, identity.text, config, shared(threads), self.compiler)
-                known = self.sweep.records.get(key)
-                if known is not None:
-                    self._learn(known, identity)
-                    return known
-                untold = Asked(config, identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
+                recorded = self.sweep.records.get(key)
+                if recorded is not None:
+                    self._learn(recorded, identity)
+                    return recorded
+                request = Asked(config, identity, key, self.job([], SEARCH_EFFORT), self.search.reason)
                 if any(asked.program == identity for asked in self.under_way.values()):
-                    self._twins.append(untold)
+                    self._twins.append(request)
                     continue
                 if not self.sweep.claim(key):
                     self._elsewhere[key] = identity
                     continue
                 if identity in self._programs:
-                    return self._record(untold, SAME_SCRIPT)
+                    return self._record(request, SAME_SCRIPT)
                 try:
-                    asked = replace(untold, job=self._job_of(config, step))
+                    asked = replace(request, job=self._job_of(config, step))
                 except KernelError as error:
-                    return self._record(untold, unmade(error))
+                    return self._record(request, unmade(error))
                 self.under_way[key] = asked
                 return asked
             return None
@@ -201,7 +201,7 @@ class TaskSearch:
         """Record the outcome of a proposed config.
 
         Returns:
-            The trial, and those of configs that write the same script and waited for it.
+            The trial, and those of its duplicates that were proposed meanwhile.
         """
         with self.watch.phase("tell"):
             del self.under_way[asked.key]
@@ -215,40 +215,40 @@ class TaskSearch:
             return trials
 
     def drop(self, asked: Asked) -> None:
-        """Give up a proposed config: a resumed run will ask for it again."""
+        """Abandon a proposed config, and release its claim: a resumed run will ask for it again."""
         if self.under_way.pop(asked.key, None) is not None:
             self.sweep.release(asked.key)
 
     def recall(self) -> list[Trial]:
-        """Learn every trial of the store at once, in the order they were recorded, also those no search would ask for.
+        """Learn all trials of the store, in the order they were recorded, and return them.
 
-        A search of which several were under way would not ask for the same again.
+        A search with several configs under evaluation would not propose the same configs again.
         """
         with self.watch.phase("recall"):
             self._catch_up()
-            fresh = list(self.sweep.recorded)
-            for trial in fresh:
+            trials = list(self.sweep.recorded)
+            for trial in trials:
                 self._learn(trial, self.script_step(trial.config, alone=True).program.identity)
-            return fresh
+            return trials
 
     def unlearned(self, held: int) -> list[Trial]:
-        """Trials that were recorded behind the first `held`, and of which the search has not learnt."""
+        """Return the trials recorded after the first `held` that the search has not learnt."""
         return [trial for trial in self.sweep.recorded[held:] if trial.key not in self._learnt]
 
     def learn_since(self, held: int) -> None:
-        """Learn every trial that was recorded behind the first `held`."""
+        """Learn every trial recorded after the first `held`."""
         self.sweep.refresh()
         for trial in self.unlearned(held):
             self._learn(trial, self.script_step(trial.config, alone=True).program.identity)
 
     def _catch_up(self) -> None:
-        """Learn the outcome of trials that other tuners worked on."""
+        """Learn the outcome of trials that other tuners had claimed and have recorded."""
         self.sweep.refresh()
         for key in [key for key in self._elsewhere if key in self.sweep.records]:
             self._learn(self.sweep.records[key], self._elsewhere.pop(key))
 
     def _learn(self, trial: Trial, program: ProgramIdentity) -> None:
-        """Remember a trial, and give the search its outcome, or that of its original where it is a duplicate."""
+        """Register a trial, and tell the search its outcome, or that of the original if it is a duplicate."""
         self.trials.append(trial)
         self._learnt.add(trial.key)
         twin = self.sweep.records.get(trial.twin, trial)
@@ -260,12 +260,12 @@ class TaskSearch:
         self.search.tell(trial.config, twin.seconds, sum(trial.phases.values()), twin.joules)
 
     def _job_of(self, config: Config, step: Step) -> Job:
-        """The job that evaluates a config, with what is known of others so far."""
+        """Return the job that evaluates a config, with limits and fingerprints from the trials so far."""
         job = self.job([self.candidate(config, step)], self.objective.effort(SEARCH_EFFORT), self.best_seconds)
         return replace(job, time_limits=learn_time_limits(self.trials), known=frozenset(self._marks))
 
     def _record(self, asked: Asked, found: Evaluation) -> Trial:
-        """Record a config that is claimed, give the claim back, and learn from it."""
+        """Record the outcome of a claimed config, release the claim, and learn from it."""
         twin = self._twin(asked.program, found) if found.outcome == "duplicate" else None
         number, family = len(self.sweep.recorded), self.family.name
         trial = asked.trial(found, task=self.task.tag, number=number, family=family, twin=twin)
@@ -277,22 +277,25 @@ class TaskSearch:
         return trial
 
     def _twin(self, program: ProgramIdentity, found: Evaluation) -> Trial | None:
-        """The trial that a duplicate is the same as."""
+        """Return the trial that a duplicate is the same program as."""
         return self._programs.get(program) or self._marks.get(found.compiled) or self._marks.get(found.scheduled)
 
     def candidate(self, config: Config, step: Step | None = None) -> Candidate:
-        """A config as a worker takes it: the task alone. `step` saves writing it again; raises as `made`."""
+        """Return the candidate of a config for the task alone; a known `step` is not generated again.
+
+        Raises `KernelError` as `made` does.
+        """
         return candidate_alone(self.made(step or self.script_step(config, alone=True)), self.machine.threads)
 
     def made(self, step: Step) -> Step:
-        """A step with the code of a back end, where it is one's; raises `KernelError` where that cannot be made."""
+        """Return a step with its external code generated, if it has any; raises `KernelError` on failure."""
         return replace(step, program=step.program.made())
 
     def script_step(self, config: Config, *, alone: bool = False, note: str = "") -> Step:
-        """A config as a share of the script of the whole, or of the task alone; `note` goes below its origin."""
+        """Return the step of a config in the script of the whole, or of the task alone; `note` follows its origin."""
         note = origin(self.task, self.family, config) + note
         return write_step(self.task, self.family, config, self.machine, alone=alone, note=note)
 
     def job(self, candidates: Sequence[Candidate], effort: Effort, best_seconds: float | None = None) -> Job:
-        """The job that measures candidates of this task."""
+        """Return the job that measures candidates of this task."""
         return Job(self.task.payload, tuple(candidates), self.machine, self.seed, effort, best_seconds)
