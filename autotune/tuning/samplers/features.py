@@ -1,4 +1,4 @@
-"""Configs as numbers that a model learns from: their knobs, and what their family knows of them."""
+"""Feature vectors of configs for cost models: the values of knobs, and features of the family."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ Features = Callable[[Config], Mapping[str, float]]
 
 
 def knob_features(config: Config) -> dict[str, float]:
-    """Knobs as numbers: whole ones as logarithms are cut alike by trees, so as they are; texts as one number each.
+    """Return the values of knobs as features: numbers as they are, strings one-hot encoded.
 
     Example:
         >>> knob_features({"tile_m": 64, "fuse": True, "order": "mnk"})
@@ -24,7 +24,7 @@ def knob_features(config: Config) -> dict[str, float]:
 
 
 def features_of(task: Task, family: Family, machine: Machine) -> Features:
-    """Features of a task's configs: knobs, and what the family's `features` gives."""
+    """Return the feature function of a task's configs: knobs, and the family's `features`."""
 
     def describe(config: Config) -> Mapping[str, float]:
         return knob_features(config) | dict(family.features(task, config, machine))
@@ -33,11 +33,11 @@ def features_of(task: Task, family: Family, machine: Machine) -> Features:
 
 
 def feature_names(space: Space, features: Features, default: Config) -> tuple[str, ...]:
-    """Names of the features of a space's configs: knobs have those of all their values, families the same for all."""
+    """Return the names of all features of a space's configs; those of the family are the same for every config."""
     knobs = (knob_features({knob.name: value}) for knob in space.knobs for value in knob.values)
-    return tuple(sorted({name for found in (features(default), *knobs) for name in found}))
+    return tuple(sorted({name for described in (features(default), *knobs) for name in described}))
 
 
 def is_ordered(knob: Knob) -> bool:
-    """Return whether a knob's values lie on a line: integers, at least three."""
+    """Return whether a knob is ordered: its values are integers, at least three."""
     return len(knob.values) > 2 and all(type(value) is int for value in knob.values)

@@ -1,10 +1,10 @@
-"""Samplers by name: Optuna's own, and packages of OptunaHub, the registry of what others wrote for it.
+"""Samplers by name: those of Optuna, and packages of OptunaHub, the registry of third-party samplers.
 
-    GPSampler                                   of Optuna
-    optunahub:samplers/auto_sampler             a package, whose one sampler is meant
+    GPSampler                                   a sampler of Optuna
+    optunahub:samplers/auto_sampler             the only sampler of a package
     optunahub:samplers/auto_sampler:AutoSampler
 
-A package is fetched once, into OptunaHub's own cache, and its code runs here: the user who names it must trust it.
+A package is fetched once, into OptunaHub's own cache, and its code runs in this process: the user must trust it.
 """
 
 import inspect
@@ -28,50 +28,50 @@ from autotune.tuning.samplers.optuna_adapter import Asking
 
 HUB = "optunahub:"
 PACKAGE = re.compile(r"([A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*)(?::([A-Za-z_][A-Za-z0-9_]*))?", re.ASCII)
-MOST_SAID = 200  # characters of what went wrong with a package
+MOST_SAID = 200  # characters of an error message of a package
 
 
 def is_named(name: str) -> bool:
-    """Return whether a name is that of a sampler of Optuna's, or of a package."""
+    """Return whether a name is that of an Optuna sampler, or of a package of OptunaHub."""
     return is_optunas(name) or name.startswith(HUB)
 
 
 def is_optunas(name: str) -> bool:
-    """Return whether a name is that of a sampler of Optuna that needs nothing but a seed, such as ``NSGAIISampler``."""
-    found = getattr(optuna.samplers, name, None) if name in optuna.samplers.__all__ else None
-    return is_sampler(found) and not needed_by(found) and "seed" in inspect.signature(found).parameters
+    """Return whether a name is that of an Optuna sampler that requires at most a seed, such as ``NSGAIISampler``."""
+    sampler = getattr(optuna.samplers, name, None) if name in optuna.samplers.__all__ else None
+    return is_sampler(sampler) and not needed_by(sampler) and "seed" in inspect.signature(sampler).parameters
 
 
 def is_sampler(thing: object) -> TypeGuard[type[BaseSampler]]:
-    """Return whether a thing is a class of samplers."""
+    """Return whether an object is a sampler class of Optuna."""
     return isinstance(thing, type) and issubclass(thing, BaseSampler)
 
 
 def needed_by(kind: type[BaseSampler]) -> list[str]:
-    """Arguments that a class of samplers cannot do without."""
-    given = inspect.signature(kind).parameters.values()
-    return [p.name for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    """Return the required arguments of a sampler class."""
+    parameters = inspect.signature(kind).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def named_sampler(name: str, seed: int) -> BaseSampler:
-    """A sampler by its name; one that takes no seed draws as it likes.
+    """Return a sampler by its name; a sampler that takes no seed is not deterministic.
 
     Raises:
         MachineError: A package is missing, or cannot be fetched.
         SpaceError: The package has no such sampler, or one that needs more than a seed.
     """
-    kind = class_of(name.removeprefix(HUB)) if name.startswith(HUB) else getattr(optuna.samplers, name)
-    seeds = {"seed": seed} if "seed" in inspect.signature(kind).parameters else {}
+    sampler_class = class_of(name.removeprefix(HUB)) if name.startswith(HUB) else getattr(optuna.samplers, name)
+    seeds = {"seed": seed} if "seed" in inspect.signature(sampler_class).parameters else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         try:
-            return kind(**seeds)
+            return sampler_class(**seeds)
         except ImportError as error:
             raise MachineError(f"sampler {name} needs a package that is missing: {error.name}; install it") from error
 
 
 def ask_by_name(name: str, counts: Sequence[int], seed: int) -> Asking:
-    """A sampler by its name, on whole positions.
+    """Return a sampler by its name, over integer positions of the knobs' values.
 
     Raises:
         MachineError: A package is missing, or cannot be fetched.
@@ -83,34 +83,34 @@ def ask_by_name(name: str, counts: Sequence[int], seed: int) -> Asking:
 
 @cache
 def class_of(package: str) -> type[BaseSampler]:
-    """The class of samplers that a package of OptunaHub is meant for.
+    """Return the sampler class of a package of OptunaHub.
 
     Raises:
-        MachineError: OptunaHub, or what the package needs, is missing, or it cannot be fetched.
+        MachineError: OptunaHub, or a dependency of the package, is missing, or the package cannot be fetched.
         SpaceError: The package has no such sampler, or one that needs more than a seed.
     """
-    found = PACKAGE.fullmatch(package)
-    if found is None:
+    match = PACKAGE.fullmatch(package)
+    if match is None:
         named = one_line(HUB + package)[:100]
         raise SpaceError(f"a sampler of OptunaHub must be named like {HUB}samplers/auto_sampler, got {named!r}")
-    module = fetch(found[1])
+    module = fetch(match[1])
     names = [name for name in getattr(module, "__all__", ()) if is_sampler(getattr(module, name, None))]
-    if (found[2] is None and len(names) != 1) or (found[2] is not None and found[2] not in names):
+    if (match[2] is None and len(names) != 1) or (match[2] is not None and match[2] not in names):
         available = ", ".join(names) or "none"
         raise SpaceError(
-            f"package {found[1]} must have the sampler that is meant, as in {HUB}{found[1]}:NAME; it has {available}"
+            f"package {match[1]} must have the sampler that is meant, as in {HUB}{match[1]}:NAME; it has {available}"
         )
-    kind: type[BaseSampler] = getattr(module, found[2] or names[0])
-    if needs := needed_by(kind):
-        raise SpaceError(f"sampler {kind.__name__} must need nothing but a seed, it needs {', '.join(needs)}")
-    return kind
+    sampler_class: type[BaseSampler] = getattr(module, match[2] or names[0])
+    if needs := needed_by(sampler_class):
+        raise SpaceError(f"sampler {sampler_class.__name__} must need nothing but a seed, it needs {', '.join(needs)}")
+    return sampler_class
 
 
 def fetch(package: str) -> ModuleType:
-    """A package of OptunaHub: from its cache, or else from the network.
+    """Load a package of OptunaHub, from its cache or the network.
 
     Raises:
-        MachineError: OptunaHub, or what the package needs, is missing, or it cannot be fetched.
+        MachineError: OptunaHub, or a dependency of the package, is missing, or the package cannot be fetched.
     """
     if find_spec("optunahub") is None:
         raise MachineError(

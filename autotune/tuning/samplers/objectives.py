@@ -1,4 +1,4 @@
-"""Searches of two objectives: Optuna's own samplers and its front, on studies in memory."""
+"""Search with two objectives, seconds and joules: Optuna's samplers and Pareto front, on in-memory studies."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
 
 
 class AskingBoth(Asking):
-    """A sampler of Optuna that learns seconds and joules."""
+    """Adapter of an Optuna sampler that minimises seconds and joules."""
 
     def __init__(self, counts: Sequence[int], name: str, seed: int) -> None:
-        """Sample a space.
+        """Initialize the sampler for a space.
 
         Args:
             counts: Number of values of each knob.
-            name: ``random``, the name of one of Optuna's that takes several objectives, or anything else for TPE.
+            name: ``random``, the name of an Optuna sampler that supports several objectives, or any other for TPE.
             seed: Seed of every random choice.
         """
         space = {str(index): IntDistribution(0, count - 1) for index, count in enumerate(counts) if count > 1}
@@ -34,7 +34,7 @@ class AskingBoth(Asking):
         self.study = optuna.create_study(directions=DIRECTIONS, sampler=sampler_of(name, seed))
 
     def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
-        """Record a config that failed, or whose energy is not known."""
+        """Record a config that failed, or whose energy is unknown, as a failure."""
         self.learn_both(index, FAILED_SECONDS, FAILED_SECONDS)
 
     def learn_both(self, index: Index, seconds: float, joules: float) -> None:
@@ -48,7 +48,7 @@ class AskingBoth(Asking):
 
 
 def sampler_of(name: str, seed: int) -> BaseSampler:
-    """Optuna's sampler of several objectives: TPE (Ozaki et al., GECCO 2020) where nothing else is named."""
+    """Return Optuna's multi-objective sampler of a name; by default TPE (Ozaki et al., GECCO 2020)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if name == "random":
@@ -61,16 +61,16 @@ def sampler_of(name: str, seed: int) -> BaseSampler:
 
 
 def front_of(trials: Sequence[Trial]) -> list[Trial]:
-    """Trials that no other one beats in both seconds and joules, by Optuna's own front; fastest first."""
-    known = [trial for trial in trials if trial.joules is not None and trial.seconds is not None]
+    """Return the Pareto front of seconds and joules, as computed by Optuna; fastest first."""
+    measured = [trial for trial in trials if trial.joules is not None and trial.seconds is not None]
     study = optuna.create_study(directions=DIRECTIONS)
-    study.add_trials([create_trial(values=[trial.seconds or 0.0, trial.joules or 0.0]) for trial in known])
-    front = [known[trial.number] for trial in study.best_trials]
+    study.add_trials([create_trial(values=[trial.seconds or 0.0, trial.joules or 0.0]) for trial in measured])
+    front = [measured[trial.number] for trial in study.best_trials]
     return sorted(front, key=lambda trial: trial.seconds or 0.0)
 
 
 def finalists_of(trials: Sequence[Trial], objective: Objective, most: int) -> list[Trial]:
-    """The front's trials that an objective likes best; where energy is not known of any, the fastest."""
+    """Return the trials of the Pareto front with the best scores; the fastest trials where no energy is known."""
     front = front_of(trials) or list(trials)
     scores = objective.scores([(trial.seconds or 0.0, trial.joules) for trial in front])
     order = sorted(range(len(front)), key=lambda position: scores[position])
@@ -78,7 +78,7 @@ def finalists_of(trials: Sequence[Trial], objective: Objective, most: int) -> li
 
 
 def describe_front(name: str, trials: Sequence[Trial]) -> str:
-    """A sentence on the front of a task; empty where there is none."""
+    """Return a sentence on the Pareto front of a task; empty where there is none."""
     front = front_of(trials)
     if not front:
         return ""

@@ -1,4 +1,4 @@
-"""Samplers of Optuna as they are, which propose trials and learn from them: CMA-ES, and any other that is given."""
+"""Adapters of Optuna's ask-and-tell interface: CMA-ES, and any other sampler of Optuna."""
 
 import importlib.util
 import math
@@ -17,15 +17,15 @@ from autotune.tuning.samplers.sampler import Index
 
 
 class Asking:
-    """A sampler of Optuna behind our interface: the position of each knob's value is a number."""
+    """Adapter of an Optuna sampler to `Sampler`, over the positions of the knobs' values as numbers."""
 
     def __init__(self, counts: Sequence[int], sampler: BaseSampler, space: Mapping[str, BaseDistribution]) -> None:
-        """Sample a space.
+        """Initialize the sampler for a space.
 
         Args:
             counts: Number of values of each knob.
             sampler: Optuna's sampler.
-            space: Distribution of the position of each knob with a choice, by the knob's position.
+            space: Distribution of the position of each knob with several values, by the knob's position.
         """
         self.counts, self.space = tuple(counts), dict(space)
         self.study = optuna.create_study(sampler=sampler)
@@ -33,14 +33,14 @@ class Asking:
         self.pending: dict[Index, optuna.Trial] = {}
 
     def propose(self, under_way: Sequence[Index] = ()) -> Index:
-        """A point of the sampler, rounded; what it asked for itself it knows to be under way."""
+        """Return a point of the sampler, rounded to positions; the study tracks its own unfinished trials."""
         with one_torch_thread():
             self.proposed = self.study.ask(self.space)
         params = self.proposed.params
         return tuple(position(params.get(str(index), 0.0), count) for index, count in enumerate(self.counts))
 
     def settle(self, index: Index | None) -> None:
-        """Expect the time of a config near by: a generation counts only trials that were asked for."""
+        """Assign the last proposal to the config that replaces it: only asked trials count for a CMA-ES generation."""
         if self.proposed is None:
             raise RuntimeError("a config must be proposed before it is settled, none was")
         if index is None:
@@ -49,7 +49,7 @@ class Asking:
             self.pending[index] = self.proposed
 
     def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
-        """Give the time to the trial that asked for it."""
+        """Record a time, for the trial that proposed the config, if there is one."""
         trial = self.pending.pop(index, None)
         if trial is not None:
             self.study.tell(trial, seconds)
@@ -60,10 +60,10 @@ class Asking:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Have PyTorch compute on one thread meanwhile, if it is loaded: samplers fit small models with it.
+    """Limit PyTorch to one thread in the block, if it is loaded: samplers fit small models with it.
 
-    Its threads wait for each other by spinning, and the cores are busy with what is measured: beside that, a proposal
-    of Optuna's GPSampler took 14 s on two cores and takes 0.6.
+    Its threads synchronize by spinning, while the cores are busy with measurements: a proposal of Optuna's GPSampler
+    took 14 s on two cores, and takes 0.6 s on one thread.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -78,10 +78,10 @@ def one_torch_thread() -> Iterator[None]:
 
 
 class CmaEs(Asking):
-    """Covariance matrix adaptation. Knows nothing but lines: positions are rounded."""
+    """Sampler with CMA-ES (covariance matrix adaptation), over continuous positions that are rounded."""
 
     def __init__(self, counts: Sequence[int], seed: int) -> None:
-        """Sample a space; see `Uniform`.
+        """Initialize the sampler for a space; see `Uniform`.
 
         Raises:
             MachineError: The package cmaes is missing.
@@ -96,5 +96,5 @@ class CmaEs(Asking):
 
 
 def position(value: float, count: int) -> int:
-    """The position that a point on the line rounds to."""
+    """Round a continuous value to a position from 0 to `count` - 1."""
     return min(max(math.floor(value + 0.5), 0), count - 1)

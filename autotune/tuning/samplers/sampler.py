@@ -1,4 +1,4 @@
-"""Samplers: what to try next, before constraints and repeats are looked at. Optuna's, on studies in memory.
+"""`Sampler`: proposes configs, without regard to constraints and duplicates; random and TPE samplers.
 
 A config is an `Index`: the position of every knob's value. Failures are recorded as a time above every real one.
 """
@@ -18,21 +18,21 @@ from autotune.core.plugs.family import Family
 
 Index = tuple[int, ...]
 
-# Seconds a call recorded for a config that failed. TPE and CMA-ES only rank, so that any time beyond every real one
-# means "worse than the worst"; Optuna's own FAIL state would be ignored, and the same corner proposed again.
+# Seconds a call recorded for a failed config. TPE and CMA-ES use ranks only, so any time above every real one means
+# "worse than the worst"; trials in Optuna's FAIL state would be ignored, and the same region proposed again.
 FAILED_SECONDS = 1e9
 
-# Random configs before TPE begins to model, as in Optuna.
+# Random configs before TPE builds a model, as in Optuna.
 STARTUP = 10
-# Points that TPE compares for one proposal. Optuna's 24 were not measurably better.
+# Candidates of the expected improvement for one proposal. Optuna's 24 were not measurably better.
 CANDIDATES = 12
-# TPE's time to ask grows with its history. It forgets all but the best and the latest once it has seen this many.
+# TPE's time to ask grows with its history: beyond this many trials, all but the best and the latest are dropped.
 MOST_REMEMBERED = 100
 BEST_KEPT = 20
 LATEST_KEPT = 30
 
-# Feature that is the binary logarithm of how many times as long as at its best a config should take by a family's own
-# arithmetic: what a model believes before anything was measured.
+# Feature with the binary logarithm of a config's slowdown, relative to the best possible time, that a family's
+# analytical model predicts: the prior mean of a cost model.
 DELAY = "delay"
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -40,12 +40,12 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 @dataclass(frozen=True)
 class PriorTrial:
-    """A config that was measured before, of another task or by another sweep.
+    """A recorded trial of another task or sweep.
 
     Attributes:
         features: Features of the config.
-        excess: Logarithm of its time over the best of its task; infinite if it failed.
-        least: The least `DELAY` among the configs that were measured with it.
+        excess: Natural logarithm of its time over the best time of its task; infinite if it failed.
+        least: Smallest `DELAY` among the configs that were measured with it.
     """
 
     features: Mapping[str, float]
@@ -53,19 +53,19 @@ class PriorTrial:
     least: float = 0.0
 
 
-TransferData = Callable[[Family], Sequence[PriorTrial]]  # of the family whose configs are searched
+TransferData = Callable[[Family], Sequence[PriorTrial]]  # by the family whose configs are searched
 
 
 @dataclass(frozen=True)
 class SpaceView:
-    """What a sampler may ask of the space that it samples.
+    """View of a search space for a sampler.
 
     Attributes:
         counts: Number of values of each knob.
-        is_open: Whether a config satisfies all constraints and was not proposed yet.
+        is_open: Predicate that returns whether a config satisfies all constraints and was not proposed yet.
         names: Names of the features.
-        describe: Features of a config, in the order of `names`.
-        transfer: Configs that were measured before, of other tasks.
+        describe: Function that returns the features of a config, in the order of `names`.
+        transfer: Prior trials of other tasks.
     """
 
     counts: tuple[int, ...]
@@ -76,21 +76,21 @@ class SpaceView:
 
 
 class Sampler(Protocol):
-    """Proposes configs and learns from times. The same seed and the same calls give the same proposals.
+    """Sampler of configs. It is deterministic: the same seed and the same calls give the same proposals.
 
-    One that has an attribute ``reason`` says there why it made its last proposal.
+    The optional attribute ``reason`` is the `Reason` of the last proposal.
     """
 
     def propose(self, under_way: Sequence[Index] = ()) -> Index:
-        """What to try; it may break constraints or repeat itself.
+        """Propose a config, which may violate constraints or be a duplicate.
 
         Args:
-            under_way: Configs that are being measured, whose times will be learnt later.
+            under_way: Configs under evaluation, whose times are not known yet.
         """
         ...
 
     def settle(self, index: Index | None) -> None:
-        """Be notified of the config near the last proposal that will be tried; `None` if there is none."""
+        """Receive the config that replaces the last proposal and will be tried; `None` if there is none."""
         ...
 
     def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
@@ -99,7 +99,7 @@ class Sampler(Protocol):
         Args:
             index: The config.
             seconds: Seconds a call; `FAILED_SECONDS` if it failed.
-            cost: Seconds that the trial took; 0 if that is not known.
+            cost: Duration of the trial in seconds; 0 if unknown.
         """
         ...
 
@@ -109,9 +109,9 @@ class SamplerKind:
     """A sampler by name: an entry point of ``autotune.samplers``; ``auto`` is what searches take by default.
 
     Attributes:
-        open: Opens it for a space, with a seed.
-        line: What it is, in some words.
-        takes_transfer: Whether it learns from recorded spaces, and from what a family's arithmetic says beforehand.
+        open: Factory of the sampler, from a view of a space and a seed.
+        line: Description in some words.
+        takes_transfer: Whether it uses transfer data of recorded spaces and a family's analytical model.
     """
 
     open: Callable[[SpaceView, int], Sampler]
@@ -120,10 +120,10 @@ class SamplerKind:
 
 
 class Uniform:
-    """Every combination is as likely as any other."""
+    """Sampler of uniform random combinations."""
 
     def __init__(self, counts: Sequence[int], seed: int) -> None:
-        """Sample a space.
+        """Initialize the sampler for a space.
 
         Args:
             counts: Number of values of each knob.
@@ -133,36 +133,36 @@ class Uniform:
         self.random = random.Random(f"sampler {seed}")
 
     def propose(self, under_way: Sequence[Index] = ()) -> Index:
-        """A random combination."""
+        """Propose a random combination."""
         return tuple(self.random.randrange(count) for count in self.counts)
 
     def settle(self, index: Index | None) -> None:
-        """Nothing is learnt."""
+        """Do nothing."""
 
     def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
-        """Nothing is learnt."""
+        """Do nothing."""
 
 
 class KnownSpaceTpe(TPESampler):
-    """TPE that knows its space, where Optuna's compares the distributions of all trials each time."""
+    """TPE with a fixed search space, where Optuna's intersects the distributions of all trials in each ask."""
 
     space: dict[str, BaseDistribution]
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """The whole space."""
+        """Return the whole space."""
         return self.space
 
 
 class Tpe:
-    """Multivariate tree-structured Parzen estimators (Bergstra et al., NeurIPS 2011), as Optuna has them.
+    """Sampler with Optuna's multivariate tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011).
 
-    Every knob is a list of categories: that costs least; lines or integers were no better (docs/decisions/tuning.md).
-    A proposal is read from the sampler alone and results are added as finished trials: giving each parameter to
-    Optuna's trial costs as much as half of the sampling.
+    Every knob is a categorical parameter, the fastest choice; integer or float parameters were no better
+    (docs/decisions/tuning.md). Proposals are read from the sampler directly, and results are added as finished trials:
+    suggesting each parameter through Optuna's trial would cost half as much as the sampling.
     """
 
     def __init__(self, counts: Sequence[int], seed: int) -> None:
-        """Sample a space; see `Uniform`."""
+        """Initialize the sampler for a space; see `Uniform`."""
         self.counts, self.seed = tuple(counts), seed
         self.random = random.Random(f"sampler {seed}")
         self.recorded: list[FrozenTrial] = []
@@ -172,29 +172,29 @@ class Tpe:
         self.study = self.new_study()
 
     def propose(self, under_way: Sequence[Index] = ()) -> Index:
-        """The candidate that looks most like the best so far and least like the rest; random ones at first.
+        """Propose the candidate with the largest expected improvement; random configs at first.
 
-        What is under way counts as slow meanwhile: Optuna's constant liar.
+        Configs under evaluation count as slow meanwhile: Optuna's constant liar.
         """
         lies = [self.begin(index) for index in under_way]
         trial = self.study.ask()
-        wanted = trial.relative_params or {name: self.random.randrange(self.counts[int(name)]) for name in self.space}
-        for number in (trial.number, *lies):  # a proposal
+        params = trial.relative_params or {name: self.random.randrange(self.counts[int(name)]) for name in self.space}
+        for number in (trial.number, *lies):  # failed trials are ignored: results are added by `learn`
             self.study.tell(number, state=TrialState.FAIL)
-        return tuple(wanted.get(str(position), 0) for position in range(len(self.counts)))
+        return tuple(params.get(str(position), 0) for position in range(len(self.counts)))
 
     def begin(self, index: Index) -> int:
-        """Let the study know of a running trial; gives its number."""
+        """Add a running trial to the study, and return its number."""
         number = len(self.study.get_trials(deepcopy=False))
         params = {name: index[int(name)] for name in self.space}
         self.study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=self.space))
         return number
 
     def settle(self, index: Index | None) -> None:
-        """Nothing to do: configs are learnt, not proposals."""
+        """Do nothing: results are recorded by config, not by proposal."""
 
     def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
-        """Remember a config, and forget old ones when they are many."""
+        """Record the time of a config, and drop old trials when there are many."""
         params = {name: index[int(name)] for name in self.space}
         self.recorded.append(create_trial(params=params, distributions=self.space, value=seconds))
         self.study.add_trial(self.recorded[-1])
@@ -202,7 +202,7 @@ class Tpe:
             self.forget()
 
     def forget(self) -> None:
-        """Start a new study with the best and the latest results, so that proposing stays cheap."""
+        """Start a new study with the best and the latest trials, which bounds the time of a proposal."""
         latest, earlier = self.recorded[-LATEST_KEPT:], self.recorded[:-LATEST_KEPT]
         best = sorted(earlier, key=lambda trial: trial.value or 0.0)[:BEST_KEPT]
         self.recorded = best + latest
@@ -211,7 +211,7 @@ class Tpe:
         self.study.add_trials(self.recorded)
 
     def new_study(self) -> optuna.Study:
-        """A study that knows nothing."""
+        """Return a study without trials."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = KnownSpaceTpe(

@@ -1,11 +1,11 @@
-"""Which task gets the next trial: the one with the largest expected improvement of the whole model.
+"""`Scheduler`: allocates the next trial to the task with the largest expected improvement of the whole model.
 
 The acquisition value of a task is count x (expected gain in seconds a call), estimated from its results as in Ansor's
-task scheduler (Zheng et al., OSDI 2020, section 6): what its best time fell by lately, and an optimistic bound that
-fades with the trials it has had. Two things differ: a time cannot fall below the task's roof, and the value is
-divided by the square root of what a trial costs, between most gain a trial and most gain a second.
+task scheduler (Zheng et al., OSDI 2020, section 6): the recent decrease of its best time, and an optimistic bound that
+decays with the number of its trials. There are two differences: a time is bounded from below by the task's roof, and
+the value is divided by the square root of a trial's cost, between gain a trial and gain a second.
 
-Nothing is read but the results, in their order: a search that resumes from a store decides as it did before.
+Decisions depend only on the results, in their order: a search that resumes from a store repeats them.
 """
 
 import math
@@ -13,26 +13,26 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# Weight of the recent past against the optimistic bound; Ansor's.
+# Weight of the recent decrease against the optimistic bound, from Ansor.
 RECENT = 0.2
-# Share of trials that go to the task with the fewest, whatever its acquisition value.
+# Share of trials that go to the task with the fewest trials (epsilon-greedy).
 EPSILON = 0.05
-# However near its roof a task seems, this part of its time may still be gained: roofs and times are measured.
+# Least share of a task's time that may still be gained, since roofs and times have measurement errors.
 LEAST_ROOM = 0.02
 
 
 @dataclass
 class Record:
-    """What is known of one task.
+    """Trial history of one task.
 
     Attributes:
-        count: Number of times one call of the whole model runs the task.
-        bests: Fastest seconds a call after each trial; infinite before the first success.
-        roof: Seconds a call that cannot be beaten; 0 where that is not known.
+        count: Number of times one call of the whole model executes the task.
+        bests: Best seconds a call after each trial; infinite before the first success.
+        roof: Lower bound of the seconds a call, by the roofline; 0 where it is not known.
         runs: Number of trials that were compiled and run.
-        run_seconds: Seconds that those trials took together.
+        run_seconds: Total duration of those trials, in seconds.
         is_open: Whether configs are left to try.
-        under_way: Number of trials that were given to it and are not finished.
+        under_way: Number of its unfinished trials.
     """
 
     count: int
@@ -45,21 +45,21 @@ class Record:
 
     @property
     def trials(self) -> int:
-        """How many it has had; one that is under way counts as one that will find nothing better."""
+        """Number of trials, including unfinished ones, which count as bringing no improvement."""
         return len(self.bests) + self.under_way
 
     @property
     def best(self) -> float:
-        """Fastest seconds a call; infinite before the first success."""
+        """Best seconds a call; infinite before the first success."""
         return self.bests[-1] if self.bests else math.inf
 
     @property
     def cost(self) -> float:
-        """Mean seconds of a trial; 1 before any was run."""
+        """Mean duration of a trial in seconds; 1 before any was run."""
         return self.run_seconds / self.runs if self.runs else 1.0
 
     def expected_gain(self) -> float:
-        """Seconds a call that one more trial may save."""
+        """Return the seconds a call that one more trial is expected to save."""
         window = max(1, self.trials // 2)
         before = self.bests[min(max(0, self.trials - 1 - window), len(self.bests) - 1)]
         recent = (before - self.best) / window if math.isfinite(before) else 0.0
@@ -69,41 +69,44 @@ class Record:
 
 
 class Scheduler:
-    """Gives trials to tasks. The same seed and the same results give the same choices."""
+    """Allocates trials to tasks. It is deterministic: the same seed and results give the same choices."""
 
     def __init__(self, counts: Sequence[int], seed: int = 0, turns: Sequence[int] = ()) -> None:
-        """Begin with no results.
+        """Start without results.
 
         Args:
-            counts: Number of times one call of the whole model runs each task.
+            counts: Number of times one call of the whole model executes each task.
             seed: Seed of the exploration.
-            turns: Round in which each task gets its first trial; all in one where it is empty.
+            turns: Round in which each task gets its first trial; empty for a single round.
         """
         self.records = [Record(count) for count in counts]
         self._turns = turns or [0] * len(self.records)
         self._random = random.Random(seed)
 
     def choose(self) -> int | None:
-        """Position of the task that gets the next trial: each its first, by turns; `None` if all are exhausted."""
-        open_ones = [position for position, record in enumerate(self.records) if record.is_open]
-        if not open_ones:
+        """Return the position of the task that gets the next trial; `None` if all are exhausted.
+
+        Every task gets a first trial, in the order of its turns, before acquisition values are compared.
+        """
+        candidates = [position for position, record in enumerate(self.records) if record.is_open]
+        if not candidates:
             return None
-        fewest = min(open_ones, key=lambda position: (self.records[position].trials, self._turns[position]))
+        fewest = min(candidates, key=lambda position: (self.records[position].trials, self._turns[position]))
         if self.records[fewest].trials == 0 or self._random.random() < EPSILON:
             return fewest
-        return max(open_ones, key=self.promise)
+        return max(candidates, key=self.promise)
 
     def promise(self, index: int) -> float:
-        """Seconds a call of the whole model that the next trial of a task may save, by the root of its cost.
+        """Return the acquisition value of a task: expected gain of the whole, over the square root of a trial's cost.
 
-        A task of which nothing has worked yet counts as the heaviest, with all to gain: its plain lowering is slow.
+        A task without any success counts as the heaviest one, with all its time to gain: its plain lowering is slow.
         """
         record = self.records[index]
         if math.isfinite(record.best):
             gain = record.count * record.expected_gain()
         else:
-            known = [r.count * r.best for r in self.records if math.isfinite(r.best)]
-            gain = max(known, default=1.0) / record.trials
+            times = [r.count * r.best for r in self.records if math.isfinite(r.best)]
+            gain = max(times, default=1.0) / record.trials
         return gain / math.sqrt(record.cost)
 
     def learn(self, index: int, seconds: float | None, *, roof: float = 0.0, cost: float = 0.0) -> None:
@@ -112,8 +115,8 @@ class Scheduler:
         Args:
             index: Position of the task.
             seconds: Seconds a call; `None` if it failed.
-            roof: Seconds a call that cannot be beaten, by the same measurement; 0 if that is not known.
-            cost: Seconds the trial took; 0 if it was not run.
+            roof: Lower bound of the seconds a call, from the same measurement; 0 if unknown.
+            cost: Duration of the trial in seconds; 0 if it was not run.
         """
         record = self.records[index]
         best = record.best
@@ -125,5 +128,5 @@ class Scheduler:
             record.run_seconds += cost
 
     def close(self, position: int) -> None:
-        """Record that a task has no config left: its trials go to others."""
+        """Record that a task has no configs left."""
         self.records[position].is_open = False

@@ -1,8 +1,8 @@
-"""Ask and tell over an Optuna sampler, on a study in memory: which config to try next.
+"""`Search`: ask-and-tell search of a space with hard constraints, over a sampler such as those of Optuna.
 
-Optuna has no hard constraints and repeats itself, so a proposal that is not new or not valid is moved to a config
-near by that is, by a random walk over its knobs; what is measured there is what the sampler learns. How samplers do on
-recorded spaces: `results/samplers.py`, docs/results.md.
+Optuna has no hard constraints and may repeat proposals, so a duplicate or invalid proposal is replaced by a new and
+valid config close to it, found by a random walk over the knobs; the sampler is told the result of that config. For the
+performance of samplers on recorded spaces see `results/samplers.py` and docs/results.md.
 """
 
 import math
@@ -35,7 +35,7 @@ from autotune.tuning.samplers.sampler import (
     Uniform,
 )
 
-DEFAULT = "auto"  # a feature's, else TPE: docs/decisions/tuning.md
+DEFAULT = "auto"  # the sampler of a plug-in, else TPE: docs/decisions/tuning.md
 TPE = SamplerKind(lambda view, seed: Tpe(view.counts, seed), "TPE")
 OWN = {
     DEFAULT: TPE,
@@ -47,22 +47,22 @@ OWN = {
 
 @cache
 def learning() -> dict[str, SamplerKind]:
-    """Samplers that learn from trials, by name: ours, and those of features, which may be the default."""
+    """Return the samplers that learn from trials, by name: built-in ones, and those of plug-ins."""
     return OWN | {point.name: kind for point, kind in loaded_points(SAMPLERS, SamplerKind, complain)}
 
 
 def samplers() -> tuple[str, ...]:
-    """Names of all samplers but Optuna's."""
+    """Return the names of all samplers except those that are looked up in Optuna."""
     return (*learning(), "grid")
 
 
 def takes_transfer(name: str) -> bool:
-    """Whether a sampler learns from recorded spaces."""
+    """Return whether a sampler uses transfer data of recorded spaces."""
     return name in learning() and learning()[name].takes_transfer
 
 
 def transfer_from(folders: Sequence[Path], sampler: str) -> TransferData | None:
-    """Transfer data for a sampler, from recorded spaces in folders; `None` where it uses none."""
+    """Return the transfer data for a sampler, from recorded spaces in folders; `None` where it uses none."""
     points = registered(TRANSFER)
     if not takes_transfer(sampler) or SPACES not in points:
         return None
@@ -70,10 +70,10 @@ def transfer_from(folders: Sequence[Path], sampler: str) -> TransferData | None:
 
 
 def check_sampler(name: str) -> None:
-    """Raise unless there is such a sampler.
+    """Raise unless there is a sampler of a name.
 
     Raises:
-        SpaceError: The name is none of `samplers`, and of no sampler that works with a seed alone.
+        SpaceError: The name is neither in `samplers`, nor that of an Optuna sampler that requires at most a seed.
         MachineError: A package of OptunaHub is missing, or cannot be fetched.
     """
     if name.startswith(HUB):
@@ -86,10 +86,10 @@ def check_sampler(name: str) -> None:
 
 
 def open_sampler(name: str, view: SpaceView, seed: int) -> Sampler | None:
-    """A sampler by its name; `None` for ``grid``, which only enumerates.
+    """Return a sampler by its name; `None` for ``grid``, which only enumerates.
 
     Raises:
-        MachineError: A package is missing that it needs.
+        MachineError: A required package is missing.
     """
     if name in learning():
         return learning()[name].open(view, seed)
@@ -97,21 +97,22 @@ def open_sampler(name: str, view: SpaceView, seed: int) -> Sampler | None:
 
 
 BY_DEFAULT, BY_RECORD = "the default config", "a recorded config"
-# Neighbours tried for one proposal, a knob further away every ten.
+# Random walks tried for one proposal; their length grows by one knob every ten.
 WALKS = 100
-# Up to this many combinations, what the sampler no longer finds is enumerated; beyond, drawn at random so often.
+# When the sampler finds no new config, spaces up to this size are enumerated; larger ones are sampled at random, until
+# `DRAWS` draws in a row were not new.
 MOST_ENUMERATED = 200_000
 DRAWS = 20_000
 
 
 class Search:
-    """One search of one space. The same seed and the same tells give the same asks.
+    """Search of one space. It is deterministic: the same seed and the same tells give the same asks.
 
     Attributes:
-        rejected: Proposals that were turned down, by reason: ``duplicate``, ``constraint``.
-        reason: Why the last config was asked for.
-        transfer: Number of configs of other tasks that the sampler learned from beforehand.
-        is_reckoned: Whether the family's arithmetic tells the sampler something beforehand.
+        rejected: Number of rejected proposals, by reason: ``duplicate``, ``constraint``.
+        reason: Reason of the last config.
+        transfer: Number of prior trials, of other tasks, that the sampler uses.
+        is_reckoned: Whether the family's analytical model provides prior means.
     """
 
     def __init__(
@@ -129,17 +130,17 @@ class Search:
         """Start a search that asks for `starts` first, then for `default`.
 
         Args:
-            space: Knobs and constraints.
+            space: Search space.
             default: A valid config.
-            sampler: One of `samplers`, or the name of one of Optuna's, or of OptunaHub's.
+            sampler: One of `samplers`, or the name of a sampler of Optuna or OptunaHub.
             seed: Seed of every random choice.
-            starts: Valid configs that are known to be good elsewhere, the most promising first.
-            features: Gives the features of a config, for samplers that model.
-            transfer: Configs that were measured before, of other tasks of the same family.
-            has_joules: Whether it minimises joules besides seconds.
+            starts: Valid configs that were good for similar tasks, the most promising first.
+            features: Function that returns the features of a config, for samplers with a model.
+            transfer: Prior trials, of other tasks of the same family.
+            has_joules: Whether joules are minimised in addition to seconds.
 
         Raises:
-            SpaceError: The sampler is unknown, or one of those configs is not a valid config.
+            SpaceError: The sampler is unknown, or one of those configs is invalid.
             MachineError: The sampler's package is missing.
         """
         check_sampler(sampler)
@@ -157,7 +158,7 @@ class Search:
         self.transfer, self.is_reckoned = len(transfer), takes_transfer(sampler) and DELAY in self._names
         self._random = random.Random(seed)
         self._seen: set[Index] = set()
-        self._valid: dict[Index, bool] = {}  # what the constraints said of every config they were asked about
+        self._valid: dict[Index, bool] = {}  # cached results of the constraints
         self._moves = [(i, len(k.values), is_ordered(k)) for i, k in enumerate(space.knobs) if len(k.values) > 1]
         counts = tuple(len(knob.values) for knob in space.knobs)
         view = SpaceView(counts, self._is_open, self._names, self._describe, transfer)
@@ -167,10 +168,10 @@ class Search:
         self._exhausted = False
 
     def ask(self, under_way: Sequence[Config] = ()) -> dict[str, Value] | None:
-        """The next config, never proposed or recorded before; `None` when there is none left.
+        """Return the next config, never proposed or recorded before; `None` when none is left.
 
         Args:
-            under_way: Configs under evaluation: configs far from them are preferred.
+            under_way: Configs under evaluation, which samplers take into account.
         """
         for position, index in enumerate(self._first):
             if index not in self._seen:
@@ -178,29 +179,29 @@ class Search:
                 return self._give(index)
         if self._exhausted:
             return None
-        found, before = None, dict(self.rejected)
+        proposal, before = None, dict(self.rejected)
         if self._sampler is not None:
-            found = self._nearest(self._settle(self._sampler.propose([self._index(config) for config in under_way])))
-            self._sampler.settle(found)
+            proposal = self._nearest(self._settle(self._sampler.propose([self._index(config) for config in under_way])))
+            self._sampler.settle(proposal)
         reason = getattr(self._sampler, "reason", None) or Reason(f"the sampler {self.sampler_name}")
-        if found is None:
-            found, reason = next(self._rest, None), Reason("one of those that are left")
+        if proposal is None:
+            proposal, reason = next(self._rest, None), Reason("one of those that are left")
         refused = {why: count - before[why] for why, count in self.rejected.items() if count > before[why]}
         self.reason = replace(reason, refused=refused)
-        self._exhausted = found is None
-        return self._give(found) if found is not None else None
+        self._exhausted = proposal is None
+        return self._give(proposal) if proposal is not None else None
 
     def tell(self, config: Config, seconds: float | None, cost: float = 0.0, joules: float | None = None) -> None:
-        """Teach the sampler the outcome of a config, also one it never proposed, as when a search is resumed.
+        """Tell the sampler the outcome of a config, proposed or not, as when a search is resumed.
 
         Args:
             config: Value of every knob.
-            seconds: Seconds a call; `None` if it failed, which counts as slower than anything measured.
-            cost: Seconds that the trial took; 0 if that is not known.
-            joules: Energy of a call; `None` where it is not known.
+            seconds: Seconds a call; `None` if it failed, which counts as slower than any measured time.
+            cost: Duration of the trial in seconds; 0 if unknown.
+            joules: Energy of a call; `None` if unknown.
 
         Raises:
-            SpaceError: The config is not one of the space.
+            SpaceError: The config does not belong to the space.
         """
         self._space.check(config)
         index = self._index(config)
@@ -212,7 +213,7 @@ class Search:
             self._sampler.learn(index, value, cost)
 
     def _nearest(self, wanted: Index) -> Index | None:
-        """The first new and valid config on random walks of growing length from `wanted`."""
+        """Return the first new and valid config on random walks of growing length from `wanted`; else `None`."""
         reason = self._reason(wanted)
         if reason is None:
             return wanted
@@ -226,12 +227,12 @@ class Search:
         return None
 
     def _settle(self, index: Index) -> Index:
-        """The config that is the same program, with knobs that do not count as they always are there."""
+        """Return the canonical config of the same program, with inactive knobs at their fixed values."""
         return self._index(self._space.settled(self._config(index))) if self._space.conditions else index
 
     def _step(self, index: list[int]) -> None:
-        """Move one knob: an ordered one to the next value up or down, another one anywhere."""
-        draw = self._random.random  # the fastest of its methods
+        """Change one random knob in place: an ordered one by one position, any other to a random value."""
+        draw = self._random.random  # the fastest method of the generator
         position, count, ordered = self._moves[int(draw() * len(self._moves))]
         if ordered:
             index[position] = min(max(index[position] + (1 if draw() < 0.5 else -1), 0), count - 1)
@@ -239,7 +240,7 @@ class Search:
             index[position] = int(draw() * count)
 
     def _enumerate(self) -> Iterator[Index]:
-        """Every config that is new and valid, in random order; of a huge space, random ones."""
+        """Yield the new and valid configs in random order; for a huge space, random ones."""
         size = self._space.size
         small = size <= MOST_ENUMERATED
         numbers = self._random.sample(range(size), size) if small else iter(self._draws(size))
@@ -252,7 +253,7 @@ class Search:
                 self.rejected[reason] += 1
 
     def _draws(self, size: int) -> Iterator[int]:
-        """Random numbers below `size`, until so many in a row led to nothing new."""
+        """Yield random numbers below `size`, until `DRAWS` in a row led to no new config."""
         fruitless, before = 0, -1
         while fruitless < DRAWS:
             fruitless = fruitless + 1 if len(self._seen) == before else 0
@@ -260,7 +261,7 @@ class Search:
             yield self._random.randrange(size)
 
     def _reason(self, index: Index) -> str | None:
-        """Why a config must not be asked for; `None` if it may."""
+        """Return the reason why a config must not be proposed; `None` if it may."""
         if index in self._seen:
             return "duplicate"
         valid = self._valid.get(index)
@@ -269,14 +270,14 @@ class Search:
         return None if valid else "constraint"
 
     def _is_open(self, index: Index) -> bool:
-        """Whether a config is settled, valid and new."""
+        """Return whether a config is canonical, valid and new."""
         return self._reason(index) is None and self._settle(index) == index
 
     def _describe(self, index: Index) -> tuple[float, ...]:
-        """Features of a config, in the order of their names."""
+        """Return the features of a config, in the order of their names."""
         if index not in self._described:
-            found = self._features(self._config(index))
-            self._described[index] = tuple(found.get(name, 0.0) for name in self._names)
+            features = self._features(self._config(index))
+            self._described[index] = tuple(features.get(name, 0.0) for name in self._names)
         return self._described[index]
 
     def _give(self, index: Index) -> dict[str, Value]:
@@ -290,7 +291,7 @@ class Search:
         return tuple(knob.values.index(config[knob.name]) for knob in self._space.knobs)
 
     def _unravel(self, number: int) -> Index:
-        """The config at a position in the enumeration of all combinations, last knob fastest."""
+        """Return the config at a position in the enumeration of all combinations, last knob fastest."""
         index = []
         for knob in reversed(self._space.knobs):
             number, i = divmod(number, len(knob.values))

@@ -1,4 +1,4 @@
-"""What rounding may do to the outputs of a whole, and what it does: errors, and rows whose largest element stays."""
+"""Limits and measurement of rounding errors of a whole: relative errors, and agreement of the rows' argmax."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,23 +17,23 @@ from autotune.worker.bench.proof import DrawsWanted, count_rows, has_rows, large
 A = TypeVar("A")
 T = TypeVar("T")
 
-ANY = 1e30  # a budget that keeps nothing back, to measure what an error is
-LEAST_ROWS, MOST_SEEDS = 1000, 16  # of outputs, and sets of inputs, on which agreement is counted
-# Elements of outputs, and sets of inputs, on which an error is measured: the largest of few varies much.
+ANY = 1e30  # unlimited error budget, for measuring an error
+LEAST_ROWS, MOST_SEEDS = 1000, 16  # rows of outputs, and sets of inputs, for measuring agreement
+# Elements of outputs, and sets of inputs, for measuring an error: the maximum of few elements has a large variance.
 LEAST_ELEMENTS, MOST_DRAWS = 1000, 64
-LOOSE = 0.1  # error that outputs may have where agreement alone is asked for, while nothing is known of it
+LOOSE = 0.1  # preliminary error limit where only agreement is requested
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of a whole whose tasks are compiled in different ways, relative to the largest value of each output.
+    """Measurement of the errors of a whole for different choices, relative to the largest value of each output.
 
     Attributes:
         payload: The whole.
         parts: Partition of the whole.
-        threads: Threads that programs use.
+        threads: Number of threads of programs.
         worker: Bench to evaluate in.
-        seconds: Seconds that one may take.
+        seconds: Time limit of an evaluation, in seconds.
     """
 
     payload: Payload
@@ -43,50 +43,50 @@ class Errors:
     seconds: float
 
     def of(self, choices: Sequence[Choice], seed: int) -> float:
-        """The error with these choices; infinite where the whole does not run."""
+        """Return the error of the whole with some choices; infinite where it does not run."""
         return self.largest(self.claim(choices, seed))
 
     def own(self, choice: Choice, seed: int) -> float:
-        """The error of a task with a choice, alone, on inputs of its own; infinite where it does not run."""
+        """Return the error of a single task with a choice, on its own inputs; infinite where it does not run."""
         search = choice.search
         return self.largest(Claim(replace(search.task.payload, error=ANY), search.candidate(choice.config or {}), seed))
 
     def largest(self, claim: Claim) -> float:
-        """The largest error of a program's outputs, each relative to its largest value; infinite if it does not run."""
+        """Return the largest relative error of a program's outputs; infinite where it does not run."""
         error = self.answer(largest_error, DrawsWanted(claim, LEAST_ELEMENTS, MOST_DRAWS))
         return float("inf") if error is None else error
 
     def agreement(self, choices: Sequence[Choice], seed: int) -> tuple[float, int]:
-        """Share of rows whose largest element is where it should be, on inputs from this seed on, and their number."""
-        wanted = DrawsWanted(self.claim(choices, seed), LEAST_ROWS, MOST_SEEDS)
-        found = self.answer(count_rows, wanted)
-        if found is None:
+        """Return the share of rows with an unchanged argmax, on inputs from this seed on, and the number of rows."""
+        request = DrawsWanted(self.claim(choices, seed), LEAST_ROWS, MOST_SEEDS)
+        counts = self.answer(count_rows, request)
+        if counts is None:
             return 0.0, 0
-        rows, same = found
+        rows, same = counts
         return same / max(rows, 1), rows
 
     def claim(self, choices: Sequence[Choice], seed: int) -> Claim:
-        """The whole with these choices, with room for any error."""
+        """Return the program of the whole with some choices, with an unlimited error budget."""
         scheduled = [choice for choice in choices if choice.config is not None]
         candidate = whole_candidate(scheduled, self.threads, self.parts.payload.text)
         return Claim(replace(self.payload, error=ANY), candidate, seed)
 
     def answer(self, asked: Callable[[A], T], argument: A) -> T | None:
-        """What the worker says of a whole; `None` where that does not run."""
+        """Call a function in the worker; return `None` where the program does not run."""
         try:
-            found = self.worker.call(asked, argument, self.seconds)
+            answer = self.worker.call(asked, argument, self.seconds)
         except CompileError:
             return None
-        return None if isinstance(found, Evaluation) else found
+        return None if isinstance(answer, Evaluation) else answer
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What rounding may do to the outputs of a whole.
+    """Limits of the rounding errors of a whole's outputs.
 
     Attributes:
-        error: What they may be off, relative to the largest of each; 0 where agreement alone bounds it.
-        agreement: Least share of rows whose largest element must stay where it is; 0 for any.
+        error: Allowed error, relative to the largest value of each output; 0 where only agreement limits it.
+        agreement: Least share of rows whose argmax must not change; 0 for no limit.
     """
 
     error: float = 0.0
@@ -94,11 +94,11 @@ class Allowed:
 
     @property
     def room(self) -> float:
-        """The error that is allowed while nothing is measured; 0 where nothing may be rounded."""
+        """Error limit before agreement is measured; 0 where nothing may be rounded."""
         return self.error or (LOOSE if self.agreement else 0.0)
 
     def check(self, payload: Payload) -> None:
-        """Raise where agreement is asked for that no output can show.
+        """Raise if agreement is requested, and no output has rows.
 
         Raises:
             PayloadError: No output has rows.
@@ -110,7 +110,7 @@ class Allowed:
 
 
 def limits_of(allowed: Allowed) -> str:
-    """What is allowed, in words."""
+    """Describe the limits in words."""
     error = f"errors below {allowed.error:g}" if allowed.error else ""
     agreement = f"{100 * allowed.agreement:g} % of rows in agreement" if allowed.agreement else ""
     return " and ".join(filter(None, (error, agreement)))

@@ -1,4 +1,4 @@
-"""The whole model: every task's choice in one script, proved right and timed against the baseline."""
+"""Assembly of the whole model: the choices of all tasks in one script, verified and timed against the baseline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ class Assembly:
     """A whole payload with a schedule for each of its tasks.
 
     Attributes:
-        script: The transform script.
-        panels: Tags whose weight is stored in panels, with their columns.
-        tags: Tasks it schedules, or has code for; the others keep the plain lowering.
+        script: Transform script.
+        panels: Pairs of a tag whose weight is packed into panels, and the columns of a panel.
+        tags: Tasks with a schedule or an external kernel; the others keep the plain lowering.
         best: Times of the assembled payload.
-        baseline: Times of the baseline, sample by sample beside `best`; `None` if it could not be run.
+        baseline: Times of the baseline, interleaved with `best`; `None` if it could not be run.
         max_error: Largest absolute difference to the oracle.
-        buffers: Plan of the arena that intermediates lie in.
-        notes: Notes on what was left out, and why.
-        threads: Threads that its parallel loops run on.
+        buffers: Plan of the arena of intermediate buffers.
+        notes: Notes on tasks that were left out, with the reasons.
+        threads: Number of threads of parallel loops.
         why_no_baseline: Reason why the baseline was not timed; empty if it was.
-        kernels: Code of back ends that computes some of the tasks.
+        kernels: External kernels that compute some of the tasks.
     """
 
     script: str
@@ -52,7 +52,7 @@ class Assembly:
     kernels: tuple[ExternalKernel, ...] = ()
 
     def candidate(self, tagged: str) -> Candidate:
-        """The assembled payload as a worker takes it, from the text whose ops carry the tags of their tasks."""
+        """Return the candidate of the assembled payload, from the text whose ops carry the tags of their tasks."""
         return Candidate(self.script, tail(self.threads), tagged, self.panels, kernels=self.kernels)
 
     def uses(self, choice: Choice) -> bool:
@@ -61,7 +61,7 @@ class Assembly:
 
 
 def script_steps(choices: Sequence[Choice]) -> list[Step]:
-    """The steps of one script for all tasks that have a config."""
+    """Return the steps of a script for all tasks that have a config."""
     steps = []
     for choice in choices:
         if choice.config is not None:
@@ -72,26 +72,26 @@ def script_steps(choices: Sequence[Choice]) -> list[Step]:
 
 
 def whole_candidate(choices: Sequence[Choice], threads: int, tagged: str) -> Candidate:
-    """The whole with one script for all tasks that have a config, and the code of back ends for theirs.
+    """Return the candidate of the whole: one script for all tasks that have a config, and external kernels.
 
     Args:
-        choices: Tasks that have a config.
-        threads: Threads that parallel loops run on.
+        choices: Choices of the tasks that have a config.
+        threads: Number of threads of parallel loops.
         tagged: Text of the whole, whose ops carry the tags of their tasks.
     """
     return candidate_whole(written(script_steps(choices)), threads, tagged)
 
 
 def assemble_model(run: Run, choices: Sequence[Choice], baseline: TimedBaseline) -> Assembly:
-    """Assemble, verify and time; a task with which the whole is not right keeps the plain lowering, with a note.
+    """Assemble, verify and time the whole; a task whose schedule breaks it keeps the plain lowering, with a note.
 
     Args:
         run: The run.
-        choices: What was chosen for each task.
-        baseline: Pipeline that the whole is timed beside.
+        choices: Choice of each task.
+        baseline: Baseline that the whole is timed beside.
 
     Raises:
-        ScheduleError: Not even the payload without any schedule compiles and verifies, or its oracle takes too long.
+        ScheduleError: The payload does not compile and verify even without schedules, or its oracle takes too long.
     """
     model = WholeModel(run, baseline)
     scheduled = [choice for choice in choices if choice.config is not None]
@@ -130,10 +130,10 @@ def assemble_model(run: Run, choices: Sequence[Choice], baseline: TimedBaseline)
 
 
 def check_ends(name: str, found: Evaluation) -> None:
-    """Refuse a payload whose oracle took longer than a job may: with any other schedule it would again.
+    """Raise if the oracle of a payload exceeded the time limit of a job, as it would with any other schedule.
 
     Raises:
-        ScheduleError: The job's time was over before anything of it was compiled.
+        ScheduleError: The job timed out before anything was compiled.
     """
     if found.outcome == "timed-out" and not found.phases:
         raise ScheduleError(
@@ -144,30 +144,30 @@ def check_ends(name: str, found: Evaluation) -> None:
 
 @dataclass(frozen=True)
 class WholeModel:
-    """A whole payload, to be compiled with the schedules of some of its tasks.
+    """Evaluation of a whole payload with the schedules of some of its tasks.
 
     Attributes:
         run: The run whose payload is the whole.
-        baseline: Pipeline that it is timed beside, and how much of a call of it.
+        baseline: Baseline that it is timed beside, and the part of its call that is timed.
     """
 
     run: Run
     baseline: TimedBaseline
 
     def candidate(self, choices: Sequence[Choice]) -> Candidate:
-        """The whole with the schedules of these tasks; all others keep the plain lowering."""
+        """Return the candidate with the schedules of some tasks; all others keep the plain lowering."""
         return whole_candidate(choices, self.run.machine.threads, self.run.parts.payload.text)
 
     def measure(self, choices: Sequence[Choice]) -> tuple[Evaluation, Evaluation]:
-        """Verify and time the whole with these schedules, and the baseline beside it, where it can be timed."""
-        beside, mine = self.baseline.candidate, self.candidate(choices)
+        """Verify and time the whole with some schedules, interleaved with the baseline, where that can be timed."""
+        baseline, scheduled = self.baseline.candidate, self.candidate(choices)
         theirs = Evaluation("timed-out")
-        if beside is not None:
-            theirs, ours = self.evaluate((beside, mine), MODEL_EFFORT)
+        if baseline is not None:
+            theirs, ours = self.evaluate((baseline, scheduled), MODEL_EFFORT)
             if ours.samples is not None or theirs.samples is not None or ours.outcome != theirs.outcome:
                 return ours, theirs
-            # a process that died takes both candidates with it: see what ours does alone
-        (ours,) = self.evaluate((mine,), MODEL_EFFORT)
+            # if the process died, both candidates have its outcome: evaluate ours alone
+        (ours,) = self.evaluate((scheduled,), MODEL_EFFORT)
         return ours, theirs
 
     def evaluate(self, candidates: tuple[Candidate, ...], effort: Effort) -> list[Evaluation]:
@@ -176,18 +176,18 @@ class WholeModel:
         return self.run.worker.evaluate(job, seconds=self.run.whole_seconds)
 
     def probe(self, choices: Sequence[Choice]) -> Evaluation:
-        """The outcome of the whole with these schedules."""
+        """Verify the whole with some schedules, with a single sample."""
         (ours,) = self.evaluate((self.candidate(choices),), PROBE_EFFORT)
         return ours
 
     def leave_out(self, choices: Sequence[Choice], ours: Evaluation) -> tuple[list[Choice], list[str]]:
-        """The tasks with which the whole is right, and a note on each of the others.
+        """Return the choices with which the whole verifies, and a note on each of the others.
 
-        Halves the tasks that are not known to be right together, until the first one is found with which they are not.
+        Bisects the remaining choices for the first one with which the whole fails, until the rest verifies.
 
         Args:
-            choices: Tasks with which the whole is not right.
-            ours: Outcome of our program.
+            choices: Choices with which the whole fails.
+            ours: Evaluation of the whole with them.
         """
         right: list[Choice] = []
         rest, notes = list(choices), list[str]()
@@ -195,8 +195,8 @@ class WholeModel:
             good, bad = 0, len(rest)
             while bad - good > 1:
                 middle = (good + bad) // 2
-                found = self.probe([*right, *rest[:middle]])
-                good, bad, ours = (middle, bad, ours) if found.samples is not None else (good, middle, found)
+                probe = self.probe([*right, *rest[:middle]])
+                good, bad, ours = (middle, bad, ours) if probe.samples is not None else (good, middle, probe)
             tag, text = rest[good].search.task.tag, f"{ours.outcome} ({ours.diagnostic})"
             notes.append(f"{tag} keeps the plain lowering: with its schedule the whole was {text}")
             right, rest = [*right, *rest[:good]], rest[bad:]

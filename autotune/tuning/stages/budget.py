@@ -1,11 +1,11 @@
-"""The error budget of a whole: which tasks may round what they multiply, so that most time is saved.
+"""Error budget of the whole: a greedy choice of the tasks that round their operands, for the largest saving of time.
 
-Every task begins with what is fastest. What the whole is off then is measured, and what each task alone is off, on its
-own inputs; errors of several add up as those of independent causes do, by their squares, and what is between their sum
-and the whole's error holds for each. Steps back to more exact candidates are taken where they cost least time for the
-error that is regained, first until the sum fits the budget, then until the whole does, on fresh inputs.
+Every task starts with its fastest candidate. The error of the whole is measured, and the error of each task alone, on
+its own inputs. Errors of tasks are combined as independent ones, by the root of the sum of squares, and scaled by one
+factor to the measured error of the whole. Tasks then step back to more exact candidates, the least time for the error
+saved first, until the estimate fits the budget, and then until the measured error of the whole does, on fresh inputs.
 
-A whole model takes half a minute to compile, and a task a second: the whole is measured a few times, not once a task.
+Compiling a whole model takes half a minute, and a task a second: the whole is measured a few times, not for each task.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,28 +22,28 @@ from autotune.tuning.result import Spent
 from autotune.tuning.stages.agreement import Allowed, Errors, limits_of
 from autotune.tuning.stages.choose import Choice
 
-FRESH = 3  # beyond the seed of the search, and the one that finalists race on; odd: models record inputs of two seeds
-HALFWAY = 3  # every such measurement is halfway between what is known to be too little and to be enough
-ELSEWHERE = 3.0  # times the error that was measured, which other inputs may have then
+FRESH = 3  # offset to an unused seed: searches use 0, finalists 1; odd, since models record inputs of two seeds
+HALFWAY = 3  # every third measurement bisects the remaining steps, instead of following the estimate
+ELSEWHERE = 3.0  # factor over the measured error that is allowed on other inputs
 
 
 def rounding_here(
     families: Iterable[Family], error: float, rates: Mapping[str, float]
 ) -> tuple[tuple[Family, ...], tuple[str, ...]]:
-    """Families that round operands, where an error is allowed, and why others do not compete, a sentence each.
+    """Return the rounding families that compete, and notes on why others do not, a sentence each.
 
-    Those that round no coarser than the whole may be off come first, and of these those whose instruction is the
-    fastest: trials may not be enough for all.
+    Families whose rounding error is within that of the whole come first, then those with the fastest instruction: there
+    may not be enough trials for all.
 
     Args:
-        families: Those that could.
-        error: Room for the error of the whole; none competes without.
+        families: Families that round operands and cover a task.
+        error: Allowed error of the whole; 0 for no rounding.
         rates: Roofs of this machine, by names of fields of `autotune.core.host.machine.Roofs`.
     """
-    found = [family for family in families if error and not family.asked]
-    against = {family.name: family.lacking or why_too_slow(family, rates) for family in found}
+    candidates = [family for family in families if error and not family.asked]
+    against = {family.name: family.lacking or why_too_slow(family, rates) for family in candidates}
     notes = dict.fromkeys(filter(None, against.values()))
-    able = [family for family in found if not against[family.name]]
+    able = [family for family in candidates if not against[family.name]]
 
     def order(family: Family) -> tuple[bool, float]:
         return family.error > error, -(roof_of_family(family.name, rates) or 0.0)
@@ -52,7 +52,7 @@ def rounding_here(
 
 
 def why_too_slow(family: Family, rates: Mapping[str, float]) -> str:
-    """Why rounding so saves no time here, a sentence; empty if it may, or if the roofs are not known."""
+    """Return a sentence on why a precision saves no time here; empty if it may, or if the roofs are not known."""
     roof, plain = roof_of_family(family.name, rates), rates.get("flops")
     if not roof or not plain or roof > plain:
         return ""
@@ -60,11 +60,11 @@ def why_too_slow(family: Family, rates: Mapping[str, float]) -> str:
 
 
 def what_is_left(tasks: Iterable[Task], able: Iterable[Family], rates: Mapping[str, float]) -> str:
-    """What an allowed error would give tasks whose weights have half the bits already, a sentence; empty if nothing.
+    """Return a sentence on what an error budget would gain for tasks with 16-bit weights; empty if nothing.
 
     Args:
         tasks: Tasks, none of which may round.
-        able: Families that could.
+        able: Families that round operands.
         rates: Roofs of this machine, by names of fields of `autotune.core.host.machine.Roofs`.
     """
     halves = [task for task in tasks if any(c.stored_b.endswith("f16") for c in task.contractions)]
@@ -82,14 +82,17 @@ def what_is_left(tasks: Iterable[Task], able: Iterable[Family], rates: Mapping[s
 def choose_precisions(
     choices: Sequence[Choice], allowed: Allowed, errors: Errors, seed: int, listener: Listener
 ) -> tuple[list[Choice], Spent | None, tuple[str, ...]]:
-    """The choices with which the whole keeps its budget, what is spent of it, `None` if nothing, and notes.
+    """Choose a precision for each task, so that the whole keeps its error budget.
 
     Args:
-        choices: A choice a task, the fastest, with those it falls back to.
-        allowed: What rounding may do.
-        errors: Gives errors of the whole.
+        choices: Fastest choice of each task, with its alternatives.
+        allowed: Error that rounding may make.
+        errors: Measurement of errors of the whole.
         seed: Seed of the search.
-        listener: Notified of the stage.
+        listener: Listener of the stage.
+
+    Returns:
+        The choices, the spent budget (`None` if nothing is rounded), and notes.
     """
     if not allowed.room:
         return list(choices), None, ()
@@ -110,30 +113,31 @@ def choose_precisions(
 def fewest_steps(
     plan: "GreedyRelaxation", room: float, measured: Callable[[], tuple[float, Spent | None]]
 ) -> Spent | None:
-    """Step back until the whole keeps what is allowed, and no further than it must; what it then spends.
+    """Find the fewest steps back after which the whole keeps the allowed error, and return what it then spends.
 
-    Measuring takes long, and what tasks are off alone says too little: errors of the whole are below their sum, the
-    coarser the task, the less so. So of the steps that may be the last to be taken, the one is measured where the sum,
-    scaled to what was measured last, fits; now and then the one halfway. The last of all steps, after which no task
-    rounds, is always enough: `None`.
+    Measuring is slow, and errors of single tasks are a rough estimate: the error of the whole is below their sum, less
+    so for coarser tasks. Therefore the path is searched by bracketing: between the last step known to be too few and
+    the first known to be enough, the first step whose estimate, scaled to the last measurement, fits is measured, and
+    every third time the middle one. The end of the path, where no task rounds, is always enough: the result is `None`.
 
     Args:
-        plan: Tasks, each with its fastest candidate; then with those that are chosen.
-        room: Error that is allowed.
-        measured: Gives what the whole with the present candidates is off, and what it spends if that is allowed.
+        plan: Relaxation at the fastest candidates; on return, at the chosen ones.
+        room: Allowed error.
+        measured: Function that measures the error of the whole with the current candidates, and returns it with what
+            is spent, or `None` if it is not allowed.
     """
     path = plan.path()
     short, enough, spent, step = -1, len(path) - 1, None, 0
     for turn in count(1):
-        if enough - short < 2:  # nothing is between
+        if enough - short < 2:  # the bracket is empty
             break
         plan.positions = path[step]
-        error, found = measured()
+        error, within = measured()
         plan.learn(error)
-        if found is None:
+        if within is None:
             short = step
         else:
-            enough, spent = step, found
+            enough, spent = step, within
         fits = (i for i in range(short + 1, enough) if plan.expected_of(path[i]) <= room)
         step = (short + enough) // 2 if turn % HALFWAY == 0 else next(fits, enough - 1)
     plan.positions = path[enough]
@@ -143,30 +147,31 @@ def fewest_steps(
 def spend_rest(
     plan: "GreedyRelaxation", room: float, measured: Callable[[], tuple[float, Spent | None]], spent: Spent | None
 ) -> Spent | None:
-    """Let tasks be as fast again as what steps back have left of the budget allows; what the whole then spends.
+    """Move tasks back to faster candidates as far as the remaining budget allows, and return what the whole spends.
 
-    The last step back may be that of a task that brought most of the error: others had stepped back for nothing.
+    The last step back may be that of the task with most of the error, so that earlier steps were unnecessary.
 
     Args:
-        plan: Tasks, each with the candidate that is chosen; then with those that are.
-        room: Error that is allowed.
-        measured: Gives what the whole with the present candidates is off, and what it spends if that is allowed.
-        spent: What it spends so far.
+        plan: Relaxation at the chosen candidates; on return, at the final ones.
+        room: Allowed error.
+        measured: Function that measures the error of the whole with the current candidates, and returns it with what
+            is spent, or `None` if it is not allowed.
+        spent: Budget spent so far.
     """
     before, steps = plan.positions, plan.way_up(room)
     while steps:
         plan.positions = steps[-1]
-        error, found = measured()
+        error, within = measured()
         plan.learn(error)
-        if found is not None:
-            return found
+        if within is not None:
+            return within
         steps = steps[: len(steps) // 2]
     plan.positions = before
     return spent
 
 
 def spent_by(plan: "GreedyRelaxation", allowed: Allowed, errors: Errors, seed: int) -> tuple[float, Spent | None]:
-    """What the whole is off on unseen inputs, and what it spends; `None` where that is more than is allowed."""
+    """Measure the error of the whole on unseen inputs; return it, and what is spent, or `None` if it is not allowed."""
     spent = max(errors.of(plan.chosen, each) for each in (seed, seed + FRESH))
     if spent > allowed.room:
         return spent, None
@@ -179,7 +184,7 @@ def spent_by(plan: "GreedyRelaxation", allowed: Allowed, errors: Errors, seed: i
 
 
 def rounding(choice: Choice) -> float:
-    """How coarsely a choice's family rounds operands; 0 where it does not, and for the plain lowering."""
+    """Return the relative rounding error of a choice's family; 0 for an exact one, and for the plain lowering."""
     return choice.search.family.error if choice.config is not None else 0.0
 
 
@@ -189,34 +194,34 @@ def is_rounded(choice: Choice) -> bool:
 
 
 def seconds_of(choice: Choice) -> float:
-    """Seconds of a call of the whole that a task takes with a choice: the lower quartile, as rivals are compared by."""
+    """Return the seconds of a task in a call of the whole with a choice, by the lower quartile of its samples."""
     return choice.search.task.count * (quiet_time(choice.samples.seconds) if choice.samples is not None else 0.0)
 
 
 @dataclass(frozen=True)
 class PrecisionChoices:
-    """Candidates for a task by precision, the most exact first, each faster than those before.
+    """Precision candidates of a task, the most exact first, each faster than those before.
 
     Attributes:
-        choices: The candidates.
+        choices: Choice of each precision.
     """
 
     choices: tuple[Choice, ...]
 
     @classmethod
     def of(cls, choice: Choice) -> "PrecisionChoices":
-        """The candidates that a choice leaves, of those that are measured."""
-        found: list[Choice] = []
+        """Return the precision candidates among a choice and its measured alternatives."""
+        candidates: list[Choice] = []
         for each in with_rivals((choice, *choice.others)):
-            if not found or (each.samples is not None and seconds_of(each) < seconds_of(found[-1])):
-                found.append(each)
-        if is_rounded(found[0]):
-            found.insert(0, replace(found[0], config=None, samples=None))  # the plain lowering
-        return cls(tuple(found))
+            if not candidates or (each.samples is not None and seconds_of(each) < seconds_of(candidates[-1])):
+                candidates.append(each)
+        if is_rounded(candidates[0]):
+            candidates.insert(0, replace(candidates[0], config=None, samples=None))  # the plain lowering
+        return cls(tuple(candidates))
 
 
 def with_rivals(choices: Sequence[Choice]) -> list[Choice]:
-    """Candidates for one task, the most exact first, each with the times of all others."""
+    """Return the choices of one task, the most exact first, each with the times of all others as rivals."""
     timed = [(each, each.search.family.name, each.samples) for each in sorted(choices, key=rounding)]
     return [
         replace(mine, rivals=tuple((name, samples) for each, name, samples in timed if each is not mine and samples))
@@ -226,16 +231,16 @@ def with_rivals(choices: Sequence[Choice]) -> list[Choice]:
 
 @dataclass
 class GreedyRelaxation:
-    """A greedy relaxation: every task begins with its fastest candidate, and steps back to more exact ones.
+    """Greedy relaxation: every task starts with its fastest candidate, and steps back to more exact ones.
 
-    Errors of tasks alone decide in which order, and what the whole may be off.
+    The errors of single tasks determine the order of the steps, and an estimate of the error of the whole.
 
     Attributes:
-        tasks: Candidates of every task.
-        errors: Gives errors of the whole.
+        tasks: Precision candidates of every task.
+        errors: Measurement of errors.
         seed: Seed of the search.
-        positions: Index of the candidate of every task.
-        scale: Error of the whole, as far as it was measured, over the sum of those of tasks.
+        positions: Index of the current candidate of every task.
+        scale: Ratio of the last measured error of the whole to its estimate.
     """
 
     tasks: list[PrecisionChoices]
@@ -250,61 +255,61 @@ class GreedyRelaxation:
 
     @property
     def chosen(self) -> list[Choice]:
-        """A choice a task."""
+        """Current choice of every task."""
         return [task.choices[index] for task, index in zip(self.tasks, self.positions, strict=True)]
 
     def alone(self, task: int, index: int | None = None) -> float:
-        """The error that one task makes with a candidate, by default its own, on inputs of its own.
+        """Return the error of one task with a candidate, by default the current one, measured on its own inputs.
 
-        Those of all its calls in the whole add up as those of several tasks do.
+        It is multiplied by the square root of the number of its calls, as errors of calls are combined as independent.
         """
         index = self.positions[task] if index is None else index
         choice = self.tasks[task].choices[index]
         if not is_rounded(choice):
             return 0.0
         if (task, index) not in self._alone:
-            found = self.errors.own(choice, self.seed + FRESH)
-            self._alone[task, index] = found * float(choice.search.task.count) ** 0.5
+            error = self.errors.own(choice, self.seed + FRESH)
+            self._alone[task, index] = error * float(choice.search.task.count) ** 0.5
         return self._alone[task, index]
 
     def share(self, task: int) -> float:
-        """What a task brings of the error of the whole; squares of all shares add up to that."""
+        """Return the estimated contribution of a task to the error of the whole; their squares add up to its square."""
         return self.scale * self.alone(task)
 
     def summed(self, positions: Sequence[int]) -> float:
-        """The sum of what tasks alone are off with some candidates, if their errors are independent."""
+        """Return the root of the sum of squares of the tasks' errors with some candidates."""
         return float(sum(self.alone(task, index) ** 2 for task, index in enumerate(positions)) ** 0.5)
 
     def expected_of(self, positions: Sequence[int]) -> float:
-        """The error of the whole with some candidates, as far as is known."""
+        """Return the estimated error of the whole with some candidates."""
         return self.scale * self.summed(positions)
 
     def learn(self, error: float) -> None:
-        """Take what the whole with the present candidates is off for the measure of all sums."""
+        """Scale the estimates to the measured error of the whole with the current candidates."""
         summed = self.summed(self.positions)
         if summed and isfinite(summed) and isfinite(error):
             self.scale = error / summed
 
     def path(self) -> list[list[int]]:
-        """Candidates of every task, step by step, from the fastest to where none rounds.
+        """Return the positions step by step, from the current ones to where no task rounds.
 
-        A step is that of the task that loses the least time for the error that is regained.
+        Each step is that of the task with the least time lost for the error saved.
         """
-        found = [[*self.positions]]
+        steps = [[*self.positions]]
         while True:
-            now = found[-1]
+            now = steps[-1]
             able = [task for task, index in enumerate(now) if is_rounded(self.tasks[task].choices[index])]
             if not able:
-                return found
+                return steps
             cheapest = min(able, key=lambda task: self.price(task, now[task]))
-            found.append([index - (task == cheapest) for task, index in enumerate(now)])
+            steps.append([index - (task == cheapest) for task, index in enumerate(now)])
 
     def way_up(self, room: float) -> list[list[int]]:
-        """Candidates of every task, step by step towards faster ones while the whole is expected to keep the room.
+        """Return the positions step by step towards faster candidates, while the estimated error is within `room`.
 
-        A step is that of the task that saves most time for the error that it adds.
+        Each step is that of the task with the most time saved for the error added.
         """
-        found, now = list[list[int]](), self.positions
+        steps, now = list[list[int]](), self.positions
         while True:
             ahead = {
                 task: [each + (position == task) for position, each in enumerate(now)]
@@ -313,12 +318,12 @@ class GreedyRelaxation:
             }
             able = [task for task, positions in ahead.items() if self.expected_of(positions) <= room]
             if not able:
-                return found
+                return steps
             now = ahead[max(able, key=lambda task: self.price(task, ahead[task][task]))]
-            found.append(now)
+            steps.append(now)
 
     def price(self, task: int, index: int) -> float:
-        """Time that a task's step back from a candidate takes, for the error that is regained."""
+        """Return the time lost by a task's step back from a candidate, divided by the squared error saved."""
         choices = self.tasks[task].choices
         slower = seconds_of(choices[index - 1]) - seconds_of(choices[index])
         regained = self.alone(task, index) ** 2 - self.alone(task, index - 1) ** 2

@@ -1,4 +1,4 @@
-"""Choosing a task's winner: finalists are measured again, interleaved with the baseline, before one is believed."""
+"""Selection of a task's winner: finalists are measured again, interleaved with each other and the baseline."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,27 +23,27 @@ from autotune.tuning.stages.slow_baseline import WHOLE_SECONDS, part_for
 from autotune.tuning.stages.task_search import TaskSearch
 
 INSTEAD = "plain lowering instead"
-WELL_TIED = 0.25  # share of the floor within which what is simpler is preferred
-CLOSE = 2.0  # a baseline within this factor of the best is raced against the finalists
-HOPELESS = 1.5  # times the best of a way that rounds no more: one that rounds and is slower yet is raced with nobody
+WELL_TIED = 0.25  # share of the noise floor within which the simpler candidate is preferred
+CLOSE = 2.0  # factor to the best time within which the baseline is raced against the finalists
+HOPELESS = 1.5  # factor to the best time of no coarser rivals, beyond which a rounding family is not raced
 BASELINE_EFFORT = Effort(samples=3, seconds=0.1)
-FEWEST_FOR_HEAT = 3  # finalists; of fewer, a first round saves less than compiling them once more costs
+FEWEST_FOR_HEAT = 3  # finalists from which a first round saves more time than compiling them again takes
 HEAT_EFFORT = Effort(samples=20, seconds=1.5, sample_seconds=0.001)
 RACE_EFFORT = Effort(samples=60, seconds=3.0, sample_seconds=0.001)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a task is compiled with in the whole model.
+    """Winner of a task, which it is compiled with in the whole model.
 
     Attributes:
-        search: The task's search.
-        config: The winner; `None` means the task keeps the plain lowering.
-        samples: The winner's times in the final comparison; `None` if it was not measured again.
-        baseline_seconds: The baseline's seconds a call for this task; `None` if it could not be run.
-        note: Why, where it is not simply the fastest; empty otherwise.
-        rivals: Times of the others that were best of their kind, a family and back ends, by name, beside the winner's.
-        others: What the task could be computed with instead, measured beside it, where an error is allowed.
+        search: Search of the task.
+        config: Winning config; `None` for the plain lowering.
+        samples: Times of the winner in the final comparison; `None` if it was not measured again.
+        baseline_seconds: Seconds a call of the baseline for this task; `None` if it could not be run.
+        note: Reason, where it is not simply the fastest; empty otherwise.
+        rivals: Times of the other families and back ends, by name, interleaved with the winner's.
+        others: Alternative choices of the task, measured beside it, for the error budget.
     """
 
     search: TaskSearch
@@ -56,7 +56,7 @@ class Choice:
 
     @property
     def joules(self) -> float | None:
-        """Energy of a call with the winner, of its trial; `None` where it is not known."""
+        """Energy of a call of the winner in joules, from its trial; `None` where it is not known."""
         return next((trial.joules for trial in self.search.right if trial.config == self.config), None)
 
 
@@ -70,20 +70,20 @@ def choose(
     plain_seconds: Callable[[], float | None] | None = None,
     raced_later: bool = False,
 ) -> Choice:
-    """Race the finalists; a tie goes to the simplest of them, and the baseline wins where it is faster.
+    """Race the finalists of a search and choose the winner.
 
-    The finalists compute on data that the search has not seen, and must be right on it. Where they are several, only
-    those that may be the fastest after a first round go on.
+    Ties go to the simplest finalist, and the baseline wins where it is faster. Finalists are verified on data that the
+    search has not used. Where there are several, only those that may be the fastest after a first round go on.
 
     Args:
         search: A finished search.
         baseline: Baseline that no task may be slower than.
-        floor: Relative differences below this are noise.
+        floor: Noise floor, a relative difference.
         worker: Bench to measure in.
-        care: How many are raced, in how many processes.
-        plain_seconds: Gives the seconds a call that the baseline takes, where several searches of a task ask.
-        raced_later: Whether the winner races with those of other searches, by the same measure of what is right: a
-            first round is then enough here.
+        care: Numbers of finalists and processes.
+        plain_seconds: Function that returns the seconds a call of the baseline, shared by the searches of a task.
+        raced_later: Whether the winner is raced with those of other searches, within the same tolerance: a first round
+            is then enough here.
     """
     default = search.family.default(search.task, search.machine)
     if not search.trials:
@@ -129,16 +129,16 @@ def choose_all(
     begins: Callable[[], None] = lambda: None,
     care: Care = FULL,
 ) -> list[Choice]:
-    """Choose for every task; where there are several benches, as many tasks at once, each on one of them.
+    """Choose the winner of every task; with several benches, tasks are measured in parallel, one on each bench.
 
     Args:
         searches: Finished searches; those of one task compete.
         baseline: Baseline that no task may be slower than.
-        floor: Relative differences below this are noise.
+        floor: Noise floor, a relative difference.
         benches: Benches to measure on.
-        listener: Notified of each task.
-        begins: Called before the finalists of each task.
-        care: How many are raced, in how many processes.
+        listener: Listener of each task.
+        begins: Function called before the finalists of each task.
+        care: Numbers of finalists and processes.
     """
     of_task: dict[str, list[TaskSearch]] = {}
     for search in searches:
@@ -178,9 +178,9 @@ def choose_all(
 
 
 def worth_racing(rivals: Sequence[TaskSearch]) -> list[TaskSearch]:
-    """Searches of a task whose best may be chosen; one that rounds must be faster than those that round no more.
+    """Return the searches of a task that may win; a rounding family must not be much slower than no coarser ones.
 
-    How fast a trial was in the search decides only where that is far from close; without a time, one is kept.
+    Times of the search exclude only families that are slower by a factor of `HOPELESS`; those without a time are kept.
     """
 
     def is_hopeless(search: TaskSearch) -> bool:
@@ -193,16 +193,16 @@ def worth_racing(rivals: Sequence[TaskSearch]) -> list[TaskSearch]:
 
 
 def is_judged_alike(search: TaskSearch, rivals: Sequence[TaskSearch]) -> bool:
-    """Whether a race of rivals, within the widest of their budgets, asks as much of a search's winner as one alone."""
+    """Return whether a race of rivals, within the largest of their error budgets, has the tolerance of a search."""
     return search.task.payload.error >= max(each.task.payload.error for each in rivals)
 
 
 def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench, processes: int) -> Choice:
-    """Race the best of a family and of back ends, interleaved; well tied, the one that comes first wins, the family.
+    """Race the winners of all families and back ends of a task, interleaved; in a tie the first one wins.
 
     Args:
-        choices: What each kind would compute a task with; the first is the family's, if one covers it.
-        floor: Relative differences below this are noise.
+        choices: Winner of each search; the first is that of the default family, if one covers the task.
+        floor: Noise floor, a relative difference.
         bench: Bench to measure in.
         processes: Number of processes to race in.
     """
@@ -235,7 +235,7 @@ def settle_rivals(choices: Sequence[Choice], floor: float, bench: Bench, process
 
 
 def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float | None:
-    """Seconds a call that a baseline takes for a task, by a part of it where a call is long; `None` if it fails."""
+    """Measure the seconds a call of a baseline for a task, by a part of a long call; return `None` if it fails."""
     seconds = None
     for part in dict.fromkeys((part_for(search.task.needed_flops), 1)):
         (alone,) = worker.evaluate(search.job([Candidate(None, baseline.pipeline, part=part)], BASELINE_EFFORT))
@@ -246,7 +246,7 @@ def time_plain(search: TaskSearch, baseline: Baseline, worker: Bench) -> float |
 
 
 def pick_finalists(search: TaskSearch, default: Config, most: int) -> list[Trial]:
-    """The fastest trials, or the best of the front of several objectives, and that of the default config."""
+    """Return the fastest trials, or the best of the Pareto front, and the trial of the default config."""
     if search.objective.has_joules:
         finalists = finalists_of(search.right, search.objective, most)
     else:
@@ -257,14 +257,14 @@ def pick_finalists(search: TaskSearch, default: Config, most: int) -> list[Trial
 def race(
     search: TaskSearch, candidates: list[Candidate], effort: Effort, worker: Bench, *, processes: int = 1
 ) -> list[Samples | None]:
-    """Interleaved times of candidates on data of another seed than the search's; `None` for one that failed.
+    """Measure candidates interleaved, on data of another seed than the search's; `None` for one that failed.
 
     Args:
         search: Search that the candidates are from.
         candidates: Candidates to race.
-        effort: Number of samples and seconds to measure with, in each process.
+        effort: Limits of the measurement in each process.
         worker: Bench to measure in.
-        processes: Number of processes to measure in, one after the other; the first is the one that runs.
+        processes: Number of processes to measure in, one after the other; the first is the current one.
     """
     job = replace(search.job(candidates, effort), seed=search.seed + 1)
     races: list[list[Samples | None]] = []
@@ -276,7 +276,7 @@ def race(
 
 
 def joined(times: Sequence[Samples | None]) -> Samples | None:
-    """The times of one program in several processes; `None` if it failed in one."""
+    """Concatenate the times of one program in several processes; return `None` if it failed in one."""
     ran = [samples for samples in times if samples is not None]
     if len(ran) < len(times):
         return None
@@ -286,13 +286,13 @@ def joined(times: Sequence[Samples | None]) -> Samples | None:
 
 
 def contenders(times: Sequence[Samples | None], floor: float) -> list[int]:
-    """Candidates that may still be the fastest after a race; all of them if none ran."""
+    """Return the positions of candidates that may be the fastest after a race; all of them if none ran."""
     ran = {i: samples for i, samples in enumerate(times) if samples is not None}
     return tied(ran, floor) if ran else list(range(len(times)))
 
 
 def tied(raced: Mapping[int, Samples], floor: float) -> list[int]:
-    """Contenders that the race does not distinguish from the fastest."""
+    """Return the positions of candidates that do not differ significantly from the fastest."""
     fastest = raced[min(raced, key=lambda i: quiet_time(raced[i].seconds))]
     return [i for i, mine in raced.items() if not is_different(mine.seconds, fastest.seconds, floor=floor)]
 
@@ -304,10 +304,10 @@ def settle(
     floor: float,
     objective: Objective = PLAIN,
 ) -> int:
-    """Winner: of those well tied with the fastest the default config, or else the one that compiles fastest.
+    """Return the winner's position: among near ties with the fastest, the default config, else the fastest to compile.
 
-    Well: within a part of the floor, by the times as they are. Whom a test cannot tell from the fastest may be slower
-    by more, and one at the rim of a tie falls out of it as often as not when measured again.
+    A near tie is within a part of the noise floor, by point estimates. A significance test would also accept slower
+    candidates, and its borderline cases are not reproducible.
     """
     values = [(quiet_time(samples.seconds), finalists[i].joules) for i, samples in raced.items()]
     times = dict(zip(raced, objective.scores(values), strict=True))
@@ -317,5 +317,5 @@ def settle(
 
 
 def compile_seconds(trial: Trial) -> float:
-    """What compiling a trial took."""
+    """Return the compile time of a trial in seconds."""
     return sum(trial.phases.get(phase, 0.0) for phase in COMPILE)

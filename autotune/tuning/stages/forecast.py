@@ -1,8 +1,8 @@
-"""How long a run still takes, all of it: the search, then finalists, baseline, assembly and proof.
+"""Forecast of the remaining time of a run: the search, then finalists, baseline, assembly and proof.
 
-The search is expected to go on as fast as it went, and the finalists of later tasks to take as long as those of the
-tasks before. Until then what follows the search is expected to take what it took for the nano GPT, on two machines; a
-machine whose finalists take longer is expected to take as many times longer for the proof.
+The search is extrapolated at its rate so far, and the finalists of later tasks at that of earlier ones. Before there is
+such data, the stages after the search are assumed to take what they took for the nano GPT on two machines; the proof is
+scaled by the same factor as the finalists.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ PROOF = (BASELINE_SECONDS, WHOLE_SECONDS, SESSIONS_SECONDS, RECORD_SECONDS)  # s
 
 @dataclass
 class Forecast:
-    """What is left of a run.
+    """Forecast of the remaining time of a run.
 
     Attributes:
-        tasks: Tasks whose finalists race.
+        tasks: Number of tasks whose finalists race.
         listener: Listener that gets each forecast.
-        begun: Time when the finalists began, in seconds of the performance counter; 0 before.
-        raced: Tasks whose finalists have raced.
-        pace: Seconds of the finalists over those on the two machines; 1 before the first have raced.
+        begun: Start of the finalists, in seconds of the performance counter; 0 before.
+        raced: Number of tasks whose finalists have started to race.
+        pace: Measured over assumed seconds of the finalists; 1 before there is a measurement.
     """
 
     tasks: int
@@ -36,11 +36,11 @@ class Forecast:
     pace: float = 1.0
 
     def search(self, left: float, searches: Sequence[TaskSearch]) -> None:
-        """Report what is left of a search that still takes `left` seconds."""
+        """Report the remaining time of a run whose search still takes `left` seconds."""
         self.listener.forecast(left + self.tasks * FINALISTS_SECONDS + sum(PROOF), whole_seconds(searches))
 
     def race(self) -> None:
-        """Report what is left when the finalists of another task begin to race."""
+        """Report the remaining time when the finalists of another task start to race."""
         self.begun = self.begun or perf_counter()
         self._measure_pace()
         left = (self.tasks - self.raced) * FINALISTS_SECONDS + sum(PROOF)
@@ -48,26 +48,26 @@ class Forecast:
         self.raced += 1
 
     def prove(self, stage: int) -> None:
-        """Report what is left when a stage of `PROOF` begins."""
+        """Report the remaining time when a stage of `PROOF` starts."""
         if stage == 0:
             self._measure_pace()
         self.listener.forecast(self.pace * sum(PROOF[stage:]), None)
 
     def _measure_pace(self) -> None:
-        """Take the pace from the finalists that have raced."""
+        """Update the pace from the finalists that have raced."""
         if self.raced:
             self.pace = (perf_counter() - self.begun) / self.raced / FINALISTS_SECONDS
 
 
 def search_left(counted: int, trials: int, evaluated: int, elapsed: float, seconds: float | None) -> float:
-    """Seconds that a search still takes.
+    """Estimate the remaining seconds of a search.
 
     Args:
         counted: Trials of the budget that are used up.
         trials: Trials of the budget.
-        evaluated: Trials that were run now.
-        elapsed: Seconds of the search so far.
-        seconds: Seconds that it may take; `None` for no bound.
+        evaluated: Trials that were run in this search.
+        elapsed: Elapsed seconds of the search.
+        seconds: Time limit of the search in seconds; `None` for no limit.
 
     >>> search_left(10, 40, 5, 10.0, None), search_left(10, 40, 5, 10.0, 25.0)
     (60.0, 15.0)
@@ -77,7 +77,7 @@ def search_left(counted: int, trials: int, evaluated: int, elapsed: float, secon
 
 
 def whole_seconds(searches: Sequence[TaskSearch]) -> float | None:
-    """Seconds of a call of the whole with the best config of every task so far; `None` until each task has one."""
+    """Return the seconds a call of the whole with the best configs so far; `None` until each task has one."""
     best: dict[str, float] = {}
     tags = {search.task.tag for search in searches}
     for search in searches:

@@ -1,4 +1,4 @@
-"""Opening searches: one for every task and what competes for it, a family of schedules and code of others."""
+"""Creation of the searches of a run: one for every task and each family or external code generator that covers it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ from autotune.worker.loading.reading import ScriptFile
 
 @dataclass(frozen=True)
 class Start:
-    """What a sweep knows before its first trial.
+    """Prior knowledge of a sweep.
 
     Attributes:
         known: Recorded configs; each task starts from the nearest.
-        transfer: Transfer data for samplers with a model; `None` for nothing.
-        least_floor: Relative differences below it are ties, however quiet the machine seems; `doctor --noise` keeps it.
-        script: A user's own script, whose knobs are searched; by default that of the payload's file, else families.
+        transfer: Transfer data for samplers with a model; `None` for none.
+        least_floor: Lower bound of the noise floor, a relative difference, as recorded by `doctor --noise`.
+        script: User script whose knobs are searched; by default that of the payload's file, else families.
     """
 
     known: tuple[KnownConfig, ...] = ()
@@ -39,7 +39,7 @@ NOTHING_KNOWN = Start()
 
 
 def check_names(options: TuneOptions) -> None:
-    """Refuse names of what is not installed, before anything is measured.
+    """Raise unless all named plug-ins are installed; called before anything is measured.
 
     Raises:
         ScheduleError: There is no family, back end or baseline of a name.
@@ -54,14 +54,14 @@ def check_names(options: TuneOptions) -> None:
 
 @dataclass(frozen=True)
 class Entrants:
-    """What searches a run's tasks besides the families that cover them first.
+    """Families that search a run's tasks besides the default families.
 
     Attributes:
-        wanted: Family that searches the tasks that it covers: of those that round operands no other does, and none at
-            all if it does not round them itself.
-        competing: Code of others, which competes with families.
-        rounding: Families that round operands, and compete.
-        error: Error that those may make, relative to the largest result.
+        wanted: Family that the user selected for the tasks that it covers: then it is the only rounding family that
+            competes, or there is none if it does not round.
+        competing: Families of external code generators.
+        rounding: Families that round operands.
+        error: Allowed error of those, relative to the largest result.
     """
 
     wanted: Family | None = None
@@ -70,14 +70,14 @@ class Entrants:
     error: float = 0.0
 
     def of(self, task: Task, beside: Sequence[Family]) -> list[tuple[Task, Family]]:
-        """Families that search a task, each with the task as it is given it.
+        """Return the families that search a task, each with the task, whose payload has its error budget.
 
         Args:
             task: The task.
-            beside: Families that are searched beside the first one.
+            beside: Families that are searched in addition to the first one.
         """
         wanted = self.wanted if self.wanted is not None and self.wanted.covers(task) else None
-        rounds = wanted is not None and wanted.error > 0 and self.error > 0  # what is exact stays to fall back to
+        rounds = wanted is not None and wanted.error > 0 and self.error > 0  # the exact family remains as a fallback
         first = family_for(task) if wanted is None or rounds else wanted
         rounding = self.rounding if wanted is None else [wanted] if rounds else ()
         others = [family for family in beside if first is None or family.name != first.name]
@@ -90,16 +90,16 @@ class Entrants:
 def open_searches(
     tasks: Sequence[Task], setting: SearchSetting, beside: Sequence[str] = (), entrants: Entrants | None = None
 ) -> list[TaskSearch]:
-    """A search for every task that the family that is wanted, or another one, covers, and for every back end that does.
+    """Open a search for every pair of a task and a family that searches it.
 
     Args:
         tasks: Tasks to search.
-        setting: What their searches have in common.
-        beside: Names of families that are searched beside the first one.
-        entrants: What else searches them; by default nothing.
+        setting: Settings that the searches share.
+        beside: Names of families that are searched in addition to the first one.
+        entrants: Other families; by default none.
 
     Raises:
-        ScheduleError: The family that is wanted, or one beside it, covers none.
+        ScheduleError: The selected family, or one of `beside`, covers no task.
     """
     entrants, loaded = entrants or Entrants(), [load_family(name) for name in dict.fromkeys(beside)]
     wanted = [("--family", entrants.wanted)] if entrants.wanted is not None else []
@@ -107,8 +107,8 @@ def open_searches(
         if not any(named.covers(task) for task in tasks):
             tags = ", ".join(task.tag for task in tasks) or "none"
             raise ScheduleError(f"{option} must cover a task of {setting.payload}: {tags}; {named.name!r} covers none")
-    found = (pair for task in tasks for pair in entrants.of(task, loaded))
-    return [TaskSearch.open(task, family, setting) for task, family in found]
+    pairs = (pair for task in tasks for pair in entrants.of(task, loaded))
+    return [TaskSearch.open(task, family, setting) for task, family in pairs]
 
 
 def setting_of(
@@ -120,15 +120,15 @@ def setting_of(
     rules: dict[str, str] | None = None,
     start: Start = NOTHING_KNOWN,
 ) -> SearchSetting:
-    """What the searches of a payload's tasks have in common.
+    """Return the settings that the searches of a payload's tasks share.
 
     Args:
-        payload: Payload that the tasks are of.
+        payload: Payload of the tasks.
         machine: Host that they are tuned for.
-        store: Receives trials.
+        store: Store of trials.
         options: Options of the run.
-        rules: Rewrite rules that the payload was changed by, as stores keep them.
-        start: What is known beforehand.
+        rules: Rewrite rules that were applied to the payload, in the form of stores.
+        start: Prior knowledge of the sweep.
     """
     return SearchSetting(
         machine,
@@ -145,7 +145,7 @@ def setting_of(
 
 
 def say_sampler(sampler: str, searches: Sequence[TaskSearch]) -> str:
-    """What the default sampler knows of these tasks beforehand, a sentence; empty for samplers that take no priors."""
+    """Return a sentence on the priors of the default sampler for these tasks; empty for samplers without priors."""
     kind = learning()[DEFAULT]
     if sampler != DEFAULT or not searches or not kind.takes_transfer:
         return ""

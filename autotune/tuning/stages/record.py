@@ -1,4 +1,4 @@
-"""Recording: everything that a bundle says of a tuned payload, measured and hashed while its worker still lives."""
+"""Recording of a tuned payload as a bundle: its files and manifest, with numerics and IR hashes from the worker."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -69,10 +69,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class BundleDraft:
-    """A bundle that is not written yet.
+    """Contents of a bundle that is not written yet.
 
     Attributes:
-        texts: Files by name, but the manifest.
+        texts: Contents of the files by name, without the manifest.
         manifest: Manifest of the bundle.
     """
 
@@ -81,17 +81,17 @@ class BundleDraft:
 
 
 def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command: Sequence[str]) -> BundleDraft:
-    """The files of a bundle by name, and its manifest.
+    """Return the files and the manifest of a run's bundle.
 
     Args:
         run: The run.
-        winners: What was chosen for the tasks.
-        proof: The whole.
+        winners: Choices of the tasks.
+        proof: Assembled and verified whole.
         result: Summary of the run.
-        command: Command line that tunes the payload so again.
+        command: Command line that repeats the run.
 
     Raises:
-        BundleError: A program that was right a moment ago cannot be built again.
+        BundleError: The verified program cannot be built again.
     """
     payload, parts, seed, worker = run.payload, run.parts, run.seed, run.worker
     choices, assembly, baseline, sessions = winners.choices, proof.assembly, proof.baseline, proof.sessions
@@ -144,19 +144,19 @@ def record(run: Run, winners: Winners, proof: Proof, result: TuneResult, command
 
 
 def check_recorded(run: Run, folder: Path, found: BundleDraft, pause: Pause | None) -> None:
-    """Write a bundle beside its folder, read it from there and verify what it holds, as a replay does.
+    """Write a bundle to a temporary folder, read it again, and verify its program as a replay does.
 
     Args:
-        run: The run, whose worker runs it in a fresh process.
-        folder: Folder that the bundle is for; what is there stays as it is.
-        found: The bundle.
-        pause: Called while the disk is full.
+        run: The run, whose worker verifies it in a new process.
+        folder: Destination of the bundle, which is not changed.
+        found: Contents of the bundle.
+        pause: Function called while the disk is full.
 
     Raises:
-        ProofError: The files contradict each other, or what they hold is not right.
+        ProofError: The files are inconsistent, or the program is wrong.
     """
     worker, manifest = run.worker, found.manifest
-    worker.renew()  # what earlier calls left in the old process must not help
+    worker.renew()  # state of earlier calls in the old process must not influence the check
     with scratch_beside(folder) as scratch:
         copy = scratch.path / folder.name
         with_room(partial(write_bundle, copy, found.texts, manifest), copy, pause)
@@ -170,16 +170,16 @@ def check_recorded(run: Run, folder: Path, found: BundleDraft, pause: Pause | No
 
 
 def baseline_record(timed: TimedBaseline, assembly: Assembly) -> BaselineRecord:
-    """What the speed-up is quoted against, or why there is none."""
+    """Return the record of the baseline, or of the reason why it was not timed."""
     why_not = one_line(assembly.why_no_baseline)[:1000]
     return BaselineRecord(timed.baseline.name, timed.baseline.pipeline, timed.part, timed.error, why_not)
 
 
 def called(found: T | Evaluation) -> T:
-    """Value that a worker's call returned.
+    """Return the value of a worker's call.
 
     Raises:
-        BundleError: The process failed over it.
+        BundleError: The process failed in the call.
     """
     if isinstance(found, Evaluation):
         raise BundleError(f"what was right must build again, it was {found.outcome}: {found.diagnostic}; tune again")
@@ -187,14 +187,14 @@ def called(found: T | Evaluation) -> T:
 
 
 def rewritten(applied: Transformed, assembly: Assembly) -> dict[str, str | bytes]:
-    """What the script applies to, where that is not the tagged module."""
+    """Return the file of the module that the script is applied to, where that is not the tagged module."""
     return {REWRITTEN: applied.before} if applied.weights or applied.online or assembly.kernels else {}
 
 
 def files_of(
     payload: Payload, parts: Partition, assembly: Assembly, choices: Sequence[Choice]
 ) -> dict[str, str | bytes]:
-    """Every file but the rewritten module and the manifest."""
+    """Return all files except the rewritten module and the manifest."""
     texts: dict[str, str | bytes] = {PAYLOAD: payload.text, TAGGED: parts.payload.text, SCHEDULE: assembly.script}
     for choice in choices:
         task = choice.search.task
@@ -205,12 +205,12 @@ def files_of(
 
 
 def kernel_record(kernel: ExternalKernel) -> KernelRecord:
-    """A back end's code in the manifest."""
+    """Return the manifest's record of an external kernel."""
     return KernelRecord(kernel.backend, kernel.symbol, kernel.types, kernel.made.sizes, one_line(kernel.made.maker))
 
 
 def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
-    """A task's share of the manifest."""
+    """Return the manifest's record of a task."""
     search = choice.search
     used = choice.config is not None and assembly.uses(choice)
     return TaskRecord(
@@ -230,24 +230,24 @@ def task_record(choice: Choice, assembly: Assembly) -> TaskRecord:
 
 
 def weight_records(payload: Payload, applied: Transformed) -> tuple[WeightRecord, ...]:
-    """How weights are prepared."""
+    """Return the manifest's records of packed weights."""
     return tuple(weight_record(payload, weight) for weight in applied.weights)
 
 
 def weight_record(payload: Payload, weight: PanelWeight) -> WeightRecord:
-    """How one weight is prepared."""
+    """Return the manifest's record of a packed weight."""
     name = payload.arguments[weight.source].name
     return WeightRecord(name, weight.shape, weight.stored_shape, weight.columns, weight.transposed, weight.precision)
 
 
 def numerics(payload: Payload, seed: int, errors: Sequence[OutputError]) -> Numerics:
-    """How exact every output is."""
+    """Return the manifest's record of the outputs' errors."""
     outputs = {e.name: OutputNumerics(e.max_error, e.tolerance, e.magnitude, e.rms_error) for e in errors}
     return Numerics(payload.oracle, seed, outputs, payload.unproved)
 
 
 def versions() -> Versions:
-    """What is installed here, of what this project requires."""
+    """Return the versions of this project, Python, the compiler, and required packages."""
     return Versions(
         autotune=installed(DISTRIBUTION),
         python=sys.version.split()[0],
@@ -257,12 +257,12 @@ def versions() -> Versions:
 
 
 def packages() -> dict[str, str]:
-    """Installed versions of the packages that the distribution requires, extras left out."""
-    wanted = (requires(DISTRIBUTION) if version_of(DISTRIBUTION) else None) or []
-    names = [found[0] for line in wanted if "extra ==" not in line and (found := match(r"[\w.-]+", line))]
+    """Return the installed versions of the packages that the distribution requires, without extras."""
+    requirements = (requires(DISTRIBUTION) if version_of(DISTRIBUTION) else None) or []
+    names = [name[0] for line in requirements if "extra ==" not in line and (name := match(r"[\w.-]+", line))]
     return {name: installed(name) for name in sorted(names)}
 
 
 def installed(name: str) -> str:
-    """A distribution's version; ``unknown`` where it is not installed."""
+    """Return a distribution's version; ``unknown`` where it is not installed."""
     return version_of(name) or "unknown"

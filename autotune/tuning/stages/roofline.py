@@ -1,4 +1,4 @@
-"""Shares of the roof: what a program reaches of the machine's fused multiply-adds, measured beside it."""
+"""Share of the roof: rate of a program relative to that of an FMA kernel that is measured beside it."""
 
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -11,22 +11,22 @@ from autotune.registry import roof_of_family
 from autotune.store.bundle import SCHEDULE, BundleFiles
 from autotune.worker.bench.roofs import reference_flops
 
-QUIET_SHARE = 0.95  # of the roof: an FMA kernel below it was disturbed
+QUIET_SHARE = 0.95  # share of the recorded roof below which the FMA kernel was disturbed
 NARROW = ("f16", "bf16", "i8")
 
 
 def share_of_roof(flops: float, samples: Samples, machine: Machine) -> float:
-    """Rate of a program over that of the FMA kernel that ran between its samples: drift of the machine cancels."""
+    """Return the rate of a program over that of the FMA kernel between its samples, in which drift cancels."""
     return share_beside(flops, samples.median, median(samples.reference_seconds), machine)
 
 
 def share_beside(flops: float, seconds: float, reference_seconds: float, machine: Machine) -> float:
-    """Rate of a program over that of the FMA kernel, by the seconds a call of each."""
+    """Return the rate of a program over that of the FMA kernel, from the seconds a call of each."""
     return (flops / seconds) / (reference_flops(machine) / reference_seconds)
 
 
 def why_above(share: float | None, reference_seconds: float | None, machine: Machine, roof: float) -> str:
-    """Why a share of the roof is above all of it, in a sentence without that number; empty where it is not.
+    """Return a sentence on why a share of the roof is above 1; empty where it is not.
 
     Args:
         share: Share of the FMA roof; `None` where it is unknown.
@@ -50,18 +50,18 @@ def why_above(share: float | None, reference_seconds: float | None, machine: Mac
 
 
 def may_exceed_roof(dtypes: Iterable[str], script: str, *, is_rewritten: bool) -> bool:
-    """Whether a program may do with fewer operations than its payload counts, or with narrower ones than the roof's.
+    """Return whether a program may exceed the roof, with fewer operations than nominal, or with narrower types.
 
     Args:
         dtypes: Element types of its arguments.
         script: Schedule of the program.
-        is_rewritten: Whether operands are rounded, rules changed the payload, or others wrote code for a part.
+        is_rewritten: Whether operands are rounded, rules changed the payload, or there are external kernels.
     """
     return is_rewritten or "winograd" in script or any(dtype in NARROW for dtype in dtypes)
 
 
 def bundle_may_exceed_roof(bundle: BundleFiles) -> bool:
-    """Whether the program of a bundle may, as `may_exceed_roof` says."""
+    """Return whether the program of a bundle may exceed the roof; see `may_exceed_roof`."""
     data = bundle.manifest
     changed = data.budget is not None or data.rules is not None or bool(data.kernels)
     return may_exceed_roof((a.dtype for a in data.arguments), str(bundle.texts[SCHEDULE]), is_rewritten=changed)
@@ -70,11 +70,11 @@ def bundle_may_exceed_roof(bundle: BundleFiles) -> bool:
 def why_unsteady(
     share: float | None, interference: Interference, reference_seconds: float | None, machine: Machine, roof: float
 ) -> str:
-    """Why times of a program say nothing about it, in a sentence; empty where they do.
+    """Return a sentence on why the times of a program are invalid; empty where they are valid.
 
     Args:
         share: Share of the FMA roof; `None` where it is unknown, or may be above 1.
-        interference: How much other work lengthened the samples.
+        interference: Slowdown of the samples by other work.
         reference_seconds: Seconds a call of the FMA kernel beside the program; `None` where it was not run.
         machine: The host.
         roof: Operations a second of the FMA kernel when the roofs were measured; 0 where that is unknown.
@@ -96,12 +96,12 @@ def why_unsteady(
 
 
 def weighted_flops(flops: float, tasks: Iterable[tuple[str, float]], rates: Mapping[str, float]) -> float:
-    """Operations of a whole as FMAs would take as long for them, each task at the roof of the unit that it uses.
+    """Return the operations of a whole in equivalent f32 FMAs, each task weighted by the peak rate of its unit.
 
     Args:
         flops: Operations of the whole.
         tasks: Schedule of every task, and its operations in a call of the whole.
-        rates: Rates of the machine, by names of fields of `autotune.core.host.machine.Roofs`.
+        rates: Peak rates of the machine, by names of fields of `autotune.core.host.machine.Roofs`.
 
     Example:
         >>> weighted_flops(10.0, [("matmul", 4.0), ("bf16", 6.0)], {"flops": 1e11, "bf16": 2e11})
@@ -114,5 +114,5 @@ def weighted_flops(flops: float, tasks: Iterable[tuple[str, float]], rates: Mapp
 
 
 def roof_seconds(task: Task, samples: Samples | None, machine: Machine) -> float:
-    """What the FMAs of a task's contractions alone take a call, at the best rate recorded beside the samples."""
+    """Return the least seconds a call of a task's operations, at the best FMA rate recorded; 0 without samples."""
     return task.needed_flops * samples.quiet_reference / reference_flops(machine) if samples else 0.0

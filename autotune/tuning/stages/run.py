@@ -1,4 +1,4 @@
-"""`Run`: what every stage of a tuning run is given."""
+"""`Run`: the context of all stages of a tuning run."""
 
 from dataclasses import dataclass, field
 
@@ -14,17 +14,17 @@ from autotune.worker.isolation.limits import whole_seconds
 
 @dataclass(frozen=True)
 class Run:
-    """A payload that is tuned, where, and how.
+    """Context of a tuning run: the payload, the machine, and the options.
 
     Attributes:
-        payload: The payload.
+        payload: Payload that is tuned.
         parts: Partition of the payload into tasks.
         machine: Machine that it is tuned for.
-        worker: Bench on that machine, for what is measured one after the other.
+        worker: Bench on that machine, for sequential measurements.
         options: Options of the run.
-        floor: Relative differences of times below this are noise.
-        listener: Notified of stages and notes.
-        care: How carefully it measures.
+        floor: Noise floor, a relative difference of times.
+        listener: Listener of stages and notes.
+        care: Limits and repetitions of measurements.
     """
 
     payload: Payload
@@ -43,11 +43,11 @@ class Run:
 
     @property
     def whole_seconds(self) -> float:
-        """Seconds that a job with the whole may take, each of whose ops was verified alone within `--timeout`."""
+        """Time limit of a job with the whole, in seconds, from its tasks and `--timeout`."""
         return whole_seconds(self.parts.tasks, self.options.timeout)
 
     @property
     def fired_rules(self) -> dict[str, str] | None:
-        """The rewrite rules that fired on the payload, as a sweep records them; `None` where none did."""
+        """Rewrite rules that fired on the payload, in the form of a sweep's record; `None` where none did."""
         rewriting = self.parts.rewriting
         return {"source": self.payload.rules.source, "text": rewriting.applied} if rewriting.firings else None

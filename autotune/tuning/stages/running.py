@@ -1,7 +1,7 @@
-"""Searching all tasks of a payload: trials go where most time is to be gained, as many at once as there are slots.
+"""Search of all tasks of a payload: a scheduler allocates trials to tasks, and slots evaluate them in parallel.
 
-With one slot a trial is proposed when the last one is recorded, so that a resumed run proposes the same configs.
-With several, results come in the order they come in: a sweep that is resumed learns all that is in the store first.
+With one slot, a trial is proposed after the previous one is recorded, so that a resumed run proposes the same configs.
+With several, results arrive in any order: a resumed sweep learns all trials of the store first.
 """
 
 import time
@@ -23,16 +23,16 @@ from autotune.tuning.stages.task_search import TaskSearch
 
 
 class Budget(Protocol):
-    """How long to search: `TuneOptions`, or what is like it."""
+    """Budget of a search, such as `TuneOptions`."""
 
     @property
     def trials(self) -> int:
-        """Candidates over all tasks, counting those a store already holds."""
+        """Number of candidates over all tasks, including those in the store."""
         ...
 
     @property
     def seconds(self) -> float | None:
-        """Seconds after which no trial is begun; `None` for no bound."""
+        """Seconds after which no trial is started; `None` for no limit."""
         ...
 
     @property
@@ -42,10 +42,10 @@ class Budget(Protocol):
 
 
 def run_on_slots(searches: Sequence[TaskSearch], budget: Budget, slots: Slots, listener: Listener = SILENT) -> Ran:
-    """Give trials to tasks until the budget is spent: every default first, then where most time is to be gained.
+    """Run trials until the budget is spent: every task's default first, then by the scheduler.
 
     Raises:
-        MachineError: Nobody is left to evaluate; what is finished is recorded.
+        MachineError: No evaluator is left; finished trials are recorded.
     """
     scheduler = Scheduler([search.task.count for search in searches], budget.seed, turns_of(searches))
     run = SearchRun(searches, budget, slots, listener, scheduler)
@@ -60,9 +60,9 @@ def run_on_slots(searches: Sequence[TaskSearch], budget: Budget, slots: Slots, l
 
 
 def turns_of(searches: Sequence[TaskSearch]) -> list[int]:
-    """Round in which each search gets its first trial: of every task the first family, then of every task the next.
+    """Return the round in which each search gets its first trial: first families of all tasks, then the next ones.
 
-    Where trials are not enough for all, no task is then left without its most promising ones.
+    If there are not enough trials for all searches, every task still gets its most promising ones.
     """
     before: Counter[str] = Counter()
     turns = []
@@ -74,19 +74,19 @@ def turns_of(searches: Sequence[TaskSearch]) -> list[int]:
 
 @dataclass
 class SearchRun:
-    """Searches in progress, and what is under way.
+    """State of a run of searches, with the trials under evaluation.
 
     Attributes:
-        searches: A search a task.
-        budget: How long to search.
-        slots: Whoever evaluates.
-        listener: Notified of trials.
-        scheduler: Chooses tasks.
+        searches: Searches of the tasks.
+        budget: Budget of the search.
+        slots: Slots that evaluate candidates.
+        listener: Listener of trials.
+        scheduler: Scheduler that chooses the next search.
         counted: Trials of the budget that are used up.
         evaluated: Trials that were compiled and run now.
-        begun: Time when it began, in seconds of the performance counter.
-        under_way: Position of the search, and config, by the number of its job.
-        held: Trials that each search's sweep held when it began.
+        begun: Start time, in seconds of the performance counter.
+        under_way: Position of the search, and request, by the number of its job.
+        held: Number of trials in each search's sweep at the start.
     """
 
     searches: Sequence[TaskSearch]
@@ -104,30 +104,30 @@ class SearchRun:
         self.held = [len(search.sweep.recorded) for search in self.searches]
 
     def recall(self) -> None:
-        """Learn what is in the store."""
+        """Learn all trials of the store."""
         for index, search in enumerate(self.searches):
             for trial in search.recall():
                 self.count(index, trial)
 
     def go(self) -> None:
-        """Keep every slot busy until the budget is spent, and hear of all that is under way then."""
+        """Keep every slot busy until the budget is spent, and wait for the remaining trials."""
         while True:
             self.begin_some()
             if not self.under_way:
                 self.learn_from_others()
                 return
-            number, (found,) = self.slots.wait()
+            number, (evaluation,) = self.slots.wait()
             position, asked = self.under_way.pop(number)
             self.scheduler.records[position].under_way -= 1
-            for trial in self.searches[position].tell(asked, found):
+            for trial in self.searches[position].tell(asked, evaluation):
                 self.evaluated += trial.outcome != "duplicate"
                 self.count(position, trial)
 
     def begin_some(self) -> None:
-        """Ask for as many configs as there are free slots."""
+        """Submit configs to all free slots."""
         while self.has_room() and (position := self.scheduler.choose()) is not None:
             search = self.searches[position]
-            if is_named(search.search.sampler_name):  # external code, which may take a while
+            if is_named(search.search.sampler_name):  # external code, which may be slow
                 self.listener.stage(f"asking {search.search.sampler_name} for the next config of {search.task.tag}")
             asked = search.ask()
             if asked is None:
@@ -138,14 +138,14 @@ class SearchRun:
                 self.begin(position, asked)
 
     def has_room(self) -> bool:
-        """Whether the budget and the slots leave room for one more."""
+        """Return whether the budget and the slots allow another trial."""
         if self.counted + self.by_others() + len(self.under_way) >= self.budget.trials:
             return False
         late = self.budget.seconds is not None and time.perf_counter() - self.begun > self.budget.seconds
         return not late and len(self.under_way) < self.slots.count()
 
     def begin(self, index: int, asked: Asked) -> None:
-        """Have a config evaluated."""
+        """Submit a config for evaluation."""
         try:
             number = self.slots.submit(asked.job)
         except BaseException:
@@ -155,7 +155,7 @@ class SearchRun:
         self.scheduler.records[index].under_way += 1
 
     def count(self, index: int, trial: Trial) -> None:
-        """Count a finished trial, and let everybody know."""
+        """Count a finished trial, and notify the scheduler and the listener."""
         search = self.searches[index]
         roof = roof_seconds(search.task, trial.samples, search.machine)
         self.scheduler.learn(index, trial.seconds, roof=roof, cost=sum(trial.phases.values()))
@@ -166,7 +166,7 @@ class SearchRun:
         Forecast(len({each.task.tag for each in self.searches}), self.listener).search(left, self.searches)
 
     def by_others(self) -> int:
-        """Trials of the budget that other tuners of the store have used up meanwhile: together they have one budget."""
+        """Return the trials of the shared budget that other tuners of the store have used up meanwhile."""
         return sum(
             trial.outcome != "duplicate"
             for search, held in zip(self.searches, self.held, strict=True)
@@ -174,12 +174,12 @@ class SearchRun:
         )
 
     def learn_from_others(self) -> None:
-        """Learn what other tuners of the store ran meanwhile, so that the fastest of all may be chosen."""
+        """Learn the trials that other tuners of the store ran meanwhile, so that the fastest of all may be chosen."""
         for search, held in zip(self.searches, self.held, strict=True):
             search.learn_since(held)
 
     def give_up(self) -> None:
-        """Give the claims on what is still under way back."""
+        """Release the claims on unfinished trials."""
         for position, asked in self.under_way.values():
             self.searches[position].drop(asked)
         self.under_way.clear()

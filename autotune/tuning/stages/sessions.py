@@ -1,4 +1,4 @@
-"""Sessions: the whole beside its baseline, timed by several processes, for each has a luck of its own."""
+"""Sessions: the whole and its baseline, timed in several processes, since times vary between processes."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,19 +13,19 @@ from autotune.tuning.stages.assemble import MODEL_EFFORT, Assembly
 from autotune.tuning.stages.run import Run
 from autotune.worker.isolation.limits import MODEL_SECONDS
 
-QUICK_SECONDS = 0.1  # a baseline's call; slower payloads are timed by the first process alone
+QUICK_SECONDS = 0.1  # a baseline's call; slower payloads are timed in the first process only
 
 
 def measure_sessions(
     run: Run, assembly: Assembly, plain: Candidate | None, another: Callable[[float], AbstractContextManager[Bench]]
 ) -> tuple[ProcessTimes, ...]:
-    """What the assembly measured, and for quick payloads what fresh processes measure.
+    """Return the times of the assembly, and for fast payloads those of further processes.
 
     Args:
         run: The run.
-        assembly: What the first process measured.
-        plain: The baseline; `None` where it cannot be timed.
-        another: Function that gives a bench on that host with a fresh process, for so many seconds a job.
+        assembly: Assembly, with the times of the first process.
+        plain: Baseline; `None` where it cannot be timed.
+        another: Function from a time limit in seconds to a bench on that host with a new process.
     """
     sessions = [session_of(assembly.best, assembly.baseline)]
     whole = assembly.candidate(run.parts.payload.text)
@@ -40,5 +40,5 @@ def measure_sessions(
 
 
 def session_of(best: Samples, baseline: Samples | None) -> ProcessTimes:
-    """Samples of one process as a manifest holds them."""
+    """Return the manifest's record of the samples of one process."""
     return ProcessTimes(best.seconds, baseline.seconds if baseline else (), best.reference_seconds)

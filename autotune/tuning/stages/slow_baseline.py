@@ -1,10 +1,10 @@
-"""How a baseline is timed: by whole calls where they are quick, else by a part of each, within a budget.
+"""Timing of a slow baseline within a budget: by whole calls where they are fast, else by sampled iterations.
 
-A pass pipeline may take a thousand times as long as a schedule: 2048^3 takes it 40 s a call, GPT-2 a minute. What a
-sweep costs would then be what its baseline costs. A program of loops takes as long as it has iterations, so one in so
-many iterations of its outermost loops is run, and the time multiplied by the ops of the whole over those of the part.
-How far that is from the truth is seen by running half as many: what is not in proportion differs between the two as
-much as it does from there to the whole. What the part computes is verified, as far as it follows from what was run.
+A pass pipeline may take a thousand times as long as a schedule: 40 s a call for 2048^3, a minute for GPT-2, which would
+dominate the time of a sweep. The time of a loop nest is proportional to its iterations, so that one in `part`
+iterations of its outermost loops is run, and the time is scaled by the operations of the whole over those of the part.
+The error of the extrapolation is estimated by running half as many iterations. Results that depend only on the
+iterations that were run are verified.
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from autotune.core.payload import Payload
 from autotune.core.plugs.family import Baseline
 from autotune.store.records import MOST_PART_ERROR
 
-PART_FLOPS = 2.0**28  # in a part; a pass pipeline does one or less a nanosecond
+PART_FLOPS = 2.0**28  # operations of a part; a pass pipeline executes at most one a nanosecond
 FINEST_PART = 64
-WHOLE_SECONDS = 1.0  # a call of so long is made whole
-BUDGET_SECONDS = 120.0  # for all that is to be known of a baseline, compilation included
+WHOLE_SECONDS = 1.0  # duration up to which whole calls are timed
+BUDGET_SECONDS = 120.0  # for the baseline, including its compilation
 PARTS_EFFORT = Effort(samples=9, seconds=4.0)
 
 
 @dataclass(frozen=True)
 class TimedBaseline:
-    """A baseline, and how much of a call of it is timed.
+    """A baseline, with the part of its call that is timed.
 
     Attributes:
         baseline: Pass pipeline.
-        part: One in so many iterations is run.
-        error: Relative error of a time that comes from a part; 0 of whole calls.
-        unseen: Reason why the results of a part are not looked at, where they are not.
-        why_not: Reason why it is not timed at all, where it is not.
+        part: Sampling factor: one in `part` iterations is run.
+        error: Relative error of an extrapolated time; 0 for whole calls.
+        unseen: Reason why the results of a part are not verified; empty if they are.
+        why_not: Reason why it is not timed; empty if it is.
     """
 
     baseline: Baseline
@@ -63,7 +63,7 @@ class TimedBaseline:
 
 
 def part_for(flops: float) -> int:
-    """One in how many iterations of a slow program is enough to time; 1 for all of them.
+    """Return the sampling factor of iterations with which a slow program is timed; 1 for all of them.
 
     >>> [part_for(2.0 * size**3) for size in (256, 512, 1024, 2048, 8192)]
     [1, 1, 8, 64, 64]
@@ -81,46 +81,46 @@ def time_baseline(
     worker: Bench,
     seconds: float = inf,
 ) -> TimedBaseline:
-    """Find out how a baseline of a payload is to be timed.
+    """Determine how a baseline of a payload is timed: by whole calls, by a part, or not at all.
 
     Args:
         payload: Payload that it computes.
         baseline: Pass pipeline.
-        flops: Multiplications and additions of a call; 0 if unknown.
+        flops: Operations of a call; 0 if unknown.
         machine: Host that it is timed on.
         seed: Seed of the input data.
         worker: Bench to measure in.
-        seconds: Seconds that a job may take, where that is less than `BUDGET_SECONDS`.
+        seconds: Time limit of a job in seconds, where that is less than `BUDGET_SECONDS`.
     """
     part, budget = part_for(flops), min(BUDGET_SECONDS, seconds)
     if part == 1:
         return TimedBaseline(baseline)
     programs = tuple(Candidate(None, baseline.pipeline, part=each) for each in (part, 2 * part))
     job = Job(payload, programs, machine, seed, PARTS_EFFORT)
-    found = worker.evaluate(job, budget)
-    if any(each.outcome == "lowering-failed" for each in found):
+    evaluations = worker.evaluate(job, budget)
+    if any(each.outcome == "lowering-failed" for each in evaluations):
         return time_whole(payload, baseline, machine=machine, seed=seed, worker=worker, budget=budget)
-    for each in found:
+    for each in evaluations:
         if each.samples is None:
             return TimedBaseline(baseline, why_not=reason(each))
-    more, less = (min(each.samples.seconds) for each in found if each.samples is not None)
+    more, less = (min(each.samples.seconds) for each in evaluations if each.samples is not None)
     if more <= WHOLE_SECONDS:
         return TimedBaseline(baseline)
     error = abs(less / more - 1)
     if error > MOST_PART_ERROR:
         return TimedBaseline(baseline, why_not=f"a part of it says too little of the whole, {error:.0%} of it")
-    return TimedBaseline(baseline, part, error, found[0].diagnostic)
+    return TimedBaseline(baseline, part, error, evaluations[0].diagnostic)
 
 
 def time_whole(
     payload: Payload, baseline: Baseline, *, machine: Machine, seed: int, worker: Bench, budget: float
 ) -> TimedBaseline:
-    """A baseline of which no part can be taken: whole calls, if one ends in time."""
+    """Return a baseline that cannot be sampled: timed by whole calls, if one ends within the budget."""
     job = Job(payload, (Candidate(None, baseline.pipeline),), machine, seed, Effort(samples=1, seconds=0.0))
     (found,) = worker.evaluate(job, budget)
     return TimedBaseline(baseline, why_not="" if found.samples is not None else reason(found))
 
 
 def reason(found: Evaluation) -> str:
-    """Why a baseline could not be timed."""
+    """Return the reason why a baseline could not be timed."""
     return f"{found.outcome}: {found.diagnostic}"

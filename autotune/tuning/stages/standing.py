@@ -1,6 +1,6 @@
-"""What becomes of the bundle in a folder: a faster one is not replaced unless that is asked for, and one may stand.
+"""Handling of an existing bundle: it is reused if nothing changed, and a faster one is replaced on request only.
 
-A resume that has nothing left to run need not measure what was measured and recorded.
+A resumed run with no trials left to run returns the recorded result instead of measuring again.
 """
 
 from collections import Counter
@@ -23,26 +23,26 @@ from autotune.tuning.stages.record import versions
 from autotune.tuning.stages.run import Run
 from autotune.tuning.stages.summary import Searched
 
-MANIFEST_SHA256 = "manifest_sha256"  # in a summary: the manifest that the run wrote, which has the hashes of all files
-FREE = ("trials", "seconds", "timeout", "jobs", "cold", "anew")  # with the same trials run, no result depends on them
+MANIFEST_SHA256 = "manifest_sha256"  # key in a summary: hash of the run's manifest, which has the hashes of all files
+FREE = ("trials", "seconds", "timeout", "jobs", "cold", "anew")  # options without effect once the same trials were run
 
 
 def standing_result(
     run: Run, searched: Searched, store: Store, folder: Path, options: TuneOptions, *, least_floor: float = 0.0
 ) -> TuneResult | None:
-    """What an earlier run recorded, where this one would measure the same again.
+    """Return the result of an earlier run, where this run would only repeat its measurements.
 
     Args:
         run: The run.
-        searched: What its search gave.
-        store: Store that the search read, with the summaries of earlier runs.
-        folder: Folder that the bundle is for.
-        options: Options as the bundle's command would record them.
-        least_floor: Relative differences below it are ties, as the user's own measurement of noise has it.
+        searched: Result of its search.
+        store: Store of the search, with the summaries of earlier runs.
+        folder: Folder of the bundle.
+        options: Options as recorded in the bundle's command.
+        least_floor: Lower bound of the noise floor, from the user's own measurement.
 
     Returns:
-        The recorded result; `None` where a trial was run now, or where store, bundle, options, machine or versions are
-        not those of the run that recorded it, or where that one's times say nothing.
+        The recorded result; `None` if a trial was run now, if store, bundle, options, machine or versions differ from
+        those of the earlier run, or if its times are invalid.
     """
     if options.anew or searched.ran.evaluated:
         return None
@@ -62,11 +62,11 @@ def standing_result(
 
 
 def folder_of(summary: dict[str, Any], folder: Path) -> Path | None:
-    """The folder that holds the bundle of a summary: the one asked for, or that beside a faster bundle.
+    """Return the folder with the bundle of a summary: the requested one, or the one for slower bundles; else `None`.
 
     Args:
         summary: Summary of a run.
-        folder: Folder that the bundle is for.
+        folder: Requested folder of the bundle.
     """
     if not (folder / MANIFEST_FILE).is_file():
         return None
@@ -78,11 +78,11 @@ def folder_of(summary: dict[str, Any], folder: Path) -> Path | None:
 
 
 def is_unchanged(run: Run, folder: Path, options: TuneOptions) -> bool:
-    """Whether a folder holds a whole bundle of this payload, made by the same options, versions and rules."""
+    """Return whether a folder has a valid bundle of this payload with the same options, versions and baseline."""
     try:
         bundle = read_bundle(folder, run.payload)
         then = parse_command(bundle.manifest.command)
-    except (BundleError, OptionError):  # then it is measured and written anew
+    except (BundleError, OptionError):  # the bundle is then measured and written again
         return False
     manifest = bundle.manifest
     return (
@@ -93,16 +93,16 @@ def is_unchanged(run: Run, folder: Path, options: TuneOptions) -> bool:
     )
 
 
-SLOWER = "slower"  # folder beside a bundle's, one level down: verbs that take a folder's newest bundle do not see it
+SLOWER = "slower"  # sibling folder of a bundle's, one level down: commands that take the newest bundle ignore it
 
 
 @dataclass(frozen=True)
 class BundleTarget:
-    """Where a bundle goes.
+    """Destination of a bundle.
 
     Attributes:
         folder: Folder to write to.
-        note: What becomes of the bundle that the folder asked for holds, a sentence; empty where it holds none.
+        note: Sentence on the existing bundle in the requested folder; empty where there is none.
     """
 
     folder: Path
@@ -110,19 +110,19 @@ class BundleTarget:
 
 
 def choose_target(folder: Path, new: Manifest, *, unsteady: str, floor: float, anew: bool) -> BundleTarget:
-    """Where to write a bundle, and what to say of the one that is there.
+    """Choose the destination of a bundle, and describe what happens to an existing one.
 
     Args:
-        folder: Folder that was asked for.
+        folder: Requested folder.
         new: Manifest of the new bundle.
-        unsteady: Why the new bundle's times say nothing; empty where they do.
-        floor: Relative differences below it are noise.
+        unsteady: Reason why the new bundle's times are invalid; empty if they are valid.
+        floor: Noise floor, a relative difference.
         anew: Whether the new bundle replaces a faster one, too.
     """
     try:
         path = folder / MANIFEST_FILE
         old = parse_manifest(read_bytes(path), str(path))
-    except BundleError:  # none, or none that this version reads: there is nothing to compare
+    except BundleError:  # there is no bundle, or none that this version can read
         return BundleTarget(folder)
     quiet = min(filter(None, (recorded_quiet(old), recorded_quiet(new))), default=None)
     then, now = time_of(old, quiet), time_of(new, quiet)
@@ -137,23 +137,23 @@ def choose_target(folder: Path, new: Manifest, *, unsteady: str, floor: float, a
 
 
 def slower_folder(folder: Path) -> Path:
-    """Where a bundle goes that is slower than the one its folder holds."""
+    """Return the folder for a bundle that is slower than the existing one."""
     return folder.parent / SLOWER / folder.name
 
 
 def time_of(manifest: Manifest, quiet: float | None) -> WinnerTime:
-    """The time of a bundle's winner over all of its sessions, the drift divided out."""
+    """Return the drift-normalised time of a bundle's winner over all sessions."""
     return winner_time(*samples_of(manifest), quiet)
 
 
 def samples_of(manifest: Manifest) -> tuple[list[float], list[float]]:
-    """Seconds a call of a bundle's winner over all of its sessions, and of the FMA kernel beside it."""
+    """Return the seconds a call of a bundle's winner over all sessions, and of the FMA kernel beside it."""
     seconds = [each for session in manifest.samples for each in session.best_seconds]
     return seconds, [each for session in manifest.samples for each in session.reference_seconds]
 
 
 def is_same_work(old: Manifest, new: Manifest) -> bool:
-    """Return whether two bundles compute the same, as exactly, on the same machine."""
+    """Return whether two bundles have the same payload, cases, machine and error budget."""
     return (
         old.sha256[PAYLOAD] == new.sha256[PAYLOAD]
         and old.cases == new.cases
@@ -163,5 +163,5 @@ def is_same_work(old: Manifest, new: Manifest) -> bool:
 
 
 def is_faster(then: WinnerTime, now: WinnerTime, unsteady: str, floor: float) -> bool:
-    """Return whether a recorded time is better by more than noise; always where the new one says nothing."""
+    """Return whether a recorded time is better by more than the noise floor; always if the new one is invalid."""
     return bool(unsteady) or then.seconds.high * (1 + floor) < now.seconds.low

@@ -35,9 +35,9 @@ class Ran:
     """Time and trials of the search in this run.
 
     Attributes:
-        evaluated: Trials compiled and run now.
-        seconds: Time spent searching.
-        overhead_seconds: The tuner's own share of it: ask, tell, write scripts, record.
+        evaluated: Number of trials compiled and run now.
+        seconds: Duration of the search.
+        overhead_seconds: Overhead of the tuner in it: ask, tell, generate scripts, record.
     """
 
     evaluated: int
@@ -47,13 +47,13 @@ class Ran:
 
 @dataclass(frozen=True)
 class Searched:
-    """What the search of all tasks found.
+    """Result of the search of all tasks.
 
     Attributes:
-        searches: A search for every task and family that competes for it.
+        searches: Search for every pair of a task and a competing family.
         ran: Time and trials of this run.
-        unlike: Trials in the store that are of other work, and not used.
-        notes: What is to be known of it, a sentence each.
+        unlike: Number of trials in the store that are not comparable, and not used.
+        notes: Notes for the user, a sentence each.
     """
 
     searches: Sequence[TaskSearch]
@@ -64,12 +64,12 @@ class Searched:
 
 @dataclass(frozen=True)
 class Winners:
-    """What was chosen.
+    """Choices of all tasks.
 
     Attributes:
-        choices: A choice for each task.
-        spent: What rounding may cost and costs; `None` where nothing rounds.
-        notes: What is to be known of the choice, a sentence each.
+        choices: Choice of each task.
+        spent: Error budget and measured errors; `None` where nothing rounds.
+        notes: Notes for the user, a sentence each.
     """
 
     choices: Sequence[Choice]
@@ -79,11 +79,11 @@ class Winners:
 
 @dataclass(frozen=True)
 class Proof:
-    """The whole, proved right, beside its baseline.
+    """The verified whole, with times of it and its baseline.
 
     Attributes:
-        baseline: Pipeline that it was timed beside, and how much of a call of it.
-        assembly: The whole.
+        baseline: Baseline, with the part of its call that was timed.
+        assembly: Assembled whole.
         sessions: Times of both in several processes.
     """
 
@@ -92,26 +92,26 @@ class Proof:
     sessions: tuple[ProcessTimes, ...]
 
     def figures(self, choices: Sequence[Choice]) -> SessionFigures:
-        """What all processes together say; the FMA kernel's best is that of all that was raced."""
+        """Return the figures over all sessions, with the FMA kernel's best time over all measurements of the run."""
         return figures_of(self.sessions, self.baseline.error, self.quiet(choices))
 
     def quiet(self, choices: Sequence[Choice]) -> float | None:
-        """Best seconds a call of the FMA kernel in all that is recorded; `None` where it was never run."""
+        """Return the best seconds a call of the FMA kernel in sessions and choices; `None` where it was never run."""
         return quiet_reference(self.sessions, (c.samples.reference_seconds for c in choices if c.samples))
 
 
 def summarize(
     run: Run, searched: Searched, winners: Winners, proof: Proof, *, roofs: Roofs, seconds: float
 ) -> TuneResult:
-    """Everything a caller wants to know, as plain data.
+    """Return the result of a run as plain data.
 
     Args:
         run: The run.
-        searched: What the search found.
-        winners: What was chosen.
-        proof: The whole.
+        searched: Result of the search.
+        winners: Choices of the tasks.
+        proof: Verified whole.
         roofs: Roofs of the machine.
-        seconds: Seconds of the run.
+        seconds: Duration of the run in seconds.
     """
     payload, machine = run.payload, run.machine
     searches, choices, spent = searched.searches, winners.choices, winners.spent
@@ -175,17 +175,17 @@ def summarize(
 def uncovered_shares(
     parts: Partition, choices: Sequence[Choice], call_seconds: float, quiet: float | None
 ) -> tuple[UncoveredShare, ...]:
-    """What no schedule changes, with its part of a call: what the tasks that were chosen for do not take of it.
+    """Estimate the shares of a call of the ops that no schedule changes: the time that the chosen tasks do not take.
 
     Args:
         parts: Partition of the payload.
-        choices: What was chosen, of all tasks that a family covers.
+        choices: Choices of all tasks that a family covers.
         call_seconds: Seconds of one call of the whole.
         quiet: Best seconds a call of the FMA kernel; `None` where it was never run.
     """
     chosen = {choice.search.task.tag for choice in choices}
-    alone = [task for task in parts.tasks if task.tag not in chosen]
-    without = (UncoveredOp(task.name, task.count, task.count * work_of(task), NO_FAMILY) for task in alone)
+    uncovered = [task for task in parts.tasks if task.tag not in chosen]
+    without = (UncoveredOp(task.name, task.count, task.count * work_of(task), NO_FAMILY) for task in uncovered)
     times = [
         (c.search.task.count, c.samples.median / drift_of(c.samples.reference_seconds, quiet))
         for c in choices
@@ -196,42 +196,42 @@ def uncovered_shares(
 
 
 def work_of(task: Task) -> float:
-    """Operations of a task without a family: those of its sums, at least one an element."""
+    """Return the operations of a task without a family, at least one for each point of its iteration space."""
     return max(task.payload.flops, float(prod(task.nest.sizes)))
 
 
 def fronts_of(searches: Sequence[TaskSearch]) -> tuple[str, ...]:
-    """A sentence on the front of each task."""
+    """Return a sentence on the Pareto front of each task."""
     named = ((each.task.name, each.right) for each in searches)
     return tuple(filter(None, (describe_front(name, trials) for name, trials in named)))
 
 
-ENOUGH = 3  # groups of trials that differ in one knob alone, before it is said to have no effect
+ENOUGH = 3  # groups of trials that differ in one knob only, from which it is reported as without effect
 
 
 def knobs_without_effect(trials: Sequence[Trial]) -> list[str]:
-    """Knobs that made no difference to the code wherever trials differ in them alone.
+    """Return the knobs that did not change the code in any trials that differ in them only.
 
     Args:
-        trials: Trials of one task; fingerprints say which are the same program.
+        trials: Trials of one task, with duplicates identified by fingerprints.
     """
     names = sorted({name for trial in trials for name in trial.config})
     return [name for name in names if is_dead(name, trials)]
 
 
 def is_dead(knob: str, trials: Sequence[Trial]) -> bool:
-    """Return whether every value of a knob led to the same code, in at least `ENOUGH` surroundings."""
-    became: dict[object, set[str]] = defaultdict(set)
+    """Return whether all values of a knob led to the same code, for at least `ENOUGH` settings of the other knobs."""
+    codes: dict[object, set[str]] = defaultdict(set)
     values: dict[object, set[Value]] = defaultdict(set)
     by_key = {trial.key: trial for trial in trials}
     for trial in trials:
         rest = tuple(sorted((name, value) for name, value in trial.config.items() if name != knob))
         values[rest].add(trial.config.get(knob, ""))
-        became[rest].add(code_of(trial, by_key))
+        codes[rest].add(code_of(trial, by_key))
     tried = [rest for rest in values if len(values[rest]) > 1]
-    return len(tried) >= ENOUGH and all(len(became[rest]) == 1 for rest in tried)
+    return len(tried) >= ENOUGH and all(len(codes[rest]) == 1 for rest in tried)
 
 
 def code_of(trial: Trial, by_key: Mapping[str, Trial]) -> str:
-    """The program of a trial: the key of the one it is a duplicate of, or its own."""
+    """Return the identity of a trial's code: the key of the trial that it duplicates, or its own."""
     return by_key[trial.twin].key if trial.twin in by_key else trial.key

@@ -1,4 +1,4 @@
-"""A user's own script in a tuning run: read, tried in a dry run, and written out for the whole."""
+"""User scripts in a tuning run: reading, a dry run, and instantiation for the whole."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,15 +31,15 @@ from autotune.worker.loading.reading import (
 
 
 def own_script(payload: Payload, given: ScriptFile | None) -> ScriptFile | None:
-    """The script to tune: the one given, else what the payload's own file holds; `None` for families."""
+    """Return the user script to tune: the given one, else that of the payload's own file; `None` for families."""
     return given or (ScriptFile(payload.name, payload.schedule) if payload.schedule else None)
 
 
 def read_own(payload: Payload, given: ScriptFile | None, tasks: str, *, family: str) -> OwnFamily | None:
-    """The user's own script that is to be tuned, read before anything is measured; `None` for families.
+    """Read the user script to tune; return `None` for families. Called before anything is measured.
 
     Raises:
-        ScheduleError: The script cannot be read or tuned; or tasks are named for a script, and there is none.
+        ScheduleError: The script cannot be read or tuned; or tasks are selected for a script, and there is none.
     """
     file = own_script(payload, given) if not family else None
     if file is not None:
@@ -50,11 +50,11 @@ def read_own(payload: Payload, given: ScriptFile | None, tasks: str, *, family: 
 
 
 def open_own(file: ScriptFile, tasks: str = "*") -> OwnFamily:
-    """A user's script as a family.
+    """Read a user script as a family.
 
     Args:
         file: The user's file.
-        tasks: Which tasks a script of one op is for: a tag, or a pattern with ``*``.
+        tasks: Tag of the tasks that a script of one op applies to, or a pattern with ``*``.
 
     Raises:
         ScheduleError: The script cannot be read or tuned; the error has its line and column.
@@ -67,13 +67,13 @@ def open_own(file: ScriptFile, tasks: str = "*") -> OwnFamily:
 
 @cache
 def matched_by(script: OpenScript, task: Task) -> bool:
-    """Return whether a script's own matcher takes the op of a task."""
+    """Return whether a script's own matcher matches the op of a task."""
     match = Match(script.source, script.text, script.matcher, task.payload.text, task.tag)
     return script_apart(matches, match, script.source)
 
 
 def own_of(bundle: BundleFiles) -> OwnFamily | None:
-    """The user's script that a bundle was tuned with; `None` where there was none.
+    """Return the user script that a bundle was tuned with; `None` where there was none.
 
     Raises:
         ScheduleError: This release cannot read it.
@@ -85,27 +85,27 @@ def own_of(bundle: BundleFiles) -> OwnFamily | None:
 
 
 def own_in(about: Mapping[str, Any]) -> OwnFamily | None:
-    """The user's script that a sweep of a store records; `None` where there is none.
+    """Return the user script that a sweep of a store records; `None` where there is none.
 
     Raises:
         ScheduleError: This release cannot read it.
     """
-    kept = about.get("script")
-    return open_own(ScriptFile(kept["source"], kept["text"]), kept["tasks"]) if kept else None
+    record = about.get("script")
+    return open_own(ScriptFile(record["source"], record["text"]), record["tasks"]) if record else None
 
 
 def parts_of(payload: Payload, own: OwnFamily | None) -> Partition:
-    """The tasks of a payload: itself, where a user's script takes it as a whole.
+    """Partition a payload into tasks: a single one, where a user script transforms the whole payload.
 
     Raises:
-        ScheduleError: The script is for no task of the payload.
+        ScheduleError: The script applies to no task of the payload.
     """
     parts = partition_named(payload)
     if own is None:
         return parts
     if own.script.whole:
         flops = payload.flops or sum(task.needed_flops * task.count for task in parts.tasks)
-        if not payload.rules.source:  # the script is written for the ops of the text as it is
+        if not payload.rules.source:  # the script is written for the unmodified text
             return Partition(payload, (whole_task(replace(payload, flops=flops)),))
         text = parts.rewriting.after or payload.text
         changed = replace(payload, text=text)
@@ -118,7 +118,7 @@ def parts_of(payload: Payload, own: OwnFamily | None) -> Partition:
 
 
 def partition_named(payload: Payload) -> Partition:
-    """The partition of a payload; where the process fails over a user's rules, the error names the rule."""
+    """Partition a payload; where the process fails in a user's rule, the error names the rule."""
     try:
         return partition(payload)
     except PayloadError:
@@ -128,7 +128,7 @@ def partition_named(payload: Payload) -> Partition:
 
 
 def dry_run_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str, ...]:
-    """Notes on a script from a dry run on every task that it is for, before it is searched."""
+    """Run a user script's default config on every task that it applies to, and return notes, before the search."""
     notes = list(own.script.notes)
     for task in parts.tasks:
         if own.covers(task):
@@ -137,23 +137,23 @@ def dry_run_all(parts: Partition, own: OwnFamily, machine: Machine) -> tuple[str
             panels = ((task.tag, panel),) if panel else ()
             try:
                 notes += dry_run_script(DryRun(task.payload, task.payload.text, chosen, panels))
-            except ScheduleError as error:  # the process is gone; other configs may fare better
+            except ScheduleError as error:  # the process died; other configs may work
                 notes.append(f"the config that the search begins with fails: {error}")
     return tuple(dict.fromkeys(notes))
 
 
 def written(steps: Sequence[Step]) -> list[Step]:
-    """Steps with users' own scripts written out, so that they stand in one script with others."""
+    """Return the steps with user scripts instantiated, so that they can be assembled into one script."""
     return [replace(step, program=write_out(step, f"own_{index}_")) for index, step in enumerate(steps)]
 
 
 def write_out(step: Step, prefix: str) -> Program:
-    """A step's program with a user's own script written out; names of its sequences begin with a prefix."""
+    """Return a step's program with its user script instantiated; names of its sequences get a prefix."""
     return step.program.written(
         lambda chosen: headed(step.note, script_text(chosen)), lambda chosen: script_sequences(chosen, prefix)
     )
 
 
 def headed(note: str, text: str) -> str:
-    """A script below a note."""
+    """Prepend a note to a script, as comments."""
     return "".join(f"// {line}\n" for line in note.splitlines()) + text

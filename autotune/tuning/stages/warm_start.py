@@ -1,8 +1,8 @@
-"""Configs known to be good: the configs that bundles record, and which of them a new task starts from.
+"""Warm start: winning configs that bundles record, and the selection of those that a new task starts from.
 
-Only tasks of one family, structure and dtype are compared. How far apart two are is a sum over what differs, each as
-the binary logarithm of a ratio: sizes of loops count fully, vectors and registers too, caches a quarter (a config
-that suits half the L2 is nearly as good), another extension of the same width not at all.
+Only tasks of the same family, structure and dtypes are compared. Their distance is a sum of absolute binary logarithms
+of ratios: trip counts, vector width and number of registers have weight 1, cache sizes a quarter (a config for half the
+L2 is nearly as good), and another vector extension of the same width has none.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from autotune.core.task import Task
 from autotune.store.manifest import MANIFEST_FILE, Manifest, parse_manifest, read_bytes
 
 WEIGHT_OF_CACHES = 0.25
-MOST_STARTS = 4  # configs tried before the search's own
+MOST_STARTS = 4  # recorded configs that are tried before those of the search
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class KnownConfig:
 
     Attributes:
         family: Name of the family.
-        structure: Description of what the task computes, without sizes; see `structure_of`.
+        structure: Structure of the task, without sizes; see `structure_of`.
         sizes: Trip counts of the task's loops.
         machine: Machine that the config won on.
         config: The config.
-        source: The bundle that it is from.
+        source: Folder of the bundle that records it.
     """
 
     family: str
@@ -44,9 +44,9 @@ class KnownConfig:
 
 
 def structure_of(task: Task, family: Family | None = None) -> str:
-    """What a task computes, without sizes: loops, operand layouts, dtypes, and how its ops use each other's results.
+    """Return the structure of a task without sizes: iterator types, layouts, dtypes, and producer-consumer relations.
 
-    Configs of a user's own script are compared with those of the same script alone: its hash is part of it.
+    For a user script its hash is included, so that its configs are compared with those of the same script only.
     """
     dtypes = ",".join(argument.dtype for argument in task.payload.arguments)
     several = task.ops if task.is_group else ()
@@ -58,12 +58,12 @@ def structure_of(task: Task, family: Family | None = None) -> str:
 
 
 def describe_nest(nest: LoopNest) -> str:
-    """Loops by a letter each: p parallel, r reduction."""
+    """Return the iterator types by a letter each: p parallel, r reduction."""
     return "".join(iterator[0] for iterator in nest.iterators)
 
 
 def describe_contraction(contraction: Contraction | None) -> str:
-    """Layout of the operands; empty where there is no contraction."""
+    """Return the layout of a contraction's operands; empty where there is none."""
     if contraction is None:
         return ""
     flags = {"a": contraction.transposed_a, "b": contraction.transposed_b, "w": contraction.constant_b}
@@ -71,30 +71,30 @@ def describe_contraction(contraction: Contraction | None) -> str:
 
 
 def sizes_of(task: Task) -> tuple[int, ...]:
-    """Trip counts of all loops of a task, those of all its ops included."""
+    """Return the trip counts of a task's loops: of its root, and, in a group, of all its ops."""
     return (*task.nest.sizes, *(size for op in task.ops * task.is_group for size in op.nest.sizes))
 
 
 def read_known(folders: Iterable[Path], payload: str = "") -> list[KnownConfig]:
-    """Every config recorded in the bundles below some folders; what is no bundle of this format is passed over.
+    """Read the configs recorded in the bundles of some folders; folders that are no bundle of this format are ignored.
 
     Args:
         folders: Folders of bundles.
-        payload: A payload whose own bundles are left out: its trials are in the store, and a sweep that is run again
-            must begin as it did.
+        payload: Payload whose own bundles are left out: its trials are in the store, and a repeated sweep must start
+            as the first one did.
     """
-    found = []
+    configs = []
     for manifest in sorted(path for folder in folders for path in folder.glob(f"*/{MANIFEST_FILE}")):
         try:
             recorded = parse_manifest(read_bytes(manifest), str(manifest))
         except BundleError:
             continue
-        found += known_in(recorded, str(manifest.parent)) if recorded.payload != payload else []
-    return found
+        configs += known_in(recorded, str(manifest.parent)) if recorded.payload != payload else []
+    return configs
 
 
 def known_in(manifest: Manifest, source: str) -> list[KnownConfig]:
-    """The configs that a bundle records."""
+    """Return the winning configs that a bundle records."""
     return [
         KnownConfig(task.schedule, task.structure, task.sizes, manifest.machine, task.config, source)
         for task in manifest.tasks.values()
@@ -103,7 +103,7 @@ def known_in(manifest: Manifest, source: str) -> list[KnownConfig]:
 
 
 def distance(known: KnownConfig, sizes: Sequence[int], machine: Machine) -> float:
-    """How far a recorded task is from one of `sizes` on `machine`; 0 for the same, 1 for one size doubled."""
+    """Return the distance of a recorded task to one of `sizes` on `machine`; 0 for the same, 1 for one size doubled."""
     theirs = known.machine
     shapes = sum(abs(log2(a / b)) for a, b in zip(known.sizes, sizes, strict=True))
     vectors = abs(log2(theirs.vector_bits / machine.vector_bits))
@@ -122,29 +122,29 @@ def distance(known: KnownConfig, sizes: Sequence[int], machine: Machine) -> floa
 def starts(
     known: Sequence[KnownConfig], task: Task, family: Family, space: Space, machine: Machine
 ) -> list[dict[str, Value]]:
-    """The configs of the nearest recorded tasks, nearest first, as configs of a space.
+    """Return the configs of the nearest recorded tasks, nearest first, fitted to a space.
 
     Args:
         known: Recorded configs.
         task: Task to be tuned.
-        family: Covers it.
-        space: Knobs of the task; a value that a knob does not have becomes the nearest it has, one that is not recorded
-            the default config's.
+        family: Family that covers it.
+        space: Search space of the task; a value that a knob lacks is replaced by its nearest one, and a missing knob
+            has the value of the default config.
         machine: The host.
     """
     structure, sizes = structure_of(task, family), sizes_of(task)
     same = [k for k in known if k.family == family.name and k.structure == structure and len(k.sizes) == len(sizes)]
     default = family.default(task, machine)
-    found: list[dict[str, Value]] = []
+    configs: list[dict[str, Value]] = []
     for each in sorted(same, key=lambda k: (distance(k, sizes, machine), k.source)):
         config = fit({**default, **each.config}, space)
-        if config is not None and config not in found:
-            found.append(config)
-    return found[:MOST_STARTS]
+        if config is not None and config not in configs:
+            configs.append(config)
+    return configs[:MOST_STARTS]
 
 
 def fit(config: Config, space: Space) -> dict[str, Value] | None:
-    """A config of another space as one of this; `None` where a value fits no knob or a constraint is broken."""
+    """Fit a config to a space; return `None` where a value fits no knob, or a constraint is violated."""
     fitted: dict[str, Value] = {}
     for knob in space.knobs:
         value = nearest(config[knob.name], knob)
@@ -155,7 +155,7 @@ def fit(config: Config, space: Space) -> dict[str, Value] | None:
 
 
 def nearest(value: Value, knob: Knob) -> Value | None:
-    """The value of a knob that is most like another: itself, or the nearest number by ratio; `None` if none is."""
+    """Return the nearest value of a knob: the same one, or the nearest integer by ratio; `None` if there is none."""
     if value in knob.values:
         return value
     numbers = [each for each in knob.values if type(each) is int]

@@ -1,4 +1,4 @@
-"""Where a payload is tuned: the machine, the slots that search, and the bench that finalists race on."""
+"""`Workplace`: the machine that is tuned for, the slots of the search, and the benches of finalists."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -19,15 +19,16 @@ from autotune.worker.worker import Worker
 
 @dataclass(frozen=True)
 class Workplace:
-    """Machine that is tuned for, and what measures on it.
+    """Machine that is tuned for, with its evaluators.
 
     Attributes:
         machine: Machine that candidates are tuned for.
-        searchers: Function that opens the evaluator of candidates in the search, for as long as it takes.
-        benches: A bench a slot, the calmest first: a race is run on one of them, races of several tasks on all.
-        another: Function that gives a bench on the same machine with a fresh process, for so many seconds a job.
-        notes: Sentences on what is not as it was asked for.
-        noise_floor: What is known of its noise already: relative differences below it are ties.
+        searchers: Function that opens the slots that evaluate candidates during the search.
+        benches: Function that returns a bench for each slot, the least disturbed first: each race runs on one of them,
+            races of several tasks in parallel.
+        another: Function from a time limit in seconds to a bench on the same machine with a new process.
+        notes: Notes on deviations from the requested setup, a sentence each.
+        noise_floor: Known noise floor, a relative difference.
     """
 
     machine: Machine
@@ -40,25 +41,25 @@ class Workplace:
 
 @contextmanager
 def open_workplace(threads: int, timeout: float, jobs: int = 1) -> Iterator[Workplace]:
-    """Workers of this machine.
+    """Open a workplace of workers on this machine.
 
     Args:
-        threads: Threads that programs may use.
-        timeout: Seconds that one candidate may take.
-        jobs: Candidates of this machine that are worked on at once in the search, of a core each.
+        threads: Number of threads of programs.
+        timeout: Time limit of a candidate, in seconds.
+        jobs: Number of candidates that are evaluated in parallel in the search, each on a core of its own.
 
     Yields:
         The workplace, until the block ends.
 
     Raises:
-        OptionError: This machine has not as many cores.
+        OptionError: This machine has fewer cores.
     """
     threads, notes = threads_or_why(threads)
     with Worker(timeout, threads=threads) as worker, ExitStack() as stack:
         cores = stack.enter_context(claimed(jobs)) if jobs > 1 else ()
         if len(cores) < jobs > 1:
             notes += (f"other tuners hold cores of this machine: {max(1, len(cores))} of {jobs} jobs are worked on",)
-        # A crew loads while roofs are measured.
+        # The crew's processes start while roofs are measured.
         crew = stack.enter_context(Crew(cores, timeout)) if len(cores) > 1 else None
         yield Workplace(
             this_machine(threads),
@@ -71,18 +72,18 @@ def open_workplace(threads: int, timeout: float, jobs: int = 1) -> Iterator[Work
 
 @contextmanager
 def claimed(count: int) -> Iterator[tuple[int, ...]]:
-    """As many cores as are free of other tuners, at most so many, until the block ends; the last is measured on."""
+    """Claim up to `count` cores that no other tuner uses, until the block ends; races run on the last one."""
     with CoreClaim(count) as claim:
         yield tuple(core for core in claim.cores if core not in claim.shared)
 
 
 def check_means(payload: Payload, jobs: int, objective: Objective) -> None:
-    """Refuse what cannot be measured: without memory for it here, or without counters of energy.
+    """Raise unless this machine has enough memory, and energy counters where joules are an objective.
 
     Args:
         payload: Payload that is tuned.
-        jobs: Candidates that are worked on at once here; 0 for none.
-        objective: What is minimised.
+        jobs: Number of candidates that are evaluated here in parallel; 0 for none.
+        objective: Objectives that are minimised.
 
     Raises:
         PayloadError: The payload does not fit the machine.
