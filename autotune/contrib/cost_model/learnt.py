@@ -1,7 +1,7 @@
-"""What a cost model learns from trials: which features decide, how wrong it is, what it thinks of what was not tried.
+"""Analysis of a cost model that is fitted to recorded trials: importance of features, accuracy, and predictions.
 
-The model of `samplers.cost_model`, on all trials of a sweep or a recording at once. How wrong it is: what it would
-have predicted of each trial from all others.
+The model is that of `samplers.cost_model`, on all trials of a sweep or a recording. Its accuracy is measured by
+leave-one-out predictions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,17 +29,17 @@ from autotune.tuning.samplers.features import feature_names, features_of
 from autotune.tuning.stages.user_script import own_in
 
 Times = list[tuple[dict[str, Value], float | None]]
-FEWEST = 5  # trials that a model is made of
+FEWEST = 5  # timed trials that a model requires
 
 
 @dataclass(frozen=True)
 class ModelledTrial:
-    """One trial beside what the model says of it from all others.
+    """One trial with its leave-one-out prediction.
 
     Attributes:
         config: Value of every knob.
         seconds: Seconds a call; `None` if it failed.
-        expected: Seconds a call that the others let expect.
+        expected: Seconds a call predicted from the other trials.
     """
 
     config: dict[str, Value]
@@ -54,8 +54,9 @@ class Alternative:
     Attributes:
         knob: Name of the knob.
         value: Other value.
-        over_best: How many times as long as the best it takes, or should take; `None` where a constraint forbids it.
-        said: How that is known: ``measured``, ``expected``, or the constraint.
+        over_best: Measured or predicted time over that of the best config; `None` where it failed, or violates a
+            constraint.
+        said: Source of that: ``measured``, ``expected``, ``failed``, or the violated constraint.
     """
 
     knob: str
@@ -66,16 +67,16 @@ class Alternative:
 
 @dataclass(frozen=True)
 class LearntModel:
-    """What is learnt of one task.
+    """Cost model of one task.
 
     Attributes:
         payload: Name of the payload.
-        task: Name of the task for people.
-        importance: Share of each feature in how far apart the model holds configs to be, the largest first.
-        rank: Rank correlation (Spearman) of what is expected from all others and what was measured.
-        off: Median factor between the two, whichever is larger.
+        task: Readable name of the task.
+        importance: Share of each feature in the model's distances between configs, the largest first.
+        rank: Rank correlation (Spearman) of leave-one-out predictions and measurements.
+        off: Median factor between the two, at least 1.
         trials: Trials, the fastest first.
-        alternatives: The best config with one knob changed.
+        alternatives: Variants of the best config with one knob changed.
     """
 
     payload: str
@@ -87,22 +88,22 @@ class LearntModel:
     alternatives: tuple[Alternative, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class TaskTimes:
-    """Trials of one task, of whatever source.
+    """Trials of one task, from a store or a recording.
 
     Attributes:
         payload: Name of the payload.
         task: The task.
         family: Family that schedules it.
-        machine: Machine that times are of.
-        space: Space that configs are of.
+        machine: Machine of the measurements.
+        space: Search space of the configs.
         times: Configs and their seconds a call; `None` where they failed.
-        twins: The same of configs that are the same programs as some of those.
+        twins: Configs and times of duplicates.
     """
 
     payload: str
@@ -115,29 +116,29 @@ class TaskTimes:
 
 
 def learn_models(location: str | Path, payload: str | None = None) -> list[LearntModel]:
-    """What a model learns from a store or a recording, task by task; tasks with too few trials are left out.
+    """Fit a model to each task of a store or a recording; tasks with too few trials are left out.
 
     Args:
-        location: A store or a recorded space.
-        payload: Only sweeps of this payload.
+        location: Store or recorded space.
+        payload: Name of the payload whose sweeps are used; `None` for all.
 
     Raises:
         StoreError: The source cannot be read, or no task has enough trials.
         PayloadError: A payload cannot be built here.
     """
-    found = [model_of(each) for each in measured_in(location, payload) if enough(each)]
-    if not found:
+    models = [model_of(each) for each in measured_in(location, payload) if enough(each)]
+    if not models:
         raise StoreError(f"a model needs {FEWEST} timed trials of a task, none has them in {location}; tune longer")
-    return found
+    return models
 
 
 def enough(measured: TaskTimes) -> bool:
-    """Whether a model can be made of trials."""
+    """Return whether there are enough timed trials for a model."""
     return sum(seconds is not None for _, seconds in measured.times) >= FEWEST
 
 
 def measured_in(location: str | Path, payload: str | None) -> Iterator[TaskTimes]:
-    """The trials of a store or a recording, task by task."""
+    """Yield the trials of a store or a recording, task by task."""
     if is_recording(location):
         recording = read_recording(location)
         found = recording.found
@@ -154,7 +155,7 @@ def measured_in(location: str | Path, payload: str | None) -> Iterator[TaskTimes
 
 
 def measured_of(sweep: Sweep) -> TaskTimes:
-    """The trials of a sweep."""
+    """Return the trials of a sweep."""
     about, machine = sweep.about, this_machine(threads_in(sweep.about))
     own = own_in(about)
     task = find_task(str(about["payload"]), str(about["task"]), own, rules_in(about))
@@ -164,15 +165,15 @@ def measured_of(sweep: Sweep) -> TaskTimes:
 
 
 def apart(kept: Sequence[tuple[Trial, float | None]]) -> tuple[Times, Times]:
-    """Trials and their times, and those of duplicates."""
-    found: tuple[Times, Times] = ([], [])
+    """Separate configs and times of trials from those of duplicates."""
+    times: tuple[Times, Times] = ([], [])
     for trial, seconds in kept:
-        found[trial.outcome == "duplicate"].append((trial.config, seconds))
-    return found
+        times[trial.outcome == "duplicate"].append((trial.config, seconds))
+    return times
 
 
 def model_of(measured: TaskTimes) -> LearntModel:
-    """What a model learns from trials of a task."""
+    """Fit a model to the trials of a task."""
     features = features_of(measured.task, measured.family, measured.machine)
     names = feature_names(measured.space, features, measured.times[0][0])
 
@@ -201,7 +202,7 @@ def model_of(measured: TaskTimes) -> LearntModel:
 
 
 def alternatives(measured: TaskTimes, best: float, expect: Callable[[Config], float]) -> Iterator[Alternative]:
-    """The best config with every other value of every knob: what was measured of it, what is expected, or why not."""
+    """Yield the variants of the best config with one knob changed, each with its measured or predicted time."""
     known = {tuple(config.items()): seconds for config, seconds in (*measured.times, *measured.twins)}
     winner = next(config for config, seconds in measured.times if seconds == best)
     order = list(winner)
@@ -223,6 +224,6 @@ def alternatives(measured: TaskTimes, best: float, expect: Callable[[Config], fl
 
 
 def seconds_of(shares: Numbers, best: float) -> list[float]:
-    """Seconds a call by the regret that a model predicts."""
-    found: list[float] = (best * np.exp(-np.log(1 - np.minimum(shares, MOST_REGRET)) / POWER)).tolist()
-    return found
+    """Convert predicted regrets to seconds a call, the inverse of `regret`."""
+    seconds: list[float] = (best * np.exp(-np.log(1 - np.minimum(shares, MOST_REGRET)) / POWER)).tolist()
+    return seconds

@@ -1,10 +1,10 @@
-"""A sampler that learns a cost model: of many drafts, that with the largest expected improvement a second is tried.
+"""Sampler with a learned cost model: proposes the candidate with the largest expected improvement a second.
 
-The model is a Gaussian process over what a family knows of a config: footprints against caches, loads an FMA, leftovers
-(`gaussian_process`). It learns what is wrong with what was believed beforehand: that recorded spaces of other
-tasks are right, or the family's arithmetic, or neither; what is measured says whom to trust. Another process says what
-a trial costs: a config is worth the improvement that may be expected of it (Jones, Schonlau and Welch, Efficient Global
-Optimization, 1998) over the seconds that compiling, verifying and measuring it should take.
+The model is a Gaussian process over the features of a family (`gaussian_process`): footprints relative to caches, loads
+per FMA, remainders. It models the error of a prior mean. Up to three priors, the transfer data of other tasks, the
+family's analytical model, and a constant, are averaged by their posterior probabilities. A second process models the
+cost of a trial. The acquisition value of a config is its expected improvement (Jones, Schonlau and Welch,
+Efficient Global Optimization, 1998) over the predicted seconds to compile, verify and measure it.
 """
 
 import random
@@ -17,25 +17,25 @@ from autotune.contrib.cost_model.gaussian_process import Numbers, Process
 from autotune.core.trial import Reason
 from autotune.tuning.samplers.sampler import DELAY, FAILED_SECONDS, Index, PriorTrial, SpaceView
 
-STARTUP = 2  # random configs before anything is modelled, where there is no prior
-POOL, MOST_DRAFTS = 256, 400  # drafts; of more than most, those with the largest expected improvement stay
-FIRST, FRESH = 2000, 32  # combinations drawn for them, at first and for every proposal; most break a constraint
-PARENTS = 4  # best configs whose neighbours are drafted
-POWER = 3.0  # of a rate, of which `regret` is a share
-FAILED = 1.2  # regret where there is no time
-MOST_REGRET = 0.999  # that is recorded as a time
-MOST_TRIALS = 300  # learnt from: the best and the latest
-REWEIGHED = 1.1  # times as many trials as when weights were learnt last: they are learnt again
-CHANCES = ((1.0,), (0.8, 0.2), (0.6, 0.3, 0.1))  # that each prior is right, by how many there are
-LEAST_CHANCE = 0.01  # that a config works
-LEAST_COST = 0.02  # seconds of a trial: looking one up takes hardly any
+STARTUP = 2  # random configs before a model is fitted, where there is no prior
+POOL, MOST_DRAFTS = 256, 400  # size of the candidate pool, and the size from which it is pruned by acquisition value
+FIRST, FRESH = 2000, 32  # random draws for the pool, at first and for every proposal; most violate a constraint
+PARENTS = 4  # best configs whose neighbours are candidates
+POWER = 3.0  # exponent of the rate in `regret`
+FAILED = 1.2  # regret of a failed config
+MOST_REGRET = 0.999  # largest regret that is converted to a time
+MOST_TRIALS = 300  # trials that are used: the best and the latest
+REWEIGHED = 1.1  # growth of the number of trials after which the weights are fitted again
+CHANCES = ((1.0,), (0.8, 0.2), (0.6, 0.3, 0.1))  # prior probabilities of the priors, by their number
+LEAST_CHANCE = 0.01  # least probability that a config works
+LEAST_COST = 0.02  # least seconds of a trial, since looking one up takes almost none
 
 
 class CostModel:
-    """Learns from features of configs. See `Sampler` for what its methods are called with."""
+    """Sampler with a Gaussian process as cost model; see `Sampler` for its methods."""
 
     def __init__(self, view: SpaceView, seed: int) -> None:
-        """Sample a space.
+        """Initialize the sampler for a space.
 
         Args:
             view: View of the space.
@@ -45,22 +45,22 @@ class CostModel:
         self.random = random.Random(f"model {seed}")
         self.seconds: dict[Index, float] = {}
         self.costs: dict[Index, float] = {}
-        self.pool: dict[Index, None] = {}  # in the order they were drafted
+        self.pool: dict[Index, None] = {}  # candidates, in the order they were added
         self.draws = FIRST
         self.under_way: Sequence[Index] = ()
         self.reason = Reason("a random draw")
         self.before = learnt(view.names, view.transfer)
         self.delay_column = view.names.index(DELAY) if DELAY in view.names else None
-        self.least: float | None = None  # of what arithmetic says of the first drafts
+        self.least: float | None = None  # least delay of the analytical model among the first candidates
         self.believed: dict[Index, Numbers] = {}
-        # of priors, likeliest first
+        # priors, the most probable first
         self.order = np.arange(1 + (self.delay_column is not None) + (self.before is not None))
         self.theta: Numbers | None = None
-        self.weighed = 0.0  # trials that weights were learnt from
-        self.failing: Numbers | None = None  # weights by which failures are recognised
+        self.weighed = 0.0  # number of trials at the last fit of the weights
+        self.failing: Numbers | None = None  # weights of the process that predicts failures
 
     def propose(self, under_way: Sequence[Index] = ()) -> Index:
-        """The draft with the largest expected improvement; a random one at first, where there is no prior."""
+        """Return the candidate with the largest acquisition value; random ones at first, where there is no prior."""
         self.under_way = under_way
         self.draft()
         drafts = list(self.pool)
@@ -78,19 +78,19 @@ class CostModel:
         return drafts[chosen]
 
     def settle(self, index: Index | None) -> None:
-        """Draft it no more."""
+        """Remove the config that will be tried from the pool."""
         if index is not None:
             self.pool.pop(index, None)
 
     def learn(self, index: Index, seconds: float, cost: float = 0.0) -> None:
-        """Remember a config."""
+        """Record the time and cost of a config."""
         self.seconds[index] = seconds
         if cost > 0:
             self.costs[index] = max(cost, LEAST_COST)
         self.pool.pop(index, None)
 
     def draft(self) -> None:
-        """Fill the pool: random configs, and neighbours of the best."""
+        """Add candidates to the pool: random configs, and neighbours of the best ones."""
         draws, self.draws = self.draws, FRESH
         for _ in range(draws):
             self.add(tuple(self.random.randrange(count) for count in self.view.counts))
@@ -102,21 +102,21 @@ class CostModel:
                     self.add((*parent[:index], value, *parent[index + 1 :]))
 
     def add(self, index: Index) -> None:
-        """Draft a config, unless it breaks a constraint or is known."""
+        """Add a config to the pool, unless it violates a constraint or is known."""
         if index not in self.seconds and index not in self.pool and self.view.is_open(index):
             self.pool[index] = None
 
     def promise(self, drafts: Sequence[Index], expected: Numbers, unsure: Numbers) -> Numbers:
-        """Logarithms of the improvement that may be expected of configs, a second that trying them should take.
+        """Return the logarithms of the acquisition values: expected improvement a second of predicted cost.
 
-        By the chance that they work at all (Gelbart, Snoek and Adams, Bayesian Optimization with Unknown Constraints,
-        UAI 2014).
+        They are weighted by the probability that a config works (Gelbart, Snoek and Adams, Bayesian Optimization with
+        Unknown Constraints, UAI 2014).
         """
         gain = np.log(unsure) + log_improvement(-expected / unsure)
         return gain + np.log(self.working(drafts)) - self.log_cost(drafts)
 
     def working(self, drafts: Sequence[Index]) -> Numbers:
-        """Chances that configs do not fail, by those that did; ones before any did."""
+        """Predict the probabilities that configs do not fail; ones before any did."""
         seen = self.remembered()
         failed = np.array([self.seconds[index] >= FAILED_SECONDS for index in seen], dtype=np.float64)
         if not failed.any() or failed.all():
@@ -127,10 +127,10 @@ class CostModel:
         return np.clip(1 - process.expect(rows)[0][:, 0], LEAST_CHANCE, 1.0)
 
     def expect(self, drafts: Sequence[Index]) -> tuple[Numbers, Numbers]:
-        """What configs should lose, and the standard deviation of that.
+        """Predict the regret of configs: means and standard deviations of the mixture over the priors.
 
-        What is under way counts as if it had turned out as others did on average (the constant liar of Ginsbourger et
-        al., Kriging Is Well-Suited to Parallelize Optimization, 2010): nothing is to be learnt beside it.
+        Configs under evaluation count with the mean error so far (the constant liar of Ginsbourger et al., Kriging Is
+        Well-Suited to Parallelize Optimization, 2010), which reduces the uncertainty around them.
         """
         beliefs, chances = self.beliefs(drafts)[:, self.order], np.array(CHANCES[len(self.order) - 1])[self.order]
         right = [seconds for seconds in self.seconds.values() if seconds < FAILED_SECONDS]
@@ -138,8 +138,8 @@ class CostModel:
             return beliefs @ chances, np.ones(len(drafts))
         seen, rows = self.remembered(), self.features(drafts)
         times = np.array([self.seconds[index] for index in seen])
-        found = np.where(times < FAILED_SECONDS, regret(np.log(times / min(right))), FAILED)
-        wanted = found[:, None] - self.beliefs(seen)[:, self.order]
+        regrets = np.where(times < FAILED_SECONDS, regret(np.log(times / min(right))), FAILED)
+        wanted = regrets[:, None] - self.beliefs(seen)[:, self.order]
         lies = np.repeat(wanted.mean(axis=0)[None], len(self.under_way), axis=0)
         both = self.features([*seen, *self.under_way])
         weighing = len(seen) >= REWEIGHED * self.weighed
@@ -155,13 +155,13 @@ class CostModel:
         return mean, np.sqrt((unsure**2 + (means - mean[:, None]) ** 2) @ shares)
 
     def remembered(self) -> list[Index]:
-        """Configs that are learnt from."""
+        """Return the configs that the model is fitted to: the best and the latest."""
         ranked = sorted(self.seconds, key=self.seconds.__getitem__)
-        kept = {*list(self.seconds)[-MOST_TRIALS // 2 :], *ranked[: MOST_TRIALS // 2]}
-        return [index for index in self.seconds if index in kept]
+        selected = {*list(self.seconds)[-MOST_TRIALS // 2 :], *ranked[: MOST_TRIALS // 2]}
+        return [index for index in self.seconds if index in selected]
 
     def log_cost(self, drafts: Sequence[Index]) -> Numbers:
-        """Logarithms of the seconds that trials should take; zeros before any cost is known."""
+        """Predict the logarithms of the trials' seconds; zeros before any cost is known."""
         if not self.costs:
             return np.zeros(len(drafts))
         seen, rows = list(self.costs)[-MOST_TRIALS:], self.features(drafts)
@@ -173,9 +173,9 @@ class CostModel:
         return np.array([self.view.describe(index) for index in indices])
 
     def beliefs(self, indices: Sequence[Index]) -> Numbers:
-        """Regret of configs that is expected before anything was measured of this task: a column for each prior.
+        """Return the prior means of the regret of configs, with a column for each prior.
 
-        Recorded spaces, which say what arithmetic gets wrong; arithmetic; and that there is nothing to tell them apart.
+        The priors are the analytical model corrected by transfer data, the analytical model, and a constant.
         """
         if new := [index for index in indices if index not in self.believed]:
             rows = self.features(new)
@@ -189,7 +189,7 @@ class CostModel:
         return np.array([self.believed[index] for index in indices])
 
     def by_arithmetic(self, rows: Numbers) -> Numbers:
-        """What the family's arithmetic lets expect of rows of features; zeros where it says nothing."""
+        """Return the regrets that the family's analytical model predicts; zeros where there is none."""
         if self.delay_column is None:
             return np.zeros(len(rows))
         if self.least is None:
@@ -197,7 +197,7 @@ class CostModel:
         return lost_by_delay(rows[:, self.delay_column] - self.least)
 
     def reason_for(self, expected: float, unsure: float, drafted: int) -> Reason:
-        """Why a draft was chosen, in seconds a call; without a time to compare with there are none."""
+        """Return the reason of a proposal, with the predicted seconds a call if a time has been measured."""
         best = min(self.seconds.values(), default=FAILED_SECONDS)
         if best >= FAILED_SECONDS:
             return Reason("the cost model", drafted=drafted)
@@ -207,22 +207,22 @@ class CostModel:
 
 
 def regret(excess: Numbers) -> Numbers:
-    """Regret: share of the best's rate, to the power of `POWER`, by logarithms of times over the best's.
+    """Return the regret ``1 - (best / time) ** POWER`` from the natural logarithms of times over the best time.
 
-    Times near the best are distinguished, and all far from it are alike.
+    It resolves times close to the best one, and saturates at 1 for slow ones.
     """
     return np.asarray(1 - np.exp(-POWER * excess), dtype=np.float64)
 
 
 def lost_by_delay(delay: Numbers) -> Numbers:
-    """Regret by binary logarithms of times over the least, as the analytical model has them."""
+    """Return the regret from the binary logarithms of times over the least, the analytical model's delays."""
     return regret(np.log(2) * np.maximum(delay, 0.0))
 
 
 def log_improvement(far: Numbers) -> Numbers:
-    """Logarithm of the expected improvement on what a normal variable is so many standard deviations better than.
+    """Return ``log E[max(0, far + Z)]`` of a standard normal Z, the logarithm of a scaled expected improvement.
 
-    Far below, where the difference of two small numbers is none, by its asymptote.
+    Below -5 standard deviations the formula cancels numerically, and its asymptote is used.
     """
     density = np.exp(-0.5 * far**2) / np.sqrt(2 * np.pi)
     near = np.log(np.maximum(density + far * scipy.special.ndtr(far), 1e-300))
@@ -231,7 +231,7 @@ def log_improvement(far: Numbers) -> Numbers:
 
 
 def learnt(names: Sequence[str], transfer: Sequence[PriorTrial]) -> Process | None:
-    """A Gaussian process of the analytical model's error on transfer data; `None` without any."""
+    """Fit a Gaussian process to the analytical model's error on transfer data; return `None` without any."""
     if not transfer:
         return None
     rows = np.array([[prior.features.get(name, 0.0) for name in names] for prior in transfer])

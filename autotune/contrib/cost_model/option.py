@@ -1,4 +1,4 @@
-"""`explain --model`, as the command line knows it."""
+"""The command-line option `explain --model`."""
 
 from typing import Annotated
 

@@ -1,10 +1,10 @@
-"""The feature as searches know it: samplers ``auto`` and ``model``."""
+"""Registration of the cost model as the samplers ``auto`` and ``model``."""
 
 from autotune.tuning.samplers.sampler import Sampler, SamplerKind, SpaceView
 
 
 def open_model(view: SpaceView, seed: int) -> Sampler:
-    """A model of one space; SciPy is loaded with it."""
+    """Return a cost model for a space; loads SciPy."""
     from autotune.contrib.cost_model.model import CostModel
 
     return CostModel(view, seed)

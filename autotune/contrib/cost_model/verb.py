@@ -1,4 +1,4 @@
-"""Printing what a cost model learnt, and how wrong it is."""
+"""Printed report of a fitted cost model and its accuracy."""
 
 import json
 
@@ -17,17 +17,17 @@ TRIALS = (Column("expected"), Column("measured"), Column("off"))
 
 
 def show_models(location: str, *, as_json: bool) -> None:
-    """Print what is learnt from a store or a recording, task by task."""
-    found = learn_models(location)
+    """Print the models of a store or a recording, task by task."""
+    models = learn_models(location)
     if as_json:
-        typer.echo(json.dumps([each.to_json() for each in found]))
+        typer.echo(json.dumps([each.to_json() for each in models]))
         return
-    for each in found:
+    for each in models:
         show_model(each)
 
 
 def show_model(model: LearntModel) -> None:
-    """Print one task's model: what decides, how wrong it is, what it thinks of the neighbours of the best."""
+    """Print one task's model: important features, accuracy, and predictions for neighbours of the best config."""
     console = out()
     decide = ", ".join(f"{name} {share:.0%}" for name, share in list(model.importance.items())[:MOST_FEATURES])
     show_sentence(console, f"{model.payload}: {model.task}")
@@ -48,5 +48,5 @@ def show_model(model: LearntModel) -> None:
 
 
 def over(alternative: Alternative) -> str:
-    """How many times as long as the best one takes."""
+    """Return the time of an alternative as a multiple of the best one's; ``-`` where it is unknown."""
     return f"{alternative.over_best:.2f}x" if alternative.over_best is not None else "-"
