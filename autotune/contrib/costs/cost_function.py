@@ -1,8 +1,8 @@
-"""Cost functions: what a choice costs; the `CostFunction` that plug-ins are.
+"""`CostFunction`: interface of plug-ins that predict the time of a config with a model of a machine.
 
     payload --tasks, facts--> CostedProgram --CostFunction.open--> ProgramCost: knobs, and what each config costs
 
-They are models, searched by the same samplers under the same kind of constraints as schedules are; nothing is run.
+Configs are searched by the samplers, and under constraints, of schedules; nothing is run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ COSTS = "autotune.costs"
 
 @dataclass(frozen=True)
 class CostedProgram:
-    """A program as a cost function gets it.
+    """Input of a cost function.
 
     Attributes:
         payload: The payload, without data.
-        facts: Ops with what they touch, and where that comes from.
+        facts: Ops of the program with their access patterns and producers.
     """
 
     payload: Payload
@@ -32,62 +32,62 @@ class CostedProgram:
 
 
 class ProgramCost(Protocol):
-    """What choices cost for one program."""
+    """Predicted costs of the configs of one program."""
 
     @property
     def space(self) -> Space:
-        """What can be chosen."""
+        """Search space of the configs."""
         ...
 
     @property
     def default(self) -> Config:
-        """A config that is good without any search."""
+        """Good config without any search."""
         ...
 
     @property
     def starts(self) -> Sequence[Config]:
-        """Configs that a search begins with, the most promising first."""
+        """Configs that a search starts with, the most promising first."""
         ...
 
     def seconds(self, config: Config) -> float | None:
-        """Seconds of a call under a config that satisfies all constraints; `None` where the machine cannot do it."""
+        """Predict the seconds a call of a valid config; return `None` where it does not fit the machine."""
         ...
 
     def explain(self, config: Config) -> tuple[str, ...]:
-        """What a config means, a sentence each."""
+        """Describe a config, a sentence each."""
         ...
 
     def to_json(self, config: Config) -> dict[str, Any]:
-        """What a config means, as plain data."""
+        """Describe a config as plain data."""
         ...
 
     def draw(self, config: Config) -> Mapping[str, Any]:
-        """Figures of matplotlib by name."""
+        """Return matplotlib figures of a config, by name."""
         ...
 
 
 class CostFunction(Protocol):
-    """A model of some machine. Plug-ins register, under ``autotune.costs``, a function that opens one.
+    """Model of a machine. Plug-ins register a function that opens one in the entry-point group ``autotune.costs``.
 
-    The function is given what follows the colon in ``--cost NAME:ARGUMENT``, a text that may be empty.
+    The function is called with the text after the colon in ``--cost NAME:ARGUMENT``, which may be empty.
     """
 
     @property
     def name(self) -> str:
-        """What records and people know it by, its argument included."""
+        """Name for users and records, including the argument."""
         ...
 
     def open(self, program: CostedProgram) -> ProgramCost:
-        """What choices cost for a program.
+        """Return the cost model of a program.
 
         Raises:
-            MachineError: No choice fits the machine.
+            MachineError: No config fits the machine.
         """
         ...
 
 
 def open_cost(spec: str) -> CostFunction:
-    """The cost function of a name, ``NAME`` or ``NAME:ARGUMENT``.
+    """Return the cost function of a name, ``NAME`` or ``NAME:ARGUMENT``.
 
     Raises:
         MachineError: There is none of that name, or it refuses its argument.

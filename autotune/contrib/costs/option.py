@@ -1,4 +1,4 @@
-"""`autotune tune --cost NAME:ARGUMENT`: choose by a cost function that models some machine, and draw what it chose."""
+"""`autotune tune --cost NAME:ARGUMENT`: search with a cost function that models a machine, and draw the best config."""
 
 import json
 from collections.abc import Sequence
@@ -40,14 +40,14 @@ def tune_with_cost(
     folder: Path | None,
     as_json: bool,
 ) -> None:
-    """Search what a cost function lets choose, and write the choice with its pictures.
+    """Search configs with a cost function, and write the best one with its pictures.
 
     Args:
         payloads: Specs of the payloads.
-        cost: What says what a choice costs.
+        cost: Cost function.
         options: Options of `tune`.
         folder: Folder to write to; by default one below ``tuned/``.
-        as_json: Print JSON.
+        as_json: Whether JSON is printed.
     """
     from autotune.cli.reading import read_payloads
     from autotune.contrib.costs.tune import tune_by_cost
@@ -67,7 +67,7 @@ def tune_with_cost(
 
 
 def write_choice(found: "CostTuning", path: Path) -> list[str]:
-    """Write a choice and its pictures; gives the names of the files."""
+    """Write the best config and its pictures, and return the names of the files."""
     path.mkdir(parents=True, exist_ok=True)
     write_file(path / CHOSEN, json.dumps(found.to_json(), indent=1) + "\n")
     names = [CHOSEN]
@@ -79,7 +79,7 @@ def write_choice(found: "CostTuning", path: Path) -> list[str]:
 
 
 def show_choice(found: "CostTuning", files: Sequence[str], path: Path) -> None:
-    """Print what was chosen, and that nothing was measured."""
+    """Print the best config, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
     from autotune.core.console import duration
     from autotune.reports.format import out

@@ -1,4 +1,4 @@
-"""Facts of a program: read off its text in the isolated process, plain data here."""
+"""Static analysis of a program for cost functions, in an isolated process."""
 
 from autotune.compiler.facts.fusion import read_edges
 from autotune.compiler.facts.ops import read_ops, tensors_of
@@ -10,7 +10,7 @@ from autotune.worker.loading.reading import bare, partition, read_apart
 
 
 def read_program(payload: Payload) -> ProgramFacts:
-    """Facts of a program that need no data, so that weights of any size may be missing; from an isolated process.
+    """Analyse a program without data in an isolated process; weights may be missing.
 
     Raises:
         PayloadError: The process did not survive it.
@@ -21,9 +21,9 @@ def read_program(payload: Payload) -> ProgramFacts:
 
 
 def read_plain_facts(payload: Payload) -> ProgramFacts:
-    """Facts of a program whose tasks are tagged, without values. In the isolated process only."""
+    """Analyse a program whose tasks are tagged, without ranges of values. Call in the isolated process only."""
     with context():
-        module = parse(payload.text, payload.name)  # which its ops do not keep alive
+        module = parse(payload.text, payload.name)  # kept alive here: ops do not hold a reference
         function = find_function(module, payload.entry)
         ops, facts = read_ops(function, [argument.role for argument in payload.arguments])
         edges = read_edges(function, ops)

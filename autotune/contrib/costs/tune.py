@@ -1,9 +1,9 @@
-"""Search what a cost function lets choose: its knobs, constraints and seconds; the samplers are those of every search.
+"""Search of a cost function's space with the usual samplers, followed by coordinate descent.
 
     payload --read_program--> facts --CostFunction.open--> ProgramCost --ask, tell--> the best config it knows
 
-Nothing is compiled or run, no store is read or written. A model is cheap to ask, so that half of the configs are spent
-on descending from the best that the sampler found, a knob at a time.
+Nothing is compiled or run, and no store is read or written. Evaluations are cheap, so that half of the budget is spent
+on coordinate descent from the best config of the sampler.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ from autotune.tuning.options import TuneOptions
 from autotune.tuning.samplers.search import DEFAULT, Search
 from autotune.worker.loading.reading import bare
 
-QUICK = "tpe"  # the default sampler here: a model takes longer to ask than a config to cost
-STARTS = 4  # one config in so many of the sampler's may be one that the search begins with
+QUICK = "tpe"  # default sampler here: asking a cost model takes longer than evaluating a config
+STARTS = 4  # at most one in so many of the sampler's configs is a start config of the program
 
 
 @dataclass(frozen=True)
 class CostTuning:
-    """What a search by a cost function found.
+    """Result of a search with a cost function.
 
     Attributes:
         payload: Name of the payload.
         cost: Name of the cost function.
-        program: What choices cost.
-        best: Config with the least seconds that were met.
-        tried: Seconds of every config, the default's first, in the order of the search; `None` where the machine cannot
-            do it.
+        program: Cost model of the program.
+        best: Config with the least predicted seconds.
+        tried: Predicted seconds of every config in the order of the search, the default first; `None` where it does
+            not fit the machine.
     """
 
     payload: str
@@ -44,16 +44,16 @@ class CostTuning:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the best."""
+        """Predicted seconds of the best config."""
         return min(each for each in self.tried if each is not None)
 
     @property
     def gain(self) -> float:
-        """Seconds of the default over those of the best."""
+        """Seconds of the default config over those of the best."""
         return (self.tried[0] or self.seconds) / self.seconds
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object, which says that nothing was measured."""
+        """Return plain data, which states that nothing was measured."""
         return {
             "payload": self.payload,
             "cost": self.cost,
@@ -68,13 +68,13 @@ class CostTuning:
 
 
 def tune_by_cost(payload: Payload, cost: CostFunction, options: TuneOptions, listener: Listener = SILENT) -> CostTuning:
-    """Choose by a cost function.
+    """Search the configs of a payload with a cost function.
 
     Args:
-        payload: Payload to choose for.
-        cost: What says what a choice costs.
-        options: Trials are configs to ask it for, the default first.
-        listener: Notified of stages.
+        payload: The payload.
+        cost: Cost function.
+        options: Options of the search, whose trials are evaluations of the cost function.
+        listener: Listener of stages.
 
     Raises:
         MachineError: The payload does not fit the machine that the cost function models.
@@ -90,12 +90,12 @@ def tune_by_cost(payload: Payload, cost: CostFunction, options: TuneOptions, lis
 
 
 class CostTrials:
-    """What was asked for, and the best of it.
+    """Evaluated configs, and the best of them.
 
     Attributes:
-        seconds: Seconds of every config in order; `None` where the machine cannot do it.
+        seconds: Predicted seconds of every config in order; `None` where it does not fit the machine.
         best: Config with the least seconds.
-        least: Seconds of that.
+        least: Seconds of the best config.
     """
 
     def __init__(self, program: ProgramCost, listener: Listener = SILENT) -> None:
@@ -105,17 +105,17 @@ class CostTrials:
         self._program, self._listener = program, listener
 
     def ask(self, config: Config) -> float | None:
-        """Seconds of a config, which are kept."""
-        found = self._program.seconds(config)
-        self.seconds.append(found)
-        if found is not None and found < self.least:
-            self.best, self.least = dict(config), found
-            self._listener.stage(f"{len(self.seconds)} configs, the best {found:.4g} s")
-        return found
+        """Evaluate a config, and record and return its seconds."""
+        seconds = self._program.seconds(config)
+        self.seconds.append(seconds)
+        if seconds is not None and seconds < self.least:
+            self.best, self.least = dict(config), seconds
+            self._listener.stage(f"{len(self.seconds)} configs, the best {seconds:.4g} s")
+        return seconds
 
 
 def sample(program: ProgramCost, tried: CostTrials, options: TuneOptions) -> None:
-    """Spend half of the trials on a sampler, which begins with the program's own starts."""
+    """Spend half of the trials on a sampler, which starts with the program's own start configs."""
     default, trials = program.default, max(1, options.trials - options.trials // 2)
     starts = [default, *(config for config in program.starts[: trials // STARTS] if config != default)]
     sampler = QUICK if options.sampler == DEFAULT else options.sampler
@@ -125,7 +125,7 @@ def sample(program: ProgramCost, tried: CostTrials, options: TuneOptions) -> Non
 
 
 def descend(program: ProgramCost, tried: CostTrials, trials: int) -> None:
-    """Change one knob of the best config after the other, until none helps or the trials are spent."""
+    """Improve the best config by coordinate descent over the knobs, until nothing helps or the trials are spent."""
     better = True
     while better:
         before = tried.least

@@ -1,8 +1,8 @@
-"""What moves along a line of cores, in cycles: copies, sums, gatherings, exchanges.
+"""Cycles of collectives along a line of cores: broadcast, reduce, all-reduce, all-gather, exchange.
 
-A message of m bytes takes ``m / link_bytes`` cycles to pass a link, each core further on sees it `hop_cycles` later,
-and each core that adds its own takes `core_cycles` besides. Sums follow Luczynski et al., "Near-Optimal Wafer-Scale
-Reduce" (arXiv:2404.15888): of a chain, a tree, and chains of chains, the fastest for the size is taken.
+A message of m bytes takes ``m / link_bytes`` cycles to pass a link, reaches each further core `hop_cycles` later, and
+each core that adds to it takes another `core_cycles`. Reductions follow Luczynski et al., "Near-Optimal Wafer-Scale
+Reduce" (arXiv:2404.15888): the fastest of a chain, a tree, and two-phase chains for the message size.
 """
 
 import math
@@ -14,30 +14,30 @@ Sum = Callable[[Grid, int, float], float]
 
 
 def words(grid: Grid, size: float) -> float:
-    """Cycles that a message takes to pass a link."""
+    """Return the cycles that a message of `size` bytes takes to pass a link."""
     return math.ceil(size / grid.link_bytes) if size > 0 else 0
 
 
 def broadcast(grid: Grid, cores: int, size: float) -> float:
-    """Copy a message from an end of a line to all of its cores; routers pass it on and hand it down at once."""
+    """Return the cycles of a broadcast from an end of a line; routers forward and deliver simultaneously."""
     if cores < 2 or size <= 0:
         return 0.0
     return words(grid, size) + (cores - 1) * grid.hop_cycles + grid.core_cycles
 
 
 def chain(grid: Grid, cores: int, size: float) -> float:
-    """Sum along a line, each core adding its own to what passes: one message a link."""
+    """Return the cycles of a chain reduction: each core adds its message to the passing sum, one message a link."""
     return words(grid, size) + (cores - 1) * (grid.hop_cycles + grid.core_cycles)
 
 
 def tree(grid: Grid, cores: int, size: float) -> float:
-    """Sum by halves: a message for each level through the links at the end, few additions in a row."""
+    """Return the cycles of a tree reduction: a message for each level on the last links, few dependent additions."""
     levels = math.ceil(math.log2(cores))
     return levels * (words(grid, size) + grid.core_cycles) + (cores - 1) * grid.hop_cycles
 
 
 def two_phase(grid: Grid, cores: int, size: float) -> float:
-    """Sum along chains of about the square root of the line, then along their ends."""
+    """Return the cycles of a two-phase reduction: along chains of about sqrt(cores), then their ends."""
     length = math.isqrt(cores - 1) + 1
     groups = math.ceil(cores / length)
     return 2 * words(grid, size) + (cores - 1) * grid.hop_cycles + (length + groups - 2) * grid.core_cycles
@@ -47,24 +47,24 @@ SUMS: dict[str, Sum] = {"chain": chain, "tree": tree, "two-phase": two_phase}
 
 
 def reduce(grid: Grid, cores: int, size: float) -> float:
-    """Sum a message of every core of a line into one end, the fastest way."""
+    """Return the cycles of the fastest reduction of a message of every core of a line to one end."""
     if cores < 2 or size <= 0:
         return 0.0
     return min(way(grid, cores, size) for way in SUMS.values())
 
 
 def allreduce(grid: Grid, cores: int, size: float) -> float:
-    """Sum a message of every core of a line, and copy the sum to all of them."""
+    """Return the cycles of a reduction over a line, followed by a broadcast of the sum."""
     return reduce(grid, cores, size) + broadcast(grid, cores, size)
 
 
 def gather(grid: Grid, cores: int, size: float) -> float:
-    """Give every core of a line the whole of what they hold a part each of.
+    """Return the cycles of an all-gather: every core of a line receives the parts of all others.
 
     Args:
         grid: The grid.
-        cores: Cores of the line.
-        size: Bytes of the whole. The link at an end passes all parts but its own core's.
+        cores: Number of cores of the line.
+        size: Bytes of the whole value. The link at an end passes all parts except that of its own core.
     """
     if cores < 2 or size <= 0:
         return 0.0
@@ -72,13 +72,13 @@ def gather(grid: Grid, cores: int, size: float) -> float:
 
 
 def exchange(grid: Grid, cores: int, size: float) -> float:
-    """Give every core of a line another part of what they hold a part each of: at worst halves are swapped."""
+    """Return the cycles of a redistribution of parts among the cores of a line; at worst, halves are swapped."""
     if cores < 2 or size <= 0:
         return 0.0
     return words(grid, size / 2) + (cores - 1) * grid.hop_cycles + grid.core_cycles
 
 
-LINKS: dict[str, Callable[[int, float], float]] = {  # bytes that a link of the line passes, on average or at most
+LINKS: dict[str, Callable[[int, float], float]] = {  # average or largest bytes over a link of the line
     "sum": lambda cores, size: 2 * size,
     "copy": lambda cores, size: size,
     "gather": lambda cores, size: size * (cores - 1) / cores,

@@ -1,4 +1,4 @@
-"""The mesh as a cost function: ``--cost mesh:GRID``; knobs are a mapping's, seconds are the simulation's."""
+"""Cost function of a mesh of cores, ``--cost mesh:GRID``: configs are mappings, seconds are simulated."""
 
 from collections.abc import Mapping as Named
 from dataclasses import asdict, dataclass
@@ -13,17 +13,17 @@ from autotune.contrib.costs.mesh.simulate import Simulation, crossings
 from autotune.core.errors import MachineError
 from autotune.core.space import Config, Space, Value
 
-KEPT = 4096  # simulations that are remembered: a search asks for the same config several times
+KEPT = 4096  # simulations in the cache: a search evaluates the same config several times
 
 
 @dataclass(frozen=True)
 class MeshCost:
-    """A grid as a cost function.
+    """Cost function of a grid.
 
     Attributes:
         grid: The grid.
-        batch: Calls that follow each other.
-        argument: How the user named them.
+        batch: Number of pipelined calls.
+        argument: Argument that the user named them by.
     """
 
     grid: Grid
@@ -32,11 +32,11 @@ class MeshCost:
 
     @property
     def name(self) -> str:
-        """The name that opens it."""
+        """Name that opens it."""
         return f"mesh:{self.argument}"
 
     def open(self, program: CostedProgram) -> "MeshProgramCost":
-        """What mappings of a program cost.
+        """Return the cost model of a program's mappings.
 
         Raises:
             MachineError: The program does not fit the grid.
@@ -60,13 +60,13 @@ def open_mesh(argument: str) -> MeshCost:
 
 
 class MeshProgramCost:
-    """What mappings of a program to a grid cost.
+    """Cost model of the mappings of a program to a grid.
 
     Attributes:
         payload: Name of the payload.
         program: The program.
         grid: The grid.
-        batch: Calls that follow each other.
+        batch: Number of pipelined calls.
     """
 
     def __init__(self, payload: str, program: MeshProgram, grid: Grid, batch: int = 1) -> None:
@@ -76,11 +76,11 @@ class MeshProgramCost:
 
     @cached_property
     def space(self) -> Space:
-        """Stages, their positions, and the loops that cores share."""
+        """Search space: pipeline stages, their placement, and the loops that are distributed over cores."""
         return space_of(self.program, self.grid)
 
     def simulation(self, config: Config) -> Simulation:
-        """The simulation of a config."""
+        """Return the simulation of a config, cached."""
         return self._known(tuple(sorted(config.items())))
 
     def _simulate(self, config: tuple[tuple[str, Value], ...]) -> Simulation:
@@ -89,10 +89,10 @@ class MeshProgramCost:
 
     @cached_property
     def starts(self) -> tuple[Config, ...]:
-        """What is kept is spread over all cores of a region, in one cut of the grid after the other; the fastest first.
+        """Default mappings for every partition of the grid into regions, the fastest first.
 
         Raises:
-            MachineError: Nothing fits.
+            MachineError: No mapping fits.
         """
         tried = [(config, self.simulation(config)) for config in defaults_of(self.program, self.grid)]
         fitting = [(config, found) for config, found in tried if found.fits]
@@ -113,20 +113,20 @@ class MeshProgramCost:
 
     @property
     def default(self) -> Config:
-        """The grid in as few regions as fit.
+        """Mapping with the fewest regions that fits.
 
         Raises:
-            MachineError: Nothing fits.
+            MachineError: No mapping fits.
         """
         return min(self.starts, key=lambda config: self.simulation(config).mapping.stages)
 
     def seconds(self, config: Config) -> float | None:
-        """Seconds of a call, or of a batch; `None` where a core lacks the memory."""
+        """Return the seconds of a call, or of a batch; `None` where a core has too little memory."""
         simulation = self.simulation(config)
         return simulation.seconds if simulation.fits else None
 
     def explain(self, config: Config) -> tuple[str, ...]:
-        """Stages, memory, and where the time goes."""
+        """Describe stages, memory, and the breakdown of the time."""
         simulation = self.simulation(config)
         region, stages = simulation.regions[0], len(simulation.regions)
         one = f"{stages} stages of {region.height} x {region.width} cores each"
@@ -141,7 +141,7 @@ class MeshProgramCost:
         return tuple(sentences)
 
     def to_json(self, config: Config) -> dict[str, Any]:
-        """The grid, and the outcome of the program on it."""
+        """Return the grid and the simulated figures of the program."""
         simulation = self.simulation(config)
         return {
             "grid": asdict(self.grid),
@@ -158,14 +158,14 @@ class MeshProgramCost:
         }
 
     def draw(self, config: Config) -> Named[str, Any]:
-        """Placement, traffic and time line."""
+        """Draw placement, traffic and time line."""
         from autotune.contrib.costs.mesh.pictures import draw_all
 
         return draw_all(self.payload, self.simulation(config))
 
 
 def amount(size: float) -> str:
-    """Bytes for people."""
+    """Format a number of bytes with a decimal unit."""
     for unit in ("B", "KB", "MB"):
         if size < 1000:
             return f"{size:.3g} {unit}"

@@ -1,6 +1,6 @@
-"""What can be chosen of a mesh: how many stages, where they lie, and which loops of an op its cores share.
+"""Mappings of a program to a mesh: number of stages, their placement, and the loops distributed over cores.
 
-Contractions have knobs of their own; every other op follows what it reads.
+Contractions have a knob each; every other op follows the layout of its operands.
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ BALANCES = ("bytes", "time")
 
 @dataclass(frozen=True)
 class Mapping:
-    """A config, read.
+    """Mapping of a program to a mesh.
 
     Attributes:
-        stages: Stages of the pipeline, a region each.
-        stage_rows: Rows of regions.
+        stages: Number of pipeline stages, with a region each.
+        stage_rows: Number of rows of regions.
         order: Order of the regions.
-        balance: What units are shared out by: ``bytes`` that are kept, or ``time``.
-        spread: Whether ops that follow share out a loop where what they read is the same for all cores.
-        spreads: How each contraction is spread, by its number.
+        balance: Quantity that is balanced between stages: ``bytes`` of weights and caches, or ``time``.
+        spread: Whether ops without a knob distribute a loop along an axis where their operands are replicated.
+        spreads: Distribution of each contraction, by its number.
     """
 
     stages: int
@@ -38,20 +38,20 @@ class Mapping:
 
 
 def read_mapping(program: MeshProgram, config: Config) -> Mapping:
-    """The mapping that a config is."""
+    """Return the mapping of a config."""
     rows, columns = map(int, str(config["regions"]).split("x"))
     spreads = {number: read_spread(config[op.name]) for number, op in program.ops.items() if op.contracts}
     return Mapping(rows * columns, rows, str(config["order"]), str(config["balance"]), bool(config["spread"]), spreads)
 
 
 def read_spread(value: Value) -> Spread:
-    """The loops that a knob names for rows and columns of cores, such as ``d2,d1``."""
+    """Parse the loops that a knob distributes over rows and columns of cores, such as ``d2,d1``."""
     rows, columns = (None if name == NONE else int(name[1:]) for name in str(value).split(","))
     return Spread((rows, columns))
 
 
 def space_of(program: MeshProgram, grid: Grid) -> Space:
-    """The knobs of a program on a grid. Every config is a mapping; it may need more memory than a core has."""
+    """Return the search space of a program on a grid; a mapping may need more memory than a core has."""
     knobs = [
         Knob("regions", tuple(f"{rows}x{columns}" for rows, columns in regions_for(program, grid))),
         Knob("order", ORDERS),
@@ -67,7 +67,7 @@ def space_of(program: MeshProgram, grid: Grid) -> Space:
 
 
 def regions_for(program: MeshProgram, grid: Grid) -> list[tuple[int, int]]:
-    """Rows and columns of regions that a grid can be cut into, few regions first, of those nearly square ones first."""
+    """Return the partitions of a grid into rows and columns of regions, fewest regions first, then most square ones."""
     found = []
     for stages in STAGES:
         if stages <= min(len(program.units), grid.cores):
@@ -78,12 +78,12 @@ def regions_for(program: MeshProgram, grid: Grid) -> list[tuple[int, int]]:
 
 
 def fits_grid(grid: Grid, rows: int, columns: int) -> bool:
-    """Return whether so many regions have a core each."""
+    """Return whether a grid has at least one core for each region."""
     return rows <= grid.rows and columns <= grid.columns
 
 
 def defaults_of(program: MeshProgram, grid: Grid) -> list[dict[str, Value]]:
-    """Configs to begin with, of which the first that fits is the default: few stages first."""
+    """Return the start configs, fewest stages first."""
     spreads: dict[str, Value] = {}
     behind: dict[int, int] = {}  # how many products with weights lie behind a value
     for number, op in program.ops.items():
@@ -103,16 +103,16 @@ def defaults_of(program: MeshProgram, grid: Grid) -> list[dict[str, Value]]:
 
 
 def lopsided(grid: Grid, rows: int, columns: int) -> float:
-    """How far a region is from a square: longer side over shorter."""
+    """Return the aspect ratio of a region, longer side over shorter."""
     height, width = grid.rows // rows, grid.columns // columns
     return max(height, width) / min(height, width)
 
 
 def best_loops(op: MeshOp) -> tuple[str, str]:
-    """Loops for rows and columns of cores.
+    """Return the default loops for rows and columns of cores.
 
-    Of an op with weights those two that keep least on a core, the sum over rows; of any other, heads over columns (the
-    loop that all of its arrays have) and the longest of the rest over rows.
+    For an op with weights, two loops of the weights, which minimise the memory of a core, the reduction over rows; for
+    any other, the loop that indexes all arrays (heads) over columns, and the longest of the others over rows.
     """
     sizes = op.facts.sizes
     arrays = [{loop for terms in access.terms for loop, _ in terms} for access in (*op.reads, op.result)]

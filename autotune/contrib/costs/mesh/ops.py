@@ -1,7 +1,7 @@
-"""What one op takes on a region of cores: what has to move first, its share of the work, and sums that follow.
+"""Cost of one op on a region of cores: redistribution of its operands, computation, and reductions.
 
-Every core holds its part of weights and caches for good; values are moved along rows or columns of cores. Nothing
-overlaps: a core moves or computes.
+Weights and caches stay distributed over the cores; values are moved along rows or columns of cores. Communication and
+computation do not overlap.
 """
 
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ Shape = tuple[int, int]
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of an op's time.
+    """A phase of an op: computation or a collective.
 
     Attributes:
-        op: Number of the op; -1 of what is between units.
+        op: Number of the op; -1 for a transfer between units.
         kind: One of `KINDS`.
         cycles: Cycles that it takes.
-        axis: Axis of the cores along which something moves; -1 for none.
-        cores: Cores of a line.
-        lines: Lines side by side.
-        size: Bytes that a line moves.
+        axis: Axis of cores of the collective; -1 for none.
+        cores: Number of cores of a line.
+        lines: Number of parallel lines.
+        size: Bytes of the message on a line.
     """
 
     op: int
@@ -43,13 +43,13 @@ class Phase:
 
 @dataclass(frozen=True)
 class OpCost:
-    """An op on a region.
+    """Cost of an op on a region.
 
     Attributes:
-        phases: What it does, one after the other.
-        layout: How its result lies afterwards.
-        kept: Bytes of weights and caches of the core that has most, by array.
-        values: Bytes of values there while it computes.
+        phases: Phases in order.
+        layout: Layout of its result.
+        kept: Bytes of weights and caches on the fullest core, by array.
+        values: Bytes of operands and result on that core.
     """
 
     phases: tuple[Phase, ...]
@@ -60,13 +60,13 @@ class OpCost:
 
 @dataclass(frozen=True)
 class Move:
-    """How a value has to be moved along an axis before an op can read it.
+    """Redistribution of a value along an axis before an op can read it.
 
     Attributes:
-        access: What the op reads.
+        access: Operand of the op.
         axis: Axis of the cores.
         kind: `GATHER` or `EXCHANGE`.
-        needs: Dimension that is to be spread over the axis; `None` where all cores are to hold the same.
+        needs: Dimension to be distributed over the axis; `None` for replication.
     """
 
     access: Operand
@@ -76,18 +76,18 @@ class Move:
 
     @property
     def key(self) -> tuple[int | None, int, str, int | None, tuple[int, ...]]:
-        """What is equal for moves that give the same."""
+        """Key that is equal for redistributions with the same result."""
         return self.access.source, self.axis, self.kind, self.needs, self.access.shape
 
 
 def follow(op: MeshOp, layouts: dict[int, Layout], region: Shape, *, spread: bool) -> Spread:
-    """How an op is spread that follows what it reads: as the operand lies that is spread most, of those the largest.
+    """Distribute an op like its operands: like the one distributed over most axes, and of those the largest.
 
     Args:
         op: The op.
-        layouts: Layouts of values by the op that gives them.
+        layouts: Layouts of values by the op that computes them.
         region: Rows and columns of cores.
-        spread: Whether an axis along which all cores hold the same shares out the longest loop that is left.
+        spread: Whether the longest remaining loop is distributed over an axis along which operands are replicated.
     """
     chosen: list[int | None] = [None, None]
     plain = [access for access in op.values if not access.viewed]
@@ -98,7 +98,7 @@ def follow(op: MeshOp, layouts: dict[int, Layout], region: Shape, *, spread: boo
                 chosen[axis] = loop if loop not in chosen else None
     sizes = op.facts.sizes
     left = [loop for loop in range(len(sizes)) if loop not in chosen and loop not in op.reduced and sizes[loop] > 1]
-    if not plain and op.values and left:  # of what changes shape the outermost dimension: heads, where there are some
+    if not plain and op.values and left:  # reshaped operands only: the outermost loop, such as heads
         chosen[1] = left.pop(0)
     for axis in sorted(AXES, key=lambda axis: -region[axis]):
         if left and chosen[axis] is None and (spread or not op.values):
@@ -108,12 +108,12 @@ def follow(op: MeshOp, layouts: dict[int, Layout], region: Shape, *, spread: boo
 
 
 def spread_of(access: Operand, layouts: dict[int, Layout]) -> int:
-    """Along how many axes a value is spread."""
+    """Return the number of axes that a value is distributed over."""
     return sum(dim is not None for dim in layouts.get(access.source or 0, NOWHERE).dims)
 
 
 def moves_of(op: MeshOp, spread: Spread, layouts: dict[int, Layout]) -> list[Move]:
-    """What has to be moved before an op can compute."""
+    """Return the redistributions that an op needs before it can compute."""
     found = []
     for access in op.values:
         have = layouts.get(access.source or 0, NOWHERE)
@@ -128,15 +128,15 @@ def moves_of(op: MeshOp, spread: Spread, layouts: dict[int, Layout]) -> list[Mov
 def cost_of(
     op: MeshOp, spread: Spread, *, grid: Grid, region: Shape, layouts: dict[int, Layout], done: set[object]
 ) -> OpCost:
-    """What an op takes.
+    """Return the cost of an op on a region.
 
     Args:
         op: The op.
-        spread: How it is spread.
+        spread: Distribution of the op.
         grid: The grid.
         region: Rows and columns of cores.
-        layouts: Layouts of values by the op that gives them.
-        done: Keys of moves that were made already; those of this op are added.
+        layouts: Layouts of values by the op that computes them.
+        done: Keys of earlier redistributions; those of this op are added.
     """
     sizes = op.facts.sizes
     local, parts = spread.local(sizes, region), spread.parts(sizes, region)
@@ -152,7 +152,7 @@ def cost_of(
             cycles = way(grid, cores, size)
             phases.append(Phase(op.facts.number, move.kind, cycles, move.axis, cores, lines[1 - move.axis], size))
     for access in op.kept:
-        if access.gathered:  # rows are copied from the core that holds them to those that compute with them
+        if access.gathered:  # gathered rows are broadcast from the core that has them
             for axis in AXES:
                 size = op.size(access) / parts[1 - axis]
                 cycles = broadcast(grid, lines[axis], size)
@@ -177,7 +177,7 @@ def cost_of(
 
 
 def compute(grid: Grid, op: MeshOp, local: tuple[int, ...]) -> float:
-    """Cycles that the core with most to do computes: bound by arithmetic, or by its memory."""
+    """Return the cycles of the core with the most work, the maximum of its arithmetic and memory bounds."""
     share = 1.0
     for mine, whole in zip(local, op.facts.sizes, strict=True):
         share *= mine / whole

@@ -1,4 +1,4 @@
-"""Regions of a grid, one a stage of the pipeline, in the order in which the pipeline walks them.
+"""Placement of pipeline stages: rectangular regions of a grid, in the order of the pipeline.
 
 snake:  0 1 2   turned:  0 3 4   rows:  0 1 2
 ...     5 4 3   ...      1 2 5   ...    3 4 5
@@ -34,12 +34,12 @@ class CoreRegion:
 
 
 def regions_of(grid: Grid, stages: int, stage_rows: int, order: str) -> tuple[CoreRegion, ...]:
-    """Equal regions in so many rows of regions, in the order of the pipeline; what is left over stays idle.
+    """Return equal regions in the order of the pipeline; the remaining cores are idle.
 
     Args:
         grid: The grid.
         stages: Number of regions.
-        stage_rows: Rows of regions; divides `stages`.
+        stage_rows: Number of rows of regions; divides `stages`.
         order: One of `ORDERS`.
     """
     stage_columns = stages // stage_rows
@@ -55,20 +55,20 @@ def regions_of(grid: Grid, stages: int, stage_rows: int, order: str) -> tuple[Co
 
 
 def hops(before: CoreRegion, after: CoreRegion) -> int:
-    """Links between a core of a region and the corresponding core of another one, first along the row."""
+    """Return the number of links between a core of a region and the corresponding core of another one."""
     return abs(after.column - before.column) + abs(after.row - before.row)
 
 
 def transfer(grid: Grid, before: CoreRegion, after: CoreRegion, size: float) -> float:
-    """Cycles to hand a value on that lies evenly on a region: each core to the corresponding one of the next.
+    """Return the cycles to transfer an evenly distributed value, from each core to the corresponding one of a region.
 
-    Routes go along the row first (XY). Regions do not overlap, so that at a boundary between columns all of a row's
-    cores have sent through one link, and at one between rows all of a column's.
+    Routing is XY, along the row first. The busiest link bounds the time: at a boundary between regions of a row, it
+    carries the messages of all cores of the row, and between regions of a column, those of the column.
 
     Args:
         grid: The grid.
-        before: CoreRegion that has the value.
-        after: CoreRegion that is to have it.
+        before: Region that has the value.
+        after: Region that receives it.
         size: Bytes of the value.
     """
     if before == after or size <= 0:

@@ -1,7 +1,6 @@
-"""A payload as a mesh sees it: ops with what they read, hold and give, and the units that a pipeline is cut into.
+"""`MeshProgram`: the ops of a payload with their operands and results, and the units that a pipeline is divided into.
 
-What follows from weights alone is computed before, as is what follows from constants. Inputs come from outside and
-outputs go there: that is not modelled.
+Ops that depend on weights or constants only are computed beforehand. Transfers of inputs and outputs are not modelled.
 """
 
 import math
@@ -29,51 +28,51 @@ class MeshOp:
 
     @property
     def name(self) -> str:
-        """Name for people: kind, loops and position."""
+        """Readable name: kind, trip counts and position."""
         return f"{self.facts.kind}_{'x'.join(map(str, self.facts.sizes))}@{self.facts.number}"
 
     @property
     def result(self) -> Operand:
-        """What it gives."""
+        """First result."""
         return self.facts.outputs[0]
 
     @property
     def reads(self) -> tuple[Operand, ...]:
-        """What it reads, but for the array that its result is put in."""
+        """Arrays that it reads, without its destinations."""
         return tuple(access for access in self.facts.accesses if not access.written)
 
     @property
     def values(self) -> tuple[Operand, ...]:
-        """What it reads that an op computes."""
+        """Arrays that it reads and another op computes."""
         return tuple(access for access in self.reads if access.source is not None)
 
     @property
     def kept(self) -> tuple[Operand, ...]:
-        """What it reads that stays where it is: weights and caches."""
+        """Arrays that it reads and that stay in the cores' memory: weights and caches."""
         return tuple(access for access in self.reads if access.held in (WEIGHT, STATE))
 
     @property
     def kept_weights(self) -> tuple[Operand, ...]:
-        """The weights that it reads."""
+        """Weights that it reads."""
         return tuple(access for access in self.reads if access.held == WEIGHT)
 
     @property
     def reduced(self) -> tuple[int, ...]:
-        """Loops that its result has no dimension of."""
+        """Loops in which its result is invariant."""
         return self.facts.reduced
 
     @property
     def contracts(self) -> bool:
-        """Whether it sums products of two arrays, so that how it is spread decides about the rest."""
+        """Whether it is a contraction of two arrays, whose distribution is a knob."""
         arrays = [access for access in self.reads if len(access.shape) > 1]
         return bool(self.reduced) and len(arrays) > 1 and self.facts.arithmetic > math.prod(self.facts.sizes)
 
     def width(self, access: Operand) -> int:
-        """Bytes of an element."""
+        """Return the bytes of an element."""
         return min(access.element_bytes, self.element_bytes) if self.element_bytes else access.element_bytes
 
     def size(self, access: Operand, local: Sequence[int] | None = None) -> int:
-        """Bytes of an array that the op touches, or those that its share of the loops touches.
+        """Return the bytes of an array that the op accesses, or that a part of its iteration space accesses.
 
         Args:
             access: One of its arrays.
@@ -82,17 +81,17 @@ class MeshOp:
         return access.touched(self.facts.sizes if local is None else local) * self.width(access)
 
     def whole(self, access: Operand) -> int:
-        """Bytes of an array, also of what is not touched."""
+        """Return the bytes of a whole array, accessed or not."""
         return math.prod(access.shape) * self.width(access)
 
 
 @dataclass(frozen=True)
 class MeshUnit:
-    """Ops that are not cut apart: an op with those that follow from it, or a layer.
+    """Ops that stay in one pipeline stage: an op with its followers, or a layer.
 
     Attributes:
         ops: Positions of the ops in the program.
-        iteration: Which time this is, of ops that are run several times.
+        iteration: Iteration number, of ops that are executed several times.
     """
 
     ops: tuple[int, ...]
@@ -105,7 +104,7 @@ class MeshProgram:
 
     Attributes:
         ops: Ops by number.
-        units: Units in the order in which they are run.
+        units: Units in the order of execution.
     """
 
     ops: dict[int, MeshOp]
@@ -117,7 +116,7 @@ class MeshProgram:
         return sum(self.ops[op].facts.arithmetic for unit in self.units for op in unit.ops)
 
     def kept_bytes(self, kind: str) -> int:
-        """Bytes of weights, or of caches, each counted once."""
+        """Return the bytes of weights, or of caches, each array counted once."""
         found = {
             (access.value, unit.iteration if access.moves else 0): self.ops[op].whole(access)
             for unit in self.units
@@ -128,13 +127,13 @@ class MeshProgram:
         return sum(found.values())
 
     def gives(self, unit: MeshUnit) -> int:
-        """Bytes of what a unit hands on: the result of its last op."""
+        """Return the bytes of a unit's output, the result of its last op."""
         last = self.ops[unit.ops[-1]]
         return last.size(last.result)
 
 
 def read_mesh_program(facts: ProgramFacts, element_bytes: int = 0) -> MeshProgram:
-    """The program of facts.
+    """Build the program from its facts.
 
     Args:
         facts: Facts of the program.
@@ -155,5 +154,5 @@ def read_mesh_program(facts: ProgramFacts, element_bytes: int = 0) -> MeshProgra
 
 
 def repeat(ops: Sequence[int], trips: int) -> list[MeshUnit]:
-    """A unit for every time that ops are run."""
+    """Return a unit for every iteration of some ops."""
     return [MeshUnit(tuple(ops), iteration) for iteration in range(trips)]

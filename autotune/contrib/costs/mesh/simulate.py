@@ -16,14 +16,14 @@ Body = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Simulation:
-    """A program on a grid.
+    """Simulation of a program on a grid.
 
     Attributes:
         program: The program.
         grid: The grid.
-        mapping: What is where.
-        batch: Calls that follow each other through the pipeline.
-        crossing: Bytes that have to cross between each unit and the next.
+        mapping: Mapping of the program to the grid.
+        batch: Number of pipelined calls.
+        crossing: Bytes of values that are live between each unit and the next.
     """
 
     program: MeshProgram
@@ -34,16 +34,16 @@ class Simulation:
 
     @cached_property
     def regions(self) -> tuple[CoreRegion, ...]:
-        """A region a stage."""
+        """Region of each stage."""
         return regions_of(self.grid, self.mapping.stages, self.mapping.stage_rows, self.mapping.order)
 
     @cached_property
     def bodies(self) -> dict[Body, dict[int, OpCost]]:
-        """What the ops of every distinct unit take. A loop's first iteration begins as all others do."""
+        """Costs of the ops of every distinct unit; the first iteration of a loop has the layouts of the others."""
         found: dict[Body, dict[int, OpCost]] = {}
         layouts: dict[int, Layout] = {}
         distinct = list(dict.fromkeys(unit.ops for unit in self.program.units))
-        for _ in range(2):  # a loop's values are known once it was walked
+        for _ in range(2):  # the second pass starts with the layouts of loop-carried values
             for body in distinct:
                 found[body] = self._walk(body, layouts)
         return found
@@ -77,7 +77,7 @@ class Simulation:
         return cut(weights, self.mapping.stages)
 
     def kept(self, unit: MeshUnit) -> dict[tuple[int, int, bool], int]:
-        """Bytes of weights and caches that a unit keeps on the core that has most, by array and iteration."""
+        """Return the bytes of a unit's weights and caches on the fullest core, by array and iteration."""
         found: dict[tuple[int, int, bool], int] = {}
         for number, cost in self.bodies[unit.ops].items():
             fresh = {access.value: access.moves for access in self.program.ops[number].kept}
@@ -103,12 +103,12 @@ class Simulation:
 
     @property
     def fits(self) -> bool:
-        """Whether every core has the memory."""
+        """Whether every core has enough memory."""
         return max(self.memory) <= self.grid.memory
 
     @cached_property
     def hand_overs(self) -> tuple[Phase, ...]:
-        """What each stage hands to the next."""
+        """Transfers from each stage to the next."""
         found = []
         for number, (before, after) in enumerate(zip(self.regions, self.regions[1:], strict=False)):
             size = self.crossing[self.stages[number][-1]]
@@ -118,7 +118,7 @@ class Simulation:
 
     @cached_property
     def stage_cycles(self) -> tuple[float, ...]:
-        """Cycles of every stage, with what it hands on."""
+        """Cycles of every stage, including its transfer to the next."""
         found = [sum(self.body_cycles[self.program.units[position].ops] for position in stage) for stage in self.stages]
         for number, phase in enumerate(self.hand_overs):
             found[number] += phase.cycles
@@ -126,7 +126,7 @@ class Simulation:
 
     @property
     def cycles(self) -> float:
-        """Cycles of a batch, from the first call's begin to the last one's end."""
+        """Cycles of a batch, from the start of the first call to the end of the last one."""
         return pipeline(self.stage_cycles, self.batch)
 
     @property
@@ -140,7 +140,7 @@ class Simulation:
         return sum(self.stage_cycles) / self.grid.hertz
 
     def phases(self) -> list[tuple[int, int, Phase]]:
-        """Everything that a call does, in order: stage, unit, phase."""
+        """Return the phases of a call in order, each with its stage and unit."""
         found = []
         for number, stage in enumerate(self.stages):
             for position in stage:
@@ -151,7 +151,7 @@ class Simulation:
         return found
 
     def shares(self) -> dict[str, float]:
-        """Share of each kind of phase in a call's cycles."""
+        """Return the share of each kind of phase in the cycles of a call."""
         found: dict[str, float] = {}
         for _, _, phase in self.phases():
             found[phase.kind] = found.get(phase.kind, 0.0) + phase.cycles
@@ -160,12 +160,12 @@ class Simulation:
 
 
 def pipeline(stages: Sequence[float], batch: int) -> float:
-    """Cycles of equal calls one after the other through stages: the first fills them, the slowest gives the beat."""
+    """Return the cycles of pipelined calls: the latency of the first, then the slowest stage for each further one."""
     return sum(stages) + (batch - 1) * max(stages)
 
 
 def cut(weights: Sequence[float], stages: int) -> tuple[tuple[int, ...], ...]:
-    """Cut a row of units into stages, none of them empty, so that the heaviest is as light as can be.
+    """Partition a sequence of units into non-empty stages, with the least weight of the heaviest, by bisection.
 
     Args:
         weights: Weight of every unit.
@@ -183,7 +183,7 @@ def cut(weights: Sequence[float], stages: int) -> tuple[tuple[int, ...], ...]:
 
 
 def filled(weights: Sequence[float], most: float, stages: int) -> list[list[int]]:
-    """Stages of at most a weight each, a new one also where the units that are left are just enough for the others."""
+    """Fill stages greedily up to a weight each; the last units are split so that no stage is empty."""
     found: list[list[int]] = [[]]
     load = 0.0
     for index, weight in enumerate(weights):
@@ -197,7 +197,7 @@ def filled(weights: Sequence[float], most: float, stages: int) -> list[list[int]
 
 
 def crossings(program: MeshProgram) -> tuple[int, ...]:
-    """Bytes that have to cross between each unit and the next: what is computed before and read behind."""
+    """Return the bytes that are live between each unit and the next: computed before it, and read after it."""
     made: dict[int, int] = {}  # op -> the unit that computed it last
     last: dict[tuple[int, int], int] = {}  # op and the unit that computed it -> the last unit that reads that
     for index, unit in enumerate(program.units):

@@ -1,7 +1,7 @@
-"""Bytes over every link of a grid in one call: right and left, down and up, of each core to its neighbour.
+"""Traffic of one call: bytes over every link of a grid, in both directions between neighbouring cores.
 
-A link is known by the core that it leaves. Arrays are filled rectangle by rectangle, so that a million links cost
-milliseconds.
+Links are indexed by the core on their left or upper side. Arrays are updated by rectangular slices, so that a million
+links take milliseconds.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ class Traffic:
     """Bytes over links.
 
     Attributes:
-        across: Between a core and its right neighbour, both ways: (rows, columns - 1).
-        along: Between a core and the one below, both ways: (rows - 1, columns).
+        across: Bytes between a core and its right neighbour, both ways, of shape (rows, columns - 1).
+        along: Bytes between a core and the one below, both ways, of shape (rows - 1, columns).
     """
 
     across: Bytes
@@ -33,12 +33,12 @@ class Traffic:
     @property
     def by_core(self) -> Bytes:
         """Bytes over the links of every core: (rows, columns)."""
-        found = np.zeros((self.across.shape[0], self.along.shape[1]))
-        found[:, :-1] += self.across
-        found[:, 1:] += self.across
-        found[:-1] += self.along
-        found[1:] += self.along
-        return found
+        totals = np.zeros((self.across.shape[0], self.along.shape[1]))
+        totals[:, :-1] += self.across
+        totals[:, 1:] += self.across
+        totals[:-1] += self.along
+        totals[1:] += self.along
+        return totals
 
     @property
     def busiest(self) -> float:
@@ -47,7 +47,7 @@ class Traffic:
 
 
 def traffic_of(simulation: Simulation) -> Traffic:
-    """Traffic of one call."""
+    """Return the traffic of one call."""
     grid = simulation.grid
     found = Traffic(np.zeros((grid.rows, grid.columns - 1)), np.zeros((grid.rows - 1, grid.columns)))
     for number, _, phase in simulation.phases():
@@ -66,7 +66,7 @@ def traffic_of(simulation: Simulation) -> Traffic:
 
 
 def route(traffic: Traffic, before: CoreRegion, after: CoreRegion, size: float) -> None:
-    """Add a hand-over: every core to the corresponding one of another region, along the row first, then the column."""
+    """Add a transfer from every core to the corresponding one of another region, by XY routing, to the traffic."""
     each = size / (before.height * before.width)
     move = after.column - before.column
     rows = slice(before.row, before.row + before.height)
@@ -79,7 +79,10 @@ def route(traffic: Traffic, before: CoreRegion, after: CoreRegion, size: float) 
 
 
 def passed(starts: npt.NDArray[np.int64], move: int, links: int) -> Bytes:
-    """How many of the moves from each start over a distance pass each link of a line."""
+    """Return the number of moves over each link of a line, from each start over the same distance.
+
+    Computed as the prefix sum of the number of moves that start or end at each link.
+    """
     change = np.zeros(links + 1)
     low, high = np.minimum(starts, starts + move), np.maximum(starts, starts + move)
     np.add.at(change, low, 1.0)
