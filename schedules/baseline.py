@@ -22,7 +22,11 @@ TO_LLVM = (
 )
 
 # linalg straight to loops
-LOOPS = Baseline("loops", f"builtin.module({BUFFERIZE},{FREE},convert-linalg-to-loops,{TO_LLVM})")
+LOOPS = Baseline(
+    "loops",
+    f"builtin.module({BUFFERIZE},{FREE},convert-linalg-to-loops,{TO_LLVM})",
+    summary="Linalg to scalar loops, left to LLVM's vectorizers.",
+)
 
 # What a careful user of passes alone would write; speed-ups are quoted against it.
 PASSES = Baseline(
@@ -31,4 +35,5 @@ PASSES = Baseline(
     "func.func(linalg-generalize-named-ops),canonicalize,func.func(linalg-fuse-elementwise-ops),canonicalize,"
     f"eliminate-empty-tensors,{BUFFERIZE},{FREE},"
     f"convert-linalg-to-loops,canonicalize,loop-invariant-code-motion,{TO_LLVM})",
+    summary="Element-wise fusion, loops, loop-invariant code motion, LLVM's vectorizers: the default of --baseline.",
 )

@@ -42,7 +42,7 @@ SHARED = "shared"  # level of a parallel loop
 
 @dataclass(frozen=True)
 class Fused(Family):
-    """The family for tasks of several ops."""
+    """Fusion groups: several ops, such as attention, softmax or a contraction with its consumers."""
 
     name: str = "fused"
     fallback: bool = False

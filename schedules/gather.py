@@ -23,7 +23,7 @@ READ, COUNT = "tensor.extract", "linalg.index"
 
 @dataclass(frozen=True)
 class Gather(SingleOp):
-    """The family for ops that read elements at indices that a tensor holds."""
+    """Ops that gather elements at indices from a tensor."""
 
     name: str = "gather"
 

@@ -26,7 +26,7 @@ FOR = '!transform.op<"scf.for">'
 
 @dataclass(frozen=True)
 class Growing(Family):
-    """The family for groups with one growing loop an op."""
+    """Fusion groups with a loop whose trip count is known at run time only, as over a KV cache."""
 
     name: str = "growing"
     fallback: bool = False

@@ -31,7 +31,7 @@ LEAST_ROWS_PER_COPY = 4  # register tiles that must read a packed B to amortize 
 
 @dataclass(frozen=True)
 class Matmul(Family):
-    """The family for contractions with loops (batch,) m, n, k over f32 or f64."""
+    """Contractions with loops (batch,) m, n, k in f32 or f64."""
 
     name: str = "matmul"
     fallback: bool = False

@@ -71,12 +71,17 @@ class OfPrecision(Family):
 
 @dataclass(frozen=True)
 class Narrow(OfPrecision):
-    """The family for one precision."""
+    """Family of contractions in one precision."""
 
     @property
     def name(self) -> str:
         """Name of the precision."""
         return self.precision.name
+
+    @property
+    def summary(self) -> str:
+        """Line in ``autotune list``."""
+        return f"Contractions with {self.precision.summary}."
 
     @property
     def asked(self) -> bool:

@@ -39,7 +39,7 @@ UNEVEN = 3 / 4  # factor on the score of a tile that does not divide its positio
 
 @dataclass(frozen=True)
 class SlidingWindow(Family):
-    """The family for ops of which one loop alone becomes vectors, and for those in groups with what follows them."""
+    """Convolutions, pools and other ops that are vectorized along one loop, with fused consumers."""
 
     name: str = "sliding_window"
     fallback: bool = False

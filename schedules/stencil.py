@@ -27,7 +27,7 @@ BYTE, BYTES_OF_F32 = "i8", 4
 
 @dataclass(frozen=True)
 class Stencils(SingleOp):
-    """The family for element-wise ops of which a tile reads more, or less, than its own elements."""
+    """Element-wise ops that read neighbours, strided elements or repeated elements."""
 
     name: str = "stencil"
 

@@ -20,7 +20,7 @@ SIDES = (4, 8, 16)
 
 @dataclass(frozen=True)
 class Transpose(SingleOp):
-    """The family for element-wise ops with an operand whose last dimension is not that of the result."""
+    """Element-wise ops with a transposed operand."""
 
     name: str = "transpose"
 

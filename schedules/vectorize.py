@@ -29,7 +29,7 @@ STREAMED = 2  # accumulators of a row read from beyond L2: a single one would be
 
 @dataclass(frozen=True)
 class Vectorize(SingleOp):
-    """The family for element-wise ops, row reductions, and whatever no other family covers."""
+    """Element-wise ops, row reductions, and any op that no other family covers."""
 
     name: str = "vectorize"
     fallback: bool = True

@@ -11,7 +11,7 @@ import typer
 from autotune.cli.options import AsJson
 from autotune.cli.say import complain
 
-WIDTH = 14  # of names
+WIDTH = 18  # of names
 NAME = 2  # blanks before a name
 
 
@@ -67,11 +67,13 @@ def chosen(shown: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Mapp
 
 
 def description(point: EntryPoint) -> str:
-    """What an entry point is: the first line of its docstring, or of its type's; its module where there is none."""
+    """Return one line on an entry point: its `summary`, the first line of a docstring, or its module."""
     try:
         loaded = point.load()
     except Exception:  # a plug-in raises whatever it raises; using it says what
         return point.value
+    if isinstance(summary := getattr(loaded, "summary", ""), str) and summary:
+        return summary.replace("``", "")
     own = loaded if inspect.isroutine(loaded) or inspect.isclass(loaded) else type(loaded)
     if own.__module__ == "builtins":
         return point.value

@@ -69,6 +69,17 @@ class Precision:
         return self.most > 0 and not self.exact
 
     @property
+    def summary(self) -> str:
+        """How operands are represented, and the CPU feature whose instruction multiplies them, as a phrase."""
+        bits = 32 // self.values
+        if self.exact:
+            return f"i{bits} operands and exact sums ({self.flag})"
+        if self.most:
+            return f"operands quantized to int{bits} ({self.flag})"
+        how = "rounded to" if self.parts == 1 else f"split into {self.parts} values of"
+        return f"operands {how} bf16 ({self.flag})"
+
+    @property
     def element(self) -> str:
         """MLIR type of a packed value."""
         return f"i{32 // self.values}" if self.most else "bf16"

@@ -11,7 +11,7 @@ PACKAGES = {"torch_mlir": "import", "onnx": "import"}
 
 
 def read_onnx(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
-    """Read an ``.onnx`` file into a folder.
+    """Import an ``.onnx`` file, with external data, into a folder.
 
     Args:
         path: File to read; weights may lie in files beside it.

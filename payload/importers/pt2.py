@@ -9,7 +9,7 @@ PACKAGES = {"torch_mlir": "import", "torch": "torch"}
 
 
 def import_pt2(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
-    """Read a ``.pt2`` file, as ``torch.export.save`` writes it, into a folder.
+    """Import a ``.pt2`` file, as ``torch.export.save`` writes it, into a folder.
 
     Args:
         path: File to read.

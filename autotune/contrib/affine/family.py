@@ -31,7 +31,7 @@ MOST_TURNED = 3  # loops of an op of which all orders are tried
 
 @dataclass(frozen=True)
 class Affine(Family):
-    """The family of whatever has loops of known length."""
+    """Any op with static loops, by MLIR's affine passes: tiling, permutation, unroll-and-jam, vectorization."""
 
     name: str = "affine"
     fallback: bool = True

@@ -148,7 +148,7 @@ class Library:
 
 
 def open_library(argument: str) -> Library:
-    """The back end of a contract.
+    """Kernels of your own C library, declared by a contract in TOML.
 
     Raises:
         ScheduleError: There is no such contract, or it says what no contract may.

@@ -74,5 +74,5 @@ class Tvm:
 
 
 def open_tvm(argument: str) -> Tvm:
-    """The back end; it takes no argument."""
+    """TVM, with its default schedules; takes no argument."""
     return Tvm()

@@ -23,7 +23,7 @@ VECTORS = (1, 2, 4)
 
 @dataclass(frozen=True)
 class ByteTable(ByteOps):
-    """The family of element-wise ops of one array of bytes, which go by way of f32."""
+    """Element-wise ops on one i8 array, computed in f32: a lookup in a table of 256 results."""
 
     name: str = "byte_table"
     flags: frozenset[str] = frozenset({CHOOSES})

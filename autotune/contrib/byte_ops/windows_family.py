@@ -25,7 +25,7 @@ WIDEN, MULTIPLY = "arith.extsi", "arith.muli"
 
 @dataclass(frozen=True)
 class ByteWindows(ByteOps):
-    """The family of element-wise ops that sum products of rows of bytes by weights that stay along a row."""
+    """Depthwise and grouped convolutions of i8, channels first: dot products of neighbours in a row."""
 
     name: str = "byte_windows"
     flags: frozenset[str] = frozenset({CHOOSES, MULTIPLIES})

@@ -235,7 +235,7 @@ def generate(
 
 
 def open_gpt(name: str, parameters: dict[str, str], request: GenerationRequest, load: Load) -> Iterator[int]:
-    """A GPT for a request, compiled; gives its new tokens. See `autotune.contrib.generate.generator.Generator`."""
+    """Generate tokens by a compiled GPT; see `autotune.contrib.generate.generator.Generator`."""
     for key in ("function", "position", "batch"):
         if key in parameters:
             raise GenerationError(f"parameters of a model to generate with have no {key!r}, got one; leave it out")

@@ -29,7 +29,9 @@ def generate(
         str, typer.Argument(metavar="MODEL", help="nano, gpt2, or gpt with sizes, as for `tune`; or a GGUF file.")
     ],
     prompt_tokens: Annotated[str, typer.Option(metavar="N,N,...", help="The prompt, as token ids.")] = "",
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="The prompt as text; needs --tokenizer.")] = "",
+    prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="The prompt as text; needs --tokenizer, except for GGUF.")
+    ] = "",
     tokenizer: Annotated[Path | None, typer.Option(metavar="FILE", help="A tokenizer.json: text in, text out.")] = None,
     max_new: Annotated[int, typer.Option(parser=whole, help="How many tokens to add at most.")] = 64,
     weights: Annotated[Path | None, typer.Option(metavar="FILE", help="A Hugging Face GPT-2 safetensors file.")] = None,

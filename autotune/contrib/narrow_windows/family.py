@@ -43,12 +43,17 @@ WORD = 4  # bytes
 
 @dataclass(frozen=True)
 class NarrowWindow(OfPrecision):
-    """The family for one precision."""
+    """Family of convolutions in one precision."""
 
     @property
     def name(self) -> str:
         """Name of the precision, with a prefix for windows."""
         return f"window_{self.precision.name}"
+
+    @property
+    def summary(self) -> str:
+        """Line in ``autotune list``."""
+        return f"Convolutions, channels last, with {self.precision.summary}."
 
     def covers(self, task: Task) -> bool:
         """Return whether the task is such convolutions of many channels, channels last, with element-wise consumers."""

@@ -27,7 +27,7 @@ MOST_PARALLEL, SUMMED = 2, (2, 3)  # numbers of loops: rows and columns; groups 
 
 @dataclass(frozen=True)
 class BlockSums(ByOwnCode):
-    """The family of sums over two loops or three, of which the inner one is a vector or two."""
+    """Products with a block-quantized weight, dequantized in registers; for few rows."""
 
     name: str = "blocks"
 

@@ -8,7 +8,7 @@ from payload.importers.converter import start_converter
 
 
 def read_model(path: Path, folder: Path, sizes: Mapping[str, int]) -> None:
-    """Import a ``.gguf`` file into a folder.
+    """Import a language model of a ``.gguf`` file into a folder.
 
     Args:
         path: File to read.

@@ -23,7 +23,7 @@ SPARE = 1  # registers, for broadcast scalars
 
 @dataclass(frozen=True)
 class BlockPanels(BlockDots):
-    """The family of sums over blocks of bytes for many rows, by dot products of bytes."""
+    """Products of many rows with a block-quantized weight, activations quantized to int8, by panels."""
 
     name: str = "blocks_panel_int8"
 

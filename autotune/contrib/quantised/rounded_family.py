@@ -60,7 +60,7 @@ class RoundedBlocks(ByOwnCode):
 
 @dataclass(frozen=True)
 class BlockDots(RoundedBlocks):
-    """The family of sums over blocks of bytes by dot products of bytes."""
+    """Products with a block-quantized weight, activations quantized to int8; for few rows."""
 
     name: str = "blocks_int8"
 
@@ -106,7 +106,7 @@ class BlockDots(RoundedBlocks):
 
 @dataclass(frozen=True)
 class BlockTiles(RoundedBlocks):
-    """The family of sums over blocks of bytes by tiles of a matrix unit."""
+    """Products of many rows with a block-quantized weight, activations quantized to int8, by AMX tiles."""
 
     name: str = "blocks_tile_int8"
 
@@ -151,7 +151,7 @@ class BlockTiles(RoundedBlocks):
 
 @dataclass(frozen=True)
 class BlockWidenedTiles(BlockTiles):
-    """The family of sums over blocks that are widened to bf16, by tiles of a matrix unit."""
+    """Products of many rows with a block-quantized weight, both rounded to bf16, by AMX tiles."""
 
     name: str = "blocks_tile_bf16"
 

@@ -24,7 +24,7 @@ SPARE = 4  # registers, for broadcast scalars
 
 @dataclass(frozen=True)
 class WidenedBlocks(ByOwnCode):
-    """The family of sums over blocks for many rows."""
+    """Products of many rows with a block-quantized weight, dequantized to f32 panels."""
 
     name: str = "blocks_widened"
 

@@ -39,7 +39,7 @@ UNIT = 2.0**-24  # unit roundoff of f32
 
 @dataclass(frozen=True)
 class Winograd(Family):
-    """The family for one size of tiles.
+    """Family of Winograd convolutions with one tile size.
 
     Attributes:
         filtering: Tile size.
@@ -53,6 +53,12 @@ class Winograd(Family):
     def name(self) -> str:
         """Name of the tile size."""
         return self.filtering.name
+
+    @property
+    def summary(self) -> str:
+        """Line in ``autotune list``."""
+        outputs = self.filtering.outputs
+        return f"3x3 convolutions by Winograd's F({outputs}x{outputs}, 3x3), within an error budget."
 
     @property
     def error(self) -> float:

@@ -135,7 +135,9 @@ class Baseline:
     Attributes:
         name: Name of the baseline for users.
         pipeline: MLIR's textual pass pipeline, ``builtin.module(...)``.
+        summary: Line in ``autotune list``.
     """
 
     name: str
     pipeline: str
+    summary: str = "A classic pass pipeline from linalg on tensors to the LLVM dialect."

@@ -43,6 +43,11 @@ class Importer:
     files: Callable[[Path], Sequence[Path]] = no_others
 
     @property
+    def summary(self) -> str:
+        """Line in ``autotune list``: the first of the docstring of `read`."""
+        return (inspect.getdoc(self.read) or "").partition("\n")[0]
+
+    @property
     def source_hash(self) -> str:
         """Hex sha256 of the sources of the importer's package, or of its module, which determine its output."""
         module = inspect.getmodule(self.read)
