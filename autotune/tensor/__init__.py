@@ -1,10 +1,10 @@
-"""Lazy arrays with the names of NumPy and of the array API standard, compiled as one program.
+"""Lazy arrays with the interface of NumPy and the array API standard, compiled as one program.
 
 import autotune.tensor as T
 
-y = T.softmax(T.asarray(a) @ b)      # a graph: shapes and element types are checked here, nothing is computed
+y = T.softmax(T.asarray(a) @ b)      # builds a graph: checks shapes and element types, computes nothing
 y.numpy()                            # compiled and computed
-f = T.compile(lambda x: T.gelu(x @ w) + 1)   # arrays of NumPy in and out; compiled once a shape
+f = T.compile(lambda x: T.gelu(x @ w) + 1)   # takes and returns NumPy arrays; compiled once for each shape
 T.tune(f, x, trials=60)              # searches schedules; functions compiled from then on use them
 """
 

@@ -1,6 +1,6 @@
-"""Building: the payload of a graph as a function on arrays; compiled once for each structure, in memory and on disk.
+"""Compile the payload of a graph to a function on arrays, cached in memory and on disk by the graph's structure.
 
-This is where tensors meet the compiler: the package imports it when something is compiled, not before.
+This module imports the compiler; the package imports it on the first compilation only.
 """
 
 import hashlib
@@ -29,21 +29,21 @@ from autotune.tuning.candidates import default_candidate
 from autotune.worker.loading.own_code import check_own_code
 from autotune.worker.loading.reading import partition
 
-KEPT = 256  # functions of `numpy` in memory
+KEPT = 256  # compiled graphs of `Tensor.numpy` that are cached in memory
 
 
 class TensorFunction:
-    """A compiled payload, which any number of threads may call.
+    """A compiled payload; calls are thread-safe.
 
     Args:
         payload: Payload that the function computes.
         lowered: Program to call.
-        weights: Arrays by name that no call gives.
-        seen: What arrays of inputs must be, by name; by default of the payload's shapes, their numbers looked at.
-        results: Shapes and element types of the outputs' arrays, by name; by default the payload's.
+        weights: Arrays of the weights, by name.
+        seen: Shapes and element types that input arrays must have, by name; by default the payload's.
+        results: Shapes and element types of the output arrays, by name; by default the payload's.
 
     Attributes:
-        call: Computes once: an array for every input in, new arrays of the outputs out.
+        call: Function from one array for each input to new arrays of the outputs.
 
     Raises:
         BundleError: The program calls untrusted machine code.
@@ -59,9 +59,9 @@ class TensorFunction:
     ) -> None:
         check_own_code(lowered.kernels)
         machine = replace(this_machine(), threads=lowered.threads)
-        plain = {argument.name: Accepted.unbounded(argument) for argument in payload.arguments}
+        accepted = {argument.name: Accepted.unbounded(argument) for argument in payload.arguments}
         caller = Caller(
-            payload, lambda: load_program(lowered), machine, weights, seen={**plain, **(seen or {})}, results=results
+            payload, lambda: load_program(lowered), machine, weights, seen={**accepted, **(seen or {})}, results=results
         )
         self.call: Callable[[Sequence[object]], list[Array]] = partial(caller.call, caller.plan)
 
@@ -73,18 +73,18 @@ def function_of(
     seen: Mapping[str, Accepted] | None = None,
     results: Mapping[str, Result] | None = None,
 ) -> TensorFunction:
-    """A payload of a graph, compiled.
+    """Compile the payload of a graph, or load it from the cache on disk.
 
     Args:
         payload: Payload to compile.
-        weights: Arrays by name that no call gives.
-        bundle: Folder of a bundle that says how; by default where `tune` puts one, if there is one.
-        seen: What arrays of inputs must be, by name.
-        results: Shapes and element types of the outputs' arrays, by name.
+        weights: Arrays of the weights, by name.
+        bundle: Folder of the bundle with its schedules; by default the one that `tune` writes, if it exists.
+        seen: Shapes and element types that input arrays must have, by name.
+        results: Shapes and element types of the output arrays, by name.
 
     Raises:
-        TensorError: The bundle is of something else.
-        BundleError: The bundle is refused.
+        TensorError: The bundle is of another payload.
+        BundleError: The bundle cannot be read, or its program calls untrusted machine code.
         CompileError: The payload does not compile.
     """
     folder = Path(bundle) if bundle else bundle_folder(payload.name)
@@ -100,7 +100,7 @@ def function_of(
 
 
 def identity(payload: Payload) -> list[str]:
-    """Whatever decides, besides its schedule, which program a payload becomes here."""
+    """Return the strings that determine, besides the schedule, the compiled program of a payload on this machine."""
     machine = this_machine()
     roles = " ".join(argument.role for argument in payload.arguments)
     facts = [machine.fingerprint, machine.pages, compiler_version(), version(DISTRIBUTION)]
@@ -108,12 +108,12 @@ def identity(payload: Payload) -> list[str]:
 
 
 def by_default(payload: Payload) -> Candidate:
-    """How a payload is compiled without any search."""
+    """Return the candidate of default schedules."""
     return default_candidate(partition(payload), this_machine())
 
 
 def tuned(payload: Payload, folder: Path) -> Candidate:
-    """How a bundle says that a payload is compiled.
+    """Return the candidate that a bundle records.
 
     Raises:
         TensorError: The bundle is of another payload.
@@ -129,5 +129,5 @@ def tuned(payload: Payload, folder: Path) -> Candidate:
 
 @lru_cache(KEPT)
 def shared_function(payload: Payload) -> TensorFunction:
-    """The function of all graphs of a structure, which gives every array."""
+    """Return the compiled function of a payload without weights, shared by all graphs of the same structure."""
     return function_of(payload, {})

@@ -1,4 +1,4 @@
-"""`compile`, `tune`, `payload`: functions on tensors, traced at the shapes that they are called with."""
+"""`compile`, `tune` and `payload`: trace functions of tensors at the shapes of their arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ from autotune.tensor.tensor import Tensor
 from autotune.tensor.traced import Nested, Traced, finished, stored
 from autotune.tuning.result import TuneResult
 
-BUILD, TUNING = "autotune.tensor.build", "autotune.tuning.front"  # imported when something is compiled, or tuned
+BUILD, TUNING = "autotune.tensor.build", "autotune.tuning.front"  # imported on the first compilation or search
 STATIC = (bool, int, float, str, type(None))
 
 
 @operation
 def compute(x: Tensor) -> Tensor:
-    """The same tensor, of known elements.
+    """Compute a tensor: return one that holds its elements.
 
     Raises:
-        TensorError: The tensor rests on an argument of a function that is traced.
+        TensorError: The tensor depends on an argument of a traced function.
     """
     if any(node.op == INPUT for node in behind((x.node,))):
         raise TensorError(
@@ -39,23 +39,23 @@ def compute(x: Tensor) -> Tensor:
     if only_moved is not None:
         return known(only_moved)
     program = write_program((x.node,), (), role="input")
-    written: list[Array] = []
+    outputs: list[Array] = []
     if program.payload is not None:
         function = import_module(BUILD).shared_function(program.payload)
-        written = function.call([stored(node.array) for node in program.constants if node.array is not None])
-    return known(finished(program.results, written)[0])
+        outputs = function.call([stored(node.array) for node in program.constants if node.array is not None])
+    return known(finished(program.results, outputs)[0])
 
 
 @dataclass(frozen=True)
 class Specialised:
-    """A function compiled at some shapes.
+    """A function compiled for one set of argument shapes and element types.
 
     Attributes:
-        traced: The function as a graph.
-        run: Computes arrays of the payload's outputs from arrays of its inputs.
-        inputs: Count of the arrays that a call gives.
-        kept: Numbers of those that the payload has, which are those with elements; `None` for all of them.
-        is_plain: Whether the payload has all results.
+        traced: Graph of the function.
+        run: Compiled function from the payload's input arrays to its output arrays.
+        inputs: Number of arrays that a call passes.
+        kept: Indices of the arrays that are inputs of the payload (those that are not empty); `None` for all of them.
+        is_plain: Whether every result of the function is an output of the payload.
     """
 
     traced: Traced
@@ -65,55 +65,55 @@ class Specialised:
     is_plain: bool
 
     def __call__(self, arrays: Sequence[object]) -> Nested:
-        """Compute once.
+        """Call the compiled function.
 
         Raises:
-            NotExactlyError: An array is of another shape or element type.
-            TensorIndexError: Whole numbers that are indices are out of range.
+            NotExactlyError: An array has another shape or element type.
+            TensorIndexError: An integer array used as indices is out of range.
         """
-        written = self.run(arrays if self.kept is None else [arrays[number] for number in self.kept])
-        return self.traced.arrange(written if self.is_plain else finished(self.traced.program.results, written))
+        outputs = self.run(arrays if self.kept is None else [arrays[number] for number in self.kept])
+        return self.traced.arrange(outputs if self.is_plain else finished(self.traced.program.results, outputs))
 
 
 class CompiledFunction:
-    """A function of tensors that takes and gives arrays of NumPy; made by `compile`.
+    """A function of tensors that takes and returns NumPy arrays; the result of `compile`.
 
-    Given tensors it is the function itself, so that compiled functions may call each other.
+    Called with tensors it runs the original function, so that compiled functions may call each other.
 
     Args:
         function: Function of tensors.
-        bundle: Folder of a bundle that says how it is compiled; empty for where `tune` puts one.
+        bundle: Folder of the bundle to compile it with; empty for the folder that `tune` writes.
     """
 
     def __init__(self, function: Callable[..., Any], bundle: str) -> None:
         self._function, self._bundle = function, bundle
         self._known: dict[Any, Specialised] = {}
-        self._latest: Specialised | None = None  # of arrays alone, all of which its program looks at
+        self._latest: Specialised | None = None  # latest one whose arguments are all arrays and inputs of the payload
         update_wrapper(self, function)
 
     def __call__(self, /, *arguments: object, **named: object) -> Nested:
-        """Compute once; the first call at some shapes traces and compiles.
+        """Call the function; the first call at a set of shapes traces and compiles it.
 
         Raises:
-            TensorError: An operation is impossible; the error names the line where it is written.
-            TensorIndexError: Whole numbers that are indices are out of range.
+            TensorError: An operation is invalid; the error names its source line.
+            TensorIndexError: An integer array used as indices is out of range.
         """
         latest = self._latest
         try:
             if latest is not None and len(arguments) == latest.inputs and not named:
-                try:  # `suppress` takes 0.3 us
+                try:  # contextlib.suppress would cost 0.3 us a call
                     return latest(arguments)
                 except NotExactlyError:
                     pass
             return self._at_any_shape(arguments, named)
         except TensorError as error:
-            wrong = refused(error)
-            if wrong is error:  # it was raised at a line of the function
+            located = refused(error)
+            if located is error:  # it already names a line of the function
                 raise
-        raise wrong.with_traceback(None)
+        raise located.with_traceback(None)
 
     def _at_any_shape(self, arguments: tuple[object, ...], named: dict[str, object]) -> Nested:
-        """A call at shapes, or with constants, that need not be those of the one before."""
+        """Look up, or compile, the specialization for the arguments and call it."""
         arrays: list[Array] = []
         key: list[Any] = []
         for value in arguments if not named else (*arguments, *(named[name] for name in sorted(named))):
@@ -125,15 +125,15 @@ class CompiledFunction:
             else:
                 return self._other(arguments, named)
         signature = (*key, *sorted(named)) if named else tuple(key)
-        known = self._known.get(signature)
-        if known is None:
-            known = self._known[signature] = specialise(self._function, arguments, named, self._bundle)
-        if len(arrays) == len(arguments) and not named and known.kept is None:
-            self._latest = known
-        return known(arrays)
+        specialised = self._known.get(signature)
+        if specialised is None:
+            specialised = self._known[signature] = specialise(self._function, arguments, named, self._bundle)
+        if len(arrays) == len(arguments) and not named and specialised.kept is None:
+            self._latest = specialised
+        return specialised(arrays)
 
     def _other(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Nested:
-        """A call with something else than arrays and constants."""
+        """Call with arguments besides arrays and constants: tensors run the function, NumPy scalars become arrays."""
         values = [*arguments, *named.values()]
         if any(isinstance(value, Tensor) for value in values):
             return self._function(*arguments, **named)
@@ -141,9 +141,9 @@ class CompiledFunction:
             if isinstance(value, np.ma.MaskedArray):
                 raise TensorTypeError(f"argument {number} must be an array without a mask, it has one; use .filled(..)")
             if not isinstance(value, (np.ndarray, np.generic, *STATIC)):
-                kind = type(value).__name__
+                type_name = type(value).__name__
                 raise refused(
-                    TensorTypeError(f"argument {number} must be an array or a number, got {kind}; use np.asarray")
+                    TensorTypeError(f"argument {number} must be an array or a number, got {type_name}; use np.asarray")
                 )
         plain = [np.asarray(v) if isinstance(v, (np.ndarray, np.generic)) else v for v in arguments]
         by_name = {n: np.asarray(v) if isinstance(v, (np.ndarray, np.generic)) else v for n, v in named.items()}
@@ -153,8 +153,8 @@ class CompiledFunction:
 def specialise(
     function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any], bundle: str
 ) -> Specialised:
-    """A function traced and compiled at the shapes of some arguments."""
-    # named arguments are inputs in the order of their names, as calls give them
+    """Trace and compile a function at the shapes of the given arguments."""
+    # keyword arguments are inputs sorted by name, in the same order as in calls
     traced = Traced(function, arguments, {name: named[name] for name in sorted(named)})
     program = traced.program
     if program.payload is None:
@@ -164,19 +164,19 @@ def specialise(
     constants = [stored(node.array) for node in program.constants if node.array is not None]
     kept = tuple(number for number, node in enumerate(program.inputs) if 0 not in node.shape)
     names = [argument.name for argument in payload.arguments if argument.role == "input"]
-    seen = {name: taken(program, number, name) for name, number in zip(names, kept, strict=True)}
-    given = [node for node in program.results if 0 not in node.shape]
-    results = {a.name: (node.shape, node.dtype) for a, node in zip(payload.outputs, given, strict=True)}
-    held = dict(zip(weights, constants, strict=True))
-    compiled = import_module(BUILD).function_of(payload, held, bundle, seen, results)
+    accepted = {name: taken(program, number, name) for name, number in zip(names, kept, strict=True)}
+    outputs = [node for node in program.results if 0 not in node.shape]
+    results = {a.name: (node.shape, node.dtype) for a, node in zip(payload.outputs, outputs, strict=True)}
+    weight_arrays = dict(zip(weights, constants, strict=True))
+    compiled = import_module(BUILD).function_of(payload, weight_arrays, bundle, accepted, results)
     count = len(program.inputs)
     return Specialised(
-        traced, compiled.call, count, None if len(kept) == count else kept, len(given) == len(program.results)
+        traced, compiled.call, count, None if len(kept) == count else kept, len(outputs) == len(program.results)
     )
 
 
 def taken(program: TensorProgram, number: int, name: str) -> Accepted:
-    """What the array of an input must be; below its bound where it holds indices."""
+    """Return the shape, element type and, for indices, the range that the array of an input must have."""
     node, size = program.inputs[number], dict(program.bounds).get(number)
     if size is None:
         return Accepted(name, node.shape, node.dtype, is_exact=True)
@@ -185,14 +185,14 @@ def taken(program: TensorProgram, number: int, name: str) -> Accepted:
 
 
 def compile(function: Callable[..., Any], *, bundle: str = "") -> CompiledFunction:
-    """A function of tensors as one of arrays, compiled at each set of shapes and element types it is called with.
+    """Compile a function of tensors into one of arrays, once for each set of argument shapes and element types.
 
-    Tensors that it reads besides its arguments are constants: weights, which schedules may store as they like.
+    Tensors that it reads besides its arguments are constants: weights, whose layout schedules may change.
 
     Args:
-        function: Function to compile; it must not depend on elements.
-        bundle: Folder of a bundle that says how to compile it; by default the one that `tune` wrote, if there is one,
-            and else default schedules.
+        function: Function to compile; its control flow must not depend on elements.
+        bundle: Folder of the bundle to compile it with; by default the one that `tune` wrote, or default schedules if
+            there is none.
 
     Example:
         >>> compile(lambda x: x + 1)(np.zeros(2, np.float32))
@@ -202,14 +202,14 @@ def compile(function: Callable[..., Any], *, bundle: str = "") -> CompiledFuncti
 
 
 def payload(function: Callable[..., Any], *arguments: object) -> Payload:
-    """A function at the shapes of some arguments as a payload, for `autotune.show`, `autotune.tasks` and the others.
+    """Trace a function at the shapes of the arguments and return its payload, e.g. for `autotune.show`.
 
     Args:
-        function: Function of tensors, or what `compile` made of one.
-        *arguments: Arrays to trace it at; random data of a search are drawn from their ranges.
+        function: Function of tensors, or the result of `compile`.
+        *arguments: Arrays to trace it at; the random inputs of a search are drawn from their ranges.
 
     Raises:
-        TensorError: An operation is impossible, or no result has elements.
+        TensorError: An operation is invalid, or no result has elements.
     """
     inner = getattr(function, "__wrapped__", function)
     arrays = [np.asarray(v.numpy() if isinstance(v, Tensor) else v) for v in arguments]
@@ -221,17 +221,14 @@ def payload(function: Callable[..., Any], *arguments: object) -> Payload:
 
 
 def tune(function: Callable[..., Any], *arguments: object, **options: object) -> TuneResult:
-    """Search schedules for a function at the shapes of some arguments; `compile` takes the winner from then on.
+    """Search schedules for a function at the shapes of the arguments; `compile` uses the best one from then on.
 
     Args:
-        function: Function of tensors, or what `compile` made of one.
+        function: Function of tensors, or the result of `compile`.
         *arguments: Arrays to trace it at.
         **options: Options of `autotune.tune`, such as ``trials``.
 
     Returns:
-        The result, as of `autotune.tune`.
-
-    Raises:
-        TensorError: An operation is impossible.
+        The result of `autotune.tune`.
     """
     return cast(TuneResult, import_module(TUNING).tune(payload(function, *arguments), **options))

@@ -1,4 +1,4 @@
-"""Products of matrices and convolutions as named ops of linalg, on zeros; every size is written, those of 1 too."""
+"""Lower matrix products and convolutions to named linalg ops on zero-filled outputs; unit dimensions are kept."""
 
 from dataclasses import replace
 from math import prod
@@ -11,11 +11,11 @@ from autotune.tensor.views import Stored, View, loops_of, seen, squeezed
 
 
 def matmul(writer: Writer, node: Node, a: View | None, b: View | None) -> View:
-    """``linalg.matmul``, or ``linalg.batch_matmul`` where B differs along leading dimensions."""
+    """``linalg.matmul``, or ``linalg.batch_matmul`` if B has batch dimensions."""
     zero = constant(writer.emit, 0, node.dtype)
     *lead, m, n = node.shape
     element = "f32" if zero_is_real(node) else str(node.dtype).replace("int", "i")
-    if a is None or b is None:  # nothing is summed
+    if a is None or b is None:  # an operand without elements: the sum is empty
         return natural(writer, node, writer.filled(squeezed(node.shape), element, zero))
     k = a.shape[-1]
     left: Shape
@@ -48,7 +48,7 @@ def matmul(writer: Writer, node: Node, a: View | None, b: View | None) -> View:
 
 
 def row_sums(writer: Writer, node: Node, a: View, b: View, element: str) -> View:
-    """Products of matrices with vectors, one each of a batch: sums of products, vectors along their columns."""
+    """Lower a batch of matrix-vector products (`m` or `n` is 1) to a ``linalg.generic`` reduction."""
     *lead, m, n = node.shape
     inner = len(lead) + 2
     loops, body = loops_of((*lead, m, n, a.shape[-1])), LoopBody()
@@ -67,52 +67,54 @@ def zero_is_real(node: Node) -> bool:
 
 
 def swapped(dims: Shape) -> Shape:
-    """Loops along a matrix that is stored transposed."""
+    """Swap the last two loops of an indexing map, for a matrix that is stored transposed."""
     return (*dims[:-2], dims[-1], dims[-2])
 
 
 def seen_as(x: View, shape: Shape) -> View:
-    """A view without leading dimensions of size 1."""
+    """Drop leading dimensions of size 1 from a view, to the given shape."""
     more = len(x.shape) - len(shape)
     return replace(x, shape=shape, dims=tuple(None if d is None else d - more for d in x.dims))
 
 
 def repeated(x: View, shape: Shape) -> View:
-    """A view with leading dimensions repeated to a shape."""
+    """Broadcast a view along leading dimensions to the given shape."""
     more = len(shape) - len(x.shape)
     return replace(x, shape=shape, dims=tuple(None if d is None else d + more for d in x.dims))
 
 
 def operand(writer: Writer, x: View, shape: Shape, element: str, *, turn: bool) -> tuple[Stored, bool]:
-    """A matrix, or a batch of them, and whether it is stored transposed: where its last dimension lies before.
+    """Store a matrix, or a batch of matrices; also return whether it is stored transposed.
+
+    A view of a transposed matrix is passed as it lies in memory, with a transposed indexing map, instead of copying it.
 
     Args:
         writer: Writer that operations are appended to.
-        x: Matrix as it is seen.
-        shape: Sizes of the matrix, batches in one dimension.
-        element: Element type that is computed in.
-        turn: Whether it may be stored transposed.
+        x: View of the matrix.
+        shape: Shape of the matrix, with one batch dimension at most.
+        element: Element type of the computation.
+        turn: Whether the matrix may be stored transposed.
     """
     rows, columns = len(x.shape) - 2, len(x.shape) - 1
-    along = [d for d in x.dims if d is not None]
-    if turn and along and along[-1] == rows and columns in along:
-        other = [*range(rows), columns, rows]
+    dims = [d for d in x.dims if d is not None]
+    if turn and dims and dims[-1] == rows and columns in dims:
+        order = [*range(rows), columns, rows]
         transposed = replace(
             x,
-            shape=tuple(x.shape[d] for d in other),
-            dims=tuple(None if d is None else other.index(d) for d in x.dims),
+            shape=tuple(x.shape[d] for d in order),
+            dims=tuple(None if d is None else order.index(d) for d in x.dims),
         )
         return writer.shaped(writer.stored(transposed, element), (*shape[:-2], shape[-1], shape[-2])), True
     return writer.shaped(writer.stored(x, element), shape), False
 
 
 def natural(writer: Writer, node: Node, stored: Stored) -> View:
-    """A result as a view; sizes of 1 are dropped."""
+    """Return the view of a result, dropping its dimensions of size 1."""
     return seen(node, writer.shaped(stored, squeezed(node.shape)))
 
 
 def conv2d(writer: Writer, node: Node, x: View | None, kernel: View | None) -> View:
-    """A convolution, channels first; with groups of one channel, or of several, the ops for that."""
+    """Lower a convolution in NCHW layout to the plain, depthwise or grouped named op."""
     steps, zeros, apart, groups = node.attributes
     zero = constant(writer.emit, 0, node.dtype)
     if x is None or kernel is None:  # no channels
@@ -136,17 +138,17 @@ def conv2d(writer: Writer, node: Node, x: View | None, kernel: View | None) -> V
 
 
 def pair(numbers: tuple[int, int]) -> str:
-    """Two numbers as an attribute."""
+    """Format two integers as a dense attribute."""
     return f"dense<{list(numbers)}> : tensor<2xi64>"
 
 
 def padded(writer: Writer, image: Stored, zeros: tuple[int, int], zero: str) -> Stored:
-    """Images with zeros around each."""
+    """Emit the zero padding of images."""
     if not any(zeros):
         return image
-    around = [0, 0, *zeros]
-    shape = tuple(size + 2 * more for size, more in zip(image.shape, around, strict=True))
-    found = writer.define(f"tensor.pad {image.name} low{around} high{around} {{", shape, "f32")
+    padding = [0, 0, *zeros]
+    shape = tuple(size + 2 * more for size, more in zip(image.shape, padding, strict=True))
+    padded_image = writer.define(f"tensor.pad {image.name} low{padding} high{padding} {{", shape, "f32")
     writer.lines += ["^bb0(%n: index, %c: index, %i: index, %j: index):", f"  tensor.yield {zero} : f32"]
-    writer.lines += [f"}} : {image.type} to {found.type}"]
-    return found
+    writer.lines += [f"}} : {image.type} to {padded_image.type}"]
+    return padded_image

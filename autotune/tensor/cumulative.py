@@ -1,4 +1,4 @@
-"""Sums and products of all elements so far, and differences of neighbours."""
+"""Cumulative sums and products, and differences of adjacent elements."""
 
 from autotune.core.errors import TensorError
 from autotune.tensor.creation import full
@@ -14,72 +14,72 @@ from autotune.tensor.tensor import Tensor, operate
 def cumulative_sum(
     x: object, /, *, axis: int | None = None, dtype: object = None, include_initial: Flag = False
 ) -> Tensor:
-    """Sum of the elements up to each along an axis, in log2 of their number steps.
+    """Cumulative sum along an axis, computed in log2 of its size steps.
 
     Args:
         x: Tensor to sum.
-        axis: Axis to sum along; may be left out of one dimension.
-        dtype: Element type to sum in; by default as `sum`.
-        include_initial: Whether a 0 comes first.
+        axis: Axis to sum along; `None` is allowed for a tensor of one dimension.
+        dtype: Element type of the sums; by default that of `sum`.
+        include_initial: Whether to prepend a 0.
     """
-    found, dim = so_far("cumulative_sum", "add", widened("cumulative_sum", x, dtype), axis)
-    return led(0, found, dim) if include_initial else found
+    sums, dim = so_far("cumulative_sum", "add", widened("cumulative_sum", x, dtype), axis)
+    return led(0, sums, dim) if include_initial else sums
 
 
 @operation
 def cumulative_prod(
     x: object, /, *, axis: int | None = None, dtype: object = None, include_initial: Flag = False
 ) -> Tensor:
-    """Product of the elements up to each along an axis, as `cumulative_sum`; what may come first is a 1."""
-    found, dim = so_far("cumulative_prod", "multiply", widened("cumulative_prod", x, dtype), axis)
-    return led(1, found, dim) if include_initial else found
+    """Cumulative product along an axis, as `cumulative_sum`; `include_initial` prepends a 1."""
+    products, dim = so_far("cumulative_prod", "multiply", widened("cumulative_prod", x, dtype), axis)
+    return led(1, products, dim) if include_initial else products
 
 
 def so_far(what: str, op: str, x: Tensor, axis: int | None) -> tuple[Tensor, int]:
-    """Elements combined with all before them, and along which axis.
+    """Return the inclusive scan of a tensor, and the axis that it runs along.
 
-    With their neighbour first, then with what is 2, 4, 8 .. before (Hillis and Steele, 1986).
+    Each step combines every element with the one 1, 2, 4, 8 .. before it (Hillis and Steele, 1986).
 
     Raises:
-        TensorError: There are several axes, and none is named.
+        TensorError: There are several axes, and `axis` is `None`.
     """
     if axis is None and x.ndim != 1:
         raise TensorError(f"an axis must be named for {what} of shape {x.shape}; add axis=")
     dim = axis_of(what, 0 if axis is None else axis, x.ndim)
-    size, step, found = x.shape[dim], 1, x
+    size, step, scanned = x.shape[dim], 1, x
     while step < size:
-        both = operate(op, part(found, step, size, dim), part(found, 0, size - step, dim))
-        found, step = concat([part(found, 0, step, dim), both], axis=dim), 2 * step
-    return found, dim
+        combined = operate(op, part(scanned, step, size, dim), part(scanned, 0, size - step, dim))
+        scanned, step = concat([part(scanned, 0, step, dim), combined], axis=dim), 2 * step
+    return scanned, dim
 
 
 def led(first: int, x: Tensor, axis: int) -> Tensor:
-    """Elements along an axis behind a number."""
+    """Prepend a number along an axis."""
     shape = tuple(1 if d == axis else size for d, size in enumerate(x.shape))
     return concat([full(shape, first, dtype=x.dtype), x], axis=axis)
 
 
 @operation
 def diff(x: object, /, *, axis: int = -1, n: int = 1, prepend: object = None, append: object = None) -> Tensor:
-    """Differences of neighbours along an axis, of these again, `n` times.
+    """N-th discrete difference of adjacent elements along an axis.
 
     Args:
         x: Tensor of numbers.
-        axis: Axis along which elements are neighbours.
-        n: How many times.
-        prepend: Elements that come before, along the axis.
-        append: Elements that come behind, along the axis.
+        axis: Axis to take differences along.
+        n: Number of times that differences are taken.
+        prepend: Elements to prepend along the axis first.
+        append: Elements to append along the axis first.
 
     Raises:
         TensorError: `n` is below 0.
     """
-    found = numbers("diff", x)
-    dim = axis_of("diff", axis, found.ndim)
+    values = numbers("diff", x)
+    dim = axis_of("diff", axis, values.ndim)
     if n < 0:
         raise TensorError(f"n of diff must not be negative, got {n}")
     if n and not (prepend is None and append is None):
-        found = concat([each for each in (prepend, found, append) if each is not None], axis=dim)
+        values = concat([each for each in (prepend, values, append) if each is not None], axis=dim)
     for _ in range(n):
-        size = found.shape[dim]
-        found = part(found, min(1, size), size, dim) - part(found, 0, max(0, size - 1), dim)
-    return found
+        size = values.shape[dim]
+        values = part(values, min(1, size), size, dim) - part(values, 0, max(0, size - 1), dim)
+    return values

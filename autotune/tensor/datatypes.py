@@ -1,4 +1,4 @@
-"""Questions about element types: limits, kinds, which of them meet; and what the namespace says of itself."""
+"""Properties of element types: limits, kinds, promotion; and the inspection interface of the namespace."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -25,7 +25,7 @@ from autotune.tensor.dtypes import (
 from autotune.tensor.graph import operation
 from autotune.tensor.tensor import Tensor
 
-STANDARD = {"bool": bool, "int32": int32, "int64": int64, "float32": float32}  # what the standard has of ours
+STANDARD = {"bool": bool, "int32": int32, "int64": int64, "float32": float32}  # of the standard
 KINDS: dict[str, tuple[DType, ...]] = {
     "bool": (bool,),
     "signed integer": (int32, int64),
@@ -40,14 +40,14 @@ Kind = str | DType | tuple[str | DType, ...]
 
 @dataclass(frozen=True)
 class FloatLimits:
-    """Limits of real numbers of an element type.
+    """Limits of a real element type.
 
     Attributes:
         bits: Number of bits of an element.
         eps: Distance from 1 to the next larger number.
         max: Largest number.
-        min: Least number.
-        smallest_normal: Least number above 0 of full precision.
+        min: Smallest number.
+        smallest_normal: Smallest positive normal number.
         dtype: Element type.
     """
 
@@ -61,12 +61,12 @@ class FloatLimits:
 
 @dataclass(frozen=True)
 class IntegerLimits:
-    """Limits of whole numbers of an element type.
+    """Limits of an integer element type.
 
     Attributes:
         bits: Number of bits of an element.
         max: Largest number.
-        min: Least number.
+        min: Smallest number.
         dtype: Element type.
     """
 
@@ -77,56 +77,56 @@ class IntegerLimits:
 
 
 def dtype_of(value: object) -> DType:
-    """The element type of a tensor or an array, or the one that is named."""
+    """Return the element type of a tensor or an array, or the one that the value names."""
     return as_dtype(value.dtype if isinstance(value, (Tensor, np.ndarray)) else value)
 
 
 @operation
 def finfo(type: object, /) -> FloatLimits:
-    """Limits of real numbers.
+    """Limits of a real element type.
 
     Raises:
-        TensorTypeError: Elements are not real.
+        TensorTypeError: The element type is not real.
     """
-    wanted = dtype_of(type)
-    if not is_float(wanted):
-        raise TensorTypeError(f"finfo must be of a real element type, got {wanted.name}; use iinfo")
-    found = ml_dtypes.finfo(wanted)
-    numbers = (float(found.eps), float(found.max), float(found.min), float(found.smallest_normal))
-    return FloatLimits(8 * wanted.itemsize, *numbers, wanted)
+    element_type = dtype_of(type)
+    if not is_float(element_type):
+        raise TensorTypeError(f"finfo must be of a real element type, got {element_type.name}; use iinfo")
+    limits = ml_dtypes.finfo(element_type)
+    numbers = (float(limits.eps), float(limits.max), float(limits.min), float(limits.smallest_normal))
+    return FloatLimits(8 * element_type.itemsize, *numbers, element_type)
 
 
 @operation
 def iinfo(type: object, /) -> IntegerLimits:
-    """Limits of whole numbers.
+    """Limits of an integer element type.
 
     Raises:
-        TensorTypeError: Elements are not whole.
+        TensorTypeError: The element type is not an integer type.
     """
-    wanted = dtype_of(type)
-    if not is_integer(wanted):
-        raise TensorTypeError(f"iinfo must be of a whole element type, got {wanted.name}; use finfo")
-    found = np.iinfo(wanted)
-    return IntegerLimits(found.bits, int(found.max), int(found.min), wanted)
+    element_type = dtype_of(type)
+    if not is_integer(element_type):
+        raise TensorTypeError(f"iinfo must be of a whole element type, got {element_type.name}; use finfo")
+    limits = np.iinfo(element_type)
+    return IntegerLimits(limits.bits, int(limits.max), int(limits.min), element_type)
 
 
 @operation
 def isdtype(dtype: object, kind: Kind) -> Flag:
-    """Whether an element type is another one, or of a kind, or one of several of these.
+    """Whether an element type equals another one, or is of a kind, or matches any of several of these.
 
     Raises:
-        TensorTypeError: There is no such kind.
+        TensorTypeError: The kind is unknown.
     """
-    given = as_dtype(dtype)
+    element_type = as_dtype(dtype)
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    return any(given in of_kind(each) for each in kinds)
+    return any(element_type in of_kind(each) for each in kinds)
 
 
 def of_kind(kind: str | DType) -> tuple[DType, ...]:
-    """The element types of a kind.
+    """Return the element types of a kind.
 
     Raises:
-        TensorTypeError: There is no such kind.
+        TensorTypeError: The kind is unknown.
     """
     if not isinstance(kind, str):
         return (as_dtype(kind),)
@@ -137,7 +137,7 @@ def of_kind(kind: str | DType) -> tuple[DType, ...]:
 
 @operation
 def can_cast(from_: object, to: object, /) -> Flag:
-    """Whether an element type is converted to another where both meet."""
+    """Whether an element type may be promoted to another one."""
     source, target = dtype_of(from_), as_dtype(to)
     try:
         return promote("can_cast", source, target) == target
@@ -147,47 +147,47 @@ def can_cast(from_: object, to: object, /) -> Flag:
 
 @operation
 def result_type(*arrays_and_dtypes: object) -> DType:
-    """The element type in which tensors, element types and numbers meet.
+    """Element type that tensors, element types and numbers promote to.
 
     Raises:
         TensorTypeError: Operands are of several kinds, or all are numbers.
     """
     numbers = [each for each in arrays_and_dtypes if isinstance(each, (int, float))]  # True and False among them
-    others = [dtype_of(each) for each in arrays_and_dtypes if not isinstance(each, (int, float))]
-    if not others:
+    dtypes = [dtype_of(each) for each in arrays_and_dtypes if not isinstance(each, (int, float))]
+    if not dtypes:
         raise TensorTypeError("result_type must be of a tensor or an element type, got none; add one")
-    found = promote("result_type", *others)
+    promoted = promote("result_type", *dtypes)
     for number in numbers:
-        scalar_dtype("result_type", number, found)
-    return found
+        scalar_dtype("result_type", number, promoted)
+    return promoted
 
 
 class NamespaceInfo:
-    """What the standard asks of a namespace: element types, devices, and what depends on elements."""
+    """Inspection interface of the array API standard: element types, devices and capabilities."""
 
     def capabilities(self) -> dict[str, Flag | None]:
-        """What shapes may depend on: never on elements."""
+        """Capabilities of the namespace: shapes never depend on elements."""
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": None}
 
     def devices(self) -> tuple[str, ...]:
-        """Every device that tensors lie on."""
+        """Supported devices."""
         return (CPU,)
 
     def default_device(self) -> str:
-        """The default device of a tensor."""
+        """Default device of a tensor."""
         return CPU
 
     def default_dtypes(self, *, device: object = None) -> dict[str, DType]:
-        """The element types of numbers of Python, and of indices."""
+        """Default element types of real numbers, integers and indices."""
         on_cpu("default_dtypes", device)
         return {"real floating": float32, "integral": int64, "indexing": int64}
 
     def dtypes(self, *, device: object = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
-        """Element types by name, of some kinds; bfloat16 is not the standard's, and not among them."""
+        """Element types of the given kinds, by name; without bfloat16, which the standard lacks."""
         on_cpu("dtypes", device)
         return {name: dtype for name, dtype in STANDARD.items() if kind is None or isdtype(dtype, cast(Kind, kind))}
 
 
 def namespace_info() -> NamespaceInfo:
-    """What the namespace says of itself; ``__array_namespace_info__`` of the standard."""
+    """Inspection interface of the namespace; ``__array_namespace_info__`` of the standard."""
     return NamespaceInfo()

@@ -1,4 +1,4 @@
-"""The only device: tensors lie in the machine's memory."""
+"""The only device: tensors reside in host memory."""
 
 from autotune.core.errors import TensorError
 
@@ -6,7 +6,7 @@ CPU = "cpu"
 
 
 def on_cpu(what: str, device: object) -> None:
-    """Check where a tensor is to lie.
+    """Check that a device is the CPU.
 
     Args:
         what: Name of the operation, for the message.

@@ -1,4 +1,4 @@
-"""Element types: NumPy's own, and which of them meet in one operation, by the rules of the array API standard."""
+"""Element types, as NumPy dtypes, and their promotion by the rules of the array API standard."""
 
 import builtins
 from typing import Any
@@ -26,10 +26,10 @@ MLIR = {float32: "f32", bfloat16: "bf16", int32: "i32", int64: "i64", bool: "i1"
 
 
 def as_dtype(dtype: object) -> DType:
-    """The element type that a user names, as NumPy's, as a string or as a type of Python.
+    """Return the element type for a NumPy dtype, a name or a Python type.
 
     Raises:
-        TensorTypeError: There is no such element type here.
+        TensorTypeError: The element type is not supported.
 
     Example:
         >>> as_dtype("f32") == as_dtype(float) == np.dtype("float32")
@@ -40,16 +40,16 @@ def as_dtype(dtype: object) -> DType:
     if isinstance(dtype, type) and dtype in OF_PYTHON:
         return OF_PYTHON[dtype]
     try:
-        found = np.dtype(dtype)  # type: ignore[call-overload]
+        matched = np.dtype(dtype)  # type: ignore[call-overload]
     except (TypeError, ValueError):
-        found = None
-    if found in MLIR and found is not None:
-        return next(known for known in MLIR if known == found)
-    raise TensorTypeError(f"dtype must be one of {', '.join(KNOWN)}; got {dtype if found is None else found.name}")
+        matched = None
+    if matched in MLIR and matched is not None:
+        return next(known for known in MLIR if known == matched)
+    raise TensorTypeError(f"dtype must be one of {', '.join(KNOWN)}; got {dtype if matched is None else matched.name}")
 
 
 def storage_of(dtype: DType) -> str:
-    """How elements lie in memory, as an MLIR element type: booleans are bytes."""
+    """Return the MLIR element type of a dtype in memory: booleans are bytes."""
     return "i8" if dtype == bool else MLIR[dtype]
 
 
@@ -59,12 +59,12 @@ def is_float(dtype: DType) -> builtins.bool:
 
 
 def is_integer(dtype: DType) -> builtins.bool:
-    """Return whether elements are whole numbers; booleans are none."""
+    """Return whether elements are integers; booleans are not."""
     return dtype in INTEGERS
 
 
 def promote(what: str, *dtypes: DType) -> DType:
-    """The element type of a result: the wider of one kind.
+    """Return the element type of a result: the widest of the operands, which must be of one kind.
 
     Args:
         what: Name of the operation, for the message.
@@ -85,7 +85,7 @@ def promote(what: str, *dtypes: DType) -> DType:
 
 
 def scalar_dtype(what: str, value: Scalar, beside: DType) -> DType:
-    """The element type that a number of Python has beside a tensor: the tensor's.
+    """Return the element type that a Python number takes beside a tensor: the tensor's.
 
     Raises:
         TensorTypeError: The number is of a kind that the tensor cannot hold.

@@ -1,4 +1,4 @@
-"""Operations on every element: arithmetic, comparisons, choice, logic, functions of a real number."""
+"""Elementwise operations: arithmetic, comparisons, selection, logic, mathematical functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def is_bool(dtype: DType) -> Flag:
 
 
 def is_whole(dtype: DType) -> Flag:
-    """Return whether elements are bits: whole numbers or booleans."""
+    """Return whether elements are integers or booleans."""
     return not is_float(dtype)
 
 
@@ -44,29 +44,29 @@ KINDS: dict[Kinds, str] = {
 
 
 def same(op: str, values: tuple[Any, ...], kinds: Kinds | None = None, gives: DType | None = None) -> Tensor:
-    """An operation on operands of one shape and element type, after broadcasting.
+    """Build an elementwise operation, after broadcasting and promoting its operands.
 
     Args:
         op: Name of the operation.
-        values: Operands as they were given.
-        kinds: Tells which element types it takes; `None` for all.
-        gives: Element type of the result, if it is not that of the operands.
+        values: Operands.
+        kinds: Predicate of the element types that it supports; `None` for all.
+        gives: Element type of the result; `None` for that of the operands.
 
     Raises:
         TensorError: Shapes do not broadcast.
-        TensorTypeError: Element types are not of one kind, or of none that it takes.
+        TensorTypeError: Element types are of different kinds, or not supported.
     """
-    given = operands(op, *values)
-    dtype = promote(op, *(x.dtype for x in given))
+    tensors = operands(op, *values)
+    dtype = promote(op, *(x.dtype for x in tensors))
     if kinds is not None and not kinds(dtype):
         raise TensorTypeError(f"operands of {op} must be {KINDS[kinds]}, they are {dtype.name}; use astype")
-    shape = broadcast(op, *(x.shape for x in given))
-    inputs = tuple(operate("astype", x, dtype).node for x in given)
+    shape = broadcast(op, *(x.shape for x in tensors))
+    inputs = tuple(operate("astype", x, dtype).node for x in tensors)
     return Tensor(Node(op, shape, dtype if gives is None else gives, inputs))
 
 
 def make(name: str, count: int, kinds: Kinds | None, gives: DType | None, about: str) -> Callable[..., Tensor]:
-    """An operation of one or two operands that is a scalar operation on each element."""
+    """Define an elementwise operation of one or two operands."""
 
     def of_one(x: object, /) -> Tensor:
         return same(name, (x,), kinds, gives)
@@ -110,40 +110,40 @@ make("absolute", 1, is_float, None, "Real numbers without their sign.")
 
 @operation
 def astype(x: object, dtype: object, /, *, copy: Flag = True, device: str | None = None) -> Tensor:
-    """The same numbers as another element type: towards zero for whole numbers, and not 0 for booleans.
+    """Convert to another element type: real to integer rounds towards zero, to bool compares with 0.
 
     Args:
         x: Tensor to convert.
         dtype: Element type to convert to.
-        copy: Whether elements must be copied; of no effect, since tensors are not written to.
+        copy: Whether elements must be copied; without effect, since tensors are immutable.
         device: Device of the result: the CPU.
     """
     on_cpu("astype", device)
-    source, wanted = as_tensor("astype", x), as_dtype(dtype)
-    if source.dtype == wanted:
+    source, target = as_tensor("astype", x), as_dtype(dtype)
+    if source.dtype == target:
         return source
-    if source.dtype == bool and is_float(wanted):
-        return Tensor(Node("cast", source.shape, wanted, (astype(source, "i32").node,)))
-    return Tensor(Node("cast", source.shape, wanted, (source.node,)))
+    if source.dtype == bool and is_float(target):
+        return Tensor(Node("cast", source.shape, target, (astype(source, "i32").node,)))
+    return Tensor(Node("cast", source.shape, target, (source.node,)))
 
 
 @operation
 def where(condition: object, x1: object, x2: object, /) -> Tensor:
-    """`x1` where a condition holds, else `x2`.
+    """Select elements of `x1` where the condition is true, else of `x2`.
 
     Raises:
-        TensorTypeError: The condition is not boolean, or the others are of different kinds.
+        TensorTypeError: The condition is not boolean, or `x1` and `x2` are of different kinds.
     """
-    asked = as_tensor("where", condition)
-    if asked.dtype != bool:
-        raise TensorTypeError(f"a condition must be bool, it is {asked.dtype.name}; compare it")
-    chosen = operands("where", x1, x2)
-    dtype = promote("where", *(value.dtype for value in chosen))
-    shape = broadcast("where", asked.shape, *(value.shape for value in chosen))
-    inputs = (asked.node, *(astype(value, dtype).node for value in chosen))
+    mask = as_tensor("where", condition)
+    if mask.dtype != bool:
+        raise TensorTypeError(f"a condition must be bool, it is {mask.dtype.name}; compare it")
+    values = operands("where", x1, x2)
+    dtype = promote("where", *(value.dtype for value in values))
+    shape = broadcast("where", mask.shape, *(value.shape for value in values))
+    inputs = (mask.node, *(astype(value, dtype).node for value in values))
     return Tensor(Node("where", shape, dtype, inputs))
 
 
 def function(name: str) -> Callable[..., Tensor]:
-    """The operation of a name, as the package shows it."""
+    """Return the operation of the given name."""
     return OPERATIONS[name]

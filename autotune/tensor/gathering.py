@@ -1,4 +1,4 @@
-"""Operations that take elements at indices: indices of a known array are checked, computed ones brought into range."""
+"""Gather operations: constant indices are checked, computed ones are clamped into range."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from autotune.tensor.tensor import Tensor, as_tensor, operate
 
 @operation
 def flip(x: object, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Elements in the opposite order along axes, along all for `None`."""
+    """Reverse the elements along axes; along all for `None`."""
     source = as_tensor("flip", x)
     for dim in axes_of("flip", axis, source.ndim):
         count = source.shape[dim]
@@ -26,13 +26,13 @@ def flip(x: object, /, *, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @operation
 def take(x: object, indices: object, /, *, axis: int | None = None) -> Tensor:
-    """Elements along an axis at the indices that whole numbers say; negative ones count from the end.
+    """Gather elements along an axis; negative indices count from the end.
 
-    Indices of a known array, and of an argument of a compiled function, are checked; those of an argument are counted
-    from the front. Computed ones are brought into range.
+    Constant indices, and those in an argument of a compiled function, are checked; those of an argument must not be
+    negative. Computed indices are clamped into range.
 
     Raises:
-        TensorIndexError: An index is not there.
+        TensorIndexError: An index is out of range.
     """
     source, index = as_tensor("take", x), whole("take", indices)
     if axis is None and source.ndim != 1:
@@ -43,54 +43,54 @@ def take(x: object, indices: object, /, *, axis: int | None = None) -> Tensor:
 
 
 def whole(what: str, indices: object) -> Tensor:
-    """Indices as a tensor.
+    """Convert indices to an integer tensor.
 
     Raises:
-        TensorTypeError: Indices are no whole numbers.
+        TensorTypeError: Indices are not integers.
     """
-    given = as_tensor(what, indices)
-    if given.dtype.kind != "i":
-        raise TensorTypeError(f"indices to take must be whole numbers, they are {given.dtype.name}; use astype")
-    return given
+    operand = as_tensor(what, indices)
+    if operand.dtype.kind != "i":
+        raise TensorTypeError(f"indices to take must be whole numbers, they are {operand.dtype.name}; use astype")
+    return operand
 
 
 def is_checked(indices: Tensor) -> bool:
-    """Return whether indices are an argument of a function: each call checks that it holds indices that are there."""
+    """Return whether indices are an argument of a traced function, whose calls check their range."""
     return indices.node.op == INPUT
 
 
 def in_range(indices: Tensor, count: int) -> Tensor:
-    """Indices counted from the front: known ones are checked, others brought into range.
+    """Return nonnegative indices below `count`: constant ones are checked, computed ones clamped.
 
     Raises:
-        TensorIndexError: A known index is not there, or none is.
+        TensorIndexError: A constant index is out of range, or the axis has no elements.
     """
     if count == 0 and indices.size:
         raise TensorIndexError("there must be something to take from, the axis has no elements")
     numbers = indices.node.array
     if numbers is None:
-        front = operate("where", indices < 0, indices + count, indices)
-        return operate("clip", front, 0, max(count - 1, 0))
-    wrong = numbers[(numbers < -count) | (numbers >= count)]
-    if wrong.size:
+        from_start = operate("where", indices < 0, indices + count, indices)
+        return operate("clip", from_start, 0, max(count - 1, 0))
+    invalid = numbers[(numbers < -count) | (numbers >= count)]
+    if invalid.size:
         raise TensorIndexError(
-            f"indices to take from {count} elements must be from {-count} to {count - 1}, got {wrong.flat[0]}"
+            f"indices to take from {count} elements must be from {-count} to {count - 1}, got {invalid.flat[0]}"
         )
     return known(numbers % count) if numbers.size and numbers.min() < 0 else indices
 
 
 @operation
 def take_along_axis(x: object, indices: object, /, *, axis: int = -1) -> Tensor:
-    """Elements along an axis at indices, which may be others for each row along it.
+    """Gather elements along an axis, with separate indices for each position of the other axes.
 
     Args:
-        x: Tensor to take from.
-        indices: Indices along the axis, of as many axes as `x`; the others have the sizes of `x`, or 1.
-        axis: Axis to take along.
+        x: Tensor to gather from.
+        indices: Indices along the axis, of the rank of `x`; sizes of the other axes broadcast with those of `x`.
+        axis: Axis to gather along.
 
     Raises:
-        TensorError: Shapes do not go together.
-        TensorIndexError: An index is not there.
+        TensorError: Shapes do not match.
+        TensorIndexError: A constant index is out of range.
     """
     source, index = as_tensor("take_along_axis", x), whole("take_along_axis", indices)
     along = axis_of("take_along_axis", axis, source.ndim)
@@ -105,10 +105,10 @@ def take_along_axis(x: object, indices: object, /, *, axis: int = -1) -> Tensor:
 
 
 def at_indices(x: Tensor, indices: Sequence[Tensor]) -> Tensor:
-    """Elements at indices along the first axes, a tensor for each; these are repeated to one shape.
+    """Gather elements by one index tensor for each of the first axes; the index tensors are broadcast.
 
     Raises:
-        TensorIndexError: A known index is not there.
+        TensorIndexError: A constant index is out of range.
     """
     sizes, rest = x.shape[: len(indices)], x.shape[len(indices) :]
     positions = [operate("astype", in_range(each, size), np.int64) for each, size in zip(indices, sizes, strict=True)]
@@ -120,15 +120,16 @@ def at_indices(x: Tensor, indices: Sequence[Tensor]) -> Tensor:
 
 @operation
 def repeat(x: object, repeats: object, /, *, axis: int | None = None) -> Tensor:
-    """Every element so many times in a row, along an axis or of all in order.
+    """Repeat every element along an axis, or of the flattened tensor.
 
     Args:
-        x: Tensor to repeat elements of.
-        repeats: Number of times, or one for each element along the axis. They are computed: the shape rests on them.
-        axis: Axis to repeat along; `None` for all elements in order.
+        x: Tensor whose elements are repeated.
+        repeats: Number of repetitions, one for all or one for each element. A tensor is computed at once, since the
+            shape of the result depends on it.
+        axis: Axis to repeat along; `None` for the flattened tensor.
 
     Raises:
-        TensorError: Numbers rest on an argument of a function that is traced, or are not as many as elements.
+        TensorError: Numbers depend on an argument of a traced function, or their count differs from the elements'.
     """
     source = as_tensor("repeat", x)
     source, dim = (reshape(source, -1), 0) if axis is None else (source, axis_of("repeat", axis, source.ndim))
@@ -141,9 +142,9 @@ def repeat(x: object, repeats: object, /, *, axis: int | None = None) -> Tensor:
 
 
 def gather(source: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """Elements along an axis at indices that are in range."""
+    """Gather elements along an axis by indices that are in range."""
     shape = (*source.shape[:axis], *indices.shape, *source.shape[axis + 1 :])
     if source.shape[axis] == 1:
-        kept = [d if d < axis else None if d == axis else d + indices.ndim - 1 for d in range(source.ndim)]
-        return view(source, shape, kept)
+        dims = [d if d < axis else None if d == axis else d + indices.ndim - 1 for d in range(source.ndim)]
+        return view(source, shape, dims)
     return Tensor(Node("take", shape, source.dtype, (source.node, indices.node), attributes=(axis,)))

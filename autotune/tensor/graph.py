@@ -1,4 +1,4 @@
-"""The graph: immutable nodes, each an operation on others; and what makes an operation of a function of ours."""
+"""The graph of immutable nodes, and the decorator that registers a function as an operation."""
 
 import functools
 import sys
@@ -13,22 +13,22 @@ from autotune.tensor.dtypes import DType
 from autotune.tensor.shapes import Shape
 
 HERE = str(Path(__file__).parent)
-ARRAY, INPUT = "array", "input"  # nodes without operands: an array that is known, an argument of a traced function
+ARRAY, INPUT = "array", "input"  # nodes without operands: a constant array, an argument of a traced function
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation; equal to itself alone.
+    """One operation of a graph; nodes compare by identity.
 
     Attributes:
         op: Name of the operation.
         shape: Sizes of the result, outermost first.
         dtype: Element type of the result.
-        inputs: Nodes that it reads, in the order that the operation defines.
-        attributes: Numbers and names that belong to it, such as the axes of a sum.
-        array: Elements of an `ARRAY`, which are not written to.
+        inputs: Operands, in the order that the operation defines.
+        attributes: Static attributes, such as the axes of a sum.
+        array: Elements of an `ARRAY`, which are read-only.
     """
 
     op: str
@@ -46,27 +46,27 @@ OPERATIONS: dict[str, Callable[..., Any]] = {}
 
 
 def call(name: str, *arguments: object, **named: object) -> object:
-    """Call an operation by its name: methods of a tensor come before what they call."""
+    """Call an operation by its name; `Tensor` uses this because operations are defined after it."""
     return OPERATIONS[name](*arguments, **named)
 
 
 def operation(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function an operation: known by its name, its errors raised at the line of the caller."""
+    """Register a function as an operation by its name; its errors name the source line of the caller."""
 
     @functools.wraps(function)
     def placed(*arguments: P.args, **named: P.kwargs) -> R:
         try:
             return function(*arguments, **named)
         except TensorError as error:
-            wrong = refused(error)
-        raise wrong.with_traceback(None)
+            located = refused(error)
+        raise located.with_traceback(None)
 
     OPERATIONS[function.__name__] = placed
     return placed
 
 
 def refused(error: TensorError) -> TensorError:
-    """An error with the location of the user's line before it; one that has a location is left as it is."""
+    """Return an error with the user's file and line prepended; an error that has a location is returned unchanged."""
     if getattr(error, "placed", False):
         return error
     frame = sys._getframe(1)
@@ -78,17 +78,17 @@ def refused(error: TensorError) -> TensorError:
 
 
 def behind(results: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Every node that some nodes rest on, and those, operands first; no recursion, graphs are deep."""
+    """Return the given nodes and all their transitive operands, operands first; iterative, since graphs are deep."""
     order: dict[int, Node] = {}
     for result in results:
-        waiting = [(result, False)]
-        while waiting:
-            node, ready = waiting.pop()
+        stack = [(result, False)]
+        while stack:
+            node, ready = stack.pop()
             if id(node) in order:
                 continue
             if ready:
                 order[id(node)] = node
             else:
-                waiting.append((node, True))
-                waiting += [(each, False) for each in reversed(node.inputs)]
+                stack.append((node, True))
+                stack += [(each, False) for each in reversed(node.inputs)]
     return tuple(order.values())

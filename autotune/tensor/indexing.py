@@ -1,4 +1,4 @@
-"""Indexing by constants: ``x[1, :, None, ..., ::-2]``; and at the indices that tensors of whole numbers hold."""
+"""Indexing by constants, such as ``x[1, :, None, ..., ::-2]``, and by integer tensors."""
 
 import builtins
 import operator
@@ -20,7 +20,7 @@ WAY_OUT = "use whole numbers, slices, None and ..."
 
 @operation
 def take_part(x: Tensor, key: object) -> Tensor:
-    """What ``x[key]`` is."""
+    """Return ``x[key]``."""
     if isinstance(key, (np.ndarray, list, Tensor)):
         at = as_tensor("an index", np.asarray(key) if isinstance(key, list) else key)
         if at.dtype == bool:
@@ -54,15 +54,15 @@ def take_part(x: Tensor, key: object) -> Tensor:
 
 
 def indices_by_axis(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
-    """Indices along the first axes, one key an axis: whole numbers, or tensors of them.
+    """Return index tensors for the first axes, from one integer or integer tensor an axis.
 
     Raises:
-        TensorIndexError: There are more keys than axes, or an index is not there.
-        TensorTypeError: A key is neither.
+        TensorIndexError: There are more keys than axes, or an index is out of range.
+        TensorTypeError: A key is neither an integer nor an integer tensor.
     """
     if len(keys) > x.ndim:
         raise TensorIndexError(f"an index of shape {x.shape} must name {x.ndim} axes or fewer, it names {len(keys)}")
-    found = []
+    indices = []
     for axis, each in enumerate(keys):
         if isinstance(each, (np.ndarray, list, Tensor)):
             at = as_tensor("an index", np.asarray(each) if isinstance(each, list) else each)
@@ -70,12 +70,12 @@ def indices_by_axis(keys: tuple[Any, ...], x: Tensor) -> list[Tensor]:
                 raise TensorTypeError(
                     f"indices beside others must be whole numbers, they are {at.dtype.name}; use astype"
                 )
-            found.append(at)
+            indices.append(at)
         elif each is None or each is Ellipsis or isinstance(each, (slice, builtins.bool)):
             raise TensorTypeError(f"an index beside indices must be whole numbers or indices, got {each!r}; use take")
         else:
-            found.append(known(np.asarray(indices_of(each, x.shape[axis], axis, x).start)))
-    return found
+            indices.append(known(np.asarray(indices_of(each, x.shape[axis], axis, x).start)))
+    return indices
 
 
 def spread(keys: Sequence[object], x: Tensor) -> list[Any]:
@@ -102,11 +102,11 @@ def spread(keys: Sequence[object], x: Tensor) -> list[Any]:
 
 
 def indices_of(key: SupportsIndex | slice, size: int, axis: int, x: Tensor) -> range:
-    """The indices along an axis that a key names.
+    """Return the indices along an axis that an integer or a slice selects.
 
     Raises:
-        TensorIndexError: An index is not there.
-        TensorTypeError: The key holds something else than whole numbers.
+        TensorIndexError: The index is out of range, or the step of the slice is 0.
+        TensorTypeError: The key is neither an integer nor a slice of integers.
     """
     try:
         if isinstance(key, slice):

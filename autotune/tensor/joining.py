@@ -1,4 +1,4 @@
-"""Operations that join tensors, and cut them up."""
+"""Operations that join and split tensors."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from autotune.tensor.tensor import Tensor, as_tensor, operands, operate
 
 @operation
 def concat(arrays: Sequence[object], /, *, axis: int | None = 0) -> Tensor:
-    """Tensors one after the other along an axis; flattened ones for `None`."""
+    """Concatenate tensors along an axis; for `None`, flatten them first."""
     parts = operands("concat", *arrays)
     if not parts:
         raise TensorError("tensors to concat must be one or more, got none")
@@ -37,7 +37,7 @@ def concatenate(arrays: Sequence[object], axis: int | None = 0) -> Tensor:
 
 @operation
 def stack(arrays: Sequence[object], /, *, axis: int = 0) -> Tensor:
-    """Tensors of one shape side by side, along a new axis."""
+    """Stack tensors of equal shape along a new axis."""
     parts = operands("stack", *arrays)
     if len({part.shape for part in parts}) != 1:
         shapes = ", ".join(str(part.shape) for part in parts) or "none"
@@ -48,27 +48,27 @@ def stack(arrays: Sequence[object], /, *, axis: int = 0) -> Tensor:
 
 @operation
 def unstack(x: object, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The parts of a tensor along an axis, which they lack."""
+    """Split a tensor along an axis into slices without that axis."""
     source = as_tensor("unstack", x)
     return tuple(moveaxis(source, axis, 0)) if source.ndim else tuple(source)
 
 
 def part(x: Tensor, start: int, stop: int, axis: int) -> Tensor:
-    """Elements along an axis from an index on, up to another."""
+    """Return the slice ``start:stop`` along an axis."""
     return operate("take_part", x, (*[slice(None)] * axis, slice(start, stop)))
 
 
 @operation
 def roll(x: object, /, shift: int | Sequence[int], *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Elements further along axes by so many indices; what leaves at the end comes in at the front.
+    """Rotate elements along axes: those moved past the end reappear at the front.
 
     Args:
-        x: Tensor whose elements move.
-        shift: Number of indices, for each axis or for all.
-        axis: Axes along which elements move; `None` for along all elements in order.
+        x: Tensor to rotate.
+        shift: Shift along each axis, or one for all.
+        axis: Axes to rotate along; `None` to rotate the flattened tensor.
 
     Raises:
-        TensorError: There is no number of indices for each axis.
+        TensorError: The numbers of shifts and axes differ.
     """
     source = as_tensor("roll", x)
     if axis is None:
@@ -87,7 +87,7 @@ def roll(x: object, /, shift: int | Sequence[int], *, axis: int | Sequence[int] 
 
 @operation
 def tile(x: object, repetitions: Sequence[int], /) -> Tensor:
-    """A tensor so many times side by side along each axis; the last number is that of the last axis.
+    """Repeat a tensor `repetitions` times along each axis; the last number is that of the last axis.
 
     Raises:
         TensorError: A number is below 0.
@@ -95,6 +95,6 @@ def tile(x: object, repetitions: Sequence[int], /) -> Tensor:
     source, times = as_tensor("tile", x), as_shape("tile", repetitions)
     rank = max(source.ndim, len(times))
     shape, counts = ((1,) * (rank - len(each)) + each for each in (source.shape, times))
-    apart = reshape(source, [size for pair in zip((1,) * rank, shape, strict=True) for size in pair])
-    repeated = broadcast_to(apart, [size for pair in zip(counts, shape, strict=True) for size in pair])
+    interleaved = reshape(source, [size for pair in zip((1,) * rank, shape, strict=True) for size in pair])
+    repeated = broadcast_to(interleaved, [size for pair in zip(counts, shape, strict=True) for size in pair])
     return reshape(repeated, [count * size for count, size in zip(counts, shape, strict=True)])

@@ -1,4 +1,4 @@
-"""Kept: lowered programs on disk, found by what they are made of; whatever is damaged or unwritable is compiled anew.
+"""Cache of lowered programs on disk; a damaged or unwritable entry is compiled again.
 
 key --read--> LoweredProgram, or None     key, LoweredProgram --write--> file: a hash, then JSON
 """
@@ -19,7 +19,7 @@ MOST_FILES, MOST_BYTES = 1000, 256 << 20
 
 
 def key_of(*parts: str) -> str:
-    """The name of what is made of some texts."""
+    """Return the cache key of a sequence of strings."""
     digest = hashlib.sha256(f"{FORMAT}".encode())
     for part in parts:
         digest.update(f"\0{len(part)}\0{part}".encode())
@@ -27,25 +27,25 @@ def key_of(*parts: str) -> str:
 
 
 def folder() -> Path:
-    """Where lowered programs are kept."""
+    """Return the folder of the cache."""
     return cache() / "tensors"
 
 
 def read_kept(key: str) -> LoweredProgram | None:
-    """The program of a key, if it was kept whole."""
+    """Return the cached program of a key; `None` if it is missing or damaged."""
     try:
         digest, _, data = read_file(folder() / key, MOST_BYTES).partition(b"\n")
         if hashlib.sha256(data).hexdigest().encode() != digest:
             return None
-        found = json.loads(data)
-        weights = tuple(PanelWeight(**{**weight, "shape": tuple(weight["shape"])}) for weight in found["weights"])
-        return LoweredProgram(found["text"], weights, found["threads"])
+        fields = json.loads(data)
+        weights = tuple(PanelWeight(**{**weight, "shape": tuple(weight["shape"])}) for weight in fields["weights"])
+        return LoweredProgram(fields["text"], weights, fields["threads"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def keep(key: str, program: LoweredProgram) -> None:
-    """Keep a program; where nothing can be written, the next process compiles it again."""
+    """Write a program to the cache; errors are ignored, and the next process compiles it again."""
     data = json.dumps(asdict(program)).encode()
     with suppress(OSError):
         folder().mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def keep(key: str, program: LoweredProgram) -> None:
 
 
 def forget_oldest() -> None:
-    """Make room for one more."""
+    """Delete the oldest files to make room for another one."""
     files = sorted(folder().iterdir(), key=lambda path: path.stat().st_mtime)
     for path in files[: max(0, len(files) - MOST_FILES + 1)]:
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Operations that look at elements otherwise: shapes, axes, repetition."""
+"""Operations on shapes and axes: broadcasting, transposition, reshape."""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from autotune.tensor.tensor import Tensor, as_tensor, operate
 
 
 def view(x: Tensor, shape: Shape, dims: Sequence[int | None]) -> Tensor:
-    """The same elements with their axes elsewhere.
+    """Permute, drop and broadcast the axes of a tensor.
 
     Args:
-        x: Tensor to look at.
-        shape: Sizes of the result; along axes that `dims` does not name, elements are repeated.
+        x: Tensor to view.
+        shape: Sizes of the result; along axes that `dims` does not name, elements are broadcast.
         dims: Axis of the result for each axis of `x`; `None` drops one of size 1.
     """
     if shape == x.shape and tuple(dims) == tuple(range(x.ndim)):
@@ -24,7 +24,7 @@ def view(x: Tensor, shape: Shape, dims: Sequence[int | None]) -> Tensor:
 
 @operation
 def broadcast_to(x: object, /, shape: Sizes) -> Tensor:
-    """Elements repeated to fill a shape."""
+    """Broadcast a tensor to a shape."""
     source, sizes = as_tensor("broadcast_to", x), as_shape("broadcast_to", shape)
     more = len(sizes) - source.ndim
     if more < 0 or any(size not in (1, sizes[index + more]) for index, size in enumerate(source.shape)):
@@ -35,7 +35,7 @@ def broadcast_to(x: object, /, shape: Sizes) -> Tensor:
 
 @operation
 def broadcast_arrays(*arrays: object) -> tuple[Tensor, ...]:
-    """Tensors repeated to one shape."""
+    """Broadcast tensors to a common shape."""
     sources = [as_tensor("broadcast_arrays", x) for x in arrays]
     shape = broadcast("broadcast_arrays", *(x.shape for x in sources))
     return tuple(broadcast_to(x, shape) for x in sources)
@@ -43,13 +43,13 @@ def broadcast_arrays(*arrays: object) -> tuple[Tensor, ...]:
 
 @operation
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The shape that tensors of some shapes are repeated to."""
+    """Shape that tensors of the given shapes broadcast to."""
     return broadcast("broadcast_shapes", *(as_shape("broadcast_shapes", shape) for shape in shapes))
 
 
 @operation
 def permute_dims(x: object, /, axes: Sequence[int]) -> Tensor:
-    """Axes in another order: axis i of the result is axis ``axes[i]``."""
+    """Permute axes: axis i of the result is axis ``axes[i]`` of the operand."""
     source = as_tensor("permute_dims", x)
     order = [axis_of("permute_dims", axis, source.ndim) for axis in axes]
     if sorted(order) != list(range(source.ndim)):
@@ -59,7 +59,7 @@ def permute_dims(x: object, /, axes: Sequence[int]) -> Tensor:
 
 @operation
 def matrix_transpose(x: object, /) -> Tensor:
-    """Matrices along the last two axes, transposed."""
+    """Swap the last two axes."""
     source = as_tensor("matrix_transpose", x)
     if source.ndim < 2:
         raise TensorError(f"a matrix must have 2 dimensions or more, shape is {source.shape}")
@@ -68,10 +68,10 @@ def matrix_transpose(x: object, /) -> Tensor:
 
 @operation
 def moveaxis(x: object, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
-    """Axes at other indices, the others in order.
+    """Move axes to other positions; the others stay in order.
 
     Raises:
-        TensorError: There are not as many destinations as sources, or one is named twice.
+        TensorError: The numbers of sources and destinations differ, or an axis is repeated.
     """
     given = as_tensor("moveaxis", x)
     start, end = (
@@ -88,7 +88,7 @@ def moveaxis(x: object, source: int | Sequence[int], destination: int | Sequence
 
 @operation
 def expand_dims(x: object, /, axis: int | Sequence[int] = 0) -> Tensor:
-    """More axes, of size 1; indices are counted in the result."""
+    """Insert axes of size 1; `axis` counts in the result."""
     source = as_tensor("expand_dims", x)
     more = len(axis) if isinstance(axis, Sequence) else 1
     left, rank = iter(source.shape), source.ndim + more
@@ -98,7 +98,7 @@ def expand_dims(x: object, /, axis: int | Sequence[int] = 0) -> Tensor:
 
 @operation
 def squeeze(x: object, /, axis: int | Sequence[int]) -> Tensor:
-    """Some axes of size 1 less."""
+    """Remove axes of size 1."""
     source = as_tensor("squeeze", x)
     axes = axes_of("squeeze", axis, source.ndim)
     if any(source.shape[dim] != 1 for dim in axes):
@@ -108,25 +108,25 @@ def squeeze(x: object, /, axis: int | Sequence[int]) -> Tensor:
 
 @operation
 def reshape(x: object, /, shape: Sizes, *, copy: bool | None = None) -> Tensor:
-    """The same elements, in order, in another shape.
+    """Reshape a tensor, keeping the row-major order of its elements.
 
     Args:
-        x: Tensor to look at.
-        shape: Sizes of the result; one may be -1, which is what is left.
-        copy: Whether elements must be copied; of no effect, since tensors are not written to.
+        x: Tensor to reshape.
+        shape: Sizes of the result; one may be -1, which is inferred from the others.
+        copy: Whether elements must be copied; without effect, since tensors are immutable.
 
     Raises:
-        TensorError: The shape does not hold the elements.
+        TensorError: The number of elements differs.
     """
     source = as_tensor("reshape", x)
-    wanted = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    rest = [dim for dim, size in enumerate(wanted) if isinstance(size, int) and size == -1]
-    others = math.prod(as_shape("reshape", [size for dim, size in enumerate(wanted) if dim not in rest]))
+    new_shape = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    rest = [dim for dim, size in enumerate(new_shape) if isinstance(size, int) and size == -1]
+    others = math.prod(as_shape("reshape", [size for dim, size in enumerate(new_shape) if dim not in rest]))
     if len(rest) == 1 and others and source.size % others == 0:
-        wanted = tuple(source.size // others if dim in rest else size for dim, size in enumerate(wanted))
+        new_shape = tuple(source.size // others if dim in rest else size for dim, size in enumerate(new_shape))
     elif rest or others != source.size:
-        raise TensorError(f"a shape must hold {source.size} elements of shape {source.shape}, {wanted} does not")
-    sizes = as_shape("reshape", wanted)
+        raise TensorError(f"a shape must hold {source.size} elements of shape {source.shape}, {new_shape} does not")
+    sizes = as_shape("reshape", new_shape)
     dims = [dim for dim, size in enumerate(sizes) if size != 1]
     if [size for size in source.shape if size != 1] != [sizes[dim] for dim in dims]:
         return Tensor(Node("reshape", sizes, source.dtype, (source.node,)))

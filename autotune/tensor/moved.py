@@ -1,4 +1,4 @@
-"""Elements that are only seen otherwise: NumPy moves known ones, nothing is compiled for it."""
+"""Data movement of constant arrays (views, reshapes, slices) by NumPy, without compiling."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from autotune.tensor.graph import Node
 
 
 def moved(node: Node) -> Array | None:
-    """The elements of a node that moves known ones, a copy of them; `None` where something is computed."""
+    """Return a copy of a node's elements if it only moves those of a constant array; `None` if it computes."""
     steps: list[Node] = []
     while node.array is None:
         if node.op not in MOVES:
@@ -23,11 +23,11 @@ def moved(node: Node) -> Array | None:
 
 
 def looked_at(array: Array, node: Node) -> Array:
-    """Elements with axes elsewhere, repeated along new ones."""
+    """Permute, drop and broadcast axes of an array."""
     (dims,) = node.attributes
-    kept = [axis for axis, dim in enumerate(dims) if dim is not None]
-    order = sorted(kept, key=lambda axis: dims[axis])
-    result_axes = {dims[axis] for axis in kept}
+    present = [axis for axis, dim in enumerate(dims) if dim is not None]
+    order = sorted(present, key=lambda axis: dims[axis])
+    result_axes = {dims[axis] for axis in present}
     sizes = [node.shape[d] if d in result_axes else 1 for d in range(len(node.shape))]
     dropped = tuple(axis for axis, dim in enumerate(dims) if dim is None)
     ranks = [axis - sum(other < axis for other in dropped) for axis in order]
@@ -35,12 +35,12 @@ def looked_at(array: Array, node: Node) -> Array:
 
 
 def shaped(array: Array, node: Node) -> Array:
-    """Elements in another shape."""
+    """Reshape an array."""
     return array.reshape(node.shape)
 
 
 def cut(array: Array, node: Node) -> Array:
-    """Every so many elements, from some index on."""
+    """Take a strided slice of an array."""
     starts, steps = node.attributes
     counts = zip(starts, steps, node.shape, strict=True)
     return array[tuple(slice(start, start + step * count, step) for start, step, count in counts)]

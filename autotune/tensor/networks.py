@@ -1,4 +1,4 @@
-"""Operations of networks: products of matrices, convolution, softmax, layer norm, activations."""
+"""Operations of neural networks: matrix products, convolution, softmax, layer norm, activations."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ ROOT = math.sqrt(2 / math.pi)
 
 @operation
 def matmul(x1: object, x2: object, /) -> Tensor:
-    """Products of matrices along the last two axes, ``(..., M, K) x (..., K, N)``; a vector is a row or a column."""
+    """Batched matrix product over the last two axes, ``(..., M, K) x (..., K, N)``; a vector is a row or a column."""
     a, b = operands("matmul", x1, x2)
     dtype = promote("matmul", a.dtype, b.dtype)
     if dtype == bool:
@@ -25,20 +25,20 @@ def matmul(x1: object, x2: object, /) -> Tensor:
     shapes = f"{a.shape} and {b.shape}"
     if not (a.ndim and b.ndim):
         raise TensorError(f"operands of matmul must have 1 dimension or more, shapes are {shapes}; use *")
-    row, column = a.ndim == 1, b.ndim == 1
-    a, b = expand_dims(a, axis=0) if row else a, expand_dims(b, axis=1) if column else b
+    is_row, is_column = a.ndim == 1, b.ndim == 1
+    a, b = expand_dims(a, axis=0) if is_row else a, expand_dims(b, axis=1) if is_column else b
     if a.shape[-1] != b.shape[-2]:
         raise TensorError(f"matmul must sum over equal sizes, shapes are {shapes}: {a.shape[-1]} and {b.shape[-2]}")
     lead = broadcast("matmul", a.shape[:-2], b.shape[:-2])
     shape = (*lead, a.shape[-2], b.shape[-1])
     product = Tensor(Node("matmul", shape, dtype, (astype(a, dtype).node, astype(b, dtype).node)))
-    product = squeeze(product, -2) if row else product
-    return squeeze(product, -1) if column else product
+    product = squeeze(product, -2) if is_row else product
+    return squeeze(product, -1) if is_column else product
 
 
 @operation
 def vecdot(x1: object, x2: object, /, *, axis: int = -1) -> Tensor:
-    """Sums of products along an axis, which is counted from the end.
+    """Dot products along an axis of the broadcast operands.
 
     Raises:
         TensorTypeError: Operands are boolean.
@@ -56,15 +56,13 @@ def vecdot(x1: object, x2: object, /, *, axis: int = -1) -> Tensor:
 
 @operation
 def tensordot(x1: object, x2: object, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """Products of elements, summed over pairs of axes, as one product of matrices.
+    """Contract pairs of axes of two tensors, as one matrix product.
 
     Args:
-        x1: The left tensor.
-        x2: The right one.
-        axes: Axes that are summed over, of the left and of the right; or how many, the last and the first.
-
-    Raises:
-        TensorError: Axes are not as many, or not as large.
+        x1: Left tensor.
+        x2: Right tensor.
+        axes: Contracted axes of the left and of the right tensor; or their number, the last of the left and the first
+            of the right.
     """
     a, b = operands("tensordot", x1, x2)
     both = (range(a.ndim - axes, a.ndim), range(axes)) if isinstance(axes, int) else axes
@@ -74,9 +72,9 @@ def tensordot(x1: object, x2: object, /, *, axes: int | tuple[Sequence[int], Seq
     outer, inner = ([d for d in range(x.ndim) if d not in each] for x, each in ((a, left), (b, right)))
     rows, columns = [a.shape[d] for d in outer], [b.shape[d] for d in inner]
     summed = math.prod(a.shape[axis] for axis in left)
-    matrix = reshape(permute_dims(a, [*outer, *left]), (math.prod(rows), summed))
-    other = reshape(permute_dims(b, [*right, *inner]), (summed, math.prod(columns)))
-    return reshape(matmul(matrix, other), (*rows, *columns))
+    left_matrix = reshape(permute_dims(a, [*outer, *left]), (math.prod(rows), summed))
+    right_matrix = reshape(permute_dims(b, [*right, *inner]), (summed, math.prod(columns)))
+    return reshape(matmul(left_matrix, right_matrix), (*rows, *columns))
 
 
 @operation
@@ -90,19 +88,19 @@ def conv2d(
     dilation: int | tuple[int, int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution of images.
+    """2-D convolution in NCHW layout.
 
     Args:
         x: Images ``(N, C, H, W)``.
         weight: Filters ``(F, C / groups, KH, KW)``.
-        bias: A number for each filter, ``(F,)``; `None` for none.
-        stride: Positions from one window to the next, down and right.
-        padding: Zeros on both sides, above and below, left and right.
-        dilation: Positions from one element of a window to the next.
-        groups: Parts that channels are split into; each filter reads one.
+        bias: Bias of each filter, ``(F,)``; `None` for none.
+        stride: Stride of the window, vertical and horizontal.
+        padding: Zeros added on both sides, vertical and horizontal.
+        dilation: Spacing between elements of the window, vertical and horizontal.
+        groups: Number of groups that the channels are split into; each filter reads one.
 
     Raises:
-        TensorError: Shapes do not go together, or no window fits.
+        TensorError: Shapes do not match, or the window does not fit the padded image.
     """
     image, kernel = operands("conv2d", x, weight)
     dtype = promote("conv2d", image.dtype, kernel.dtype)
@@ -119,21 +117,21 @@ def conv2d(
     if min(sizes) < 1 or min(sides) < 1:
         raise TensorError(f"a window of conv2d must fit the image, shapes are {shapes}, padding {zeros}; add padding")
     inputs = (astype(image, dtype).node, astype(kernel, dtype).node)
-    found = Tensor(Node("conv2d", (n, filters, *sizes), dtype, inputs, attributes=(steps, zeros, apart, groups)))
+    result = Tensor(Node("conv2d", (n, filters, *sizes), dtype, inputs, attributes=(steps, zeros, apart, groups)))
     if bias is None:
-        return found
-    more = as_tensor("conv2d", bias)
-    if more.shape != (filters,):
-        raise TensorError(f"bias of conv2d must have shape {(filters,)}, it has {more.shape}")
-    return found + reshape(more, (filters, 1, 1))
+        return result
+    bias_tensor = as_tensor("conv2d", bias)
+    if bias_tensor.shape != (filters,):
+        raise TensorError(f"bias of conv2d must have shape {(filters,)}, it has {bias_tensor.shape}")
+    return result + reshape(bias_tensor, (filters, 1, 1))
 
 
 def pair(name: str, value: object) -> tuple[int, int]:
-    """A number for each of two dimensions.
+    """Return an option of `conv2d` as one integer for each of the two spatial dimensions.
 
     Raises:
-        TensorTypeError: What is given is neither a whole number nor two.
-        TensorError: A number is too small.
+        TensorTypeError: The value is neither an integer nor a pair of integers.
+        TensorError: An integer is too small.
     """
     both = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(both) != 2 or not all(isinstance(each, int) for each in both):
@@ -146,11 +144,11 @@ def pair(name: str, value: object) -> tuple[int, int]:
 
 @operation
 def softmax(x: object, *, axis: int = -1) -> Tensor:
-    """``exp(x - max) / sum(exp(x - max))`` along an axis; not defined where there is NaN."""
-    given = real("softmax", x)
-    dim = axis_of("softmax", axis, given.ndim)
-    power = operate("exp", given - fold("largest", given, dim, keepdims=True))
-    return power / fold("sum", power, dim, keepdims=True)
+    """``exp(x - max) / sum(exp(x - max))`` along an axis; undefined for NaN."""
+    values = real("softmax", x)
+    dim = axis_of("softmax", axis, values.ndim)
+    exponentials = operate("exp", values - fold("largest", values, dim, keepdims=True))
+    return exponentials / fold("sum", exponentials, dim, keepdims=True)
 
 
 @operation
@@ -159,29 +157,29 @@ def layer_norm(x: object, gain: object = None, bias: object = None, *, epsilon: 
 
     Args:
         x: Tensor ``(..., C)``.
-        gain: Factors ``(C,)``; `None` for none.
-        bias: Summands ``(C,)``; `None` for none.
-        epsilon: Number that keeps the root from 0.
+        gain: Scale ``(C,)``; `None` for none.
+        bias: Shift ``(C,)``; `None` for none.
+        epsilon: Number added to the variance, to avoid division by zero.
     """
-    given = real("layer_norm", x)
-    axis_of("layer_norm", -1, given.ndim)
+    values = real("layer_norm", x)
+    axis_of("layer_norm", -1, values.ndim)
     for name, part in (("gain", gain), ("bias", bias)):
-        if part is not None and as_tensor("layer_norm", part).shape != given.shape[-1:]:
-            found = as_tensor("layer_norm", part).shape
-            raise TensorError(f"{name} of layer_norm must have shape {given.shape[-1:]}, it has {found}")
-    middle = mean(given, -1, keepdims=True)
-    spread = mean(operate("square", given - middle), -1, keepdims=True)
-    normal = (given - middle) * operate("rsqrt", spread + epsilon)  # taken off again: a row is not stored for it
+        if part is not None and as_tensor("layer_norm", part).shape != values.shape[-1:]:
+            actual = as_tensor("layer_norm", part).shape
+            raise TensorError(f"{name} of layer_norm must have shape {values.shape[-1:]}, it has {actual}")
+    centre = mean(values, -1, keepdims=True)
+    spread = mean(operate("square", values - centre), -1, keepdims=True)
+    normal = (values - centre) * operate("rsqrt", spread + epsilon)  # recomputed, not stored
     scaled = normal if gain is None else normal * gain
     return scaled if bias is None else scaled + bias
 
 
 @operation
 def gelu(x: object) -> Tensor:
-    """``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``, as GPT-2 has it (Hendrycks and Gimpel, 2016)."""
-    given = real("gelu", x)
-    angle = ROOT * (given + 0.044715 * (given * given * given))
-    return (0.5 * given) * (1.0 + operate("tanh", angle))
+    """``0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))``, as in GPT-2 (Hendrycks and Gimpel, 2016)."""
+    values = real("gelu", x)
+    angle = ROOT * (values + 0.044715 * (values * values * values))
+    return (0.5 * values) * (1.0 + operate("tanh", angle))
 
 
 @operation
@@ -199,17 +197,17 @@ def sigmoid(x: object) -> Tensor:
 @operation
 def silu(x: object) -> Tensor:
     """``x / (1 + exp(-x))``."""
-    given = real("silu", x)
-    return given / (1.0 + operate("exp", -given))
+    values = real("silu", x)
+    return values / (1.0 + operate("exp", -values))
 
 
 def real(what: str, x: object) -> Tensor:
-    """An operand of real numbers.
+    """Convert an operand to a tensor of real numbers.
 
     Raises:
         TensorTypeError: The operand is not real.
     """
-    given = as_tensor(what, x)
-    if not is_float(given.dtype):
-        raise TensorTypeError(f"operands of {what} must be real, they are {given.dtype.name}; use astype")
-    return given
+    operand = as_tensor(what, x)
+    if not is_float(operand.dtype):
+        raise TensorTypeError(f"operands of {what} must be real, they are {operand.dtype.name}; use astype")
+    return operand

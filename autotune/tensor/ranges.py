@@ -1,4 +1,4 @@
-"""Tensors that follow from indices: ranges, diagonals, triangles, grids; computed where they are read."""
+"""Tensors computed from indices: ranges, diagonals, triangles, grids; they are computed where they are read."""
 
 import math
 from typing import Literal
@@ -24,7 +24,7 @@ def arange(
     dtype: object = None,
     device: str | None = None,
 ) -> Tensor:
-    """Numbers from `start` on, below `stop`; with one argument from 0 on.
+    """Numbers from `start` up to, and without, `stop`; with one argument from 0.
 
     Raises:
         TensorError: The step is 0.
@@ -35,10 +35,10 @@ def arange(
         raise TensorError("step of arange must not be 0")
     whole = all(isinstance(number, int) for number in (first, end, step))
     count = -((first - end) // step) if whole else math.ceil((end - first) / step)
-    wanted = as_dtype((int64 if whole else float32) if dtype is None else dtype)
-    counted = operate("astype", Tensor(Node("iota", (max(0, int(count)),), int64)), wanted)
-    if is_integer(wanted) and not whole:
-        raise TensorTypeError(f"numbers of arange as {wanted.name} must be whole, got {first}, {end}, {step}")
+    element_type = as_dtype((int64 if whole else float32) if dtype is None else dtype)
+    counted = operate("astype", Tensor(Node("iota", (max(0, int(count)),), int64)), element_type)
+    if is_integer(element_type) and not whole:
+        raise TensorTypeError(f"numbers of arange as {element_type.name} must be whole, got {first}, {end}, {step}")
     if not counted.size:
         return counted
     return operate("add", operate("multiply", counted, step), first) if (first, step) != (0, 1) else counted
@@ -55,16 +55,16 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """So many numbers from `start` to `stop`, equally far apart; without `endpoint`, `stop` is not one of them.
+    """`num` evenly spaced numbers from `start` to `stop`, which is included if `endpoint`.
 
     Raises:
         TensorTypeError: Elements are not real.
     """
     on_cpu("linspace", device)
-    wanted, (count,) = as_dtype(float32 if dtype is None else dtype), as_shape("linspace", num)
-    if not is_float(wanted):
-        raise TensorTypeError(f"linspace must be of real numbers, got {wanted.name}; use arange")
-    return known(np.linspace(start, stop, count, endpoint=endpoint).astype(wanted))
+    element_type, (count,) = as_dtype(float32 if dtype is None else dtype), as_shape("linspace", num)
+    if not is_float(element_type):
+        raise TensorTypeError(f"linspace must be of real numbers, got {element_type.name}; use arange")
+    return known(np.linspace(start, stop, count, endpoint=endpoint).astype(element_type))
 
 
 @operation
@@ -81,20 +81,20 @@ def eye(
 
 @operation
 def tril(x: object, /, *, k: int = 0) -> Tensor:
-    """Matrices with zeros above a diagonal."""
+    """Lower triangle of matrices: zeros above the `k`-th diagonal."""
     matrix = as_tensor("tril", x)
     return operate("where", below("tril", matrix, k), matrix, zeros((), dtype=matrix.dtype))
 
 
 @operation
 def triu(x: object, /, *, k: int = 0) -> Tensor:
-    """Matrices with zeros below a diagonal."""
+    """Upper triangle of matrices: zeros below the `k`-th diagonal."""
     matrix = as_tensor("triu", x)
     return operate("where", below("triu", matrix, k - 1), zeros((), dtype=matrix.dtype), matrix)
 
 
 def below(what: str, matrix: Tensor, k: int) -> Tensor:
-    """Which indices of a matrix are on a diagonal or below it."""
+    """Return a mask of the elements on or below the `k`-th diagonal."""
     if matrix.ndim < 2:
         raise TensorError(f"what {what} takes must have 2 dimensions or more, shape is {matrix.shape}")
     right, down = coordinates(*matrix.shape[-2:])
@@ -103,25 +103,25 @@ def below(what: str, matrix: Tensor, k: int) -> Tensor:
 
 
 def within(k: int, rows: int, columns: int) -> int:
-    """The number of a diagonal, or of one beside the matrix where it is further away."""
+    """Clamp the number of a diagonal to the matrix, since index arithmetic with large offsets could overflow."""
     return max(-rows, min(k, columns))
 
 
 def coordinates(rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """Numbers of the columns, `(columns,)`, and of the rows, `(rows, 1)`, of a matrix."""
+    """Return the column indices, of shape `(columns,)`, and the row indices, of shape `(rows, 1)`, of a matrix."""
     return arange(columns), operate("reshape", arange(rows), (rows, 1))
 
 
 @operation
 def meshgrid(*arrays: object, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: a tensor for each of some vectors, repeated along the axes of the others.
+    """Coordinate tensors of a grid: each vector broadcast along the axes of the others.
 
     Args:
         *arrays: Vectors, one for each axis.
-        indexing: Order of the axes: ``ij`` is that of the vectors, in ``xy`` the first two are swapped.
+        indexing: Order of the axes: ``ij`` is that of the vectors, ``xy`` swaps the first two.
 
     Raises:
-        TensorError: One is no vector, or there is no such order.
+        TensorError: An argument is no vector, or the order is unknown.
     """
     vectors = [as_tensor("meshgrid", x) for x in arrays]
     if indexing not in ("xy", "ij"):

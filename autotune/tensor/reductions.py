@@ -1,4 +1,4 @@
-"""Operations that fold axes away: sums, products, extrema, means, and where an extremum is."""
+"""Reductions along axes: sums, products, extrema, means, variances, argmax and argmin."""
 
 import math
 
@@ -12,45 +12,45 @@ from autotune.tensor.tensor import Axes, Tensor, as_tensor, operate
 
 
 def fold(what: str, x: Tensor, axis: Axes, keepdims: Flag) -> Tensor:
-    """Combine the elements along axes.
+    """Reduce the elements along axes.
 
     Args:
-        what: ``sum``, ``prod``, ``max``, ``min``, ``all`` or ``any``; ``largest`` is a maximum where NaN cannot be.
-        x: Tensor to fold.
-        axis: Axes to fold away; all for `None`.
-        keepdims: Whether they stay, with size 1.
+        what: ``sum``, ``prod``, ``max``, ``min``, ``all`` or ``any``; ``largest`` is a maximum that assumes no NaN.
+        x: Tensor to reduce.
+        axis: Axes to reduce; all for `None`.
+        keepdims: Whether to keep the reduced axes, with size 1.
 
     Raises:
-        TensorError: There is nothing to take a maximum or minimum of.
+        TensorError: A maximum or minimum is of no elements.
     """
     axes = axes_of(what, axis, x.ndim)
     if what in ("max", "min", "largest") and 0 in (x.shape[dim] for dim in axes):
         raise TensorError(f"{what} must be of one element or more, shape {x.shape} has none along axis {axis}")
-    left = without(x.shape, axes)
+    reduced_shape = without(x.shape, axes)
     if {x.shape[dim] for dim in axes} <= {1}:
-        kept = [None if dim in axes else dim - len([a for a in axes if a < dim]) for dim in range(x.ndim)]
-        found = view(x, left, kept)
+        dims = [None if dim in axes else dim - len([a for a in axes if a < dim]) for dim in range(x.ndim)]
+        result = view(x, reduced_shape, dims)
     else:
-        found = Tensor(Node("fold", left, x.dtype, (x.node,), attributes=(what, axes)))
-    return reshape(found, without(x.shape, axes, keepdims=True)) if keepdims else found
+        result = Tensor(Node("fold", reduced_shape, x.dtype, (x.node,), attributes=(what, axes)))
+    return reshape(result, without(x.shape, axes, keepdims=True)) if keepdims else result
 
 
 def numbers(what: str, x: object, *, real: Flag = False) -> Tensor:
-    """An operand of numbers, or of real ones.
+    """Convert an operand to a tensor of numbers, or of real numbers only.
 
     Raises:
         TensorTypeError: The operand is of another kind.
     """
-    given = as_tensor(what, x)
-    if given.dtype == bool or (real and not is_float(given.dtype)):
-        raise TensorTypeError(f"{what} must be of {'real ' * real}numbers, got {given.dtype.name}; use astype")
-    return given
+    operand = as_tensor(what, x)
+    if operand.dtype == bool or (real and not is_float(operand.dtype)):
+        raise TensorTypeError(f"{what} must be of {'real ' * real}numbers, got {operand.dtype.name}; use astype")
+    return operand
 
 
 def widened(what: str, x: object, dtype: object) -> Tensor:
-    """What a sum or product is computed in: sums of int32 are int64 by default."""
-    given = numbers(what, x)
-    return astype(given, (int64 if given.dtype == int32 else given.dtype) if dtype is None else as_dtype(dtype))
+    """Convert the operand of a sum or product to its accumulator type: by default int64 for int32."""
+    operand = numbers(what, x)
+    return astype(operand, (int64 if operand.dtype == int32 else operand.dtype) if dtype is None else as_dtype(dtype))
 
 
 @operation
@@ -67,49 +67,49 @@ def prod(x: object, /, axis: Axes = None, *, dtype: object = None, keepdims: Fla
 
 @operation
 def max(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
-    """Maximum along axes; NaN where there is one."""
+    """Maximum along axes; NaN if an element is NaN."""
     return fold("max", numbers("max", x), axis, keepdims)
 
 
 @operation
 def min(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
-    """Minimum along axes; NaN where there is one."""
+    """Minimum along axes; NaN if an element is NaN."""
     return fold("min", numbers("min", x), axis, keepdims)
 
 
 @operation
 def all(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
-    """Whether every element along axes holds."""
+    """Whether all elements along axes are nonzero."""
     return fold("all", astype(as_tensor("all", x), bool), axis, keepdims)
 
 
 @operation
 def any(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
-    """Whether an element along axes holds."""
+    """Whether any element along axes is nonzero."""
     return fold("any", astype(as_tensor("any", x), bool), axis, keepdims)
 
 
 @operation
 def count_nonzero(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
-    """How many elements along axes are not 0."""
+    """Number of nonzero elements along axes."""
     return fold("sum", astype(astype(as_tensor("count_nonzero", x), bool), int64), axis, keepdims)
 
 
 @operation
 def mean(x: object, /, axis: Axes = None, *, keepdims: Flag = False) -> Tensor:
     """Mean along axes."""
-    given = numbers("mean", x, real=True)
-    total = fold("sum", given, axis, keepdims)
-    return total / float(count("mean", given, axis))
+    values = numbers("mean", x, real=True)
+    total = fold("sum", values, axis, keepdims)
+    return total / float(count("mean", values, axis))
 
 
 @operation
 def var(x: object, /, axis: Axes = None, *, correction: float = 0.0, keepdims: Flag = False) -> Tensor:
-    """Variance along axes: squares of what is off the mean, summed, over their number less `correction`."""
-    given = numbers("var", x, real=True)
-    off = given - mean(given, axis, keepdims=True)
-    total = fold("sum", off * off, axis, keepdims)
-    return total / (count("var", given, axis) - float(correction))
+    """Variance along axes: the sum of squared deviations from the mean, divided by the count minus `correction`."""
+    values = numbers("var", x, real=True)
+    deviations = values - mean(values, axis, keepdims=True)
+    total = fold("sum", deviations * deviations, axis, keepdims)
+    return total / (count("var", values, axis) - float(correction))
 
 
 @operation
@@ -119,7 +119,7 @@ def std(x: object, /, axis: Axes = None, *, correction: float = 0.0, keepdims: F
 
 
 def count(what: str, x: Tensor, axis: Axes) -> int:
-    """How many elements are folded into one."""
+    """Return the number of elements that are reduced into one."""
     return math.prod(x.shape[dim] for dim in axes_of(what, axis, x.ndim))
 
 
@@ -136,15 +136,18 @@ def argmin(x: object, /, *, axis: int | None = None, keepdims: Flag = False) -> 
 
 
 def first_index(what: str, x: object, axis: int | None, keepdims: Flag) -> Tensor:
-    """The first index that holds an extremum: two results of one fold would not vectorize."""
-    given = numbers(what, x)
-    flat = reshape(given, -1) if axis is None else given
+    """Return the first index of an extremum: a maximum or minimum, then the least matching index.
+
+    A single reduction with two results would not vectorize.
+    """
+    values = numbers(what, x)
+    flat = reshape(values, -1) if axis is None else values
     (dim,) = axes_of(what, 0 if axis is None else axis, flat.ndim)
     size = flat.shape[dim]
     extremum = fold(what.removeprefix("arg"), flat, dim, keepdims=True)
-    wanted = flat == extremum
+    is_extremum = flat == extremum
     if is_float(flat.dtype):
-        wanted = wanted | operate("isnan", flat)
+        is_extremum = is_extremum | operate("isnan", flat)
     along = [size if d == dim else 1 for d in range(flat.ndim)]
-    found = fold("min", where(wanted, reshape(operate("arange", size), along), size), dim, keepdims)
-    return reshape(found, [1] * given.ndim) if axis is None and keepdims else found
+    indices = fold("min", where(is_extremum, reshape(operate("arange", size), along), size), dim, keepdims)
+    return reshape(indices, [1] * values.ndim) if axis is None and keepdims else indices

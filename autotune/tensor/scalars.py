@@ -1,7 +1,7 @@
-"""Operations on single elements, as lines of MLIR: what stands in the body of a ``linalg.generic``.
+"""Scalar operations as lines of MLIR, for the body of a ``linalg.generic``.
 
-Booleans are i1 here, bfloat16 is f32; in memory they are bytes and 16 bits. So an element is converted where it is read
-and where it is written.
+In a body, booleans are i1 and bfloat16 is f32; in memory they are i8 and bf16. Elements are converted when they are
+read and written.
 """
 
 import math
@@ -63,52 +63,52 @@ ORDERS = {
 }
 FOLDS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 FOLDS |= {"all": "logical_and", "any": "logical_or"}
-Emit = Callable[[str], str]  # appends ``%fresh = TEXT`` and gives the fresh name
+Emit = Callable[[str], str]  # appends ``%fresh = TEXT`` and returns the fresh name
 
 
 def body_type(dtype: DType) -> str:
-    """The MLIR type that an element has in a body."""
+    """Return the MLIR type of an element in a body."""
     return "f32" if is_float(dtype) else "i1" if dtype == bool else "i64" if dtype.itemsize == 8 else "i32"
 
 
 def constant(emit: Emit, value: float, dtype: DType) -> str:
-    """A number."""
-    kind = body_type(dtype)
-    if kind == "i1":
+    """Emit a constant."""
+    element_type = body_type(dtype)
+    if element_type == "i1":
         return emit(f"arith.constant {'true' if value else 'false'}")
-    if kind != "f32":
-        return emit(f"arith.constant {int(value)} : {kind}")
+    if element_type != "f32":
+        return emit(f"arith.constant {int(value)} : {element_type}")
     single = np.float32(value)
     text = f"{single:.9e}" if math.isfinite(single) else f"0x{single.view(np.uint32):08X}"
     return emit(f"arith.constant {text} : f32")
 
 
 def scalar(emit: Emit, node: Node, *elements: str) -> str:
-    """The operation of a node on one element of each operand.
+    """Emit the operation of a node on one element of each operand.
 
     Raises:
-        TensorError: There is no such operation on such elements.
+        TensorError: The operation is not defined for the element type.
     """
     operand = node.inputs[-1].dtype if node.inputs else node.dtype
-    kind = body_type(operand)
+    mlir = body_type(operand)
     names = ", ".join(elements)
     if node.op == "where":
-        return emit(f"arith.select {names} : {kind}")
+        return emit(f"arith.select {names} : {mlir}")
     if node.op == "cast":
         return cast(emit, elements[0], operand, node.dtype)
     if node.op in ORDERS:
         real, whole = ORDERS[node.op]
-        return emit(f"arith.cmpf {real}, {names} : f32" if kind == "f32" else f"arith.cmpi {whole}, {names} : {kind}")
+        return emit(f"arith.cmpf {real}, {names} : f32" if mlir == "f32" else f"arith.cmpi {whole}, {names} : {mlir}")
     if node.op == "negative" and is_integer(operand):
-        return emit(f"arith.subi {constant(emit, 0, operand)}, {names} : {kind}")
-    table = FLOAT if kind == "f32" else BOOLEAN if kind == "i1" else WHOLE
+        return emit(f"arith.subi {constant(emit, 0, operand)}, {names} : {mlir}")
+    table = FLOAT if mlir == "f32" else BOOLEAN if mlir == "i1" else WHOLE
     if node.op not in table:
         raise TensorError(f"an operation must be defined for its elements, {node.op} of {operand.name} is not")
-    return emit(f"{table[node.op]} {names} : {kind}")
+    return emit(f"{table[node.op]} {names} : {mlir}")
 
 
 def cast(emit: Emit, element: str, source: DType, target: DType) -> str:
-    """An element as another type."""
+    """Convert an element to another type."""
     old, new = body_type(source), body_type(target)
     if target == bool:
         compare = "arith.cmpf une" if old == "f32" else "arith.cmpi ne"
@@ -123,45 +123,45 @@ def cast(emit: Emit, element: str, source: DType, target: DType) -> str:
 
 
 def narrowed(emit: Emit, element: str) -> str:
-    """A real number that bfloat16 has, as f32."""
+    """Round an f32 to bfloat16 precision."""
     return emit(f"arith.extf {rounded(emit, element)} : bf16 to f32")
 
 
 def rounded(emit: Emit, element: str) -> str:
-    """The upper half of an f32, rounded to the nearest, of two as near to the even one: a bf16.
+    """Convert an f32 to bf16, rounding to nearest even, by integer arithmetic.
 
-    Without the processor's help, ``arith.truncf`` is a routine that not all systems have.
+    On targets without the instruction, ``arith.truncf`` becomes a call of a runtime routine that not all systems have.
     """
     word, half = "i32", "i16"
     bits = emit(f"arith.bitcast {element} : f32 to {word}")
-    sixteen, one, most, quiet = (emit(f"arith.constant {n} : {word}") for n in (16, 1, 0x7FFF, 0x7FC0))
-    upper = emit(f"arith.shrui {bits}, {sixteen} : {word}")
+    shift_width, one, rounding_bias, quiet_nan = (emit(f"arith.constant {n} : {word}") for n in (16, 1, 0x7FFF, 0x7FC0))
+    upper = emit(f"arith.shrui {bits}, {shift_width} : {word}")
     odd = emit(f"arith.andi {upper}, {one} : {word}")
-    more = emit(f"arith.addi {odd}, {most} : {word}")
-    total = emit(f"arith.addi {bits}, {more} : {word}")
-    nearest = emit(f"arith.shrui {total}, {sixteen} : {word}")
+    bias = emit(f"arith.addi {odd}, {rounding_bias} : {word}")
+    total = emit(f"arith.addi {bits}, {bias} : {word}")
+    nearest = emit(f"arith.shrui {total}, {shift_width} : {word}")
     undefined = emit(f"arith.cmpf uno, {element}, {element} : f32")
-    chosen = emit(f"arith.select {undefined}, {quiet}, {nearest} : {word}")
-    short = emit(f"arith.trunci {chosen} : {word} to {half}")
-    return emit(f"arith.bitcast {short} : {half} to bf16")
+    upper_half = emit(f"arith.select {undefined}, {quiet_nan}, {nearest} : {word}")
+    bits_of_result = emit(f"arith.trunci {upper_half} : {word} to {half}")
+    return emit(f"arith.bitcast {bits_of_result} : {half} to bf16")
 
 
 def read(emit: Emit, element: str, stored: str) -> str:
-    """An element as it is computed with, from how it is stored."""
+    """Convert an element from its storage type to its type in a body."""
     if stored == "bf16":
         return emit(f"arith.extf {element} : bf16 to f32")
     return emit(f"arith.cmpi ne, {element}, {emit('arith.constant 0 : i8')} : i8") if stored == "i8" else element
 
 
 def written(emit: Emit, element: str, stored: str) -> str:
-    """An element as it is stored, from how it is computed with."""
+    """Convert an element from its type in a body to its storage type."""
     if stored == "bf16":
         return rounded(emit, element)
     return emit(f"arith.extui {element} : i1 to i8") if stored == "i8" else element
 
 
 def first(what: str, dtype: DType) -> float:
-    """What a fold begins with."""
+    """Return the neutral element of a reduction."""
     if what in ("max", "largest"):
         return -math.inf if is_float(dtype) else int(np.iinfo(dtype).min)
     if what == "min":

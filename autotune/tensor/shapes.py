@@ -1,4 +1,4 @@
-"""Shapes: what fits together, and which axes are meant; errors name the shapes."""
+"""Broadcasting of shapes and normalization of axes; errors name the shapes."""
 
 import operator
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ Sizes = int | Sequence[int]
 
 
 def broadcast(what: str, *shapes: Shape) -> Shape:
-    """The shape of a result whose operands are repeated along what they lack.
+    """Return the shape that operands broadcast to.
 
     Args:
         what: Name of the operation, for the message.
         *shapes: Shapes of its operands.
 
     Raises:
-        TensorError: Shapes do not fit together.
+        TensorError: Shapes do not broadcast.
 
     Example:
         >>> broadcast("add", (3, 1), (4,))
@@ -35,10 +35,10 @@ def broadcast(what: str, *shapes: Shape) -> Shape:
 
 
 def as_shape(what: str, shape: Sizes) -> Shape:
-    """A shape as a user gives it: a size, or a sequence of sizes.
+    """Convert a size, or a sequence of sizes, to a shape.
 
     Raises:
-        TensorTypeError: The shape holds something else than whole numbers.
+        TensorTypeError: A size is not an integer.
         TensorError: A size is below 0.
     """
     try:
@@ -51,11 +51,11 @@ def as_shape(what: str, shape: Sizes) -> Shape:
 
 
 def axis_of(what: str, axis: int, rank: int) -> int:
-    """An axis counted from the front.
+    """Normalize an axis to be nonnegative.
 
     Raises:
-        TensorTypeError: The axis is no whole number.
-        TensorIndexError: There is no such axis.
+        TensorTypeError: The axis is not an integer.
+        TensorIndexError: The axis is out of range.
     """
     try:
         number = operator.index(axis)
@@ -68,22 +68,22 @@ def axis_of(what: str, axis: int, rank: int) -> int:
 
 
 def axes_of(what: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """The axes that are meant, in order; all for `None`.
+    """Normalize axes and sort them; all axes for `None`.
 
     Raises:
-        TensorIndexError: There is no such axis.
-        TensorError: An axis is named twice.
+        TensorIndexError: An axis is out of range.
+        TensorError: An axis is repeated.
     """
     if axis is None:
         return tuple(range(rank))
-    found = [axis_of(what, each, rank) for each in (axis if isinstance(axis, Sequence) else (axis,))]
-    if len(set(found)) < len(found):
+    numbers = [axis_of(what, each, rank) for each in (axis if isinstance(axis, Sequence) else (axis,))]
+    if len(set(numbers)) < len(numbers):
         raise TensorError(f"axes of {what} must differ, got {axis}")
-    return tuple(sorted(found))
+    return tuple(sorted(numbers))
 
 
 def without(shape: Shape, axes: Sequence[int], *, keepdims: bool = False) -> Shape:
-    """A shape without some axes, or with those of size 1.
+    """Remove axes from a shape, or set their sizes to 1.
 
     Example:
         >>> without((2, 3, 4), (1,)), without((2, 3, 4), (1,), keepdims=True)

@@ -22,18 +22,18 @@ NUMBERS = (np.ndarray, np.generic, bool, int, float)  # what operators take besi
 
 
 def operate(name: str, *operands: object) -> "Tensor":
-    """Call an operation that gives a tensor."""
+    """Call the operation of the given name, which must return a tensor."""
     return cast("Tensor", call(name, *operands))
 
 
 class Tensor:
-    """An array that is not computed yet: its shape and element type are known, its elements once they are read.
+    """A lazy array: its shape and element type are known, its elements are computed when they are read.
 
-    Operations on tensors give tensors, and change none. `numpy` computes. Operators are the operations of their names;
-    an operand that is neither tensor, array nor number is left to Python.
+    Tensors are immutable: every operation returns a new tensor. `numpy` computes the elements. Python operators call
+    the operations of their names; for an operand that is neither tensor, array nor number they return `NotImplemented`.
 
     Args:
-        node: What the tensor is the result of.
+        node: Graph node that computes the tensor.
     """
 
     __slots__ = ("_node",)
@@ -44,7 +44,7 @@ class Tensor:
 
     @property
     def node(self) -> Node:
-        """What it is the result of."""
+        """Graph node that computes the tensor."""
         return self._node
 
     @property
@@ -69,7 +69,7 @@ class Tensor:
 
     @property
     def device(self) -> str:
-        """Where it lies."""
+        """Device that holds the tensor."""
         return "cpu"
 
     @property
@@ -85,11 +85,11 @@ class Tensor:
         return operate("matrix_transpose", self)
 
     def astype(self, dtype: object) -> "Tensor":
-        """The same numbers as another element type."""
+        """Convert the elements to another element type."""
         return operate("astype", self, dtype)
 
     def reshape(self, *shape: object) -> "Tensor":
-        """The same elements in another shape; a size of -1 is what is left."""
+        """Return the same elements in another shape; a size of -1 is inferred from the others."""
         return operate("reshape", self, shape[0] if len(shape) == 1 else shape)
 
     def sum(self, axis: Axes = None, *, keepdims: bool = False) -> "Tensor":
@@ -109,17 +109,17 @@ class Tensor:
         return cast(Tensor, call("min", self, axis, keepdims=keepdims))
 
     def numpy(self) -> Array:
-        """Compute it: compiled the first time that a graph of this structure is computed, then called.
+        """Compute the elements and return a copy; the first call for a graph of this structure compiles it.
 
         Raises:
-            TensorError: The tensor is an argument of a function that is traced, or rests on one.
+            TensorError: The tensor is an argument of a traced function, or depends on one.
         """
         if self._node.array is None:
-            self._node = operate("compute", self).node  # what it rests on is needed no more
+            self._node = operate("compute", self).node  # drops the graph behind it
         return np.array(self._node.array)
 
     def to_device(self, device: str, /, *, stream: object = None) -> "Tensor":
-        """The same tensor, where it lies: on the CPU."""
+        """Return the tensor itself; the only device is the CPU."""
         try:
             on_cpu("to_device", device)
         except TensorError as error:
@@ -141,19 +141,19 @@ class Tensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        asked = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
-        given = {name: value for name, value in asked.items() if value is not None}
-        return self.numpy().__dlpack__(stream=None, **given)  # type: ignore[arg-type]
+        options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        present = {name: value for name, value in options.items() if value is not None}
+        return self.numpy().__dlpack__(stream=None, **present)  # type: ignore[arg-type]
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # kDLCPU, the first
+        return (1, 0)  # kDLCPU, device 0
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.asarray(self.numpy(), dtype=dtype)
 
     def __repr__(self) -> str:
-        known = "" if self._node.array is None else f", {np.array2string(self._node.array, threshold=20)}"
-        return f"Tensor({self.shape}, {self.dtype.name}{known})"
+        elements = "" if self._node.array is None else f", {np.array2string(self._node.array, threshold=20)}"
+        return f"Tensor({self.shape}, {self.dtype.name}{elements})"
 
     def __len__(self) -> int:
         if not self.shape:
@@ -313,12 +313,12 @@ class Tensor:
 
 
 def as_tensor(what: str, value: object, beside: DType | None = None) -> Tensor:
-    """An operand as a tensor: a tensor, an array of NumPy, or a number beside a tensor.
+    """Convert an operand to a tensor: a tensor, a NumPy array, or a number if another operand gives its element type.
 
     Args:
         what: Name of the operation, for the message.
-        value: Operand as it was given.
-        beside: Element type of a tensor that stands beside it; a number takes it.
+        value: Operand to convert.
+        beside: Element type of the other operand, which a number is converted to; `None` if there is none.
 
     Raises:
         TensorTypeError: The value is none of them.
@@ -337,11 +337,11 @@ def as_tensor(what: str, value: object, beside: DType | None = None) -> Tensor:
 
 
 def operands(what: str, *values: object) -> list[Tensor]:
-    """Operands of an operation as tensors; numbers take the element type of the tensors beside them.
+    """Convert the operands of an operation to tensors; numbers take the element type of the first tensor.
 
     Raises:
-        TensorTypeError: One is no tensor, array or number, or all are numbers.
+        TensorTypeError: An operand is no tensor, array or number, or all are numbers.
     """
-    known = [value for value in values if isinstance(value, (Tensor, np.ndarray))]
-    beside = as_tensor(what, known[0]).dtype if known else None
+    arrays = [value for value in values if isinstance(value, (Tensor, np.ndarray))]
+    beside = as_tensor(what, arrays[0]).dtype if arrays else None
     return [as_tensor(what, value, beside) for value in values]

@@ -1,4 +1,4 @@
-"""A writer of linalg on tensors: loops over elements, values in other orders and shapes."""
+"""A writer of MLIR text: linalg operations on tensors, transposes and reshapes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ from autotune.tensor.views import Formula, Loops, Stored, View, aligned, loops_o
 
 @dataclass
 class LoopBody:
-    """What one iteration computes.
+    """The body of a ``linalg.generic``.
 
     Attributes:
-        inputs: Values that are read, with the loops along them.
-        lines: Operations.
+        inputs: Input operands, each with the loops that index its dimensions.
+        lines: Operations of the body.
     """
 
     inputs: list[tuple[Stored, tuple[int, ...]]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     _known: dict[object, str] = field(default_factory=dict)
-    _indices: dict[str, str] = field(default_factory=dict)  # indices behind i64
+    _indices: dict[str, str] = field(default_factory=dict)  # i64 value -> index value that it was cast from
 
     def emit(self, text: str) -> str:
         """Append an operation, and give the name of its result."""
@@ -31,19 +31,19 @@ class LoopBody:
         return name
 
     def element(self, view: View, loops: Loops) -> str:
-        """The element of a view at the index that loops are at."""
+        """Return the name of a view's element in this iteration, adding the input that it is read from."""
         along = tuple(None if d is None else loops[d] for d in view.dims)
         if isinstance(view.source, Formula):
             return self.formula(view.source, along)
         key = (view.source.name, along)
         if key not in self._known:
-            taken = tuple(loop for loop in along if loop is not None)
-            self.inputs.append((view.source, taken))
+            dims = tuple(loop for loop in along if loop is not None)
+            self.inputs.append((view.source, dims))
             self._known[key] = read(self.emit, f"%e{len(self.inputs) - 1}", view.source.element)
         return self._known[key]
 
     def formula(self, formula: Formula, loops: Loops) -> str:
-        """The element of a formula at the index that loops are at."""
+        """Return the name of a formula's element in this iteration, emitting its computation."""
         node, key = formula.node, (id(formula), tuple(loops))
         if key not in self._known:
             if node.op == "full":
@@ -56,24 +56,27 @@ class LoopBody:
         return self._known[key]
 
     def compared(self, node: Node, elements: Sequence[str]) -> str | None:
-        """A comparison of two indices as one of indices, in which a causal mask is seen; `None` if it is another."""
+        """Emit a comparison of two loop indices on type index, so that later passes recognize a causal mask.
+
+        Return `None` if the node is not such a comparison.
+        """
         if node.op not in ORDERS or not all(element in self._indices for element in elements):
             return None
         operands = ", ".join(self._indices[element] for element in elements)
         return self.emit(f"arith.cmpi {ORDERS[node.op][1]}, {operands} : index")
 
     def loop_index(self, loop: int | None) -> str:
-        """The index of a loop, as i64."""
+        """Emit the index of a loop, as i64."""
         if loop is None:
             return self.emit("arith.constant 0 : i64")
         index = self.emit(f"linalg.index {loop} : index")
-        found = self.emit(f"arith.index_cast {index} : index to i64")
-        self._indices[found] = index
-        return found
+        value = self.emit(f"arith.index_cast {index} : index to i64")
+        self._indices[value] = index
+        return value
 
 
 class Writer:
-    """Collects the lines of one function body; every name it hands out is new."""
+    """Collects the lines of one function body; result names are unique."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -86,37 +89,37 @@ class Writer:
         return f"%v{self._names}"
 
     def define(self, text: str, shape: Shape, element: str) -> Stored:
-        """Append an operation, and give the value that it defines; ``TYPE`` in its text is the value's type."""
-        kind = Stored("", shape, element).type
-        return Stored(self.emit(text.replace("TYPE", kind)), shape, element)
+        """Append an operation and return its value; ``TYPE`` in the text stands for the type of the value."""
+        value_type = Stored("", shape, element).type
+        return Stored(self.emit(text.replace("TYPE", value_type)), shape, element)
 
     def empty(self, shape: Shape, element: str) -> Stored:
-        """A value without contents."""
+        """Emit a ``tensor.empty``."""
         return self.define("tensor.empty() : TYPE", shape, element)
 
     def filled(self, shape: Shape, element: str, value: str) -> Stored:
-        """One number everywhere; `value` is its name."""
+        """Emit a ``linalg.fill``; `value` is the name of the scalar."""
         into = self.empty(shape, element)
         return self.define(f"linalg.fill ins({value} : {element}) outs({into.name} : TYPE) -> TYPE", shape, element)
 
     def generic(self, body: LoopBody, result: str, into: Stored, loops: int) -> Stored:
-        """A ``linalg.generic``: loops that `into` lacks come last, and are reductions.
+        """Emit a ``linalg.generic``; loops beyond the dimensions of `into` are reductions.
 
         Args:
-            body: Operations of an iteration.
-            result: Name of the element that it gives.
-            into: Value that results go to; its dimensions are the first loops.
+            body: Body of the operation, with its inputs.
+            result: Name of the value that the body yields.
+            into: Output operand; its dimensions are the first loops.
             loops: Number of loops.
         """
         parallel = len(into.shape)
         maps = ", ".join(affine_map(loops, dims) for dims in [*(d for _, d in body.inputs), tuple(range(parallel))])
-        kinds = ", ".join(['"parallel"'] * parallel + ['"reduction"'] * (loops - parallel))
+        iterators = ", ".join(['"parallel"'] * parallel + ['"reduction"'] * (loops - parallel))
         names = ", ".join(value.name for value, _ in body.inputs)
         types = ", ".join(value.type for value, _ in body.inputs)
         reads = f"ins({names} : {types}) " if names else ""
         elements = [f"%e{i}: {value.element}" for i, (value, _) in enumerate(body.inputs)]
-        found = self.define(
-            f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}} {reads}"
+        result_value = self.define(
+            f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}} {reads}"
             f"outs({into.name} : TYPE) {{",
             into.shape,
             into.element,
@@ -124,31 +127,31 @@ class Writer:
         self.lines += [f"^bb0({', '.join([*elements, f'%acc: {into.element}'])}):"]
         self.lines += [f"  {line}" for line in [*body.lines, f"linalg.yield {result} : {into.element}"]]
         self.lines += [f"}} -> {into.type}"]
-        return found
+        return result_value
 
     def stored(self, view: View, element: str = "") -> Stored:
-        """The value of a view as it is seen, without sizes of 1; in memory as `element`, or as it is."""
+        """Materialize a view, without dimensions of size 1; `element` is its storage type, by default the view's."""
         source = view.source
-        wanted = element or (source.element if isinstance(source, Stored) else view.element)
-        if isinstance(source, Stored) and wanted == source.element:
+        storage_type = element or (source.element if isinstance(source, Stored) else view.element)
+        if isinstance(source, Stored) and storage_type == source.element:
             if view.in_order:
                 return source
             dims = [d for d, size in enumerate(view.shape) if size != 1]
             if sorted(d for d in view.dims if d is not None) == dims:
                 return self.transposed(source, [view.dims.index(d) for d in dims])
         loops, body = loops_of(view.shape), LoopBody()
-        found = written(body.emit, body.element(view, loops), wanted)
-        into = self.empty(squeezed(view.shape), wanted)
-        return self.generic(body, found, into, len(into.shape))
+        element_name = written(body.emit, body.element(view, loops), storage_type)
+        into = self.empty(squeezed(view.shape), storage_type)
+        return self.generic(body, element_name, into, len(into.shape))
 
     def transposed(self, source: Stored, order: Sequence[int]) -> Stored:
-        """A value with dimensions in another order."""
+        """Emit a ``linalg.transpose``."""
         into = self.empty(tuple(source.shape[d] for d in order), source.element)
         text = f"linalg.transpose ins({source.name} : {source.type}) outs({into.name} : TYPE)"
         return self.define(f"{text} permutation = {list(order)}", into.shape, into.element)
 
     def shaped(self, source: Stored, shape: Shape) -> Stored:
-        """The same elements, in order, in another shape."""
+        """Reshape a value, by ``tensor.collapse_shape`` and ``tensor.expand_shape``."""
         if source.shape == shape:
             return source
         runs = shared_runs(source.shape, shape)
@@ -165,5 +168,5 @@ class Writer:
 
 
 def affine_map(loops: int, dims: Sequence[int]) -> str:
-    """The projection of loops onto some: ``affine_map<(d0, d1) -> (d1)>``."""
+    """Format a projected permutation, such as ``affine_map<(d0, d1) -> (d1)>``."""
     return f"affine_map<({', '.join(f'd{i}' for i in range(loops))}) -> ({', '.join(f'd{i}' for i in dims)})>"

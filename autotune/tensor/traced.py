@@ -1,4 +1,4 @@
-"""Tracing: a function of tensors, called once with tensors that stand for arrays, becomes a graph."""
+"""Tracing: call a function once with placeholder tensors instead of arrays, and record the graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,43 +17,43 @@ Nested = Any  # an array, or tuples, lists and dictionaries of arrays
 
 
 class Traced:
-    """A function of tensors at some shapes, as a graph.
+    """The graph of a function of tensors at the shapes of its arguments.
 
     Args:
         function: Function to trace: it is called once, with tensors instead of arrays.
-        arguments: Arguments to call it with; numbers, texts and `None` are constants of the graph.
-        named: More of them, by name.
+        arguments: Positional arguments; numbers, strings and `None` are constants of the graph.
+        named: Keyword arguments.
 
     Attributes:
-        program: What it computes.
+        program: Program of the traced graph.
     """
 
     def __init__(self, function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
         self._inputs: list[Node] = []
-        given = [self._stand_in(value) for value in arguments]
+        positional = [self._stand_in(value) for value in arguments]
         by_name = {name: self._stand_in(value) for name, value in named.items()}
         results: list[Node] = []
-        self._template = template(function(*given, **by_name), results)
+        self._template = template(function(*positional, **by_name), results)
         name = getattr(function, "__name__", type(function).__name__)
         self.program = write_program(tuple(results), tuple(self._inputs), name)
 
     def _stand_in(self, value: object) -> object:
         if not isinstance(value, np.ndarray):
             return value
-        node = asarray(value).node  # which refuses element types that tensors do not have
+        node = asarray(value).node  # raises for unsupported element types
         self._inputs.append(Node(INPUT, node.shape, node.dtype, attributes=(len(self._inputs),)))
         return Tensor(self._inputs[-1])
 
     def arrange(self, arrays: Sequence[Array]) -> Nested:
-        """What the function returns, from the arrays of its results."""
+        """Return the arrays of the results in the structure that the function returned."""
         return arrays[0] if self._template == 0 else filled(self._template, arrays)
 
 
 def template(result: object, found: list[Node]) -> Nested:
-    """What a function returned, with a number instead of each tensor; `found` takes their nodes.
+    """Replace each tensor of a nested result by its index, and append its node to `found`.
 
     Raises:
-        TensorTypeError: Something is no tensor.
+        TensorTypeError: A leaf of the result is no tensor.
     """
     if isinstance(result, Tensor):
         found.append(result.node)
@@ -66,7 +66,7 @@ def template(result: object, found: list[Node]) -> Nested:
 
 
 def filled(nested: Nested, arrays: Sequence[Array]) -> Nested:
-    """A template with arrays instead of numbers."""
+    """Replace the indices of a template by arrays."""
     if isinstance(nested, int):
         return arrays[nested]
     if isinstance(nested, dict):
@@ -75,12 +75,12 @@ def filled(nested: Nested, arrays: Sequence[Array]) -> Nested:
 
 
 def stored(array: Array) -> Array:
-    """An array as an argument: sizes of 1 are left out."""
+    """Return an array in the shape of its payload argument, without dimensions of size 1."""
     return array.reshape(squeezed(array.shape))
 
 
 def finished(results: Sequence[Node], written: Sequence[Array]) -> list[Array]:
-    """Arrays of a graph's results, from what its program writes."""
+    """Convert the outputs of a program to the shapes and element types of the graph's results."""
     left = iter(written)
     return [
         np.empty(node.shape, node.dtype)

@@ -1,8 +1,8 @@
-"""Values as operations see them, and as they lie in memory.
+"""Views: the logical shape of a value and its mapping to the stored value.
 
-Dimensions of size 1 are never stored: what has one, is given one or loses one is the same value, seen otherwise. So are
-transposed and repeated values. What follows from its index alone (a number, a triangle) is a formula, computed in each
-loop that reads it, where masks can be seen.
+Dimensions of size 1 are never stored: adding or removing one changes the view only, as do transposition and
+broadcasting. A value that depends on its index only (a constant, a triangular mask) is a formula. It is computed in
+each loop that reads it, where passes can recognize masks.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from autotune.tensor.dtypes import is_float, storage_of
 from autotune.tensor.graph import Node
 from autotune.tensor.shapes import Shape
 
-Loops = Sequence[int | None]  # the loop that runs along each dimension; `None` along one of size 1
+Loops = Sequence[int | None]  # the loop that indexes each dimension; `None` for a dimension of size 1
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A value in memory.
+    """A stored value: a tensor without dimensions of size 1.
 
     Attributes:
-        name: Name of the value with its percent sign.
+        name: SSA name, with its percent sign.
         shape: Sizes, outermost first.
-        element: MLIR element type, as it is stored.
+        element: MLIR element type in memory.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class Formula:
-    """A value that follows from its index.
+    """A value that is computed from its index where it is read.
 
     Attributes:
-        node: Operation that gives it.
-        operands: Formulas that it reads.
-        depth: Operations one on another.
+        node: Operation that defines it.
+        operands: Views of its operands.
+        depth: Nesting depth of formulas.
     """
 
     node: Node
@@ -57,13 +57,13 @@ class Formula:
 
 @dataclass(frozen=True)
 class View:
-    """A value as operations see it.
+    """A logical view of a stored value or a formula.
 
     Attributes:
-        node: Operation that it is the result of: its element type.
-        source: Value or formula that elements come from.
-        shape: Sizes, outermost first; along dimensions that `dims` lacks, elements are repeated.
-        dims: Dimension of `shape` for each dimension of the source; `None` for one of size 1 that is gone.
+        node: Node whose element type the view has.
+        source: Stored value or formula of its elements.
+        shape: Sizes, outermost first; along dimensions that `dims` lacks, elements are broadcast.
+        dims: Dimension of `shape` for each dimension of the source; `None` for a dropped one of size 1.
     """
 
     node: Node
@@ -73,41 +73,44 @@ class View:
 
     @property
     def in_order(self) -> bool:
-        """Whether it is stored as it is seen, but for sizes of 1."""
+        """Whether the source is stored in the order of the view, up to dimensions of size 1."""
         dims = tuple(d for d, size in enumerate(self.shape) if size != 1)
         return isinstance(self.source, Stored) and self.dims == dims
 
     @property
     def element(self) -> str:
-        """How its elements are stored where they are computed: real numbers as f32."""
+        """MLIR element type that computed elements are stored with: f32 for real numbers."""
         return "f32" if is_float(self.node.dtype) else storage_of(self.node.dtype)
 
 
 def seen(node: Node, stored: Stored, shape: Shape | None = None) -> View:
-    """A value that lies as it is seen, by default in the shape of its node."""
+    """Return the view of a value that is stored in order, by default with the shape of its node."""
     sizes = node.shape if shape is None else shape
     return View(node, stored, sizes, tuple(d for d, size in enumerate(sizes) if size != 1))
 
 
 def squeezed(shape: Shape) -> Shape:
-    """A shape without sizes of 1."""
+    """Remove the dimensions of size 1 from a shape."""
     return tuple(size for size in shape if size != 1)
 
 
 def loops_of(shape: Shape, order: Sequence[int] | None = None) -> list[int | None]:
-    """A loop for each dimension that is not of size 1, numbered in an order of dimensions."""
+    """Assign a loop to each dimension that is not of size 1, numbered in the given order of dimensions."""
     numbered = [d for d in (range(len(shape)) if order is None else order) if shape[d] != 1]
     return [numbered.index(d) if shape[d] != 1 else None for d in range(len(shape))]
 
 
 def aligned(shape: Shape, loops: Loops) -> list[int | None]:
-    """The loops along an operand that is broadcast to the dimensions that loops run along."""
+    """Return the loops that index an operand that is broadcast to the iteration space."""
     more = len(loops) - len(shape)
     return [None if size == 1 else loops[d + more] for d, size in enumerate(shape)]
 
 
 def shared_runs(one: Shape, other: Shape) -> list[tuple[range, range]]:
-    """Runs of dimensions of two shapes that hold as many elements, as short as can be."""
+    """Split two shapes into minimal runs of dimensions of equal element counts, as reassociation groups.
+
+    Return pairs of dimension ranges, of the first and of the second shape.
+    """
     runs, i, j = [], 0, 0
     while i < len(one) and j < len(other):
         start, begin, here, there = i, j, one[i], other[j]
@@ -118,6 +121,6 @@ def shared_runs(one: Shape, other: Shape) -> list[tuple[range, range]]:
             else:
                 there, j = there * other[j], j + 1
         runs.append((range(start, i), range(begin, j)))
-    if runs:  # sizes of 1 that are left belong to the last run
+    if runs:  # trailing sizes of 1 belong to the last run
         runs[-1] = (range(runs[-1][0].start, len(one)), range(runs[-1][1].start, len(other)))
     return runs
