@@ -1,8 +1,8 @@
-"""Kernels for GPUs, verified where there is none: `autotune tune PAYLOAD --target vulkan`, or `nvptx:sm_90`.
+"""Kernels for GPUs, verified without a GPU: `autotune tune PAYLOAD --target vulkan`, or `nvptx:sm_90`.
 
-    Task, config --family--> transform script --kernel--> Kernel (gpu.func) --spirv--> SPIR-V --vulkan--> right or not
-                                                                 |--threads--> right or not, races, what is counted
+    Task, config --family--> transform script --kernel--> Kernel (gpu.func) --spirv--> SPIR-V --vulkan--> correct?
+                                                                 |--interpret--> correct? races, operation counts
                                                                  '--nvptx--> PTX --ptxas--> registers, spills
 
-Nothing is measured: configs are compared by a model of the device (`model`), whose counts `threads` gives.
+Nothing is measured: configs are compared by a cost model of the device (`model`), on the counts of `interpret`.
 """

@@ -1,4 +1,4 @@
-"""What a block of a kernel does, counted: instructions of warps, and what memory moves for them."""
+"""Operation counts of one block of a kernel: warp instructions and memory traffic."""
 
 from dataclasses import dataclass
 
@@ -12,20 +12,19 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass
 class BlockCounts:
-    """BlockCounts of one block; an instruction is one of a warp of 32 threads.
+    """Counts of one block, in instructions of a warp of 32 threads.
 
     Attributes:
         arithmetic: Instructions that compute in f32.
-        fused: Multiply-adds among them.
-        special: Instructions such as exponentials and divisions among them.
+        fused: Multiply-adds among the arithmetic instructions.
+        special: Exponentials, divisions and the like among the arithmetic instructions.
         other: Instructions that compute indices and conditions.
-        shared: Cycles that workgroup memory takes, conflicts of its banks counted.
-        moved: Instructions that load or store.
-        fetched: Those among them on global memory.
-        sectors: Sectors of 32 bytes of global memory that they touch.
+        shared: Cycles of workgroup memory, including bank conflicts.
+        moved: Loads and stores.
+        fetched: Loads and stores of global memory.
+        sectors: Sectors of 32 bytes of global memory that are accessed.
         barriers: Barriers.
-        steps: Instructions and barriers, those for the elements of one vector counted once: they need not wait for
-            each other.
+        steps: Dependent instructions and barriers; those for the elements of one vector are independent and count once.
     """
 
     arithmetic: int = 0
@@ -41,28 +40,28 @@ class BlockCounts:
 
     @property
     def instructions(self) -> int:
-        """All that a warp issues."""
+        """Number of issued warp instructions."""
         return self.arithmetic + self.other + self.moved + self.barriers
 
 
 def bank_cycles(warps: Numbers, words: Numbers) -> int:
-    """Cycles that workgroup memory takes: words of one bank come one after the other, equal ones at once.
+    """Return the cycles of workgroup memory: distinct words of one bank are serialized, equal ones are broadcast.
 
     Args:
         warps: Warp of each access.
-        words: Number of the word.
+        words: Address of each access, in words.
     """
     pairs = np.unique(np.stack([warps, words]), axis=1)
-    most = int(pairs[0].max(initial=0)) + 1
-    busy = np.bincount(pairs[0] * BANKS + pairs[1] % BANKS, minlength=most * BANKS)
-    return int(busy.reshape(most, BANKS).max(axis=1).sum())
+    warp_count = int(pairs[0].max(initial=0)) + 1
+    busy = np.bincount(pairs[0] * BANKS + pairs[1] % BANKS, minlength=warp_count * BANKS)
+    return int(busy.reshape(warp_count, BANKS).max(axis=1).sum())
 
 
 def sectors_touched(warps: Numbers, words: Numbers) -> int:
-    """Sectors of global memory that warps touch at one op.
+    """Return the number of sectors of global memory that the warps access in one operation.
 
     Args:
         warps: Warp of each access.
-        words: Number of the word.
+        words: Address of each access, in words.
     """
     return int(np.unique(np.stack([warps, words * WORD_BYTES // SECTOR_BYTES]), axis=1).shape[1])

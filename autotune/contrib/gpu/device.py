@@ -1,4 +1,4 @@
-"""Devices that kernels are written for: what they refuse, and what the model of their time counts with."""
+"""Target devices of kernels: their limits, and the parameters of the cost model."""
 
 from dataclasses import dataclass
 
@@ -6,27 +6,27 @@ from autotune.contrib.gpu.files import NVPTX
 from autotune.core.errors import MachineError
 from autotune.core.printable import one_line
 
-WORKGROUP_BYTES = 32 << 10  # what lavapipe has, also where the kernel becomes PTX: it is verified there
+WORKGROUP_BYTES = 32 << 10  # limit of lavapipe; also applied to PTX, since kernels are verified on lavapipe
 MOST_THREADS = 1024  # of a block
-GRID = 65_535  # blocks along an axis that every device has
+GRID = 65_535  # blocks along an axis that every device supports
 
 
 @dataclass(frozen=True)
 class Device:
-    """What kernels are written for.
+    """A target device.
 
     Attributes:
-        name: Name that `--target` knows.
-        chip: Chip that PTX is assembled for; empty of Vulkan.
-        workgroup_bytes: Most workgroup memory of a block, in bytes.
-        threads: Most threads of a block.
-        cores: Multiprocessors, for the model.
-        lanes: Multiply-adds of f32 a cycle and multiprocessor.
-        issued: Instructions of a warp issued a cycle and multiprocessor.
-        bytes_per_cycle: Bytes a cycle and multiprocessor from global memory, caches left out.
-        resident: Most threads that a multiprocessor holds.
-        blocks: Most blocks that it holds.
-        shared_bytes: Workgroup memory of all of them, in bytes.
+        name: Name for `--target`.
+        chip: Chip that PTX is assembled for; empty for Vulkan.
+        workgroup_bytes: Maximum workgroup memory of a block, in bytes.
+        threads: Maximum number of threads of a block.
+        cores: Number of multiprocessors, for the cost model.
+        lanes: Multiply-adds of f32 per cycle and multiprocessor.
+        issued: Warp instructions issued per cycle and multiprocessor.
+        bytes_per_cycle: Bytes per cycle and multiprocessor from global memory, without caches.
+        resident: Maximum number of resident threads of a multiprocessor.
+        blocks: Maximum number of resident blocks of a multiprocessor.
+        shared_bytes: Workgroup memory of a multiprocessor, in bytes.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Device:
 
     @property
     def summary(self) -> str:
-        """A line for people."""
+        """One-line description."""
         room = f"{self.threads} threads and {self.workgroup_bytes >> 10} KiB of workgroup memory a block"
         board = f" ({CHIPS[self.chip].name})" if self.chip else ""
         what = f"PTX for {self.chip}{board}, never run" if self.chip else "SPIR-V, verified on lavapipe"
@@ -55,20 +55,20 @@ VULKAN, DEFAULT_CHIP = Device("vulkan"), "sm_90"
 
 @dataclass(frozen=True)
 class Board:
-    """A chip on a board that is sold, as its maker's documents have it.
+    """A chip on a commercial board, as documented by NVIDIA.
 
-    Lanes, threads, blocks and workgroup memory are those of the table of compute capabilities in NVIDIA's CUDA C++
-    Programming Guide. Multiprocessors, bandwidth and boost clock are those of the board's data sheet.
+    Lanes, threads, blocks and workgroup memory are from the table of compute capabilities in the CUDA C++ Programming
+    Guide; multiprocessors, bandwidth and boost clock from the board's data sheet.
 
     Attributes:
         name: Name of the board.
-        cores: Multiprocessors.
-        lanes: Multiply-adds of f32 a cycle and multiprocessor.
-        resident: Most threads of a multiprocessor.
-        blocks: Most blocks of a multiprocessor.
+        cores: Number of multiprocessors.
+        lanes: Multiply-adds of f32 per cycle and multiprocessor.
+        resident: Maximum number of resident threads of a multiprocessor.
+        blocks: Maximum number of resident blocks of a multiprocessor.
         shared_kib: Workgroup memory of a multiprocessor, in KiB.
-        gigabytes: Gigabytes a second from its memory.
-        gigahertz: Boost clock.
+        gigabytes: Memory bandwidth, in GB/s.
+        gigahertz: Boost clock, in GHz.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Board:
 
     @property
     def bytes_per_cycle(self) -> float:
-        """Bytes a cycle and multiprocessor from memory."""
+        """Memory bandwidth, in bytes per cycle and multiprocessor."""
         return self.gigabytes / (self.gigahertz * self.cores)
 
 
@@ -97,7 +97,7 @@ CHIPS = {
 
 
 def nvidia(chip: str) -> Device:
-    """NVIDIA's chip of a name of `CHIPS`."""
+    """Return the device of a chip of `CHIPS`."""
     board = CHIPS[chip]
     return Device(
         f"{NVPTX}:{chip}",
@@ -112,14 +112,14 @@ def nvidia(chip: str) -> Device:
 
 
 def find_device(spec: str, option: str = "--target") -> Device:
-    """The device that an option names.
+    """Return the device that an option names.
 
     Args:
-        spec: What is given for the option.
-        option: The option, for the message.
+        spec: Value of the option.
+        option: Name of the option, for the message.
 
     Raises:
-        MachineError: There is none of that name.
+        MachineError: The device is unknown.
     """
     name, colon, chip = spec.partition(":")
     if spec == VULKAN.name:

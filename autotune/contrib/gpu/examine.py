@@ -1,9 +1,9 @@
-"""A candidate examined: from its script to SPIR-V or PTX in a worker, then run on lavapipe in a process of its own.
+"""Evaluation of a candidate: compile to SPIR-V or PTX in a worker, then run on lavapipe in a separate process.
 
-worker:  script -> kernel -> threads in NumPy: races? right? -> SPIR-V, or PTX
-here:    spirv-val, lavapipe: right?                            ptxas: registers, spills
+worker:   script -> kernel -> interpreter: races? correct? -> SPIR-V, or PTX
+parent:   spirv-val, lavapipe: correct?                       ptxas: registers, spills
 
-Without a driver, for `tune --for`, no result is compared: blocks are run for races and counts, on zeros.
+Without a driver, for `tune --for`, no results are compared: the interpreter runs on zeros, for races and counts.
 """
 
 from dataclasses import dataclass, replace
@@ -28,8 +28,8 @@ from autotune.worker.bench.verify import Verdict, verify
 from autotune.worker.worker import Worker
 
 TYPES = ("f32", "i32", "i64")  # of arguments
-MOST_OPERATIONS = 1 << 32  # of a payload: lavapipe does 10^8 a second
-COUNTED_BLOCKS = 2  # of a grid, where nothing is compared: two can race
+MOST_OPERATIONS = 1 << 32  # of a payload: lavapipe computes 10^8 a second
+COUNTED_BLOCKS = 2  # of a grid, if no results are compared: two are needed to detect races between blocks
 WRONG: Final = "wrong-result"
 
 
@@ -43,11 +43,11 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Arrays of a call.
+    """Random inputs of a call and its expected outputs.
 
     Attributes:
-        before: Bytes of each argument, outputs poisoned.
-        expected: Bytes of what is written, as the oracle says, in double precision.
+        before: Bytes of each argument before the call; outputs are poisoned.
+        expected: Bytes of each output by the oracle, in double precision.
     """
 
     before: tuple[bytes, ...]
@@ -56,10 +56,10 @@ class Drawn:
 
 @dataclass(frozen=True)
 class KernelJob:
-    """What a worker is asked of a candidate.
+    """Request to a worker to compile and check a candidate.
 
     Attributes:
-        call: What it computes.
+        call: Payload and seed of its inputs.
         source: Task and script.
     """
 
@@ -69,17 +69,17 @@ class KernelJob:
 
 @dataclass(frozen=True)
 class Made:
-    """What a worker makes of a candidate.
+    """A worker's result for a candidate.
 
     Attributes:
-        kernel: Kernel that it became; `None` where the script was refused.
-        counts: What a block of it does.
-        blocks: Blocks that were run thread by thread.
+        kernel: Compiled kernel; `None` if the script was rejected.
+        counts: Operation counts of one block.
+        blocks: Number of blocks that the interpreter ran.
         code: Module of the spirv dialect.
         ptx: PTX, for a chip.
-        outcome: What became of it.
-        diagnostic: What went wrong.
-        max_error: Largest difference to the oracle in the blocks that were run.
+        outcome: Outcome of the candidate in the worker.
+        diagnostic: Description of the failure; empty if there is none.
+        max_error: Largest difference to the oracle in the interpreted blocks.
     """
 
     kernel: Kernel | None = None
@@ -94,16 +94,16 @@ class Made:
 
 @dataclass(frozen=True)
 class Examined:
-    """What is known of a candidate: never a time.
+    """The evaluation of a candidate, without a time.
 
     Attributes:
-        outcome: What became of it; ``ok`` where it is right as far as it was run.
-        diagnostic: What went wrong.
+        outcome: Outcome of the candidate; ``ok`` if all checks that were run have passed.
+        diagnostic: Description of the failure; empty if there is none.
         max_error: Largest difference to the oracle.
-        made: What the worker made.
+        made: Result of the worker.
         binary: The kernel as SPIR-V.
-        assembled: What ptxas says of its PTX; `None` where there is none of either.
-        estimate: What the model says; `None` where it is not right.
+        assembled: Figures of ptxas; `None` without PTX or ptxas.
+        estimate: Estimate of the cost model; `None` if the candidate failed.
         verified: Whether its results were compared with the oracle.
     """
 
@@ -118,10 +118,10 @@ class Examined:
 
 
 def check_payload(payload: Payload) -> None:
-    """Refuse what no kernel is written for, or none can be verified of.
+    """Reject a payload whose kernels are unsupported or too expensive to verify.
 
     Raises:
-        PayloadError: A constraint is broken.
+        PayloadError: A constraint is violated.
     """
     check_types(payload)
     if payload.flops > MOST_OPERATIONS:
@@ -132,10 +132,10 @@ def check_payload(payload: Payload) -> None:
 
 
 def check_types(payload: Payload) -> None:
-    """Refuse what no kernel is written for.
+    """Reject a payload of unsupported element types, or of several cases.
 
     Raises:
-        PayloadError: A constraint is broken.
+        PayloadError: A constraint is violated.
     """
     if wrong := next((a for a in payload.arguments if a.dtype not in TYPES), None):
         raise PayloadError(
@@ -149,7 +149,7 @@ def check_types(payload: Payload) -> None:
 
 
 def draw(call: KernelCall) -> Drawn:
-    """Inputs and what the oracle says; in a worker."""
+    """Draw inputs and compute the expected outputs by the oracle; runs in a worker."""
     bench = open_testbench(call.payload, call.seed)
     bench.restart(bench.cases[0])
     before = tuple(np.ascontiguousarray(array).tobytes() for array in bench.arrays)
@@ -158,7 +158,7 @@ def draw(call: KernelCall) -> Drawn:
 
 
 def arrays_of(payload: Payload, drawn: Drawn) -> tuple[list[Array], list[Array]]:
-    """Arguments before a call, and what is written after it."""
+    """Return the arguments before a call, and the expected outputs in f64."""
     before = [
         np.frombuffer(data, DTYPES[a.dtype]).reshape(a.shape).copy()
         for a, data in zip(payload.arguments, drawn.before, strict=True)
@@ -171,7 +171,7 @@ def arrays_of(payload: Payload, drawn: Drawn) -> tuple[list[Array], list[Array]]
 
 
 def make(job: KernelJob) -> Made:
-    """Make a candidate's kernel, run it thread by thread, and write it for its device; in a worker."""
+    """Compile a candidate's kernel, interpret and verify it, and lower it for its device; runs in a worker."""
     try:
         kernel = make_kernel(job.source)
         before, expected = arrays_of(job.call.payload, draw(job.call))
@@ -189,7 +189,7 @@ def make(job: KernelJob) -> Made:
 
 
 def make_unverified(job: KernelJob) -> Made:
-    """Make a candidate's kernel, run some blocks of it for races and counts alone, and write it; in a worker."""
+    """Compile a candidate's kernel, interpret some blocks for races and counts only, and lower it; runs in a worker."""
     try:
         kernel = make_kernel(job.source)
         run = interpret(kernel, blank_arrays(kernel), COUNTED_BLOCKS)
@@ -202,17 +202,20 @@ def make_unverified(job: KernelJob) -> Made:
 
 
 def endings_of(kernel: Kernel, device: Device) -> tuple[str, str]:
-    """A kernel as a module of the spirv dialect, and for a chip as PTX."""
+    """Return a kernel as a module of the spirv dialect and, for a chip, as PTX."""
     return spirv.spirv_text(kernel), nvptx.ptx_text(kernel, device.chip) if device.chip else ""
 
 
 def failed(error: CompileError) -> Made:
-    """What became of a candidate that the compiler refused."""
+    """Return the result of a candidate that the compiler rejected."""
     return Made(outcome=FAILED_AT.get(error.stage, "transform-failed"), diagnostic=str(error))
 
 
 def judge(payload: Payload, kernel: Kernel, run: ThreadRun, before: list[Array], expected: list[Array]) -> Verdict:
-    """Compare what blocks wrote with the oracle; where all were run, all must be written."""
+    """Compare the outputs of interpreted blocks with the oracle.
+
+    If only some blocks were run, elements that they did not write are not compared.
+    """
     after, touched = list(before), [np.zeros(array.shape, bool) for array in before]
     for number, array, written in zip(kernel.arguments, run.outputs, run.written, strict=True):
         after[number], touched[number] = array, written
@@ -221,21 +224,21 @@ def judge(payload: Payload, kernel: Kernel, run: ThreadRun, before: list[Array],
             return Verdict(WRONG, np.inf, f"inputs must not be written; {argument.name} was")
     positions = [number for number, argument in enumerate(payload.arguments) if argument.role in WRITTEN]
     whole = run.blocks == kernel.blocks
-    got = [
+    outputs = [
         after[number] if whole else np.where(touched[number], after[number], wanted.astype(after[number].dtype))
         for number, wanted in zip(positions, expected, strict=True)
     ]
-    return verify(payload, got, expected)
+    return verify(payload, outputs, expected)
 
 
 def examine(job: KernelJob, drawn: Drawn | None, worker: Worker, driver: Lavapipe | None) -> Examined:
-    """Make a candidate, validate it, run it on lavapipe and compare.
+    """Compile a candidate, validate it, run it on lavapipe and verify the results.
 
     Args:
-        job: The candidate.
-        drawn: Arrays of its call; `None` where nothing is compared.
-        worker: Makes the kernel.
-        driver: Runs it; `None` where nothing is compared.
+        job: Candidate to evaluate.
+        drawn: Inputs and expected outputs; `None` to skip verification.
+        worker: Worker that compiles the kernel.
+        driver: Driver that runs it; `None` to skip verification.
     """
     made = worker.call(make if driver is not None else make_unverified, job)
     if isinstance(made, Evaluation):
@@ -259,12 +262,12 @@ def examine(job: KernelJob, drawn: Drawn | None, worker: Worker, driver: Lavapip
 
 @dataclass(frozen=True)
 class Finding:
-    """What drivers and assemblers say of a kernel.
+    """Results of the driver and the assembler for a kernel.
 
     Attributes:
-        verdict: Comparison of what it wrote on lavapipe with the oracle; `None` where it was not run.
-        binary: SPIR-V that ran.
-        assembled: Figures of ptxas; `None` where there are none.
+        verdict: Comparison of the outputs on lavapipe with the oracle; `None` if the kernel was not run.
+        binary: The kernel as SPIR-V.
+        assembled: Figures of ptxas; `None` if there are none.
     """
 
     verdict: Verdict | None
@@ -273,22 +276,22 @@ class Finding:
 
 
 def conclude(made: Made, kernel: Kernel, counts: BlockCounts, device: Device, finding: Finding) -> Examined:
-    """What became of a candidate that ran: the model speaks of what is right and keeps to registers, alone."""
+    """Build the evaluation of a compiled candidate; only correct ones that do not spill registers get an estimate."""
     verdict, assembled = finding.verdict, finding.assembled
-    known = Examined("ok", "", made.max_error, made, finding.binary, assembled, verified=verdict is not None)
+    result = Examined("ok", "", made.max_error, made, finding.binary, assembled, verified=verdict is not None)
     if verdict is not None:
-        known = replace(known, outcome=verdict.outcome, max_error=verdict.max_error)
+        result = replace(result, outcome=verdict.outcome, max_error=verdict.max_error)
     if verdict is not None and verdict.outcome != "ok":
-        return replace(known, diagnostic=f"on lavapipe: {verdict.diagnostic}")
+        return replace(result, diagnostic=f"on lavapipe: {verdict.diagnostic}")
     if assembled is not None and assembled.spilled:
         why = f"a thread must keep what it computes in registers, it spills {assembled.spilled} bytes"
-        return replace(known, outcome="constraint", diagnostic=why)
+        return replace(result, outcome="constraint", diagnostic=why)
     registers = assembled.registers if assembled is not None else 0
-    return replace(known, estimate=estimate(kernel, counts, device, registers))
+    return replace(result, estimate=estimate(kernel, counts, device, registers))
 
 
 def run_kernel(payload: Payload, kernel: Kernel, binary: bytes, drawn: Drawn, driver: Lavapipe) -> Verdict:
-    """Run a kernel on lavapipe, and compare all that it may write with the oracle, and its inputs with themselves."""
+    """Run a kernel on lavapipe, compare its outputs with the oracle, and check that its inputs are unchanged."""
     before, expected = arrays_of(payload, drawn)
     after = list(before)
     arrays = run_on(driver, kernel, binary, [before[number] for number in kernel.arguments])
@@ -298,14 +301,14 @@ def run_kernel(payload: Payload, kernel: Kernel, binary: bytes, drawn: Drawn, dr
 
 
 def compare(payload: Payload, before: list[Array], after: list[Array], expected: list[Array]) -> Verdict:
-    """Compare what a run wrote with the oracle, and what it read with itself."""
+    """Compare the outputs of a run with the oracle, and check that its inputs are unchanged."""
     for argument, old, new in zip(payload.arguments, before, after, strict=True):
         if argument.role not in WRITTEN and not np.array_equal(old, new):
             return Verdict(WRONG, np.inf, f"inputs must not be written; {argument.name} was")
-    got = [after[number] for number, argument in enumerate(payload.arguments) if argument.role in WRITTEN]
-    return verify(payload, got, expected)
+    outputs = [after[number] for number, argument in enumerate(payload.arguments) if argument.role in WRITTEN]
+    return verify(payload, outputs, expected)
 
 
 def outcome_of(error: KernelError) -> Outcome:
-    """The outcome of a run that failed."""
+    """Return the outcome of a run that failed."""
     return "timed-out" if error.outcome == "timed-out" else "crashed"

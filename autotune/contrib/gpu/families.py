@@ -1,4 +1,4 @@
-"""Families of kernels: what each covers, lets choose, and writes."""
+"""Schedule families of kernels: the tasks that each covers, its search space and its scripts."""
 
 from typing import Protocol
 
@@ -10,27 +10,27 @@ from autotune.core.task import Task
 
 
 class GpuFamily(Protocol):
-    """A family of schedules that end in a kernel."""
+    """A family of schedules that lower a task to a kernel."""
 
     @property
     def name(self) -> str:
-        """How people name what it covers."""
+        """Human-readable name of the covered tasks."""
         ...
 
     def covers(self, task: Task) -> bool:
-        """Tell whether it can write a kernel of the task."""
+        """Return whether the family covers the task."""
         ...
 
     def space(self, task: Task, device: Device) -> Space:
-        """The knobs, and the constraints between them and of the device."""
+        """Return the knobs and the constraints on them, including those of the device."""
         ...
 
     def default(self, task: Task, device: Device) -> Config:
-        """A config that is good without any search."""
+        """Return the default config, which is used without a search."""
         ...
 
     def build(self, task: Task, config: Config, device: Device) -> str:
-        """The whole transform script."""
+        """Return the complete transform script of a config."""
         ...
 
 
@@ -38,17 +38,17 @@ FAMILIES: tuple[GpuFamily, ...] = (GpuMatmul(), GpuRows())
 
 
 def covering(task: Task) -> GpuFamily | None:
-    """The first family that covers a task."""
+    """Return the first family that covers a task; `None` if there is none."""
     return next(iter(families_of(task)), None)
 
 
 def families_of(task: Task) -> list[GpuFamily]:
-    """All families that cover a task and have a config of it, the one that is searched first."""
+    """Return the families that cover a task and have a valid config of it; the first one is searched."""
     return [family for family in FAMILIES if family.covers(task) and broken_constraint(family, task) is None]
 
 
 def broken_constraint(family: GpuFamily, task: Task) -> str | None:
-    """The constraint of every device that no config of a covered task meets; `None` where one meets all."""
+    """Return a constraint of the Vulkan device that is violated if no config of a task is valid; `None` if one is."""
     space = family.space(task, VULKAN)
     if next(space.configs(), None) is not None:
         return None
@@ -56,7 +56,7 @@ def broken_constraint(family: GpuFamily, task: Task) -> str | None:
 
 
 def why_none(task: Task) -> str:
-    """Why no family writes a kernel of a task."""
+    """Explain why no family covers a task."""
     for family in FAMILIES:
         if family.covers(task) and (broken := broken_constraint(family, task)) is not None:
             return f"by {family.name} {broken}, whatever its tiles; choose smaller sizes"
@@ -64,5 +64,5 @@ def why_none(task: Task) -> str:
 
 
 def names() -> list[str]:
-    """What there are kernels for."""
+    """Return the names of all families."""
     return [family.name for family in FAMILIES]

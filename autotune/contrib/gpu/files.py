@@ -1,4 +1,4 @@
-"""Names of the files that `tune --target` writes, known without loading anything."""
+"""Names of the files that `tune --target` writes; this module imports little, for a fast command line."""
 
 import os
 from pathlib import Path
@@ -8,29 +8,29 @@ from autotune.store.places import OUTPUT, slug
 
 SCHEDULE, BINARY, PTX, CHOSEN = "schedule.mlir", "kernel.spv", "kernel.ptx", "chosen.json"
 PROGRAM, PAYLOAD = "program.json", "payload.mlir"  # launches of a payload of several tasks; its text
-STORE = "store.journal"  # what became of all candidates for a device
-KERNELS = "kernels"  # the attribute of a study that says what its kernels are of, and how its name begins
-LOOKED_AT = 1 << 16  # bytes of a file, for whether it holds kernels
-NVPTX = "nvptx"  # how the names of NVIDIA's chips begin
+STORE = "store.journal"  # trials of all candidates for a device
+KERNELS = "kernels"  # study attribute with the `SweepFacts`, and prefix of the study's name
+LOOKED_AT = 1 << 16  # bytes of a file that are searched for studies of kernels
+NVPTX = "nvptx"  # prefix of the names of NVIDIA's chips
 
 
 def home_of(device: str) -> Path:
-    """Folder of what is found for a device of some name, below the one that everything is written to."""
+    """Return the output folder of a device."""
     return OUTPUT / slug(f"for-{device}")
 
 
 def task_folder(whole: Path, task: str, *, several: bool) -> Path:
-    """Folder of a task's kernel: that of the payload where it has one task, else one of its own in it."""
+    """Return the folder of a task's kernel: the payload's folder, or a subfolder if it has several tasks."""
     return whole / slug(task) if several else whole
 
 
 def is_kernel_folder(folder: Path) -> bool:
-    """Tell whether `tune --target` wrote a folder."""
+    """Return whether `tune --target` wrote a folder."""
     return holds(folder, PAYLOAD) and any(holds(folder, name) for name in (PROGRAM, BINARY, PTX))
 
 
 def holds_kernels(location: str | Path) -> bool:
-    """Tell whether a file is a store that begins with kernels, without loading what reads it."""
+    """Return whether a file is a store that begins with a study of kernels, without importing the store."""
     path = Path(location)
     if not os.path.isfile(path):
         return False

@@ -1,6 +1,7 @@
-"""Folders that `tune --target` writes: read again, made again, verified again, and handed to other people's hosts.
+"""Folders that `tune --target` writes: reading, and replaying their kernels.
 
-A payload of one task has its kernel in its folder, one of several a folder a task, and `PROGRAM`, its launches.
+The folder of a payload of one task contains its kernel; that of a payload of several tasks contains a subfolder for
+each task, and the launches in `PROGRAM`.
 """
 
 import json
@@ -25,20 +26,20 @@ from autotune.store.records import ArgumentRecord
 from autotune.worker.loading.resolve import known_payload
 
 MOST_BYTES = 64 << 20  # of a file
-MORE_CYCLES = 1.001  # times the recorded ones: the model is arithmetic, and has no noise
+MORE_CYCLES = 1.001  # ratio to the recorded cycles beyond which a kernel is slower; the model is deterministic
 
 
 @dataclass(frozen=True)
 class PayloadRecord:
-    """What a folder says of its payload, whose text is a file.
+    """Facts about a payload that its folder records beside the text.
 
     Attributes:
         name: Name of the payload.
         entry: Name of its function.
-        arguments: Arguments of that.
-        flops: Operations of a call.
-        reduction: Length of its longest sum.
-        sha256: Hash of its text.
+        arguments: Arguments of the function.
+        flops: Arithmetic operations of a call.
+        reduction: Length of its longest reduction.
+        sha256: SHA-256 of its text.
     """
 
     name: str
@@ -51,13 +52,13 @@ class PayloadRecord:
 
 @dataclass(frozen=True)
 class KernelFolder:
-    """A folder as it was read.
+    """The contents of a folder.
 
     Attributes:
-        folder: The folder.
-        payload: Payload, with its reference where it is known here.
-        device: What its kernels are for.
-        several: Whether it holds a folder a task.
+        folder: Path of the folder.
+        payload: Payload, with its reference implementation if it is registered.
+        device: Target device of its kernels.
+        several: Whether it has a subfolder for each task.
     """
 
     folder: Path
@@ -68,15 +69,15 @@ class KernelFolder:
 
 @dataclass(frozen=True)
 class KernelReplay:
-    """What became of a kernel that was made again.
+    """The result of replaying a kernel.
 
     Attributes:
-        name: Name of its task, or of the whole.
-        outcome: What became of it.
-        diagnostic: What went wrong.
-        max_error: Largest difference to the oracle; `None` where it is not right.
-        same: Whether its file is as it was recorded; `None` of a whole.
-        cycles: Cycles by the model, now and recorded; `None` where there are none.
+        name: Name of its task, or of the whole program.
+        outcome: Outcome of the kernel.
+        diagnostic: Description of the failure; empty if there is none.
+        max_error: Largest difference to the oracle; `None` if the kernel failed.
+        same: Whether its binary equals the recorded one; `None` for a whole program.
+        cycles: Estimated cycles, now and recorded; `None` if either is missing.
     """
 
     name: str
@@ -88,14 +89,14 @@ class KernelReplay:
 
     @property
     def verdict(self) -> str:
-        """What `regress` says: ``ok``, ``wrong``, or ``slower`` by the model."""
+        """Verdict of `regress`: ``ok``, ``wrong``, or ``slower`` by the cost model."""
         if self.outcome != "ok":
             return "wrong"
         return "slower" if self.cycles is not None and self.cycles[0] > MORE_CYCLES * self.cycles[1] else "ok"
 
     @property
     def sentence(self) -> str:
-        """The same for people."""
+        """Human-readable sentence on the result."""
         if self.outcome != "ok":
             return f"{self.name}: {self.outcome}: {self.diagnostic}"
         file = {None: "", True: ", the kernel as recorded", False: ", another kernel than recorded"}[self.same]
@@ -103,7 +104,7 @@ class KernelReplay:
 
 
 def record_of(payload: Payload) -> dict[str, Any]:
-    """What a folder says of its payload."""
+    """Return the facts that a folder records of its payload."""
     arguments = tuple(ArgumentRecord(**asdict(argument)) for argument in payload.arguments)
     text = digest(payload.text)
     return asdict(PayloadRecord(payload.name, payload.entry, arguments, payload.flops, payload.reduction, text))
@@ -113,7 +114,7 @@ def read_folder(folder: Path) -> KernelFolder:
     """Read a folder.
 
     Raises:
-        BundleError: A file is missing, edited, or not as `tune --target` writes it.
+        BundleError: A file is missing, modified or malformed.
     """
     several = (folder / PROGRAM).is_file()
     recorded = read_json(folder / (PROGRAM if several else CHOSEN))
@@ -125,7 +126,7 @@ def read_folder(folder: Path) -> KernelFolder:
     text = read_limited(folder / PAYLOAD).decode(errors="replace")
     if digest(text) != record.sha256:
         raise BundleError(f"{folder / PAYLOAD} must be as it was recorded, its sha256 differs; restore it")
-    found = Payload(
+    payload = Payload(
         name=record.name,
         text=text,
         entry=record.entry,
@@ -134,14 +135,14 @@ def read_folder(folder: Path) -> KernelFolder:
         reduction=record.reduction,
         foreign=not is_registered(record.name),
     )
-    return KernelFolder(folder, known_payload(found), find_device(str(recorded.get("target"))), several)
+    return KernelFolder(folder, known_payload(payload), find_device(str(recorded.get("target"))), several)
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
-    """An object of JSON.
+    """Read a JSON object.
 
     Raises:
-        BundleError: The file holds none.
+        BundleError: The file cannot be read, or contains no JSON object.
     """
     try:
         value = json.loads(read_limited(path))
@@ -153,10 +154,10 @@ def read_json(path: Path) -> Mapping[str, Any]:
 
 
 def read_limited(path: Path) -> bytes:
-    """Bytes of a file.
+    """Read the bytes of a file.
 
     Raises:
-        BundleError: The file cannot be read, or is far longer than any that is written.
+        BundleError: The file cannot be read, or is larger than `MOST_BYTES`.
     """
     try:
         with path.open("rb") as file:
@@ -169,20 +170,20 @@ def read_limited(path: Path) -> bytes:
 
 
 def read_script(folder: Path) -> str:
-    """The transform script of a task's folder.
+    """Read the transform script of a task's folder.
 
     Raises:
-        BundleError: There is none that can be read.
+        BundleError: The script cannot be read.
     """
     return read_limited(folder / SCHEDULE).decode(errors="replace")
 
 
 def replay_folder(found: KernelFolder, workshop: KernelWorkshop) -> list[KernelReplay]:
-    """Make the kernels of a folder again from its scripts, verify each, and the whole where there are several.
+    """Compile and verify the kernels of a folder again from its scripts, and the whole program if there are several.
 
     Raises:
         BundleError: A file is missing.
-        PayloadError: A payload is none that kernels are written for.
+        PayloadError: No family covers a task.
     """
     units = units_of(found.payload)
     replays, made = [], []
@@ -202,11 +203,11 @@ def replay_folder(found: KernelFolder, workshop: KernelWorkshop) -> list[KernelR
 
 
 def make_again(payload: Payload, folder: Path, workshop: KernelWorkshop) -> TaskKernel:
-    """The kernel of a task's folder, made of its script.
+    """Compile and verify the kernel of a task's folder from its script.
 
     Raises:
         BundleError: There is no script.
-        PayloadError: The oracle does not answer.
+        PayloadError: The oracle fails.
     """
     check_payload(payload)
     text, task, family = only_task(payload)
@@ -217,13 +218,13 @@ def make_again(payload: Payload, folder: Path, workshop: KernelWorkshop) -> Task
 
 
 def compared(kernel: TaskKernel, folder: Path, device: Device) -> KernelReplay:
-    """A kernel beside what is recorded of it."""
+    """Compare a kernel with its recorded binary and cycles."""
     (trial,) = kernel.tried
     examined, record = trial.examined, trial.record
     if examined is None or record.outcome != "ok":
         return KernelReplay(kernel.payload.name, record.outcome, record.diagnostic)
-    now = examined.made.ptx.encode() if device.chip else examined.binary
-    same = now == read_limited(folder / (PTX if device.chip else BINARY))
+    binary = examined.made.ptx.encode() if device.chip else examined.binary
+    same = binary == read_limited(folder / (PTX if device.chip else BINARY))
     then, cycles = read_json(folder / CHOSEN).get("predicted_cycles"), record.cycles
-    both = (cycles, float(then)) if cycles is not None and isinstance(then, int | float) else None
-    return KernelReplay(kernel.payload.name, "ok", "", examined.max_error, same, both)
+    cycle_pair = (cycles, float(then)) if cycles is not None and isinstance(then, int | float) else None
+    return KernelReplay(kernel.payload.name, "ok", "", examined.max_error, same, cycle_pair)

@@ -1,7 +1,7 @@
-"""Functions that SPIR-V has no form of, or one that loses digits near zero, in arithmetic that both endings have.
+"""Expansion of math functions that SPIR-V lacks, or computes inaccurately near zero, to arithmetic of both backends.
 
-What is verified on the CPU is then what PTX computes, too. erf, tanh and log1p are those of the CPU's vectors
-(`compiler/passes/vector_math`). All others are left to the device: exp, log, sin, roots and the like.
+SPIR-V, which is verified on the CPU, then computes the same as PTX. erf, tanh and log1p share the expansions of CPU
+vectors (`compiler/passes/vector_math`). Other functions are left to the device: exp, log, sin, roots and the like.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ERFC = (
     0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368,
     -1.26551223,
 )  # fmt: skip
-NEAR, TERMS = 0.5, 9  # up to where exp(x) - 1 is its series, and of how many terms: the next one is below 3e-10 of x
+NEAR, TERMS = 0.5, 9  # of the series of exp(x) - 1: largest |x|, and terms; the next one is below 3e-10 of x
 # Cephes, asinf and atanf: odd polynomials of x**2, highest power first, without the x itself.
 ASIN = (4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2, 7.4953002686e-2, 1.6666752422e-1)
 ATAN = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
@@ -28,76 +28,76 @@ BIAS, EXPONENT_BITS = 127, 23
 
 
 def expand_erfc(x: ir.Value) -> ir.Value:
-    """1 - erf(x), to a few units of the last place also where it is tiny."""
-    size = math.absf(x)
-    t = arith.divf(splat(x, 1.0), math.fma(size, splat(x, 0.5), splat(x, 1.0)))
-    exponent = arith.subf(horner(t, ERFC), arith.mulf(size, size))
+    """1 - erf(x), accurate to a few ulps also where it is tiny."""
+    magnitude = math.absf(x)
+    t = arith.divf(splat(x, 1.0), math.fma(magnitude, splat(x, 0.5), splat(x, 1.0)))
+    exponent = arith.subf(horner(t, ERFC), arith.mulf(magnitude, magnitude))
     tail = arith.mulf(t, math.exp(exponent))
     return select("olt", x, splat(x, 0.0), arith.subf(splat(x, 2.0), tail), tail)
 
 
 def expand_expm1(x: ir.Value) -> ir.Value:
-    """exp(x) - 1, by its series near zero."""
+    """exp(x) - 1, by its Taylor series near zero."""
     series = arith.mulf(x, horner(x, [1 / factorial(n) for n in range(TERMS, 0, -1)]))
     return select("olt", math.absf(x), splat(x, NEAR), series, arith.subf(math.exp(x), splat(x, 1.0)))
 
 
 def expand_exp2(x: ir.Value) -> ir.Value:
-    """2**x: a whole power, in two factors so that neither overflows, times one of at most a half."""
-    inside = arith.minnumf(arith.maxnumf(x, splat(x, LEAST)), splat(x, MOST))
-    whole = math.roundeven(inside)
-    half = math.floor(arith.mulf(whole, splat(x, 0.5)))
-    part = math.exp(arith.mulf(arith.subf(inside, whole), splat(x, log(2))))
-    power = arith.mulf(arith.mulf(part, power_of_two(half)), power_of_two(arith.subf(whole, half)))
-    return select("uno", x, x, x, power)
+    """2**x: an integral power, in two factors so that neither overflows, times 2**f with |f| at most 1/2."""
+    clamped = arith.minnumf(arith.maxnumf(x, splat(x, LEAST)), splat(x, MOST))
+    integral = math.roundeven(clamped)
+    half = math.floor(arith.mulf(integral, splat(x, 0.5)))
+    fraction_power = math.exp(arith.mulf(arith.subf(clamped, integral), splat(x, log(2))))
+    result = arith.mulf(arith.mulf(fraction_power, power_of_two(half)), power_of_two(arith.subf(integral, half)))
+    return select("uno", x, x, x, result)
 
 
 def power_of_two(exponent: ir.Value) -> ir.Value:
-    """2 to a whole number from -126 to 127."""
+    """2 to an integral power from -126 to 127, by setting the exponent bits."""
     number = arith.fptosi(splat_whole(exponent, 0).type, exponent)
     bits = arith.shli(arith.addi(number, splat_whole(exponent, BIAS)), splat_whole(exponent, EXPONENT_BITS))
     return arith.bitcast(exponent.type, bits)
 
 
 def expand_cbrt(x: ir.Value) -> ir.Value:
-    """The cube root: by logarithm, then a step of Newton's; 0, infinity and what is no number stay as they are."""
-    size = math.absf(x)
-    rough = math.exp(arith.divf(math.log(size), splat(x, 3.0)))
-    square = arith.mulf(rough, rough)
-    off = arith.subf(rough, arith.divf(size, square))
-    root = math.copysign(arith.subf(rough, arith.divf(off, splat(x, 3.0))), x)
-    plain = select("oeq", size, splat(x, float("inf")), x, root)
-    return select("oeq", x, splat(x, 0.0), x, plain)
+    """Cube root: by logarithm, then one Newton step; 0, infinity and NaN are returned unchanged."""
+    magnitude = math.absf(x)
+    estimate = math.exp(arith.divf(math.log(magnitude), splat(x, 3.0)))
+    square = arith.mulf(estimate, estimate)
+    correction = arith.subf(estimate, arith.divf(magnitude, square))
+    root = math.copysign(arith.subf(estimate, arith.divf(correction, splat(x, 3.0))), x)
+    finite_root = select("oeq", magnitude, splat(x, float("inf")), x, root)
+    return select("oeq", x, splat(x, 0.0), x, finite_root)
 
 
 def expand_trunc(x: ir.Value) -> ir.Value:
-    """The whole part."""
+    """Integral part."""
     return math.copysign(math.floor(math.absf(x)), x)
 
 
 def expand_round(x: ir.Value) -> ir.Value:
-    """The nearest whole number, halves away from zero."""
-    size = math.absf(x)
-    below = math.floor(size)
-    away = select("oge", arith.subf(size, below), splat(x, 0.5), arith.addf(below, splat(x, 1.0)), below)
+    """Nearest integral value, halves away from zero."""
+    magnitude = math.absf(x)
+    below = math.floor(magnitude)
+    away = select("oge", arith.subf(magnitude, below), splat(x, 0.5), arith.addf(below, splat(x, 1.0)), below)
     return math.copysign(away, x)
 
 
 def expand_atan(x: ir.Value) -> ir.Value:
-    """The arc tangent, as Cephes: beyond tan(pi / 8) that of (x - 1) / (x + 1), and pi / 4 more."""
-    size = math.absf(x)
-    one, small = splat(x, 1.0), select("ogt", size, splat(x, 1.0), arith.divf(splat(x, 1.0), size), size)
-    beyond = arith.divf(arith.subf(small, one), arith.addf(small, one))
-    near = select("ogt", small, splat(x, TAN_EIGHTH), beyond, small)
-    square = arith.mulf(near, near)
-    angle = math.fma(arith.mulf(horner(square, ATAN), square), near, near)
-    angle = select("ogt", small, splat(x, TAN_EIGHTH), arith.addf(angle, splat(x, pi / 4)), angle)
-    angle = select("ogt", size, one, arith.subf(splat(x, pi / 2), angle), angle)
+    """Arc tangent, as in Cephes: beyond tan(pi / 8), pi / 4 plus that of (x - 1) / (x + 1)."""
+    magnitude = math.absf(x)
+    one, ratio = splat(x, 1.0), select("ogt", magnitude, splat(x, 1.0), arith.divf(splat(x, 1.0), magnitude), magnitude)
+    beyond = arith.divf(arith.subf(ratio, one), arith.addf(ratio, one))
+    reduced = select("ogt", ratio, splat(x, TAN_EIGHTH), beyond, ratio)
+    square = arith.mulf(reduced, reduced)
+    angle = math.fma(arith.mulf(horner(square, ATAN), square), reduced, reduced)
+    angle = select("ogt", ratio, splat(x, TAN_EIGHTH), arith.addf(angle, splat(x, pi / 4)), angle)
+    angle = select("ogt", magnitude, one, arith.subf(splat(x, pi / 2), angle), angle)
     return math.copysign(angle, x)
 
 
 def expand_atan2(y: ir.Value, x: ir.Value) -> ir.Value:
-    """The angle of a point, from -pi to pi: that of the smaller over the larger coordinate, turned to its octant."""
+    """Angle of a point, from -pi to pi: atan of the smaller over the larger coordinate, mapped to the octant."""
     height, width = math.absf(y), math.absf(x)
     low, high = arith.minimumf(height, width), arith.maximumf(height, width)
     ratio = select("oeq", low, high, splat(x, 1.0), arith.divf(low, high))
@@ -109,47 +109,47 @@ def expand_atan2(y: ir.Value, x: ir.Value) -> ir.Value:
 
 
 def expand_asin(x: ir.Value) -> ir.Value:
-    """The arc sine, as Cephes: beyond a half by that of the root of (1 - x) / 2."""
-    size = math.absf(x)
-    rest = arith.mulf(arith.subf(splat(x, 1.0), size), splat(x, 0.5))
-    far = arith.cmpf(PREDICATES["ogt"], size, splat(x, 0.5))
-    square = arith.select(far, rest, arith.mulf(size, size))
-    near = arith.select(far, math.sqrt(rest), size)
-    angle = math.fma(arith.mulf(horner(square, ASIN), square), near, near)
+    """Arc sine, as in Cephes: beyond 1/2, by that of sqrt((1 - x) / 2)."""
+    magnitude = math.absf(x)
+    reflected_square = arith.mulf(arith.subf(splat(x, 1.0), magnitude), splat(x, 0.5))
+    is_far = arith.cmpf(PREDICATES["ogt"], magnitude, splat(x, 0.5))
+    square = arith.select(is_far, reflected_square, arith.mulf(magnitude, magnitude))
+    reduced = arith.select(is_far, math.sqrt(reflected_square), magnitude)
+    angle = math.fma(arith.mulf(horner(square, ASIN), square), reduced, reduced)
     reflected = arith.subf(splat(x, pi / 2), arith.mulf(angle, splat(x, 2.0)))
-    return math.copysign(arith.select(far, reflected, angle), x)
+    return math.copysign(arith.select(is_far, reflected, angle), x)
 
 
 def expand_acos(x: ir.Value) -> ir.Value:
-    """The arc cosine: from one on by twice the arc sine of the root of (1 - x) / 2, which loses nothing there."""
+    """Arc cosine: above 1/2, twice the arc sine of sqrt((1 - x) / 2), which does not cancel near 1."""
     root = math.sqrt(arith.mulf(arith.subf(splat(x, 1.0), x), splat(x, 0.5)))
     near = arith.mulf(expand_asin(root), splat(x, 2.0))
     return select("ogt", x, splat(x, 0.5), near, arith.subf(splat(x, pi / 2), expand_asin(x)))
 
 
 def expand_sinh(x: ir.Value) -> ir.Value:
-    """Half of exp(x) - exp(-x), by what exceeds one; halves of the exponent where exp(x) alone would be infinite."""
-    size = math.absf(x)
-    above = expand_expm1(size)
+    """(exp(x) - exp(-x)) / 2, by expm1; for large x, exp(x / 2)**2 / 2 instead, since exp(x) may overflow."""
+    magnitude = math.absf(x)
+    above = expand_expm1(magnitude)
     near = arith.divf(above, arith.addf(above, splat(x, 1.0)))
     near = arith.mulf(arith.addf(above, near), splat(x, 0.5))
-    half = math.exp(arith.mulf(size, splat(x, 0.5)))
+    half = math.exp(arith.mulf(magnitude, splat(x, 0.5)))
     far = arith.mulf(arith.mulf(half, splat(x, 0.5)), half)
-    return math.copysign(select("ogt", size, splat(x, 20.0), far, near), x)
+    return math.copysign(select("ogt", magnitude, splat(x, 20.0), far, near), x)
 
 
 def expand_asinh(x: ir.Value) -> ir.Value:
-    """The inverse of sinh, log1p of x + x**2 / (1 + root of x**2 + 1); log(2 x) where squares overflow."""
-    size = math.absf(x)
-    square = arith.mulf(size, size)
+    """Inverse hyperbolic sine, log1p(x + x**2 / (1 + sqrt(x**2 + 1))); log(2 x) where squares overflow."""
+    magnitude = math.absf(x)
+    square = arith.mulf(magnitude, magnitude)
     root = math.sqrt(arith.addf(square, splat(x, 1.0)))
-    near = expand_log1p(arith.addf(size, arith.divf(square, arith.addf(root, splat(x, 1.0)))))
-    far = arith.addf(math.log(size), splat(x, log(2)))
-    return math.copysign(select("ogt", size, splat(x, 1e9), far, near), x)
+    near = expand_log1p(arith.addf(magnitude, arith.divf(square, arith.addf(root, splat(x, 1.0)))))
+    far = arith.addf(math.log(magnitude), splat(x, log(2)))
+    return math.copysign(select("ogt", magnitude, splat(x, 1e9), far, near), x)
 
 
 def expand_acosh(x: ir.Value) -> ir.Value:
-    """The inverse of cosh: log1p of t + root of 2 t + t**2, where t = x - 1; log(2 x) where squares overflow."""
+    """Inverse hyperbolic cosine, log1p(t + sqrt(2 t + t**2)) with t = x - 1; log(2 x) where squares overflow."""
     t = arith.subf(x, splat(x, 1.0))
     near = expand_log1p(arith.addf(t, math.sqrt(math.fma(t, t, arith.mulf(t, splat(x, 2.0))))))
     far = arith.addf(math.log(x), splat(x, log(2)))
@@ -157,29 +157,29 @@ def expand_acosh(x: ir.Value) -> ir.Value:
 
 
 def expand_atanh(x: ir.Value) -> ir.Value:
-    """The inverse of tanh: half of log1p(2 x / (1 - x)), of the size of x."""
-    size = math.absf(x)
-    ratio = arith.divf(arith.mulf(size, splat(x, 2.0)), arith.subf(splat(x, 1.0), size))
+    """Inverse hyperbolic tangent: log1p(2 x / (1 - x)) / 2 of |x|, with the sign of x."""
+    magnitude = math.absf(x)
+    ratio = arith.divf(arith.mulf(magnitude, splat(x, 2.0)), arith.subf(splat(x, 1.0), magnitude))
     return math.copysign(arith.mulf(expand_log1p(ratio), splat(x, 0.5)), x)
 
 
 def expand_fpowi(x: ir.Value, power: ir.Value) -> ir.Value:
-    """A whole power, as any other."""
+    """Integer power, as a real one."""
     return math.powf(x, arith.sitofp(x.type, power))
 
 
 def expand_remf(x: ir.Value, y: ir.Value) -> ir.Value:
-    """What a division leaves, of the sign of x: right as long as the quotient is a whole number that f32 has."""
-    size, step = math.absf(x), math.absf(y)
-    count = math.floor(arith.divf(size, step))
-    rest = math.fma(arith.negf(count), step, size)
-    rest = select("olt", rest, splat(x, 0.0), arith.addf(rest, step), rest)
-    rest = select("oge", rest, step, arith.subf(rest, step), rest)
-    return math.copysign(select("oeq", step, splat(x, float("inf")), size, rest), x)
+    """Remainder of a division, with the sign of x; exact as long as f32 represents the truncated quotient."""
+    dividend, divisor = math.absf(x), math.absf(y)
+    count = math.floor(arith.divf(dividend, divisor))
+    remainder = math.fma(arith.negf(count), divisor, dividend)
+    remainder = select("olt", remainder, splat(x, 0.0), arith.addf(remainder, divisor), remainder)
+    remainder = select("oge", remainder, divisor, arith.subf(remainder, divisor), remainder)
+    return math.copysign(select("oeq", divisor, splat(x, float("inf")), dividend, remainder), x)
 
 
 def expand_clampf(x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
-    """At least one value and at most another one."""
+    """Clamp to a range."""
     return arith.minimumf(arith.maximumf(x, low), high)
 
 
@@ -187,7 +187,7 @@ PREDICATES = {name: getattr(arith.CmpFPredicate, name.upper()) for name in ("oeq
 
 
 def select(predicate: str, x: ir.Value, y: ir.Value, then: ir.Value, otherwise: ir.Value) -> ir.Value:
-    """One of two values, as a comparison says."""
+    """Select one of two values by a floating-point comparison."""
     return arith.select(arith.cmpf(PREDICATES[predicate], x, y), then, otherwise)
 
 
@@ -216,7 +216,7 @@ EXPANDED: dict[str, Callable[..., ir.Value]] = {
 
 
 def write_functions(module: ir.Module) -> None:
-    """Write the functions of `EXPANDED` as arithmetic, of scalars and vectors of f32, in place."""
+    """Rewrite the functions of `EXPANDED`, on scalars and vectors of f32, to arithmetic, in place."""
     patterns = RewritePatternSet()
     for name, expand in EXPANDED.items():
         patterns.add(name, _rewrite_with(expand))
@@ -225,8 +225,8 @@ def write_functions(module: ir.Module) -> None:
 
 def _rewrite_with(expand: Callable[..., ir.Value]) -> Callable[[ir.OpView, PatternRewriter], bool]:
     def rewrite(op: ir.OpView, rewriter: PatternRewriter) -> bool:
-        kind = op.result.type
-        element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+        result_type = op.result.type
+        element = result_type.element_type if isinstance(result_type, ir.VectorType) else result_type
         if not isinstance(element, ir.F32Type):
             return True  # no match
         with rewriter.ip:

@@ -1,4 +1,4 @@
-"""A kernel, or a program of several, for other people's hosts: its files, and a C header with what a host must know."""
+"""Emission of kernels for other hosts: the kernel files and a C header with bindings and launches."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,10 +13,10 @@ from autotune.core.printable import in_comment
 
 
 def emit_folder(found: KernelFolder, output: Path) -> list[Path]:
-    """Write the kernels of a folder and their header.
+    """Write the kernels of a folder and their C header.
 
     Raises:
-        BundleError: A file is missing, or says less than a host needs.
+        BundleError: A file is missing or incomplete.
     """
     name, end = c_name(found.payload.entry), "ptx" if found.device.chip else "spv"
     file = PTX if found.device.chip else BINARY
@@ -36,10 +36,10 @@ def emit_folder(found: KernelFolder, output: Path) -> list[Path]:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file of a folder.
+    """Return the path of a file in a folder.
 
     Raises:
-        BundleError: The file lies elsewhere.
+        BundleError: The path is outside of the folder.
     """
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
@@ -48,7 +48,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def header_text(name: str, found: KernelFolder, recorded: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
-    """The header."""
+    """Return the text of the C header."""
     arguments = [(argument.name, argument.type) for argument in found.payload.arguments]
     if found.several:
         arguments.append(("intermediates", f"{int(recorded['arena_bytes'])} bytes"))
@@ -99,16 +99,16 @@ static const unsigned {name}_launches[][3] = {{
 
 
 def bindings_of(launch: Mapping[str, Any]) -> list[tuple[int, int, int]]:
-    """Buffer, first byte and bytes of each binding of a launch."""
+    """Return the buffer index, offset and size in bytes of each binding of a launch."""
     return [(int(each["buffer"]), int(each["offset"]), int(each["size"])) for each in launch["bindings"]]
 
 
 def triple(kernel: Mapping[str, Any], what: str) -> str:
-    """Sizes along x, y and z, in C."""
+    """Format sizes along x, y and z as a C initializer."""
     x, y, z = (int(size) for size in kernel[what])
     return f"{{{x}, {y}, {z}}}"
 
 
 def joined(rows: Sequence[str]) -> str:
-    """Rows of an array."""
+    """Join the rows of a C array initializer."""
     return ",\n".join(rows)

@@ -1,9 +1,9 @@
-"""What a host does with the kernels of a payload of several tasks: a list of launches, on views of its buffers.
+"""Host program of a payload of several tasks: a list of kernel launches on views of its buffers.
 
     tagged payload --stand-ins--> one op a kernel --bufferize, arena--> memrefs --walk--> launches
 
-Loops are run here, so that the list is flat. All intermediates lie in one buffer; arguments are never copied as a
-whole, so that weights stay where they are. Views with gaps, or that begin where no binding may, are copied by a kernel.
+Host loops are unrolled, so that the list is flat. All intermediates are in one buffer. Arguments are never copied as a
+whole, so that weights stay in place. Non-contiguous or misaligned views are copied by a kernel.
 """
 
 import operator
@@ -24,10 +24,8 @@ from autotune.core.errors import CompileError
 from autotune.core.payload import Payload
 from autotune.core.scripts.marks import KERNEL
 
-ALIGNMENT = (
-    64  # bytes at whose multiples bindings begin; Vulkan lets devices ask for up to 256, most ask for 64 or less
-)
-MOVE_THREADS = 64  # of a block that copies or fills
+ALIGNMENT = 64  # of bindings, in bytes; Vulkan allows devices to require up to 256, most require 64 or less
+MOVE_THREADS = 64  # of a block of a copy or fill kernel
 PREPARED = f"builtin.module(canonicalize,cse,{BUFFERIZE},canonicalize,cse,lower-affine,canonicalize)"
 
 WHOLE = {"arith.addi": operator.add, "arith.subi": operator.sub, "arith.muli": operator.mul}
@@ -56,13 +54,13 @@ func.func @{verb}({arguments}) {{
 
 @dataclass(frozen=True)
 class HostSource:
-    """A payload whose tasks all have kernels.
+    """A payload all of whose tasks have kernels.
 
     Attributes:
-        payload: The payload, its tasks tagged.
+        payload: Payload whose tasks are tagged.
         kernels: Kernel of every task, by tag.
         types: Memref types of the operands of every task, by tag.
-        device: What kernels are for.
+        device: Target device.
     """
 
     payload: Payload
@@ -73,12 +71,12 @@ class HostSource:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a launch gives a kernel: bytes of a buffer.
+    """A byte range of a buffer that a launch binds to a kernel argument.
 
     Attributes:
-        buffer: Number of an argument of the payload; one more than the last is the buffer of intermediates.
-        offset: First byte of them.
-        size: Bytes.
+        buffer: Index of an argument of the payload; one past the last is the buffer of intermediates.
+        offset: Offset of the first byte.
+        size: Size in bytes.
     """
 
     buffer: int
@@ -88,11 +86,11 @@ class Binding:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel on buffers.
+    """One kernel launch.
 
     Attributes:
-        kernel: Name of the kernel: the tag of its task, or that of a copy.
-        bindings: Binding of each of the kernel's arguments, in its order.
+        kernel: Name of the kernel: the tag of its task, or the name of a copy or fill kernel.
+        bindings: Binding of each of the kernel's arguments, in order.
     """
 
     kernel: str
@@ -101,7 +99,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class NamedKernel:
-    """A kernel under the name that launches know it by."""
+    """A kernel and the name by which launches refer to it."""
 
     name: str
     kernel: Kernel
@@ -109,12 +107,12 @@ class NamedKernel:
 
 @dataclass(frozen=True)
 class HostPlan:
-    """What a host must do.
+    """A host program.
 
     Attributes:
-        launches: Launches in order, each after the last one is done.
-        arena_bytes: Bytes of the buffer of intermediates.
-        separate_bytes: Bytes that they would take each alone.
+        launches: Launches in order; each starts after the previous one has finished.
+        arena_bytes: Size of the buffer of intermediates, in bytes.
+        separate_bytes: Total size of the intermediates without sharing memory, in bytes.
         copies: Kernels that copy or fill.
     """
 
@@ -132,12 +130,12 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class BufferView:
-    """A view of a buffer; numbers but that of the buffer count elements.
+    """A strided view of a buffer.
 
     Attributes:
-        buffer: Number of the buffer.
-        offset: First element, in bytes.
-        kind: Type, for shape and strides.
+        buffer: Index of the buffer.
+        offset: Offset of the first element, in bytes.
+        kind: Memref type, for element type, shape and strides.
     """
 
     buffer: int
@@ -146,27 +144,27 @@ class BufferView:
 
     @property
     def width(self) -> int:
-        """Bytes of an element."""
+        """Size of an element, in bytes."""
         return width_of(self.kind.element_type) // 8
 
     @property
     def shape(self) -> list[int]:
-        """Its sizes."""
+        """Sizes of the dimensions."""
         return list(self.kind.shape)
 
     @property
     def strides(self) -> list[int]:
-        """Elements from one to the next, of every dimension."""
+        """Stride of every dimension, in elements."""
         return list(self.kind.get_strides_and_offset()[0])
 
     @property
     def span(self) -> int:
-        """Bytes from the first to behind the last element."""
+        """Number of bytes from the first to the end of the last element."""
         last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return (last + 1) * self.width
 
     def moved(self, elements: int, kind: ir.MemRefType) -> "BufferView":
-        """A view of it."""
+        """Return a subview of another type, at an offset in elements."""
         return BufferView(self.buffer, self.offset + elements * self.width, kind)
 
 
@@ -174,7 +172,7 @@ def plan_host(source: HostSource) -> HostPlan:
     """Plan the launches of a payload.
 
     Raises:
-        CompileError: An op is left that no kernel computes.
+        CompileError: An operation has no kernel.
     """
     payload = source.payload
     with context():
@@ -194,15 +192,15 @@ def plan_host(source: HostSource) -> HostPlan:
 
 @dataclass
 class HostWalk:
-    """The ops of a host, one after the other.
+    """Abstract execution of the host function, which collects launches.
 
     Attributes:
-        source: Kernels.
-        arena_bytes: Bytes of intermediates so far.
-        values: Numbers and views, by SSA value.
-        launches: What was launched.
+        source: Payload and kernels.
+        arena_bytes: Size of the buffer of intermediates so far, in bytes.
+        values: Integer or `BufferView` of every SSA value.
+        launches: Launches so far.
         copies: Kernels that copy or fill, by name.
-        fills: What those that fill write, and where.
+        fills: Constant, shape and layout of each fill kernel, by name.
     """
 
     source: HostSource
@@ -213,7 +211,7 @@ class HostWalk:
     fills: dict[str, tuple[str, list[int], list[int]]] = field(default_factory=dict)
 
     def run(self, block: ir.Block) -> list[Any]:
-        """Run a block; gives what it yields."""
+        """Run the operations of a block and return the values that it yields."""
         for each in block.operations:
             op = each.operation
             if op.name in ("scf.yield", "func.return"):
@@ -222,10 +220,10 @@ class HostWalk:
         return []
 
     def step(self, op: ir.Operation) -> None:
-        """Run one op.
+        """Run one operation.
 
         Raises:
-            CompileError: A host has no form of it.
+            CompileError: The operation is not supported on the host.
         """
         if op.name == "arith.constant":
             self.values[op.results[0]] = number_of(op)
@@ -233,8 +231,8 @@ class HostWalk:
             first, second = (self.values[value] for value in op.operands)
             self.values[op.results[0]] = WHOLE[op.name](first, second)
         elif op.name == "memref.get_global" and NAME in str(op.attributes["name"]):
-            kind = ir.MemRefType(op.results[0].type)
-            self.values[op.results[0]] = BufferView(len(self.source.payload.arguments), 0, kind)
+            memref_type = ir.MemRefType(op.results[0].type)
+            self.values[op.results[0]] = BufferView(len(self.source.payload.arguments), 0, memref_type)
         elif op.name in VIEWS:
             self.view(op)
         elif op.name == "scf.for":
@@ -249,22 +247,24 @@ class HostWalk:
             raise CompileError("lower", f"a host of kernels must launch and copy alone, {op.name} has no kernel")
 
     def view(self, op: ir.Operation) -> None:
-        """An op that gives a part or another shape of a buffer."""
-        region, kind = self.values[op.operands[0]], ir.MemRefType(op.results[0].type)
+        """Run an operation that creates a view of a buffer."""
+        region, view_type = self.values[op.operands[0]], ir.MemRefType(op.results[0].type)
         if op.name == "memref.view":
-            self.values[op.results[0]] = BufferView(region.buffer, region.offset + self.values[op.operands[1]], kind)
+            self.values[op.results[0]] = BufferView(
+                region.buffer, region.offset + self.values[op.operands[1]], view_type
+            )
             return
         elements = 0
         if op.name == "memref.subview":
-            given = iter([self.values[value] for value in list(op.operands)[1:]])
+            operands = iter([self.values[value] for value in list(op.operands)[1:]])
             offsets = [int(each) for each in ir.DenseI64ArrayAttr(op.attributes["static_offsets"])]
             dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-            offsets = [next(given) if each == dynamic else each for each in offsets]
+            offsets = [next(operands) if each == dynamic else each for each in offsets]
             elements = sum(at * stride for at, stride in zip(offsets, region.strides, strict=True))
-        self.values[op.results[0]] = region.moved(elements, kind)
+        self.values[op.results[0]] = region.moved(elements, view_type)
 
     def repeat(self, op: ir.Operation) -> None:
-        """A loop, all of its turns."""
+        """Run all iterations of a loop."""
         low, high, step, *carried = (self.values[value] for value in op.operands)
         body = op.regions[0].blocks[0]
         for number in range(low, high, step):
@@ -275,102 +275,102 @@ class HostWalk:
             self.values[result] = value
 
     def launch(self, tag: str, regions: list[BufferView]) -> None:
-        """Launch a kernel; what begins where no binding may goes by way of a copy."""
+        """Launch a kernel; misaligned operands are copied to or from an aligned temporary."""
         *read, written = regions
-        near = [region if region.offset % ALIGNMENT == 0 else self.aside(region) for region in read]
-        for region, other in zip(read, near, strict=True):
-            if other is not region:
-                self.copy(region, other)
-        into = written if written.offset % ALIGNMENT == 0 else self.aside(written)
-        whole = [Binding(region.buffer, region.offset, region.span) for region in (*near, into)]
-        self.launches.append(Launch(tag, tuple(whole[number] for number in self.source.kernels[tag].arguments)))
-        if into is not written:
-            self.copy(into, written)
+        aligned_inputs = [region if region.offset % ALIGNMENT == 0 else self.aside(region) for region in read]
+        for region, aligned in zip(read, aligned_inputs, strict=True):
+            if aligned is not region:
+                self.copy(region, aligned)
+        output = written if written.offset % ALIGNMENT == 0 else self.aside(written)
+        bindings = [Binding(region.buffer, region.offset, region.span) for region in (*aligned_inputs, output)]
+        self.launches.append(Launch(tag, tuple(bindings[number] for number in self.source.kernels[tag].arguments)))
+        if output is not written:
+            self.copy(output, written)
 
     def aside(self, region: BufferView) -> BufferView:
-        """Memory like a view, without gaps, behind all other intermediates."""
+        """Allocate a contiguous temporary for a view, after all other intermediates."""
         offset = -(-self.arena_bytes // ALIGNMENT) * ALIGNMENT
         self.arena_bytes = offset + prod(region.shape) * region.width
-        kind = ir.MemRefType.get(region.shape, region.kind.element_type)
-        return BufferView(len(self.source.payload.arguments), offset, kind)
+        memref_type = ir.MemRefType.get(region.shape, region.kind.element_type)
+        return BufferView(len(self.source.payload.arguments), offset, memref_type)
 
     def copy(self, read: BufferView, written: BufferView) -> None:
         """Launch a copy."""
         name = named("copy", read.shape, layout(read), layout(written))
         if name not in self.copies:
             self.copies[name] = copy_kernel(read, written, self.source.device)
-        both = [whole_of(each) for each in (read, written)]
-        self.launches.append(Launch(name, tuple(both[number] for number in self.copies[name].arguments)))
+        bindings = [whole_of(each) for each in (read, written)]
+        self.launches.append(Launch(name, tuple(bindings[number] for number in self.copies[name].arguments)))
 
     def fill(self, number: str, written: BufferView) -> None:
-        """Launch what writes a number everywhere."""
-        same = next(
+        """Launch a kernel that fills a view with a constant."""
+        existing = next(
             (name for name, known in self.fills.items() if known == (number, written.shape, layout(written))), ""
         )
-        name = same or f"{named('fill', written.shape, layout(written))}_{len(self.fills)}"
-        if not same:
+        name = existing or f"{named('fill', written.shape, layout(written))}_{len(self.fills)}"
+        if not existing:
             self.fills[name] = (number, written.shape, layout(written))
             self.copies[name] = fill_kernel(number, written, self.source.device)
         self.launches.append(Launch(name, (whole_of(written),)))
 
 
 def named(verb: str, *sizes: list[int]) -> str:
-    """Name of a kernel that does something with views of some sizes."""
+    """Return the name of a copy or fill kernel for views of the given shapes and layouts."""
     return "_".join((verb, *("x".join(map(str, each)) for each in sizes)))
 
 
 def number_of(op: ir.Operation) -> int | str:
-    """A constant: a whole number that a host counts with, or the text of one that it writes."""
+    """Return the value of an integer constant, or the text of another constant, which only fills use."""
     value = op.attributes["value"]
     return int(ir.IntegerAttr(value).value) if isinstance(value, ir.IntegerAttr) else str(value)
 
 
 def start_of(region: BufferView) -> int:
-    """The last byte before a view at which a binding may begin."""
+    """Return the largest aligned offset at or before the start of a view."""
     return region.offset // ALIGNMENT * ALIGNMENT
 
 
 def whole_of(region: BufferView) -> Binding:
-    """A binding that holds a view."""
+    """Return the smallest aligned binding that contains a view."""
     start = start_of(region)
     return Binding(region.buffer, start, region.offset + region.span - start)
 
 
 def layout(region: BufferView) -> list[int]:
-    """Strides of a view, and how many elements its binding begins before it."""
+    """Return the strides of a view, and its offset in its binding, in elements."""
     return [*region.strides, (region.offset - start_of(region)) // region.width]
 
 
 def copy_kernel(read: BufferView, written: BufferView, device: Device) -> Kernel:
-    """A kernel that copies the elements of a view to another one, a thread each."""
-    kind = flat_type(read)
+    """Build a kernel that copies a view to another one, one element a thread."""
+    binding_type = flat_type(read)
     lines = f"""
       %r = affine.apply affine_map<(d0) -> ({index_expr(read.shape, read)})>(%n)
-      %v = memref.load %from[%r] : {kind}"""
-    return move_kernel("copy", f"%from: {kind}, ", lines, written, device)
+      %v = memref.load %from[%r] : {binding_type}"""
+    return move_kernel("copy", f"%from: {binding_type}, ", lines, written, device)
 
 
 def fill_kernel(number: str, written: BufferView, device: Device) -> Kernel:
-    """A kernel that writes one number to all elements of a view, a thread each."""
+    """Build a kernel that fills a view with a constant, one element a thread."""
     return move_kernel("fill", "", f"      %v = arith.constant {number}", written, device)
 
 
 def move_kernel(verb: str, arguments: str, lines: str, written: BufferView, device: Device) -> Kernel:
-    """A kernel whose threads write ``%v`` to an element of a view each.
+    """Build a kernel whose threads each store ``%v`` to one element of a view.
 
     Args:
-        verb: What it is called.
-        arguments: Arguments besides the view that is written.
-        lines: What makes ``%v`` of the element's number ``%n``.
-        written: The view.
-        device: What it is for.
+        verb: Name of the function.
+        arguments: Function arguments before the written view, as MLIR text.
+        lines: Operations that compute ``%v`` from the element's linear index ``%n``.
+        written: View that is written.
+        device: Target device.
     """
-    count, kind = prod(written.shape), flat_type(written)
+    count, binding_type = prod(written.shape), flat_type(written)
     text = MOVE.format(
         verb=verb,
-        arguments=f"{arguments}%to: {kind}",
+        arguments=f"{arguments}%to: {binding_type}",
         lines=lines,
-        kind=kind,
+        kind=binding_type,
         index=index_expr(written.shape, written),
         count=count,
         threads=MOVE_THREADS,
@@ -382,12 +382,12 @@ def move_kernel(verb: str, arguments: str, lines: str, written: BufferView, devi
 
 
 def flat_type(region: BufferView) -> str:
-    """Type of the binding that holds a view, as a memref of one dimension."""
+    """Return the one-dimensional memref type of the binding that contains a view."""
     return f"memref<{whole_of(region).size // region.width}x{region.kind.element_type}>"
 
 
 def index_expr(shape: list[int], region: BufferView) -> str:
-    """Where element ``d0`` of a shape lies in the binding of a view, as an affine expression."""
+    """Return the affine expression from the linear index ``d0`` of an element to its index in the binding of a view."""
     *strides, first = layout(region)
     terms, inner = [str(first)], 1
     for size, stride in reversed(list(zip(shape, strides, strict=True))):

@@ -1,7 +1,7 @@
-"""A kernel run thread by thread in NumPy: every op for all threads at once, each access noted in a `Shadow`.
+"""Interpreter of kernels in NumPy: each operation runs for all threads at once, and a `Shadow` records each access.
 
-It checks what no driver does: whether threads race, and whether all of a block reach each barrier. Beside that it
-computes the result, and counts what one block does. It shares nothing with an ending but the kernel's text.
+It detects what no driver reports: data races, and barriers that only some threads of a block reach. It also computes
+the results and counts the operations of one block. It shares nothing with the backends but the kernel's text.
 """
 
 import operator
@@ -21,8 +21,8 @@ from autotune.core.errors import CompileError
 from autotune.core.payload import DTYPES, Array
 
 Mask = npt.NDArray[np.bool_]
-Value = Any  # of a thread: a number that all share, or an array of one a thread, its vector behind
-MOST_BLOCKS = 16  # of a grid: those are run that lie along its diagonals, its first and last among them
+Value = Any  # a scalar that is uniform over threads, or an array of (threads,) or (threads, vector elements)
+MOST_BLOCKS = 16  # of a larger grid, evenly spaced blocks are run, including the first and the last
 
 WHOLE: dict[str, Callable[..., Value]] = {
     "arith.addi": operator.add,
@@ -79,10 +79,10 @@ SPECIAL: dict[str, Callable[..., Value]] = {
 CONVERTED = tuple(f"arith.{name}" for name in ("bitcast", "extui", "fptosi", "fptoui", "sitofp", "trunci", "uitofp"))
 SIGNED = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
 COMPARED: dict[int, Callable[..., Value]] = dict(enumerate((*SIGNED, *SIGNED[2:])))  # of arith.cmpi
-ORDERED: dict[int, Callable[..., Value]] = {  # of arith.cmpf; those from 8 on hold where one is no number, too
+ORDERED: dict[int, Callable[..., Value]] = {  # of arith.cmpf; predicates from 8 on are unordered: true for NaN
     **dict(enumerate((operator.eq, operator.gt, operator.ge, operator.lt, operator.le), 1)),
     6: lambda a, b: (a < b) | (a > b),
-    7: lambda a, b: (a == a) & (b == b),  # noqa: PLR0124 - what is no number differs from itself
+    7: lambda a, b: (a == a) & (b == b),  # noqa: PLR0124 - NaN differs from itself
     8: lambda a, b: np.logical_not((a < b) | (a > b)),
     9: lambda a, b: np.logical_not(a <= b),
     10: lambda a, b: np.logical_not(a < b),
@@ -95,14 +95,14 @@ ORDERED: dict[int, Callable[..., Value]] = {  # of arith.cmpf; those from 8 on h
 
 @dataclass(frozen=True)
 class ThreadRun:
-    """What became of a kernel.
+    """The result of interpreting a kernel.
 
     Attributes:
-        race: Sentence on a race, or on a barrier that some threads miss; empty if there is none.
-        outputs: Arrays of the kernel's arguments after it, in its order.
-        written: Which elements of each were written.
-        blocks: Blocks that were run.
-        counts: What the first of them did.
+        race: Description of a race, or of a barrier that some threads miss; empty if there is none.
+        outputs: Arrays of the kernel's arguments after the run, in its order.
+        written: Mask of the written elements of each array.
+        blocks: Number of blocks that were run.
+        counts: Operation counts of the first block.
     """
 
     race: str
@@ -113,15 +113,15 @@ class ThreadRun:
 
 
 def interpret(kernel: Kernel, arrays: Sequence[Array], most_blocks: int = MOST_BLOCKS) -> ThreadRun:
-    """Run blocks of a kernel.
+    """Interpret blocks of a kernel.
 
     Args:
-        kernel: The kernel.
-        arrays: Arrays of its arguments, in its order; copies are written.
-        most_blocks: Blocks of a larger grid that are run.
+        kernel: Kernel to run.
+        arrays: Arrays of its arguments, in its order; they are copied, not modified.
+        most_blocks: Maximum number of blocks to run.
 
     Raises:
-        CompileError: Stage ``verify``: it holds an op that nobody here knows.
+        CompileError: Stage ``verify``: the kernel has an unsupported operation.
     """
     blocks = chosen_blocks(kernel.blocks, most_blocks)
     with context(), np.errstate(all="ignore"):
@@ -141,16 +141,16 @@ def interpret(kernel: Kernel, arrays: Sequence[Array], most_blocks: int = MOST_B
 
 
 def blank_arrays(kernel: Kernel) -> list[Array]:
-    """Zeros for a kernel's arguments, in its order."""
+    """Return zero-filled arrays for a kernel's arguments, in its order."""
     with context():
         module = parse(kernel.text, "kernel")
         function = next(op for op in every_op(module) if op.name == "gpu.func")
-        kinds = [ir.MemRefType(argument.type) for argument in function.regions[0].blocks[0].arguments]
-        return [np.zeros(kind.shape, DTYPES[str(kind.element_type)]) for kind in kinds]
+        types = [ir.MemRefType(argument.type) for argument in function.regions[0].blocks[0].arguments]
+        return [np.zeros(kind.shape, DTYPES[str(kind.element_type)]) for kind in types]
 
 
 def chosen_blocks(count: int, most: int) -> list[int]:
-    """Numbers of the blocks of a grid that are run.
+    """Return the numbers of the blocks to run: all, or `most` evenly spaced ones.
 
     Example:
         >>> chosen_blocks(4, 16), chosen_blocks(100, 4)
@@ -162,18 +162,18 @@ def chosen_blocks(count: int, most: int) -> list[int]:
 
 
 class RaceError(Exception):
-    """Threads race, or some miss a barrier."""
+    """Threads race, or only some threads of a block reach a barrier."""
 
 
 @dataclass
 class ThreadMemory:
-    """A buffer: of the grid, or one of every block side by side.
+    """A buffer in global memory, or the workgroup buffers of all blocks.
 
     Attributes:
-        name: Name for people.
-        data: Array of its elements; of a block's memory, blocks are the first dimension.
-        shared: Whether every block has its own.
-        shadow: Shadow of who touched it.
+        name: Human-readable name.
+        data: Array of its elements; of workgroup memory, the first dimension is the block.
+        shared: Whether it is workgroup memory, which each block has its own of.
+        shadow: Record of its accesses.
     """
 
     name: str
@@ -186,15 +186,15 @@ class ThreadMemory:
 
 
 class Threads:
-    """All threads that are run, op by op.
+    """The state of all threads, which execute operations in lockstep.
 
     Args:
-        kernel: The kernel.
-        blocks: Numbers of its blocks.
+        kernel: Kernel to run.
+        blocks: Numbers of the blocks to run.
 
     Attributes:
-        values: Value of every SSA value.
-        counts: What the first block did.
+        values: Runtime value of every SSA value.
+        counts: Operation counts of the first block.
     """
 
     def __init__(self, kernel: Kernel, blocks: Sequence[int]) -> None:
@@ -205,10 +205,10 @@ class Threads:
         self.epochs = np.zeros(len(blocks), np.int64)
         self.values: dict[ir.Value, Value] = {}
         self.counts = BlockCounts()
-        self.first = kernel.threads  # lanes of the block that is counted
+        self.first = kernel.threads  # lanes below this belong to the first block, which is counted
 
     def run(self, block: ir.Block, mask: Mask | None) -> list[Value]:
-        """Run the ops of a block, in the threads of a mask; gives what it yields."""
+        """Run the operations of an MLIR block in the threads of a mask, and return the values that it yields."""
         for op in block.operations:
             name = op.operation.name
             if name in ("scf.yield", "gpu.return"):
@@ -217,7 +217,7 @@ class Threads:
         return []
 
     def step(self, op: ir.Operation, name: str, mask: Mask | None) -> None:
-        """Run one op."""
+        """Run one operation."""
         operands = [self.values[value] for value in op.operands]
         if name in WHOLE or name == "arith.cmpi":
             function = WHOLE.get(name) or COMPARED[ir.IntegerAttr(op.attributes["predicate"]).value]
@@ -233,7 +233,7 @@ class Threads:
             raise CompileError("verify", f"a kernel must hold ops that can be checked for races, {name} cannot")
 
     def give(self, op: ir.Operation, value: Value, mask: Mask | None, kind: str = "") -> None:
-        """Set the result of an op, and count it as one of a kind; nothing where all threads share it."""
+        """Set the result of an operation and add it to the given count; a uniform value is not counted."""
         self.values[op.results[0]] = value
         if kind and np.ndim(value):
             width = value.shape[1] if value.ndim > 1 else 1
@@ -241,28 +241,28 @@ class Threads:
             self.counts.steps += self.warps(mask)
 
     def add(self, kind: str, number: int) -> None:
-        """Count."""
+        """Add to a count; special and fused instructions are also arithmetic ones."""
         setattr(self.counts, kind, getattr(self.counts, kind) + number)
         if kind in ("special", "fused"):
             self.counts.arithmetic += number
 
     def warps(self, mask: Mask | None) -> int:
-        """Warps of the first block of which a thread takes part."""
+        """Return the number of warps of the first block with an active thread."""
         if mask is None:
             return -(-self.first // WARP)
         return len(np.unique(np.flatnonzero(mask[: self.first]) // WARP))
 
     def spread(self, value: Value) -> Array:
-        """A value as an array of one a thread."""
-        given = np.asarray(value)
-        whole: Array = np.broadcast_to(given, (len(self.lanes),)) if given.ndim == 0 else given
-        return whole
+        """Broadcast a uniform value to all threads."""
+        array = np.asarray(value)
+        per_thread: Array = np.broadcast_to(array, (len(self.lanes),)) if array.ndim == 0 else array
+        return per_thread
 
     def touch(self, memory: ThreadMemory, at: Sequence[Value], width: int, mask: Mask | None, *, writes: bool) -> Array:
-        """Note an access to elements along the last dimension; gives their numbers, of threads that take part.
+        """Record an access of `width` elements along the last dimension; return the linear indices of active threads.
 
         Raises:
-            RaceError: Another thread was there since the last barrier, or it lies outside.
+            RaceError: The access races with another one, or is out of bounds.
         """
         shape = memory.data.shape[1:] if memory.shared else memory.data.shape
         flat: Value = self.slots if memory.shared else 0
@@ -271,34 +271,34 @@ class Threads:
         flat = self.spread(flat)
         self.check_inside(memory, shape, at, width, mask)
         elements = flat[:, None] + np.arange(width)
-        taking = slice(None) if mask is None else mask
-        chosen: Array = elements[taking]
-        lanes, slots = (np.repeat(part[taking], width) for part in (self.lanes, self.slots))
-        access = ThreadAccess(chosen.reshape(-1), lanes, slots, self.epochs[slots])
+        active = slice(None) if mask is None else mask
+        accessed: Array = elements[active]
+        lanes, slots = (np.repeat(part[active], width) for part in (self.lanes, self.slots))
+        access = ThreadAccess(accessed.reshape(-1), lanes, slots, self.epochs[slots])
         race = (memory.shadow.write if writes else memory.shadow.read)(access)
         if race is not None:
             raise RaceError(self.describe(memory, race, writes=writes))
         self.count_access(memory, access, mask)
-        return chosen
+        return accessed
 
     def check_inside(
         self, memory: ThreadMemory, shape: Sequence[int], at: Sequence[Value], width: int, mask: Mask | None
     ) -> None:
-        """Refuse an access outside of a memory.
+        """Check that an access is in bounds.
 
         Raises:
-            RaceError: An index is.
+            RaceError: An index is out of bounds.
         """
         for number, (size, index) in enumerate(zip(shape, at, strict=True)):
-            mine = self.spread(index) if mask is None else self.spread(index)[mask]
+            active = self.spread(index) if mask is None else self.spread(index)[mask]
             end = width if number == len(shape) - 1 else 1
-            if mine.size and (mine.min() < 0 or mine.max() + end > size):
+            if active.size and (active.min() < 0 or active.max() + end > size):
                 raise RaceError(f"{memory.name} is accessed outside of its {'x'.join(map(str, shape))} elements")
 
     def count_access(self, memory: ThreadMemory, access: ThreadAccess, mask: Mask | None) -> None:
-        """Count what the first block's threads moved."""
-        mine = access.threads < self.first
-        warps, words = access.threads[mine] // WARP, access.elements[mine] * memory.data.itemsize // WORD_BYTES
+        """Count an access of the first block's threads."""
+        in_first = access.threads < self.first
+        warps, words = access.threads[in_first] // WARP, access.elements[in_first] * memory.data.itemsize // WORD_BYTES
         self.counts.moved += self.warps(mask)
         self.counts.steps += self.warps(mask)
         if memory.shared:
@@ -308,26 +308,26 @@ class Threads:
             self.counts.sectors += sectors_touched(warps, words)
 
     def describe(self, memory: ThreadMemory, race: Race, *, writes: bool) -> str:
-        """A race as a sentence."""
+        """Describe a race in a sentence."""
         shape = memory.data.shape
         at = [int(index) for index in np.unravel_index(race.element, shape)]
         element = f"{memory.name}{at[1:] if memory.shared else at}"
-        mine, other = (self.thread_name(lane) for lane in race.threads)
+        first, second = (self.thread_name(lane) for lane in race.threads)
         how = (
             "both write"
             if race.writes
             else ("one reads and the other writes" if writes else "one writes and the other reads")
         )
-        return f"threads race: {mine} and {other}, no barrier between them: {how} {element}"
+        return f"threads race: {first} and {second}, no barrier between them: {how} {element}"
 
     def thread_name(self, lane: int) -> str:
-        """A thread for people."""
+        """Return a human-readable name of a thread."""
         if lane < 0:
             return "another one"
         return f"thread {self.in_block[lane]} of block {self.block[lane]}"
 
     def axis(self, op: ir.Operation, numbers: Array, sizes: Sequence[int]) -> Array:
-        """Position along the axis that an op asks for."""
+        """Return the coordinate of linear numbers along the axis of an operation's ``dimension`` attribute."""
         axis = "xyz".index(str(op.attributes["dimension"]).split()[-1].rstrip(">"))
         x, y, _ = sizes
         return (numbers // (1, x, x * y)[axis]) % sizes[axis]
@@ -344,98 +344,101 @@ def block_id(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | No
 
 
 def constant(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:
-    """`arith.constant`, of a number or a vector."""
-    attribute, kind = op.attributes["value"], op.results[0].type
-    if isinstance(kind, ir.VectorType):
-        width, dtype = ir.VectorType(kind).shape[0], DTYPES.get(str(ir.VectorType(kind).element_type), np.dtype(bool))
+    """`arith.constant`, of a scalar or a vector."""
+    attribute, result_type = op.attributes["value"], op.results[0].type
+    if isinstance(result_type, ir.VectorType):
+        width, dtype = (
+            ir.VectorType(result_type).shape[0],
+            DTYPES.get(str(ir.VectorType(result_type).element_type), np.dtype(bool)),
+        )
         splat, dense = attribute.is_splat, ir.DenseFPElementsAttr if dtype.kind == "f" else ir.DenseIntElementsAttr
         numbers = [attribute.get_splat_value().value] * width if splat else list(dense(attribute))
         threads.give(op, np.broadcast_to(np.array(numbers, dtype), (len(threads.lanes), width)), mask)
         return
     number = attribute.value
-    threads.give(op, DTYPES[str(kind)].type(number) if str(kind) in DTYPES else number, mask)
+    threads.give(op, DTYPES[str(result_type)].type(number) if str(result_type) in DTYPES else number, mask)
 
 
 def barrier(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:
-    """`gpu.barrier`: all threads of a block, or none."""
+    """`gpu.barrier`, which all threads of a block must reach, or none."""
     count = len(threads.numbers)
-    here = np.bincount(threads.slots[slice(None) if mask is None else mask], minlength=count)
-    if ((here != 0) & (here != threads.kernel.threads)).any():
+    arrived = np.bincount(threads.slots[slice(None) if mask is None else mask], minlength=count)
+    if ((arrived != 0) & (arrived != threads.kernel.threads)).any():
         raise RaceError("all threads of a block must reach a barrier, or none; some miss one")
-    threads.epochs = threads.epochs + (here > 0)
+    threads.epochs = threads.epochs + (arrived > 0)
     threads.counts.barriers += threads.warps(mask)
     threads.counts.steps += threads.warps(mask)
 
 
 def alloc(threads: Threads, op: ir.Operation, _: list[Value], mask: Mask | None) -> None:
-    """`memref.alloc` of workgroup memory, whose old contents nobody knows; one in a loop is the same each time."""
-    kind = ir.MemRefType(op.results[0].type)
+    """`memref.alloc` of uninitialized workgroup memory; in a loop, each iteration gets the same buffer."""
+    memref_type = ir.MemRefType(op.results[0].type)
     if op.results[0] not in threads.values:
-        dtype = DTYPES[str(kind.element_type)]
-        data = np.full((len(threads.numbers), *kind.shape), np.nan if dtype.kind == "f" else 0, dtype)
+        dtype = DTYPES[str(memref_type.element_type)]
+        data = np.full((len(threads.numbers), *memref_type.shape), np.nan if dtype.kind == "f" else 0, dtype)
         threads.values[op.results[0]] = ThreadMemory("workgroup memory", data, shared=True)
 
 
 def load(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
     """`memref.load` and `vector.load`."""
     memory, *at = operands
-    kind = op.results[0].type
-    width = ir.VectorType(kind).shape[0] if isinstance(kind, ir.VectorType) else 1
+    result_type = op.results[0].type
+    width = ir.VectorType(result_type).shape[0] if isinstance(result_type, ir.VectorType) else 1
     elements = threads.touch(memory, at, width, mask, writes=False)
     read = memory.data.reshape(-1)[elements]
-    whole = np.zeros((len(threads.lanes), width), memory.data.dtype)
-    whole[slice(None) if mask is None else mask] = read
-    threads.give(op, whole if isinstance(kind, ir.VectorType) else whole[:, 0], mask)
+    loaded = np.zeros((len(threads.lanes), width), memory.data.dtype)
+    loaded[slice(None) if mask is None else mask] = read
+    threads.give(op, loaded if isinstance(result_type, ir.VectorType) else loaded[:, 0], mask)
 
 
 def store(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
     """`memref.store` and `vector.store`."""
     value, memory, *at = operands
-    kind = op.operands[0].type
-    width = ir.VectorType(kind).shape[0] if isinstance(kind, ir.VectorType) else 1
+    value_type = op.operands[0].type
+    width = ir.VectorType(value_type).shape[0] if isinstance(value_type, ir.VectorType) else 1
     elements = threads.touch(memory, at, width, mask, writes=True)
     spread = threads.spread(value)[slice(None) if mask is None else mask]
     memory.data.reshape(-1)[elements] = spread.reshape(elements.shape)
 
 
 def repeat(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
-    """`scf.for`, whose threads may leave it at different times."""
+    """`scf.for`; trip counts may differ between threads, and finished threads are masked off."""
     low, high, step, *carried = operands
     body = op.regions[0].blocks[0]
-    here: Value = low
+    induction_variable: Value = low
     while True:
-        more = np.asarray(here < high)
-        inside = mask if more.ndim == 0 else (more if mask is None else more & mask)
-        if not (more.all() if more.ndim == 0 else inside is not None and inside.any()):
+        is_running = np.asarray(induction_variable < high)
+        active = mask if is_running.ndim == 0 else (is_running if mask is None else is_running & mask)
+        if not (is_running.all() if is_running.ndim == 0 else active is not None and active.any()):
             break
-        for argument, value in zip(body.arguments, [here, *carried], strict=True):
+        for argument, value in zip(body.arguments, [induction_variable, *carried], strict=True):
             threads.values[argument] = value
-        made = threads.run(body, inside)
-        carried = [kept(inside, mask, new, old) for new, old in zip(made, carried, strict=True)]
-        here = here + step
+        yielded = threads.run(body, active)
+        carried = [kept(active, mask, new, old) for new, old in zip(yielded, carried, strict=True)]
+        induction_variable = induction_variable + step
     for result, value in zip(op.results, carried, strict=True):
         threads.values[result] = value
 
 
 def kept(inside: Mask | None, mask: Mask | None, new: Value, old: Value) -> Value:
-    """A value after a turn of a loop: the old one where a thread has left."""
+    """Merge a loop-carried value after an iteration: threads that have left the loop keep the old one."""
     if inside is None or inside is mask:
         return new
     return np.where(inside[:, None] if np.ndim(new) > 1 else inside, new, old)
 
 
 def choose(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
-    """`scf.if`, both sides in the threads that take them."""
+    """`scf.if`; each branch runs in the threads that take it."""
     (condition,) = operands
-    holds = threads.spread(condition)
+    is_true = threads.spread(condition)
     sides = []
-    for region, wanted in zip(op.regions, (holds, ~holds), strict=True):
-        taking = wanted if mask is None else wanted & mask
+    for region, branch_mask in zip(op.regions, (is_true, ~is_true), strict=True):
+        active = branch_mask if mask is None else branch_mask & mask
         blocks = list(region.blocks)
-        sides.append(threads.run(blocks[0], taking) if blocks and (taking.any() or op.results) else [])
+        sides.append(threads.run(blocks[0], active) if blocks and (active.any() or op.results) else [])
     for number, result in enumerate(op.results):
         first, second = (threads.spread(side[number]) for side in sides)
-        threads.values[result] = np.where(holds[:, None] if first.ndim > 1 else holds, first, second)
+        threads.values[result] = np.where(is_true[:, None] if first.ndim > 1 else is_true, first, second)
 
 
 def fma(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
@@ -445,16 +448,16 @@ def fma(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | 
 
 
 def extract(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
-    """`vector.extract` of an element at a static position."""
+    """`vector.extract` of one element at a static position."""
     (position,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
     threads.give(op, operands[0][:, position], mask)
 
 
 def broadcast(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
-    """`vector.broadcast` of a number."""
+    """`vector.broadcast` of a scalar."""
     width = ir.VectorType(op.results[0].type).shape[0]
-    given = threads.spread(operands[0])
-    threads.give(op, np.broadcast_to(given if given.ndim > 1 else given[:, None], (len(threads.lanes), width)), mask)
+    scalar = threads.spread(operands[0])
+    threads.give(op, np.broadcast_to(scalar if scalar.ndim > 1 else scalar[:, None], (len(threads.lanes), width)), mask)
 
 
 def gather(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
@@ -469,17 +472,17 @@ def scatter(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mas
 
 
 def pick(threads: Threads, op: ir.Operation, operands: list[Value], mask: Mask | None) -> None:
-    """`arith.select`, of vectors by an element's or by a thread's condition."""
+    """`arith.select`; a scalar condition selects whole vectors."""
     condition, then, otherwise = operands
     wide = max(np.ndim(then), np.ndim(otherwise)) > 1 and np.ndim(condition) == 1
     threads.give(op, np.where(condition[:, None] if wide else condition, then, otherwise), mask, "other")
 
 
 def converted(name: str, value: Value, kind: ir.Type) -> Value:
-    """A value as another type: the same bits, or the same number."""
+    """Convert a value to another type: `arith.bitcast` keeps the bits, others the number."""
     element = str(ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind)
-    given, dtype = np.asarray(value), DTYPES.get(element, np.dtype(bool))
-    return given.view(dtype) if name == "arith.bitcast" else given.astype(dtype)
+    array, dtype = np.asarray(value), DTYPES.get(element, np.dtype(bool))
+    return array.view(dtype) if name == "arith.bitcast" else array.astype(dtype)
 
 
 Handler = Callable[[Threads, ir.Operation, list[Value], Mask | None], None]

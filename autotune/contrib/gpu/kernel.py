@@ -1,7 +1,7 @@
-"""A script applied, down to the kernel that both endings share: one `gpu.func` of scalars and short vectors.
+"""Lowering of a scheduled task to the kernel that both backends share: one `gpu.func` of scalars and short vectors.
 
-Refused here is what an ending would take without a word: memory of every thread's own where a block's is meant,
-copies that every thread would make of all, more than one launch.
+This stage rejects what the backends would accept silently: private memory where workgroup memory is meant, copies that
+every thread would make in full, more than one launch.
 """
 
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ class KernelSource:
     Attributes:
         text: The task as MLIR, its op tagged.
         script: The transform script.
-        device: What the kernel is for.
-        dropped: Numbers of barriers that are taken out again, from 0: how the check for races is itself checked.
+        device: Target device.
+        dropped: Indices of barriers to remove, from 0; tests of the race check use it.
     """
 
     text: str
@@ -46,16 +46,16 @@ class KernelSource:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel before it is a device's.
+    """A device-independent kernel.
 
     Attributes:
-        text: Module of a `gpu.module` and its launch.
-        name: Name of the kernel.
+        text: MLIR module of the `gpu.module` and its launch.
+        name: Name of the kernel function.
         block: Threads of a block along x, y and z.
-        grid: Blocks along x, y and z.
-        arguments: Numbers of the payload's arguments that it takes, in order of use.
-        workgroup_bytes: Workgroup memory of a block.
-        barriers: Number of barriers in its text.
+        grid: Blocks of the grid along x, y and z.
+        arguments: Indices of the payload's arguments that the kernel takes, in order of its parameters.
+        workgroup_bytes: Workgroup memory of a block, in bytes.
+        barriers: Number of barrier operations.
     """
 
     text: str
@@ -68,20 +68,20 @@ class Kernel:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Number of threads of a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
     def blocks(self) -> int:
-        """Blocks of the grid."""
+        """Number of blocks of the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 def make_kernel(source: KernelSource) -> Kernel:
-    """Apply a script, and outline its kernel.
+    """Apply a transform script and outline the kernel.
 
     Raises:
-        CompileError: A stage refuses the script, or the kernel breaks a constraint of all devices or of this one.
+        CompileError: A stage rejects the script, or the kernel violates a constraint of all devices or of this one.
     """
     with context():
         module, script = parse(source.text, "task"), parse(source.script, "schedule")
@@ -93,7 +93,7 @@ def make_kernel(source: KernelSource) -> Kernel:
 
 
 def outline(module: ir.Module) -> None:
-    """Make the launch of a function a kernel of scalars and short vectors, and drop barriers that order nothing."""
+    """Lower the launch of a function to scalars and short vectors, remove redundant barriers and outline the kernel."""
     run_passes(module, PLAIN)
     write_functions(module)
     run_passes(module, f"builtin.module({TIDY})")
@@ -103,17 +103,17 @@ def outline(module: ir.Module) -> None:
 
 
 def drop_barriers(module: ir.Module, numbers: tuple[int, ...]) -> None:
-    """Take some barriers out, by their numbers in the text."""
+    """Erase barriers by their indices in the module."""
     barriers = [op for op in every_op(module) if op.name == "gpu.barrier"]
     for number in numbers:
         barriers[number].erase()
 
 
 def read_kernel(module: ir.Module, device: Device) -> Kernel:
-    """The kernel of a module, once it is checked.
+    """Check the outlined kernel of a module and return it.
 
     Raises:
-        CompileError: Stage ``verify``, with the constraint that it breaks.
+        CompileError: Stage ``verify``, with the violated constraint.
     """
     ops = every_op(module)
     launches = [op for op in ops if op.name == "gpu.launch_func"]
@@ -124,31 +124,31 @@ def read_kernel(module: ir.Module, device: Device) -> Kernel:
     block, grid = (axes_of(kernel, f"known_{what}_size") for what in ("block", "grid"))
     inside = every_op(kernel)
     shared = sum(buffer_bytes(op) for op in inside if op.name == "memref.alloc")
-    made = Kernel(str(module), name, block, grid, arguments_of(launches[0]), shared, count(inside, "gpu.barrier"))
+    result = Kernel(str(module), name, block, grid, arguments_of(launches[0]), shared, count(inside, "gpu.barrier"))
     check_outside(ops, len(inside), kernel)
-    check_sizes(made, device)
-    return made
+    check_sizes(result, device)
+    return result
 
 
 def check_outside(ops: list[ir.Operation], inside: int, kernel: ir.Operation) -> None:
-    """Refuse buffers and loops beside the kernel: the host would have to compute.
+    """Reject computation outside of the kernel, and operations that every thread would execute in full.
 
     Raises:
-        CompileError: There are such.
+        CompileError: There is such an operation.
     """
-    host = [op.name for op in ops if op.name.split(".")[0] in ("memref", "scf", "linalg", "vector", "math")]
+    every = [op.name for op in ops if op.name.split(".")[0] in ("memref", "scf", "linalg", "vector", "math")]
     own = [op.name for op in every_op(kernel) if op.name.split(".")[0] in ("memref", "scf", "linalg", "vector", "math")]
-    if len(host) != len(own):
-        refuse(f"a schedule must compute all in its kernel, {host[0]} stands outside of {inside} ops of it")
+    if len(every) != len(own):
+        refuse(f"a schedule must compute all in its kernel, {every[0]} stands outside of {inside} ops of it")
     if wrong := next((name for name in own if name in ("memref.copy", "memref.alloca", "linalg.generic")), None):
         refuse(f"threads of a block must share what there is to copy, {wrong} is done by every thread; map it")
 
 
 def check_sizes(kernel: Kernel, device: Device) -> None:
-    """Refuse what the device has no room for.
+    """Reject a kernel that exceeds the limits of the device.
 
     Raises:
-        CompileError: A block or the grid is too large.
+        CompileError: A block, its workgroup memory or the grid is too large.
     """
     if kernel.threads > device.threads:
         refuse(f"a block must have at most {device.threads} threads, it has {kernel.threads}; choose larger tiles")
@@ -162,7 +162,7 @@ def check_sizes(kernel: Kernel, device: Device) -> None:
 
 
 def refuse(sentence: str) -> None:
-    """Raise what a kernel does wrong.
+    """Raise a `CompileError` of stage ``verify``.
 
     Raises:
         CompileError: Always.
@@ -171,16 +171,16 @@ def refuse(sentence: str) -> None:
 
 
 def axes_of(kernel: ir.Operation, name: str) -> tuple[int, int, int]:
-    """Sizes along x, y and z that outlining left on a kernel."""
+    """Return the sizes along x, y and z that outlining recorded in an attribute of the kernel."""
     x, y, z = ir.DenseI32ArrayAttr(kernel.attributes[name])
     return int(x), int(y), int(z)
 
 
 def arguments_of(launch: ir.Operation) -> tuple[int, ...]:
-    """Numbers of the payload's arguments that a kernel takes, in its order.
+    """Return the indices of the payload's arguments that a launch passes, in order.
 
     Raises:
-        CompileError: The kernel takes something else, too.
+        CompileError: The kernel takes an operand that is no argument of the payload.
     """
     *_, own, _ = ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"])
     values = list(launch.operands)[-own:] if own else []
@@ -190,25 +190,25 @@ def arguments_of(launch: ir.Operation) -> tuple[int, ...]:
 
 
 def buffer_bytes(alloc: ir.Operation) -> int:
-    """Bytes of a buffer in a kernel, which a block shares.
+    """Return the size in bytes of a workgroup buffer.
 
     Raises:
-        CompileError: Every thread would have its own.
+        CompileError: The buffer is private to each thread.
     """
-    kind = ir.MemRefType(alloc.results[0].type)
-    if kind.memory_space is None or ir.IntegerAttr(kind.memory_space).value != WORKGROUP:
-        refuse(f"buffers in a kernel must lie in workgroup memory, {kind} is every thread's own; stage it")
+    memref_type = ir.MemRefType(alloc.results[0].type)
+    if memref_type.memory_space is None or ir.IntegerAttr(memref_type.memory_space).value != WORKGROUP:
+        refuse(f"buffers in a kernel must lie in workgroup memory, {memref_type} is every thread's own; stage it")
     elements = 1
-    for size in kind.shape:
+    for size in memref_type.shape:
         elements *= size
-    return elements * (width_of(kind.element_type) // 8)
+    return elements * (width_of(memref_type.element_type) // 8)
 
 
 def width_of(kind: ir.Type) -> int:
-    """Bits of an element."""
+    """Return the width of an element type, in bits."""
     return int(ir.IntegerType(kind).width if isinstance(kind, ir.IntegerType) else ir.FloatType(kind).width)
 
 
 def count(ops: list[ir.Operation], name: str) -> int:
-    """Number of ops of a name."""
+    """Return the number of operations of a name."""
     return sum(op.name == name for op in ops)

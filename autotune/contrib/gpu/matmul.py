@@ -1,12 +1,12 @@
-"""Products on a GPU: a tile of C a block, a tile of that a thread, sums in registers, A and B through workgroup memory.
+"""Schedule family of matrix products on GPUs: block and thread tiles of C, accumulators in registers, staged A and B.
 
     for block (y, x):                                       grid of m / block_m by n / block_n
       for k in steps of block_k:
         workgroup a = A[block rows, k], b = B[k, block columns]     (if staged), a barrier
         for thread (y, x): c[thread_m, thread_n] += a b             rows of vectors, unrolled; a barrier
-      for thread (y, x): C[thread_m, thread_n] = f(c, ...)          element-wise ops behind the product, in registers
+      for thread (y, x): C[thread_m, thread_n] = f(c, ...)          fused elementwise operations, in registers
 
-Every size divides the next one: a size that is prime has tiles of 1 or of itself.
+Tile sizes divide the next larger ones, so that a prime size has tiles of 1 or of itself.
 """
 
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ from schedules.group import find_members, fuse, fuse_members
 
 BLOCKS, STEPS, TILES = (1, 2, 4, 8, 16, 32, 64, 128), (4, 8, 16, 32), (1, 2, 4, 8)
 SQUARE = 64  # rows and columns of a block, by default
-MOST_SUMS = 64  # of a thread, each in a register
-MOST_UNROLLED = 4  # steps of k in the body of the innermost loop
+MOST_SUMS = 64  # accumulators of a thread, each in a register
+MOST_UNROLLED = 4  # unroll factor of k in the innermost loop
 
 
 @dataclass(frozen=True)
 class GpuMatmul:
-    """The family of products in f32, whatever their sizes, and of element-wise ops behind one."""
+    """The family of matrix products in f32 with fused elementwise consumers."""
 
     name: str = "matmul"
 
     def covers(self, task: Task) -> bool:
-        """A product, its operands as written or transposed, and ops that take each of its elements to one of theirs."""
+        """Return whether a task is a plain or transposed product, followed by elementwise consumers only."""
         products = [op for op in task.ops if op.contraction is not None]
         if len(products) != 1 or not is_plain(products[0]):
             return False
@@ -43,7 +43,7 @@ class GpuMatmul:
         return followed and all(is_behind(op, products[0].nest.sizes[:2]) for op in task.ops[:-1])
 
     def space(self, task: Task, device: Device) -> Space:
-        """Tiles that divide the sizes, and what the device has room for."""
+        """Return knobs for tiles that divide the sizes, with the limits of the device."""
         product = contraction_of(task)
 
         def divides(config: Config) -> bool:
@@ -82,15 +82,15 @@ class GpuMatmul:
         )
 
     def default(self, task: Task, device: Device) -> Config:
-        """Blocks of 64 by 64 and tiles of 4 by 4, twice as high where that leaves a block for each multiprocessor.
+        """Return blocks of 64 x 64 and thread tiles of 4 x 4, or the nearest valid sizes.
 
-        As far as the sizes allow: every tile divides the next larger one.
+        Rows are doubled if each multiprocessor still gets a block.
         """
         product, space = contraction_of(task), self.space(task, device)
-        high = 2 if product.m * product.n >= 2 * SQUARE * SQUARE * device.cores else 1
+        row_factor = 2 if product.m * product.n >= 2 * SQUARE * SQUARE * device.cores else 1
         values = {knob.name: [int(value) for value in knob.values] for knob in space.knobs}
         chosen: dict[str, int | str | bool] = {"staged": True, "block_k": nearest(values["block_k"], 16)}
-        for dim, size, times in (("m", product.m, high), ("n", product.n, 1)):
+        for dim, size, times in (("m", product.m, row_factor), ("n", product.n, 1)):
             tile = nearest(values[f"thread_{dim}"], 4 * times)
             blocks = [block for block in values[f"block_{dim}"] if block % tile == 0]
             chosen |= {f"thread_{dim}": tile, f"block_{dim}": nearest(blocks, min(size, SQUARE * times))}
@@ -98,7 +98,7 @@ class GpuMatmul:
         return config if space.broken_constraint(config) is None else next(space.configs())
 
     def build(self, task: Task, config: Config, device: Device) -> str:
-        """The whole transform script of a config."""
+        """Return the complete transform script of a config."""
         script, product = GpuScript(), contraction_of(task)
         block = [int(config[f"block_{dim}"]) for dim in "mnk"]
         thread = [int(config["thread_m"]), int(config["thread_n"])]
@@ -110,7 +110,7 @@ class GpuMatmul:
         script.bufferize()
         threads, unrolled = [block[0] // thread[0], block[1] // thread[1]], widest_vector(block[2], MOST_UNROLLED)
         width, depth = widest_vector(thread[1]), unrolled
-        if product.transposed_b and 1 in (width, depth):  # what is transposed to columns of one element is no vector
+        if product.transposed_b and 1 in (width, depth):  # a transpose to columns of one element does not vectorize
             width = depth = 1
         script.spread(script.ops("linalg.fill"), thread, width)
         if config["staged"]:
@@ -127,7 +127,7 @@ class GpuMatmul:
         return script.text
 
     def tile(self, script: GpuScript, task: Task, block: list[int]) -> str:
-        """Tile a task for blocks, and its product for steps of k; gives the product's tile. Ops are marked."""
+        """Tile a task for blocks and its product along k; annotate the operations and return the product's tile."""
         members, op = task.ops, script.match(task.tag)
         handles, fills = find_members(script, members, op)
         if not task.is_group and members[0].filled is not None:
@@ -145,7 +145,7 @@ class GpuMatmul:
 
 
 def is_plain(op: Op) -> bool:
-    """Whether an op is a product of f32 that is summed from zero."""
+    """Return whether an operation is an f32 product that is accumulated from zero."""
     product = op.contraction
     if product is None or product.batched or not product.zeroed:
         return False
@@ -153,31 +153,31 @@ def is_plain(op: Op) -> bool:
 
 
 def is_behind(op: Op, sizes: tuple[int, ...]) -> bool:
-    """Whether an op takes each element of a product of some sizes to one of its own, as vectors do."""
+    """Return whether an operation is elementwise on a product of the given sizes, and vectorizes."""
     plain = op.nest.iterators == ("parallel", "parallel") and op.nest.sizes == sizes and op.results == 1
     simple = not (op.captured or op.gathers or op.counts) and op.vectorizes and op.filled is None
     return plain and simple and op.outputs[0].loops == [0, 1] and all(is_direct(each) for each in op.inputs)
 
 
 def is_direct(operand: Operand) -> bool:
-    """Whether each dimension of an operand is a loop of its op, or does not move."""
+    """Return whether each dimension of an operand is indexed by a loop of its operation, or is constant."""
     return operand.dtype == "f32" and all(index.loop is not None or not index.moving for index in operand.indices)
 
 
 def share(sizes: list[int], threads: list[int], *, transposed: bool) -> list[int]:
-    """A thread's tile of a copy, whose last dimension goes along x.
+    """Return a thread's tile of a copy, whose last dimension is distributed along x.
 
     Args:
-        sizes: Sizes of a tile of A or B as the product has it.
+        sizes: Sizes of a tile of A or B in the order of the product's loops.
         threads: Threads of a block along y and x.
-        transposed: Whether it is stored transposed.
+        transposed: Whether the operand is stored transposed.
     """
     stored = sizes[::-1] if transposed else sizes
     return [size // gcd(size, count) for size, count in zip(stored, threads, strict=True)]
 
 
 def contraction_of(task: Task) -> Contraction:
-    """The product of a covered task.
+    """Return the matrix product of a covered task.
 
     Raises:
         ScheduleError: The task has none.
@@ -188,12 +188,12 @@ def contraction_of(task: Task) -> Contraction:
 
 
 def block_threads(config: Config) -> int:
-    """Threads of a block."""
+    """Return the number of threads of a block."""
     return (int(config["block_m"]) // int(config["thread_m"])) * (int(config["block_n"]) // int(config["thread_n"]))
 
 
 def workgroup_bytes(config: Config) -> int:
-    """Bytes of workgroup memory of a block."""
+    """Return the workgroup memory of a block, in bytes."""
     if not config["staged"]:
         return 0
     return F32_BYTES * int(config["block_k"]) * (int(config["block_m"]) + int(config["block_n"]))

@@ -1,8 +1,9 @@
-"""A model of the time that a kernel takes on a described device: it ranks configs, and is nobody's speed.
+"""Analytical cost model of a kernel on a described device; it ranks configurations and does not predict run times.
 
-What a block does is counted (`counts`); a multiprocessor does it for all blocks it holds at once, as fast as its
-busiest unit, and no faster than one warp's chain of instructions, loads and barriers, of which those for the elements
-of one vector need not wait for each other. Caches are left out: what two blocks read is fetched twice.
+The operations of one block are counted (`counts`). A multiprocessor executes them for all resident blocks, limited by
+the throughput of its busiest unit and by the latency of one warp's chain of dependent instructions, loads and barriers;
+instructions for the elements of one vector are independent. There are no caches: data that two blocks read is fetched
+twice.
 """
 
 from dataclasses import dataclass
@@ -12,22 +13,22 @@ from autotune.contrib.gpu.counts import SECTOR_BYTES, WARP, BlockCounts
 from autotune.contrib.gpu.device import Device
 from autotune.contrib.gpu.kernel import Kernel
 
-VERSION = "2"  # of what it says of a kernel: what stores keep of another one is not used again
-# Cycles that a warp waits, by what NVIDIA's tuning guides and microbenchmarks of its chips tell; orders of magnitude.
-DEPENDENT, FETCH, BARRIER = 4, 60, 30  # an instruction; a load of global memory, eight of them under way; a barrier
-SPECIAL_CYCLES = 2  # that exponentials and divisions take the special units, of 16 lanes
+VERSION = "2"  # of the model: stored estimates of another version are not reused
+# Latencies in cycles, orders of magnitude from NVIDIA's tuning guides and published microbenchmarks.
+DEPENDENT, FETCH, BARRIER = 4, 60, 30  # an instruction; a load of global memory with eight in flight; a barrier
+SPECIAL_CYCLES = 2  # of an exponential or a division on the special function units, of 16 lanes
 REGISTERS = 65_536  # of a multiprocessor
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the model says of a kernel.
+    """The model's estimate of a kernel.
 
     Attributes:
         cycles: Cycles of the whole grid.
-        resident: Blocks that a multiprocessor holds at once.
-        bound: What bounds them: ``arithmetic``, ``issue``, ``workgroup memory``, ``global memory`` or ``latency``.
-        fused: Share of the device's multiply-adds in those cycles that the kernel's own are.
+        resident: Number of resident blocks of a multiprocessor.
+        bound: Limiting resource: ``arithmetic``, ``issue``, ``workgroup memory``, ``global memory`` or ``latency``.
+        fused: Utilization of the device's multiply-add throughput, from 0 to 1.
     """
 
     cycles: float
@@ -37,13 +38,13 @@ class Estimate:
 
 
 def estimate(kernel: Kernel, counts: BlockCounts, device: Device, registers: int = 0) -> Estimate:
-    """Cycles of a kernel.
+    """Estimate the cycles of a kernel.
 
     Args:
-        kernel: Kernel with its blocks and memory.
-        counts: What one block does.
-        device: What it runs on.
-        registers: Registers of a thread, where ptxas says so.
+        kernel: Kernel with its block and grid sizes.
+        counts: Operation counts of one block.
+        device: Target device.
+        registers: Registers of a thread, from ptxas; 0 if unknown.
     """
     resident = resident_blocks(kernel, device, registers)
     warps = ceil(kernel.threads / WARP)
@@ -57,14 +58,14 @@ def estimate(kernel: Kernel, counts: BlockCounts, device: Device, registers: int
     chain = (DEPENDENT * counts.steps + FETCH * counts.fetched + BARRIER * counts.barriers) / warps
     together = min(resident, ceil(kernel.blocks / device.cores))
     waves = ceil(kernel.blocks / (device.cores * resident))
-    late = chain > together * busy[bound]
-    cycles = waves * (chain if late else together * busy[bound])
+    is_latency_bound = chain > together * busy[bound]
+    cycles = waves * (chain if is_latency_bound else together * busy[bound])
     fused = kernel.blocks * counts.fused * WARP / (device.cores * device.lanes * cycles) if cycles else 0.0
-    return Estimate(cycles, resident, "latency" if late else bound, fused)
+    return Estimate(cycles, resident, "latency" if is_latency_bound else bound, fused)
 
 
 def resident_blocks(kernel: Kernel, device: Device, registers: int) -> int:
-    """Blocks that a multiprocessor holds at once: at least one."""
+    """Return the number of resident blocks of a multiprocessor, at least one."""
     threads = ceil(kernel.threads / WARP) * WARP
     limits = [device.blocks, device.resident // threads]
     if kernel.workgroup_bytes:

@@ -1,4 +1,4 @@
-"""The ending for NVIDIA's chips: the kernel as PTX, and what ptxas says of it. It is assembled here, and never run."""
+"""The NVIDIA backend: lower kernels to PTX and assemble them by ptxas. They are never run."""
 
 import re
 import shutil
@@ -20,10 +20,10 @@ from autotune.core.errors import CompileError, MachineError
 from autotune.core.printable import first_lines
 
 WHEEL, READER = "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvdisasm"  # of ptxas, and of nvdisasm
-WHEELS = ("nvidia.cuda_nvcc", "nvidia.cuda_nvdisasm", "nvidia.cu13")  # packages that wheels put programs in
-PTX_VERSION = "+ptx87"  # the first that knows all of `device.CHIPS`; ptxas from 12.8 on reads it
-ALIGNMENT = 16  # bytes, of workgroup memory; of arguments as cuMemAlloc gives them it is more
-VECTORS = (2, 4)  # lengths that are loaded at once where they are aligned
+WHEELS = ("nvidia.cuda_nvcc", "nvidia.cuda_nvdisasm", "nvidia.cu13")  # Python packages whose wheels contain the tools
+PTX_VERSION = "+ptx87"  # first version that supports all of `device.CHIPS`; needs ptxas 12.8 or later
+ALIGNMENT = 16  # of workgroup memory, in bytes; arguments from cuMemAlloc are aligned to more
+VECTORS = (2, 4)  # lengths that one instruction loads if aligned
 CUBIN = "kernel.cubin"
 SECONDS = 120.0
 USED = re.compile(r"Used (\d+) registers")
@@ -32,12 +32,12 @@ SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 @dataclass(frozen=True)
 class Assembled:
-    """What ptxas says of a kernel.
+    """Figures of ptxas for a kernel.
 
     Attributes:
         registers: Registers of a thread.
-        spilled: Bytes that a thread stores and loads for want of registers.
-        version: Version of ptxas, on which both depend as much as on the schedule.
+        spilled: Register spills of a thread: bytes of stores and of loads.
+        version: Version of ptxas, which both figures depend on.
     """
 
     registers: int
@@ -46,10 +46,10 @@ class Assembled:
 
 
 def ptx_text(kernel: Kernel, chip: str) -> str:
-    """A kernel as PTX, its arguments plain pointers in its order.
+    """Lower a kernel to PTX; its arguments are bare pointers, in its order.
 
     Raises:
-        CompileError: Stage ``lower``: an op has no form in PTX.
+        CompileError: Stage ``lower``: an operation cannot be lowered to PTX.
     """
     with context():
         module = parse(kernel.text, "kernel")
@@ -60,55 +60,57 @@ def ptx_text(kernel: Kernel, chip: str) -> str:
         pipeline = f"gpu-lower-to-nvvm-pipeline{{{target} kernel-bare-ptr-calling-convention=1}}"
         run_passes(module, f"builtin.module({pipeline})")
         (binary,) = [op for op in every_op(module) if op.name == "gpu.binary"]
-        (made,) = ir.ArrayAttr(binary.attributes["objects"])
-        return bytes(ObjectAttr(made).object).decode().rstrip("\0")
+        (gpu_object,) = ir.ArrayAttr(binary.attributes["objects"])
+        return bytes(ObjectAttr(gpu_object).object).decode().rstrip("\0")
 
 
 def name_workgroup_memory(module: ir.Module) -> None:
-    """Make workgroup buffers globals of their kernel's module, as NVVM wants them."""
+    """Replace allocations of workgroup memory by globals of the kernel's module, as NVVM requires."""
     ops = every_op(module)
     kernels = next(op for op in ops if op.name == "gpu.module")
     allocs = [op for op in ops if op.name == "memref.alloc"]
     for number, alloc in enumerate(allocs):
-        kind, name = alloc.results[0].type, f"workgroup_{number}"
-        made = f'memref.global "private" @{name} : {kind} {{alignment = {ALIGNMENT} : i64}}'
-        ir.InsertionPoint.at_block_begin(kernels.regions[0].blocks[0]).insert(ir.Operation.parse(made))
+        memref_type, name = alloc.results[0].type, f"workgroup_{number}"
+        declaration = f'memref.global "private" @{name} : {memref_type} {{alignment = {ALIGNMENT} : i64}}'
+        ir.InsertionPoint.at_block_begin(kernels.regions[0].blocks[0]).insert(ir.Operation.parse(declaration))
         symbol = ir.FlatSymbolRefAttr.get(name)
-        got = ir.Operation.create("memref.get_global", results=[kind], attributes={"name": symbol})
-        ir.InsertionPoint(alloc).insert(got)
-        alloc.results[0].replace_all_uses_with(got.results[0])
+        address = ir.Operation.create("memref.get_global", results=[memref_type], attributes={"name": symbol})
+        ir.InsertionPoint(alloc).insert(address)
+        alloc.results[0].replace_all_uses_with(address.results[0])
         alloc.erase()
 
 
 def state_alignment(module: ir.Module) -> None:
-    """Tell of loads and stores of vectors that they are aligned, where that is proved: one instruction moves all."""
+    """Set the alignment of vector loads and stores where it is proved, so that each becomes one instruction."""
     for op in every_op(module):
         if op.name in ("vector.load", "vector.store"):
-            stored = op.name == "vector.store"
+            is_store = op.name == "vector.store"
             operands = list(op.operands)
-            memory, at = operands[1 if stored else 0], operands[2 if stored else 1 :]
-            kind = ir.VectorType((operands[0] if stored else op.results[0]).type)
-            width = kind.shape[0]
+            memory, at = operands[1 if is_store else 0], operands[2 if is_store else 1 :]
+            vector_type = ir.VectorType((operands[0] if is_store else op.results[0]).type)
+            width = vector_type.shape[0]
             if width in VECTORS and multiple_of(at, list(ir.MemRefType(memory.type).shape)) % width == 0:
-                number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), width * width_of(kind.element_type) // 8)
+                number = ir.IntegerAttr.get(
+                    ir.IntegerType.get_signless(64), width * width_of(vector_type.element_type) // 8
+                )
                 op.attributes["alignment"] = number
 
 
 def leave_registers(module: ir.Module) -> None:
-    """Tell ptxas that one block a multiprocessor is enough: it would spill registers so that more of them fit."""
+    """Request at least one block per multiprocessor only: ptxas would spill registers to reach a higher occupancy."""
     for op in every_op(module):
         if op.name == "gpu.func":
             op.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1)
 
 
 def multiple_of(at: list[ir.Value], shape: list[int]) -> int:
-    """A number that divides the offset of an element in its memory; 0 for the first element."""
+    """Return a known divisor of an element's linear offset; 0 if the offset is 0."""
     strides = [prod(shape[number + 1 :]) for number in range(len(shape))]
     return gcd(*(factor(index) * stride for index, stride in zip(at, strides, strict=True)))
 
 
 def factor(value: ir.Value) -> int:
-    """A number that divides an index, whatever the thread; 0 for zero."""
+    """Return a known divisor of an index value; 0 if the value is 0."""
     if isinstance(value, ir.BlockArgument):
         loop = value.owner.owner
         if loop.operation.name != "scf.for" or value.arg_number != 0:
@@ -118,20 +120,20 @@ def factor(value: ir.Value) -> int:
     if op.name == "arith.constant":
         return abs(int(ir.IntegerAttr(op.attributes["value"]).value))
     if op.name in ("arith.addi", "arith.muli"):
-        first, second = (factor(operand) for operand in op.operands)
-        return first * second if op.name == "arith.muli" else gcd(first, second)
+        lhs, rhs = (factor(operand) for operand in op.operands)
+        return lhs * rhs if op.name == "arith.muli" else gcd(lhs, rhs)
     return 1
 
 
 @cache
 def find_ptxas() -> str | None:
-    """Path of ptxas, of its wheel or of the system; `None` where it is not installed."""
+    """Return the path of ptxas, from a wheel or the system; `None` if it is not installed."""
     return find_tool("ptxas")
 
 
 @cache
 def find_tool(name: str) -> str | None:
-    """Path of a program of NVIDIA's, of a wheel or of the system; `None` where it is not installed."""
+    """Return the path of an NVIDIA tool, from a wheel or the system; `None` if it is not installed."""
     folders = WHEELS if find_spec("nvidia") is not None else ()
     paths = (find_file("bin", name, package=folder) for folder in folders if find_spec(folder) is not None)
     return next((str(path) for path in paths if path is not None), None) or shutil.which(name)
@@ -139,7 +141,7 @@ def find_tool(name: str) -> str | None:
 
 @cache
 def version_of(tool: str) -> str:
-    """Version of such a program, such as ``12.9``."""
+    """Return the version of an NVIDIA tool, such as ``12.9``."""
     done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False, timeout=SECONDS)
     release = re.search(r"release ([\d.]+)", done.stdout)
     return release[1] if release else "of unknown version"
@@ -149,12 +151,12 @@ def assemble(ptx: str, chip: str, ptxas: str) -> Assembled:
     """Assemble PTX for a chip.
 
     Args:
-        ptx: The kernel.
+        ptx: Kernel as PTX.
         chip: Name of the chip, such as ``sm_90``.
         ptxas: Path of the assembler.
 
     Raises:
-        CompileError: Stage ``jit``: it is refused.
+        CompileError: Stage ``jit``: ptxas rejects the kernel.
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
         output = write_cubin(ptx, chip, ptxas, Path(folder))
@@ -165,10 +167,10 @@ def assemble(ptx: str, chip: str, ptxas: str) -> Assembled:
 
 
 def write_cubin(ptx: str, chip: str, ptxas: str, folder: Path) -> str:
-    """Assemble PTX to `CUBIN` of a folder; gives what ptxas says of it.
+    """Assemble PTX to the file `CUBIN` of a folder, and return the output of ptxas.
 
     Raises:
-        CompileError: Stage ``jit``: it is refused.
+        CompileError: Stage ``jit``: ptxas rejects the kernel.
     """
     path = folder / "kernel.ptx"
     path.write_text(ptx, encoding="utf-8")
@@ -180,10 +182,10 @@ def write_cubin(ptx: str, chip: str, ptxas: str, folder: Path) -> str:
 
 
 def disassemble(ptx: str, chip: str) -> str:
-    """The instructions of a chip that ptxas makes of PTX.
+    """Assemble PTX and return the disassembled machine code (SASS).
 
     Raises:
-        CompileError: Stage ``jit``: it is refused.
+        CompileError: Stage ``jit``: ptxas or nvdisasm fails.
         MachineError: ptxas or nvdisasm is not installed.
     """
     ptxas, reader = find_ptxas(), find_tool("nvdisasm")

@@ -47,7 +47,7 @@ def choose_by_model(arguments: Arguments) -> None:
 
 
 def tune_unmeasured(arguments: Arguments, spec: str, option_name: str, *, verified: bool) -> None:
-    """Search by the model: of a search that takes trials, sampler and seed alone."""
+    """Search kernels by the cost model, with the options trials, sampler and seed only."""
     from autotune.cli.reading import read_payloads
     from autotune.contrib.gpu.device import find_device
     from autotune.core.progress import ProgressLine
@@ -73,16 +73,16 @@ def tune_kernels(
     as_json: bool,
     verified: bool = True,
 ) -> None:
-    """Search a kernel for each payload, or each task of one of several; write them, exit 1 if none is right for one.
+    """Search and write a kernel for each payload, or for each of its tasks; exit 1 if a task has no correct kernel.
 
     Args:
-        payloads: What is computed.
-        device: What kernels are for.
+        payloads: Payloads to search kernels for.
+        device: Target device.
         options: Options of `tune`.
-        store: Store of what became of them; by default the device's in this folder.
+        store: Store of the trials; by default the device's in this folder.
         folder: Folder to write to; by default one below ``tuned/``.
-        as_json: Print JSON.
-        verified: Run kernels, and compare what they compute; without it the model alone judges.
+        as_json: Whether to print JSON.
+        verified: Whether to run kernels and compare their results; otherwise only the cost model is used.
     """
     from autotune.contrib.gpu.tune import KernelWorkshop, tune_kernel, units_of
     from autotune.contrib.gpu.vulkan import find_lavapipe
@@ -90,7 +90,7 @@ def tune_kernels(
     from autotune.store.store import Store
     from autotune.worker.worker import Worker
 
-    driver, wrong = find_lavapipe() if verified else None, False
+    driver, failed = find_lavapipe() if verified else None, False
     with Store.open(store or home_of(device.name) / STORE) as opened:
         for message in opened.messages:
             complain(message)
@@ -111,25 +111,25 @@ def tune_kernels(
                         show_kernel(kernels[-1], device, directory)
                 if several and verified:
                     assembled = units.assembled(kernels, workshop)
-                    wrong = wrong or (assembled is not None and assembled.outcome != "ok")
+                    failed = failed or (assembled is not None and assembled.outcome != "ok")
                     tell_whole(payload, units, assembled, whole, device, as_json=as_json)
-            wrong = wrong or any(kernel.best is None for kernel in kernels)
-    if wrong:
+            failed = failed or any(kernel.best is None for kernel in kernels)
+    if failed:
         raise typer.Exit(1)
 
 
 def tell_whole(
     payload: "Payload", units: "Units", assembled: "Whole | None", folder: Path, device: "Device", *, as_json: bool
 ) -> None:
-    """Write and print what became of a payload of several tasks.
+    """Write and print the assembled program of a payload of several tasks.
 
     Args:
-        payload: The payload.
+        payload: Payload of several tasks.
         units: Tasks of the payload.
-        assembled: The whole; `None` where a kernel is missing.
+        assembled: Assembled program; `None` if a kernel is missing.
         folder: Folder to write to.
-        device: What kernels are for.
-        as_json: Print JSON.
+        device: Target device.
+        as_json: Whether to print JSON.
     """
     from autotune.cli.layout import show_sentence
     from autotune.reports.format import out
@@ -153,14 +153,14 @@ def tell_whole(
 def write_program(
     payload: "Payload", assembled: "Whole", folder: Path, folders: dict[str, str], device: "Device"
 ) -> None:
-    """Write what a host must do, as JSON, and the kernels that copy; those of tasks are in their folders already.
+    """Write the host program as JSON, and its copy kernels; the kernels of tasks are in their folders already.
 
     Args:
-        payload: The payload.
+        payload: Payload of several tasks.
         assembled: Launches and kernels of the payload.
         folder: Folder to write to.
-        folders: Folder in it of the kernel of each task, by tag.
-        device: What kernels are for.
+        folders: Subfolder of each task's kernel, by tag.
+        device: Target device.
     """
     from autotune.contrib.gpu.folder import record_of
 
@@ -184,7 +184,7 @@ def write_program(
 
 
 def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:
-    """What became of a payload of several tasks."""
+    """Describe the assembled program of a payload of several tasks."""
     from autotune.reports.format import error_beside
 
     if assembled.outcome != "ok" or assembled.plan is None:
@@ -200,7 +200,7 @@ def sentences_of_whole(payload: "Payload", assembled: "Whole") -> list[str]:
 
 
 def write_kernel(tuned: "TaskKernel", device: "Device", folder: Path) -> None:
-    """Write the chosen kernel, its script, and what a host must know to run it."""
+    """Write the best kernel, its script, and the facts that a host needs to run it."""
     from autotune.contrib.gpu.folder import record_of
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ def write_kernel(tuned: "TaskKernel", device: "Device", folder: Path) -> None:
 
 
 def show_kernel(tuned: "TaskKernel", device: "Device", folder: Path) -> None:
-    """Print what the model chose, how it was verified, and that nothing was measured."""
+    """Print the best kernel, how it was verified, and that nothing was measured."""
     from autotune.cli.layout import show_sentence
     from autotune.reports.format import out
 
@@ -241,7 +241,7 @@ def show_kernel(tuned: "TaskKernel", device: "Device", folder: Path) -> None:
 
 
 def check_of(tuned: "TaskKernel") -> str:
-    """How the chosen kernel was checked."""
+    """Describe how the best kernel was checked."""
     from autotune.reports.format import error_beside
 
     if not tuned.facts.verified or tuned.best is None:
@@ -252,7 +252,7 @@ def check_of(tuned: "TaskKernel") -> str:
 
 
 def sentence_of_ptx(tuned: "TaskKernel") -> str:
-    """What ptxas says of the chosen kernel, which nobody ran as PTX."""
+    """Describe the figures of ptxas for the best kernel, whose PTX was not run."""
     from autotune.contrib.gpu.nvptx import WHEEL
 
     assembled = tuned.chosen.assembled if tuned.chosen is not None else None
@@ -262,7 +262,7 @@ def sentence_of_ptx(tuned: "TaskKernel") -> str:
 
 
 def blocks_of(tuned: "TaskKernel") -> str:
-    """How many blocks of the chosen kernel were run thread by thread."""
+    """Describe how many blocks of the best kernel were interpreted."""
     made = tuned.chosen.made if tuned.chosen is not None else None
     if made is None or made.kernel is None:
         return "none"
@@ -271,7 +271,7 @@ def blocks_of(tuned: "TaskKernel") -> str:
 
 
 def sentences_of(tuned: "TaskKernel") -> list[str]:
-    """What the model says of the chosen kernel."""
+    """Describe the cost model's estimate of the best kernel."""
     best, default = tuned.best, tuned.tried[0].record
     kernel = tuned.chosen.made.kernel if tuned.chosen is not None else None
     if best is None or best.record.cycles is None or kernel is None:
@@ -291,14 +291,14 @@ def sentences_of(tuned: "TaskKernel") -> list[str]:
 
 
 def summaries() -> dict[str, str]:
-    """A line for each device, by name."""
+    """Return a one-line description of each device, by name."""
     from autotune.contrib.gpu.device import CHIPS, VULKAN, nvidia
 
     return {device.name: device.summary for device in (VULKAN, *map(nvidia, CHIPS))}
 
 
 def describe_lavapipe() -> str:
-    """Whether kernels can be verified here, or what is missing."""
+    """Describe whether kernels can be verified on this machine, or what is missing."""
     from autotune.contrib.gpu.vulkan import find_lavapipe, missing_parts, way_out
 
     if missing := missing_parts():
@@ -307,7 +307,7 @@ def describe_lavapipe() -> str:
 
 
 def describe_nvidia() -> str:
-    """What assembles PTX here and reads it back, or what is missing."""
+    """Describe the installed assembler and disassembler of PTX, or what is missing."""
     from autotune.contrib.gpu.nvptx import READER, WHEEL, find_ptxas, find_tool, version_of
 
     ptxas, reader = find_ptxas(), find_tool("nvdisasm")
@@ -346,7 +346,7 @@ def regress_kernels(arguments: Arguments) -> None:
 
 
 def replayed(folder: Path) -> "list[KernelReplay]":
-    """What becomes of the kernels of a folder."""
+    """Compile and verify the kernels of a folder again."""
     from autotune.contrib.gpu.folder import read_folder, replay_folder
     from autotune.contrib.gpu.tune import KernelWorkshop
     from autotune.contrib.gpu.vulkan import find_lavapipe
@@ -354,13 +354,13 @@ def replayed(folder: Path) -> "list[KernelReplay]":
     from autotune.worker.isolation.limits import MODEL_SECONDS
     from autotune.worker.worker import Worker
 
-    found = read_folder(folder)
+    kernel_folder = read_folder(folder)
     with ProgressLine(str(folder)), Worker(MODEL_SECONDS) as worker:
-        return replay_folder(found, KernelWorkshop(found.device, worker, find_lavapipe()))
+        return replay_folder(kernel_folder, KernelWorkshop(kernel_folder.device, worker, find_lavapipe()))
 
 
 def tell_replays(replays: "list[KernelReplay]", sentences: list[str], *, as_json: bool) -> None:
-    """Print what became of kernels."""
+    """Print the results of replayed kernels."""
     from dataclasses import asdict
 
     from autotune.cli.layout import show_sentence
@@ -385,10 +385,10 @@ def emit_kernels(arguments: Arguments) -> None:
 
 
 def takes_kernels(parameter: str) -> Callable[[Arguments], bool]:
-    """Whether what a verb is given is a folder that `tune --target` wrote, or several of which one is.
+    """Return a predicate of a command's arguments: whether a source is a folder that `tune --target` wrote.
 
     Args:
-        parameter: Parameter of the verb that names what it takes.
+        parameter: Parameter of the command that names its source or sources.
     """
 
     def takes(arguments: Arguments) -> bool:

@@ -1,4 +1,4 @@
-"""What is kept of kernels, for `inspect` and `report`: the sweeps of a store or of a folder, and their page."""
+"""Recorded kernels, for `inspect` and `report`: the sweeps of a store or of a folder, and their HTML page."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -34,14 +34,14 @@ HEADS = ("kernel", "device", "cycles", "of the FMA roof", "over default", "bound
 
 
 def read_sweeps(source: str | Path, store: str | None = None) -> list[KernelSweep]:
-    """The sweeps of a store of kernels, or those behind a folder that `tune --target` wrote.
+    """Return the sweeps of a store of kernels, or those of a folder that `tune --target` wrote.
 
     Args:
-        source: The store, or the folder.
-        store: Store of a folder's; by default the device's below the folder that one works in.
+        source: Store or folder.
+        store: Store of the folder's trials; by default the device's below the working directory.
 
     Raises:
-        StoreError: There is no store, or it is damaged.
+        StoreError: The store is missing or damaged.
         BundleError: The folder is damaged.
     """
     folder = Path(source)
@@ -59,7 +59,7 @@ def read_sweeps(source: str | Path, store: str | None = None) -> list[KernelSwee
 
 
 def to_json(sweep: KernelSweep) -> dict[str, Any]:
-    """One plain object: what was found for a task, and how many trials that took."""
+    """Return the best kernel of a task and the number of trials as a JSON object."""
     best, records = sweep.best, list(sweep.records.values())
     return {
         **asdict(sweep.facts),
@@ -72,7 +72,7 @@ def to_json(sweep: KernelSweep) -> dict[str, Any]:
 
 
 def over_default(sweep: KernelSweep) -> float | None:
-    """How many times the default's cycles are those of the best; `None` where one of them is not right."""
+    """Return the ratio of the default's estimated cycles to the best ones; `None` if either has failed."""
     best, default = sweep.best, sweep.default
     if best is None or default is None or not best.cycles or default.cycles is None:
         return None
@@ -80,16 +80,16 @@ def over_default(sweep: KernelSweep) -> float | None:
 
 
 def changed(sweep: KernelSweep, record: GpuRecord) -> Config:
-    """Knobs of a record that are not as by default."""
+    """Return the knobs of a record that differ from the default config."""
     return {name: value for name, value in record.config.items() if sweep.facts.default.get(name) != value}
 
 
 def write_kernel_page(source: str, store: str | None) -> str:
-    """The page of a folder or a store of kernels.
+    """Return the HTML page of a folder or a store of kernels.
 
     Args:
-        source: The folder, or the store.
-        store: Store of a folder's trials; by default the device's, where there is one.
+        source: Folder or store.
+        store: Store of a folder's trials; by default the device's, if it exists.
 
     Raises:
         BundleError: The folder is damaged.
@@ -101,8 +101,8 @@ def write_kernel_page(source: str, store: str | None) -> str:
         lead = f"{plural(sum(len(each.records) for each in sweeps), 'trial')}; {MEASURED_NOTHING}."
         return write_page(f"Kernels of {shown(source)}", lead, [kernels_of(sweeps), search_of(sweeps)])
     found = read_folder(folder)
-    kept = store or home_of(found.device.name) / STORE
-    sweeps = read_sweeps(source, store) if store is not None or Path(kept).is_file() else []
+    address = store or home_of(found.device.name) / STORE
+    sweeps = read_sweeps(source, store) if store is not None or Path(address).is_file() else []
     sections = [
         *([kernels_of(sweeps)] if sweeps else []),
         *([launches_of(found)] if found.several else []),
@@ -116,7 +116,7 @@ def write_kernel_page(source: str, store: str | None) -> str:
 
 
 def verdict_of(found: KernelFolder) -> str:
-    """Whether the kernels of a folder are right, as it was recorded."""
+    """Describe the recorded verification of a folder's kernels."""
     recorded = read_json(found.folder / PROGRAM) if found.several else {}
     if found.several and recorded.get("outcome") != "ok":
         return f"The whole was not right: {recorded.get('outcome')}"
@@ -124,7 +124,7 @@ def verdict_of(found: KernelFolder) -> str:
 
 
 def kernels_of(sweeps: Sequence[KernelSweep]) -> Section:
-    """A row a task: what was found, by the model."""
+    """Return the section with the best kernel of each task."""
     columns = [TableColumn(head, head not in ("kernel", "device", "bound by")) for head in HEADS]
     return Section(
         "kernels", "Kernels", [DataTable(f"The best kernel of each task; {MEASURED_NOTHING}.", columns, rows(sweeps))]
@@ -132,15 +132,15 @@ def kernels_of(sweeps: Sequence[KernelSweep]) -> Section:
 
 
 def rows(sweeps: Sequence[KernelSweep]) -> list[TableRow]:
-    """Rows of a table of kernels."""
-    made = []
+    """Return the rows of the table of kernels."""
+    table_rows = []
     for sweep in sweeps:
         best, gain, tried = sweep.best, over_default(sweep), len(sweep.records)
         if best is None or best.cycles is None:
-            what = [TableCell("none is right"), *[TableCell("-")] * (len(HEADS) - 4)]
+            cells = [TableCell("none is right"), *[TableCell("-")] * (len(HEADS) - 4)]
         else:
             error = f"{best.max_error:.2g}" if best.max_error is not None else "not compared"
-            what = [
+            cells = [
                 TableCell(f"{best.cycles:.3g}", best.cycles),
                 TableCell(f"{best.share:.0%}", best.share),
                 TableCell(f"{gain:.2f}x" if gain else "-", gain),
@@ -149,12 +149,12 @@ def rows(sweeps: Sequence[KernelSweep]) -> list[TableRow]:
                 TableCell(error, best.max_error),
             ]
         name = TableCell(f"{sweep.facts.payload} by {sweep.facts.family}")
-        made.append(TableRow([name, TableCell(sweep.facts.device), *what, TableCell(str(tried), tried)]))
-    return made
+        table_rows.append(TableRow([name, TableCell(sweep.facts.device), *cells, TableCell(str(tried), tried)]))
+    return table_rows
 
 
 def search_of(sweeps: Sequence[KernelSweep]) -> Section:
-    """Every trial of every sweep."""
+    """Return the section with all trials of each sweep."""
     blocks: list[Block] = []
     for sweep in sweeps:
         columns = [TableColumn("config"), TableColumn("outcome"), TableColumn("cycles", numeric=True)]
@@ -175,12 +175,12 @@ def search_of(sweeps: Sequence[KernelSweep]) -> Section:
 
 
 def launches_of(found: KernelFolder) -> Section:
-    """What a host must do."""
+    """Return the section with the launches of a program."""
     recorded = read_json(found.folder / PROGRAM)
     launches = [str(each.get("kernel")) for each in listed(recorded, "launches")]
     columns = [TableColumn("kernel"), TableColumn("launches", numeric=True), TableColumn("block"), TableColumn("grid")]
-    given = recorded.get("kernels")
-    kernels: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    recorded_kernels = recorded.get("kernels")
+    kernels: Mapping[str, Any] = recorded_kernels if isinstance(recorded_kernels, dict) else {}
     table = [
         TableRow(
             [
@@ -197,19 +197,19 @@ def launches_of(found: KernelFolder) -> Section:
 
 
 def listed(recorded: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Objects of a list of JSON; others are left out."""
-    given = recorded.get(name)
-    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    """Return the objects of a JSON list; other elements are skipped."""
+    elements = recorded.get(name)
+    return [each for each in elements if isinstance(each, dict)] if isinstance(elements, list) else []
 
 
 def axes(kernel: object, what: str) -> str:
-    """Sizes along x, y and z."""
+    """Format the sizes along x, y and z."""
     sizes = kernel.get(what) if isinstance(kernel, dict) else None
     return " x ".join(map(str, sizes)) if isinstance(sizes, list) else "-"
 
 
 def scripts_of(found: KernelFolder) -> Section:
-    """The transform script of every kernel."""
+    """Return the section with the transform script of every kernel."""
     units = units_of(found.payload, verified=False).payloads
     folders = {unit.name: task_folder(found.folder, unit.name, several=found.several) for unit in units}
     blocks: list[Block] = [
@@ -221,7 +221,7 @@ def scripts_of(found: KernelFolder) -> Section:
 
 
 def again_with(folder: Path) -> Section:
-    """Commands that make, check and hand on the kernels again."""
+    """Return the section with commands that replay, check and emit the kernels."""
     name = folder.absolute().name
     verbs = (
         ("# make them again, verify them", ["replay", name]),

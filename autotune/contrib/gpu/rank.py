@@ -1,4 +1,4 @@
-"""Kernels of a payload beside each other by the model, for `compare --target`: no time, and no library."""
+"""Comparison of a payload's kernels by the cost model, for `compare --target`; nothing is timed."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from autotune.contrib.gpu.tune import Examiner, KernelWorkshop, Units, only_task
 from autotune.core.payload import Payload
 from autotune.core.task import Task
 
-FOUND = "found"  # what the kernel of a folder is called
+FOUND = "found"  # name of the kernel of a folder
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class RankedKernel:
 
     Attributes:
         task: Name of the task's payload.
-        name: What wrote its script.
-        record: What became of it.
+        name: Origin of its script.
+        record: Result of its evaluation.
     """
 
     task: str
@@ -32,25 +32,25 @@ class RankedKernel:
     record: GpuRecord
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object."""
+        """Return the kernel as a JSON object."""
         return {"task": self.task, "name": self.name, **asdict(self.record)}
 
 
 def rank_kernels(units: Units, folder: Path, workshop: KernelWorkshop) -> Iterator[RankedKernel]:
-    """The default of each family that covers a task, and what was found for it before, one after the other.
+    """Evaluate, for each task, the default of each family that covers it, and the kernel of a folder.
 
     Args:
         units: Tasks of the payload.
-        folder: Folder that `tune --target` wrote, if it did.
-        workshop: What makes and judges kernels.
+        folder: Folder that `tune --target` wrote; it need not exist.
+        workshop: Tools that compile and verify kernels.
 
     Raises:
         BundleError: The folder cannot be read.
-        PayloadError: The oracle does not answer.
+        PayloadError: The oracle fails.
     """
     for unit in units.payloads:
-        text, task, own = only_task(unit)
-        examiner, found = (
+        text, task, searched = only_task(unit)
+        examiner, tuned = (
             Examiner(workshop, KernelCall(unit), text),
             task_folder(folder, unit.name, several=units.several),
         )
@@ -59,12 +59,12 @@ def rank_kernels(units: Units, folder: Path, workshop: KernelWorkshop) -> Iterat
             script = family.build(task, config, workshop.device)
             trial = examiner.trial(script, config, key_of(script, unit, workshop, family, task, text))
             yield RankedKernel(unit.name, f"default of {family.name}", trial.record)
-        if (found / SCHEDULE).is_file():
-            script, config = read_script(found), read_json(found / CHOSEN)["config"]
-            trial = examiner.trial(script, config or {}, key_of(script, unit, workshop, own, task, text))
+        if (tuned / SCHEDULE).is_file():
+            script, config = read_script(tuned), read_json(tuned / CHOSEN)["config"]
+            trial = examiner.trial(script, config or {}, key_of(script, unit, workshop, searched, task, text))
             yield RankedKernel(unit.name, FOUND, trial.record)
 
 
 def key_of(script: str, payload: Payload, workshop: KernelWorkshop, family: GpuFamily, task: Task, text: str) -> str:
-    """Identity of a kernel."""
+    """Return the identity of a kernel."""
     return kernel_key(text, script, workshop.facts(payload, task, family), 0)

@@ -1,4 +1,4 @@
-"""`show`, `compare`, `inspect` and `report` of kernels for a GPU: what can be told of them without one."""
+"""`show`, `compare`, `inspect` and `report` of kernels for a GPU, without a GPU."""
 
 import json
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def show_kernel_stage(arguments: Arguments) -> None:
 
 
 def compare_kernels(arguments: Arguments) -> None:
-    """`compare --target DEVICE`: kernels beside each other by the model; exit 1 if one is wrong."""
+    """`compare --target DEVICE`: compare kernels by the cost model; exit 1 if one is wrong."""
     from autotune.cli.reading import read_payloads
     from autotune.contrib.gpu.device import find_device
     from autotune.contrib.gpu.rank import rank_kernels
@@ -80,7 +80,7 @@ def compare_kernels(arguments: Arguments) -> None:
 
 
 def show_ranked(payload: str, device: "Device", ranked: "Sequence[RankedKernel]") -> None:
-    """Print a row a kernel, and what such a table can say and cannot."""
+    """Print a table of kernels for each task, and the limits of what it shows."""
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.reports.format import out
 
@@ -124,7 +124,7 @@ def inspect_kernels(arguments: Arguments) -> None:
 
 
 def show_sweeps(sweeps: "Sequence[KernelSweep]", *, full: bool) -> None:
-    """Print a line a task, and what of the best config the search chose."""
+    """Print a line for each task, with the best config."""
     from autotune.cli.inspect_store import config_text
     from autotune.cli.layout import Column, Table, TextRow, show_sentence, show_table
     from autotune.contrib.gpu.page import MEASURED_NOTHING, changed, over_default
@@ -166,10 +166,10 @@ def report_kernels(arguments: Arguments) -> None:
 
 
 def refuse(why: str, arguments: Arguments, names: Sequence[str]) -> None:
-    """Refuse options that a verb cannot heed.
+    """Reject options that the command does not support for kernels.
 
     Raises:
-        BadParameter: One is given.
+        BadParameter: Such an option is given.
     """
     flags = {"against": "compare", "as_json": "json"} if "plots" in arguments else {}
     given = [flags.get(name, name) for name in names if arguments.get(name)]
@@ -178,7 +178,7 @@ def refuse(why: str, arguments: Arguments, names: Sequence[str]) -> None:
 
 
 def takes_kernels(arguments: Arguments) -> bool:
-    """Whether a source is a folder that `tune --target` wrote, or a store of such kernels."""
+    """Return whether a source is a folder that `tune --target` wrote, or a store of such kernels."""
     sources = [arguments[name] for name in ("source", "store") if arguments.get(name)]
     return any(is_kernel_folder(Path(each)) or holds_kernels(each) for each in sources[:1])
 

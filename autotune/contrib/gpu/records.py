@@ -1,7 +1,7 @@
-"""Kernels in a store: what became of each candidate, so that a search goes on where it was, and `inspect` can tell.
+"""Kernel candidates in a store: their results are recorded, for resuming a search and for `inspect`.
 
-They are studies of the same files and databases as measured trials, a study for each payload, task and device; none has
-a time, so that the verbs that read times pass them by.
+They are studies in the same files and databases as measured trials, one for each payload, task and device; none records
+a time, so that commands that read times skip them.
 """
 
 import hashlib
@@ -28,18 +28,18 @@ from autotune.store.sweep import TRIAL, frozen
 
 @dataclass(frozen=True)
 class GpuRecord:
-    """What became of a candidate.
+    """The recorded result of a candidate.
 
     Attributes:
         key: Identity, from `kernel_key`.
         config: Value of every knob.
-        outcome: What became of it.
-        diagnostic: What went wrong.
-        max_error: Largest difference to the oracle; `None` where nothing was compared, or it is not finite.
-        cycles: What the model says; `None` where it is not right.
-        share: Share of the device's multiply-adds in those cycles.
-        bound: What bounds them.
-        registers: Registers of a thread by ptxas; `None` where it says nothing.
+        outcome: Outcome of the candidate.
+        diagnostic: Description of the failure; empty if there is none.
+        max_error: Largest difference to the oracle; `None` if results were not compared, or if it is not finite.
+        cycles: Estimated cycles; `None` if the candidate failed.
+        share: Estimated utilization of the device's multiply-add throughput.
+        bound: Limiting resource by the model.
+        registers: Registers of a thread by ptxas; `None` if unknown.
         verified: Whether its results were compared with the oracle.
     """
 
@@ -57,15 +57,15 @@ class GpuRecord:
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """What the kernels of a study are of.
+    """Identification of a study of kernels.
 
     Attributes:
         payload: Name of the payload.
-        task: Name of the task, for people.
+        task: Human-readable name of the task.
         device: Name of the device.
-        family: Name of the family that wrote the scripts.
+        family: Name of the schedule family.
         verified: Whether results were compared with the oracle.
-        versions: Versions of what made and judged them.
+        versions: Versions of the model, compiler, driver and assembler.
         default: The default config.
     """
 
@@ -82,13 +82,13 @@ RECORD, FACTS = TypeAdapter(GpuRecord), TypeAdapter(SweepFacts)
 
 
 def kernel_key(text: str, script: str, facts: SweepFacts, seed: int) -> str:
-    """Identity of a candidate: a sha256 of all that decides what is made and compared.
+    """Return the identity of a candidate: a SHA-256 of everything that determines the kernel and its verification.
 
     Args:
         text: The task as MLIR.
         script: The transform script.
-        facts: Device, versions and what is compared.
-        seed: Seed of its inputs.
+        facts: Device, versions and whether results are compared.
+        seed: Seed of the inputs.
     """
     digest = hashlib.sha256()
     versions = json.dumps(facts.versions, sort_keys=True)
@@ -98,11 +98,11 @@ def kernel_key(text: str, script: str, facts: SweepFacts, seed: int) -> str:
 
 
 class KernelSweep:
-    """The kernels of a task for a device.
+    """The recorded kernels of a task for a device.
 
     Attributes:
-        facts: What they are of.
-        records: The latest record of every key.
+        facts: Identification of the study.
+        records: Latest record of every key.
     """
 
     def __init__(self, log: Log, facts: SweepFacts, where: str) -> None:
@@ -111,10 +111,10 @@ class KernelSweep:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what was recorded meanwhile, by whomever.
+        """Read the records that this or another process has added.
 
         Raises:
-            StoreError: A record is none.
+            StoreError: A record is malformed.
         """
         with plain_errors(self.where):
             fresh = self._log.news()
@@ -123,14 +123,14 @@ class KernelSweep:
             self.records[record.key] = record
 
     def add(self, record: GpuRecord, space: Space) -> None:
-        """Record a candidate, in one write.
+        """Record a candidate, atomically.
 
         Args:
-            record: What became of it.
-            space: Space that its config comes from.
+            record: Result of the candidate.
+            space: Search space of its config.
 
         Raises:
-            StoreError: The write is refused.
+            StoreError: The write fails.
         """
         made = frozen(record.cycles, record.config, space, asdict(record))
         with plain_errors(self.where):
@@ -139,13 +139,13 @@ class KernelSweep:
 
     @property
     def best(self) -> GpuRecord | None:
-        """The right one that the model likes best; `None` where none is right."""
-        right = [record for record in self.records.values() if record.cycles is not None]
-        return min(right, key=lambda record: record.cycles or 0.0, default=None)
+        """Correct candidate with the fewest estimated cycles; `None` if there is none."""
+        correct = [record for record in self.records.values() if record.cycles is not None]
+        return min(correct, key=lambda record: record.cycles or 0.0, default=None)
 
     @property
     def default(self) -> GpuRecord | None:
-        """The record of the default config; `None` where it is not there."""
+        """Record of the default config; `None` if it is missing."""
         return next((record for record in self.records.values() if record.config == self.facts.default), None)
 
 
@@ -153,12 +153,12 @@ def open_sweep(store: Store, facts: SweepFacts, text: str) -> KernelSweep:
     """Open the study of a task's kernels, or create it.
 
     Args:
-        store: The store.
-        facts: What they are of.
+        store: Store of the study.
+        facts: Identification of the study.
         text: The task as MLIR.
 
     Raises:
-        StoreError: A record of it is none, or the write is refused.
+        StoreError: A record is malformed, or the write fails.
     """
     identity = hashlib.sha256(f"{text}\0{json.dumps(asdict(facts), sort_keys=True)}".encode()).hexdigest()[:12]
     with plain_errors(store.where):
@@ -169,10 +169,10 @@ def open_sweep(store: Store, facts: SweepFacts, text: str) -> KernelSweep:
 
 
 def kernel_sweeps(store: Store) -> Iterator[KernelSweep]:
-    """All studies of kernels in a store, oldest first.
+    """Yield the studies of kernels in a store, oldest first.
 
     Raises:
-        StoreError: One of them is none.
+        StoreError: A study is malformed.
     """
     with plain_errors(store.where):
         studies = {each.study_name: each.user_attrs for each in store.storage.get_all_studies()}
@@ -183,10 +183,10 @@ def kernel_sweeps(store: Store) -> Iterator[KernelSweep]:
 
 
 def checked(adapter: TypeAdapter[Any], recorded: object, where: str) -> Any:  # noqa: ANN401 - what the adapter is of
-    """What a store holds, once it is checked.
+    """Validate a stored value.
 
     Raises:
-        StoreError: The record is not as it was written.
+        StoreError: The value is malformed.
     """
     try:
         return adapter.validate_python(recorded)
@@ -196,10 +196,10 @@ def checked(adapter: TypeAdapter[Any], recorded: object, where: str) -> Any:  # 
 
 
 def finite(number: float) -> float | None:
-    """A number that JSON has; `None` for others."""
+    """Return a finite number unchanged; `None` for infinity and NaN, which JSON lacks."""
     return number if math.isfinite(number) else None
 
 
 def outcomes_of(records: Sequence[GpuRecord]) -> Mapping[str, int]:
-    """Number of candidates by outcome."""
+    """Count candidates by outcome."""
     return {outcome: sum(each.outcome == outcome for each in records) for outcome in {r.outcome: 0 for r in records}}

@@ -1,10 +1,10 @@
-"""Values kept in registers: what a thread stored itself it does not load, and what nobody loads is not stored.
+"""Store-to-load forwarding and dead store elimination in kernels, across barriers.
 
     store %v, C[r, c]; barrier; %w = load C[r, c]    ->    store %v, C[r, c]; barrier; %w = %v
 
-A store is known until something else may write its element. Of a kernel without races that is: a store of the same
-thread to what is not proved to be another element; and one beyond a barrier on either side, which another thread may
-make to this element. One between the same two barriers as the store or the load would race with it.
+A stored value is forwarded until its element may be overwritten. In a kernel without races, it may be overwritten by a
+store of the same thread that may alias, and by a store of another thread that barriers separate from both the forwarded
+store and the load; without such barriers, that store would race with one of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,17 +17,17 @@ from autotune.compiler.ir.values import constant, is_constant, maker
 
 LOADS, STORES = ("memref.load", "vector.load"), ("memref.store", "vector.store")
 HARMLESS = ("memref.alloc", "memref.dealloc")
-Access = tuple[ir.Value, ir.Type, tuple[tuple[ir.Value | None, int], ...]]  # memory, type, index less a constant, that
+Access = tuple[ir.Value, ir.Type, tuple[tuple[ir.Value | None, int], ...]]  # memory, type, indices split by `split`
 
 
 @dataclass
 class ThreadStore:
-    """What a thread stored by an access.
+    """A store whose value may be forwarded.
 
     Attributes:
-        value: The value.
-        passed: Barriers passed before it.
-        late: Whether another thread may have written there since: it is known up to the next barrier.
+        value: Stored value.
+        passed: Number of barriers before the store.
+        late: Whether another thread may have overwritten it since; it is then invalid after the next barrier.
     """
 
     value: ir.Value
@@ -36,7 +36,7 @@ class ThreadStore:
 
 
 def keep_in_registers(launch: ir.Operation) -> None:
-    """Forward stores of a launch to its loads, and erase stores and buffers that nobody loads from then."""
+    """Forward stores of a launch to its loads, then erase dead stores and unread buffers."""
     body = launch.regions[0].blocks[0]
     forward(body)
     erase_overwritten(body)
@@ -44,7 +44,7 @@ def keep_in_registers(launch: ir.Operation) -> None:
 
 
 def forward(block: ir.Block) -> None:
-    """Use what was stored instead of loads of it, in one block; loops in it may store what they like."""
+    """Replace loads by previously stored values, in one block; nested regions invalidate the memory that they write."""
     known: dict[Access, ThreadStore] = {}
     passed = 0  # barriers
     for each in list(block.operations):
@@ -53,39 +53,39 @@ def forward(block: ir.Block) -> None:
             passed += 1
             known = {access: stored for access, stored in known.items() if not stored.late}
         if op.name in LOADS:
-            found = known.get(access_of(op))
-            if found is not None:
-                op.results[0].replace_all_uses_with(found.value)
+            stored_value = known.get(access_of(op))
+            if stored_value is not None:
+                op.results[0].replace_all_uses_with(stored_value.value)
                 op.erase()
         elif op.name in STORES:
-            mine = access_of(op)
-            known = {access: stored for access, stored in known.items() if are_apart(access, mine)}
+            access_ = access_of(op)
+            known = {access: stored for access, stored in known.items() if are_apart(access, access_)}
             for access, stored in known.items():
-                stored.late |= access[0] == mine[0] and stored.passed < passed
-            known[mine] = ThreadStore(op.operands[0], passed)
+                stored.late |= access[0] == access_[0] and stored.passed < passed
+            known[access_] = ThreadStore(op.operands[0], passed)
         else:
             touched = set(written_in(op))
             known = {access: stored for access, stored in known.items() if access[0] not in touched}
 
 
 def erase_overwritten(block: ir.Block) -> None:
-    """Erase stores of one block to what the thread stores to again before anybody loads from that memory."""
+    """Erase stores of one block that a later store overwrites before any load from that memory."""
     later: set[Access] = set()
     for each in reversed(list(block.operations)):
         op = each.operation
         if op.name in STORES:
-            mine = access_of(op)
-            if mine in later:
+            access_ = access_of(op)
+            if access_ in later:
                 op.erase()
             else:
-                later.add(mine)
+                later.add(access_)
         else:
             touched = set(read_in(op))
             later = {access for access in later if access[0] not in touched}
 
 
 def erase_unread(launch: ir.Operation) -> None:
-    """Erase buffers of a block that are only stored to."""
+    """Erase workgroup buffers that are only stored to."""
     for alloc in [op for op in every_op(launch) if op.name == "memref.alloc"]:
         users = [use.owner.operation for use in alloc.results[0].uses]
         if all(op.name in ("memref.dealloc", *STORES) for op in users):
@@ -94,15 +94,15 @@ def erase_unread(launch: ir.Operation) -> None:
 
 
 def access_of(op: ir.Operation) -> Access:
-    """What a load or a store touches."""
+    """Return the memory, value type and indices of a load or store."""
     operands = list(op.operands)
     stores = op.name in STORES
-    memory, at = operands[1 if stores else 0], operands[2 if stores else 1 :]
-    return memory, operands[0].type if stores else op.results[0].type, tuple(map(split, at))
+    memory, indices = operands[1 if stores else 0], operands[2 if stores else 1 :]
+    return memory, operands[0].type if stores else op.results[0].type, tuple(map(split, indices))
 
 
 def split(index: ir.Value) -> tuple[ir.Value | None, int]:
-    """An index as a value and a constant that is added to it; `None` for no value."""
+    """Split an index into a value and an added constant; the value is `None` for a constant index."""
     added = 0
     while (op := maker(index)) is not None:
         if is_constant(index):
@@ -114,7 +114,7 @@ def split(index: ir.Value) -> tuple[ir.Value | None, int]:
 
 
 def are_apart(first: Access, second: Access) -> bool:
-    """Whether one thread's accesses are proved to share no element: an index differs by more than their lengths."""
+    """Return whether two accesses of a thread are proved disjoint: an index differs by at least the access length."""
     if first[0] != second[0]:
         return True
     last = len(first[2]) - 1
@@ -127,22 +127,22 @@ def are_apart(first: Access, second: Access) -> bool:
 
 
 def length_of(kind: ir.Type) -> int:
-    """Elements of a value."""
+    """Return the number of elements of a scalar or vector type."""
     return ir.VectorType(kind).shape[0] if isinstance(kind, ir.VectorType) else 1
 
 
 def written_in(op: ir.Operation) -> Iterator[ir.Value]:
-    """Memory that an op, or one within it, may write to."""
+    """Yield the memory that an operation, or one nested in it, may write."""
     return touched_in(op, STORES, LOADS)
 
 
 def read_in(op: ir.Operation) -> Iterator[ir.Value]:
-    """Memory that an op, or one within it, may read."""
+    """Yield the memory that an operation, or one nested in it, may read."""
     return touched_in(op, LOADS, STORES)
 
 
 def touched_in(op: ir.Operation, kinds: Sequence[str], others: Sequence[str]) -> Iterator[ir.Value]:
-    """Memory of the loads or stores in an op, and of all in it that is neither."""
+    """Yield the memory of nested operations of the given kinds, and all operands of unknown operations."""
     for each in every_op(op):
         if each.name in kinds:
             yield each.operands[1 if each.name in STORES else 0]
@@ -151,5 +151,5 @@ def touched_in(op: ir.Operation, kinds: Sequence[str], others: Sequence[str]) ->
 
 
 def memory_of(values: Iterable[ir.Value]) -> Iterator[ir.Value]:
-    """Buffers among values."""
+    """Yield the memrefs among values."""
     return (value for value in values if isinstance(value.type, ir.MemRefType))

@@ -1,12 +1,13 @@
-"""What goes along rows on a GPU: softmax, layer norm, attention, element-wise ops; some rows a block, one kernel.
+"""Schedule family of row-wise operations on GPUs: softmax, layer norm, attention, elementwise operations.
 
-    for block of rows:                                    what lies between ops is in workgroup memory
-      m = max x      a thread a row
-      e = exp x - m  threads along rows and columns       a barrier behind each
-      s = sum e      a thread a row
+    for block of rows:                                    intermediates are in workgroup memory
+      m = max x      one thread a row
+      e = exp x - m  threads along rows and columns       a barrier after each operation
+      s = sum e      one thread a row
       y = e / s      threads along rows and columns
 
-A product is an op as any other here: a thread sums an element of it, in memory, and its operands are not staged.
+All operations are fused in one kernel, with some rows a block. A matrix product gets no special treatment: a thread
+accumulates an element in memory, and its operands are not staged.
 """
 
 from dataclasses import dataclass
@@ -26,19 +27,19 @@ MOST_RANK = 3  # dimensions of a grid
 
 @dataclass(frozen=True)
 class GpuRows:
-    """The family of ops that share rows, whatever each does along its own columns."""
+    """The family of operations with common parallel row dimensions, whatever each computes along its columns."""
 
     name: str = "rows"
 
     def covers(self, task: Task) -> bool:
-        """Ops of known sizes, in a group none with windows or an argmax, whose rows are all those of the root."""
+        """Return whether all operations have static sizes and the rows of the root; no windows or argmax in groups."""
         if task.grows or (task.is_group and any(op.lanes or op.counts for op in task.ops)):
             return False
         lead = rows_of(task)
         return 1 <= len(lead) <= MOST_RANK and all(is_along(op.nest, lead) for op in task.ops)
 
     def space(self, task: Task, device: Device) -> Space:
-        """Rows of a block, threads along a row, and whether neighbouring threads take neighbouring columns."""
+        """Return knobs for the rows of a block, the threads of a row, and whether columns are assigned cyclically."""
         rows, columns = rows_of(task)[-1], columns_of(task.nest, len(rows_of(task)))
 
         def fits_block(config: Config) -> bool:
@@ -64,14 +65,14 @@ class GpuRows:
         )
 
     def default(self, task: Task, device: Device) -> Config:
-        """A few rows a block and a warp a row, as far as the sizes allow."""
+        """Return about 4 rows a block and 32 threads a row, as far as the sizes allow."""
         space = self.space(task, device)
         values = {knob.name: [int(value) for value in knob.values] for knob in space.knobs}
         config = {"rows": nearest(values["rows"], 4), "across": nearest(values["across"], 32), "strided": True}
         return config if space.broken_constraint(config) is None else next(space.configs())
 
     def build(self, task: Task, config: Config, device: Device) -> str:
-        """The whole transform script of a config."""
+        """Return the complete transform script of a config."""
         script, members = GpuScript(), task.ops
         rows, lead = int(config["rows"]), len(rows_of(task))
         op = script.match(task.tag)
@@ -99,13 +100,13 @@ class GpuRows:
 
 
 def share_columns(script: GpuScript, op: str, lead: int, columns: int, config: Config) -> None:
-    """Share an op among threads: a row each, or some along every row where it has columns. Consumes `op`.
+    """Distribute an operation over threads: one a row, or several along each row if it has columns.
 
     Args:
-        script: Script that ops are appended to.
-        op: The op.
-        lead: Dimensions of its rows.
-        columns: Columns, 1 for none.
+        script: Script that operations are appended to.
+        op: Handle of the operation, which is consumed.
+        lead: Number of row dimensions.
+        columns: Number of columns; 1 for none.
         config: Value of every knob.
     """
     a_row = [*[0] * (lead - 1), 1]
@@ -119,30 +120,30 @@ def share_columns(script: GpuScript, op: str, lead: int, columns: int, config: C
 
 
 def rows_of(task: Task) -> tuple[int, ...]:
-    """Sizes of the rows that all ops of a task share: parallel loops of its root but for the last of several."""
+    """Return the sizes of the row dimensions: the parallel loops of the root, without the last if there are several."""
     parallel = parallel_sizes(task.nest)
     return parallel[:-1] if len(parallel) > 1 else parallel
 
 
 def parallel_sizes(nest: LoopNest) -> tuple[int, ...]:
-    """Sizes of the parallel loops."""
+    """Return the trip counts of the parallel loops."""
     return tuple(size for size, kind in zip(nest.sizes, nest.iterators, strict=True) if kind == "parallel")
 
 
 def is_along(nest: LoopNest, lead: tuple[int, ...]) -> bool:
-    """Whether an op has rows of some sizes, then columns or none, and then what it sums."""
+    """Return whether the loops of an operation are the given rows, at most one column loop, then reductions."""
     parallel = parallel_sizes(nest)
     in_order = nest.iterators == ("parallel",) * len(parallel) + ("reduction",) * len(nest.reduced)
     return in_order and parallel[: len(lead)] == lead and len(parallel) <= len(lead) + 1
 
 
 def columns_of(nest: LoopNest, lead: int) -> int:
-    """Columns of an op behind dimensions of its rows; 1 where it has none."""
+    """Return the number of columns of an operation after its row dimensions; 1 if it has none."""
     parallel = parallel_sizes(nest)
     return parallel[lead] if len(parallel) > lead else 1
 
 
 def workgroup_bytes(task: Task, rows: int) -> int:
-    """Bytes that ops leave to others in a block of some rows."""
+    """Return the workgroup memory of the intermediates of a block, in bytes."""
     lead = len(rows_of(task))
     return F32_BYTES * rows * sum(columns_of(member.nest, lead) for member in task.ops[1:])

@@ -1,14 +1,14 @@
-"""Transform scripts for GPUs: blocks and fusion on tensors, threads and vectors on buffers, one `gpu.launch` last.
+"""Transform scripts for GPUs: tile and fuse on tensors, distribute and vectorize on buffers, end in one `gpu.launch`.
 
-Buffers come early: handles of loops then live to the end, where they are unrolled.
+Bufferization comes early, so that the handles of loops stay valid to the end, where the loops are unrolled.
 """
 
 from autotune.core.scripts.marks import TAG
 from schedules.moves import ANY, Script, annotate, shrink_empties
 
-MARK = "autotune.gpu_member"  # which member of a group an op is, once all of them are buffers
-WORKGROUP = 3  # memory space, as Vulkan and NVIDIA's both take it
-VECTORS = (4, 3, 2, 1)  # lengths that SPIR-V has
+MARK = "autotune.gpu_member"  # attribute: index of a fused operation in its group, to match it after bufferization
+WORKGROUP = 3  # memory space of workgroup memory, for Vulkan and NVIDIA
+VECTORS = (4, 3, 2, 1)  # vector lengths that SPIR-V supports
 
 SCALAR_FORM = f"""\
 transform.apply_patterns to %f {{
@@ -43,10 +43,10 @@ transform.apply_cse to %g : {ANY}"""
 
 
 class GpuScript(Script):
-    """A script in the making, with the moves that end in a kernel; `%m` is the module, and `%b` its buffers.
+    """A builder of transform scripts that end in a kernel; `%m` is the module, and `%b` the bufferized module.
 
     Attributes:
-        unrolled: Handles of loops that are unrolled at the end, with their trip counts, inner ones first.
+        unrolled: Handles of loops to unroll at the end, with their trip counts, inner ones first.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class GpuScript(Script):
 
     @property
     def text(self) -> str:
-        """The script as a module."""
+        """Text of the script as a module."""
         body = "\n".join(f"    {line}" for each in self.lines for line in each.splitlines())
         return (
             "module attributes {transform.with_named_sequence} {\n"
@@ -64,27 +64,27 @@ class GpuScript(Script):
         )
 
     def result(self, stem: str, line: str, operands: int = 1) -> str:
-        """Emit an op from handles to a handle; gives that."""
+        """Emit an operation from handles to a handle, and return that handle."""
         handle = self.fresh(stem)
         self.emit(f"{handle} = {line} : ({', '.join([ANY] * operands)}) -> {ANY}")
         return handle
 
     def match(self, tag: str) -> str:
-        """The op of a task."""
+        """Match the operation of a task by its tag."""
         return self.result("op", f'transform.structured.match attributes{{{TAG} = "{tag}"}} in %m')
 
     def ops(self, name: str) -> str:
-        """All ops of a name, once there are buffers."""
+        """Match all operations of a name, after bufferization."""
         return self.result("ops", f'transform.structured.match ops{{["{name}"]}} in %b')
 
     def split(self, handle: str, count: int) -> list[str]:
-        """A handle for each of several ops."""
+        """Split a handle into one for each of `count` operations."""
         parts = [self.fresh("part") for _ in range(count)]
         self.emit(f"{', '.join(parts)} = transform.split_handle {handle} : ({ANY}) -> ({', '.join([ANY] * count)})")
         return parts
 
     def tile_forall(self, op: str, sizes: list[int], kind: str) -> tuple[str, str]:
-        """Tile the outer loops for blocks or threads; gives the tile, and the loop. Consumes `op`."""
+        """Tile the outer loops for blocks or threads; return the tile and the loop. Consumes `op`."""
         axes = ("z", "y", "x")[-len(sizes) :]
         mapping = ", ".join(f"#gpu.{kind}<{axis}>" for axis in axes)
         tile, loop = self.fresh("tile"), self.fresh("all")
@@ -95,19 +95,19 @@ class GpuScript(Script):
         return tile, loop
 
     def tile_blocks(self, op: str, sizes: list[int]) -> tuple[str, str]:
-        """A tile for each block; gives the tile, and the loop over blocks."""
+        """Tile for blocks; return the tile and the loop over blocks. Consumes `op`."""
         return self.tile_forall(op, sizes, "block")
 
     def tile_threads(self, op: str, sizes: list[int]) -> str:
-        """A tile for each thread of a block; gives the tile."""
+        """Tile for the threads of a block; return the tile. Consumes `op`."""
         return self.tile_forall(op, sizes, "thread")[0]
 
     def tile_for(self, op: str, sizes: list[int]) -> str:
-        """Loops that stay loops; gives the tile."""
+        """Tile by sequential loops; return the tile. Consumes `op`."""
         return self.tile_loops(op, sizes)[0]
 
     def tile_loops(self, op: str, sizes: list[int]) -> tuple[str, list[str]]:
-        """Loops of some steps, 0 for none; gives the tile and the loops, outer ones first. Consumes `op`."""
+        """Tile by sequential loops, 0 for none; return the tile and the loops, outermost first. Consumes `op`."""
         tile, loops = self.fresh("tile"), [self.fresh("loop") for size in sizes if size]
         self.emit(
             f"{', '.join((tile, *loops))} = transform.structured.tile_using_for {op} tile_sizes {sizes} "
@@ -116,20 +116,20 @@ class GpuScript(Script):
         return tile, loops
 
     def fuse(self, producer: str, loop: str) -> None:
-        """Compute a producer inside of a loop over blocks."""
+        """Fuse a producer into a loop over blocks."""
         self.emit(
             f"{self.fresh('fused')}, {self.fresh('all')} = transform.structured.fuse_into_containing_op {producer} "
             f"into {loop} : ({ANY}, {ANY}) -> ({ANY}, {ANY})"
         )
 
     def stage(self, op: str, dtype: str, operands: int, keep: int) -> None:
-        """Copy a tile's operands to workgroup memory, but for one.
+        """Copy all but one operand of a tile to workgroup memory.
 
         Args:
-            op: The tile, which is consumed.
+            op: Handle of the tile, which is consumed.
             dtype: Element type of all operands.
             operands: Number of operands.
-            keep: Number of the operand that is not copied.
+            keep: Index of the operand that is not copied.
         """
         zeros = ", ".join([f"0.0 : {dtype}"] * operands)
         flags = ", ".join("0" if number == keep else "1" for number in range(operands))
@@ -146,11 +146,11 @@ class GpuScript(Script):
         )
 
     def marked(self, attribute: str, number: int) -> str:
-        """The op that was annotated with a number, once there are buffers."""
+        """Match the operation that was annotated with a number, after bufferization."""
         return self.result("op", f"transform.structured.match attributes{{{attribute} = {number} : i64}} in %b")
 
     def keep_in_workgroup(self) -> None:
-        """Put what ops of a block leave to each other in workgroup memory."""
+        """Allocate the intermediates of a block in workgroup memory."""
         shrink_empties(self, "%m")
         self.tidy("%m")
         empties, allocs, same = (self.fresh(stem) for stem in ("empties", "allocs", "allocs"))
@@ -162,11 +162,11 @@ class GpuScript(Script):
         annotate(self, same, "memory_space", WORKGROUP)
 
     def share(self, op: str, tile: list[int]) -> None:
-        """Share an op among the threads of a block, counted along all axes; those that are too many do nothing.
+        """Distribute an operation over the linearized threads of a block; surplus threads are idle.
 
         Args:
-            op: The op, which is consumed.
-            tile: Sizes of a thread's tile, 0 for a dimension that is not shared.
+            op: Handle of the operation, which is consumed.
+            tile: Sizes of a thread's tile; 0 for a dimension that is not distributed.
         """
         count = sum(size > 0 for size in tile)
         mapping = ", ".join(f"#gpu.thread<linear_dim_{number}>" for number in reversed(range(count)))
@@ -176,10 +176,10 @@ class GpuScript(Script):
         )
 
     def bufferize(self, *, in_place: bool = True) -> None:
-        """Tensors become buffers, `%b`.
+        """Bufferize the module, to `%b`.
 
         Args:
-            in_place: Whether ops write to where their result is wanted.
+            in_place: Whether to eliminate empty tensors, so that operations write directly to their destination.
         """
         if in_place:
             self.emit(f"transform.bufferization.eliminate_empty_tensors %m : {ANY}")
@@ -191,29 +191,29 @@ class GpuScript(Script):
         self.tidy("%b")
 
     def tidy(self, handle: str) -> None:
-        """Canonicalise, and remove what is computed twice."""
+        """Canonicalize and eliminate common subexpressions."""
         self.emit(f"transform.apply_patterns to {handle} {{ transform.apply_patterns.canonicalization }} : {ANY}")
         self.emit(f"transform.apply_cse to {handle} : {ANY}")
 
     def spread(self, op: str, tile: list[int], width: int = 0) -> None:
-        """Let every thread compute a tile of an op on two dimensions, in rows of vectors. Consumes `op`.
+        """Tile an operation for threads, and vectorize each tile along its rows.
 
         Args:
-            op: The op.
+            op: Handle of the operation, which is consumed.
             tile: Sizes of a thread's tile.
             width: Length of a vector; by default the longest that divides a row.
         """
-        mine = self.tile_threads(op, tile)
-        self.vectorize(mine, tile, [*[1] * (len(tile) - 1), width or widest_vector(tile[-1])])
+        tile_handle = self.tile_threads(op, tile)
+        self.vectorize(tile_handle, tile, [*[1] * (len(tile) - 1), width or widest_vector(tile[-1])])
 
     def vectorize(self, op: str, sizes: list[int], steps: list[int], *, named: bool = False) -> None:
-        """Turn an op of some sizes into vectors of some steps, in loops that are unrolled at the end.
+        """Vectorize an operation, in loops that are unrolled at the end.
 
         Args:
-            op: The op, which is consumed.
-            sizes: Sizes of its loops.
-            steps: Sizes of a vector, which divide them.
-            named: Whether products stay contractions.
+            op: Handle of the operation, which is consumed.
+            sizes: Trip counts of its loops.
+            steps: Vector sizes, which divide the trip counts.
+            named: Whether to create named contractions.
         """
         trips = [size // step for size, step in zip(sizes, steps, strict=True)]
         if any(trip > 1 for trip in trips):
@@ -224,7 +224,7 @@ class GpuScript(Script):
         self.emit(f"transform.structured.vectorize {op}{attributes} : {ANY}")
 
     def launch(self, threads: list[int]) -> None:
-        """Make the kernel: loops of vectors unrolled, blocks and threads mapped, barriers behind what is shared.
+        """Unroll the vector loops and map loops to blocks and threads, with a barrier after each distributed loop.
 
         Args:
             threads: Threads of a block along x, y and z.
@@ -243,7 +243,7 @@ class GpuScript(Script):
 
 
 def widest_vector(size: int, most: int = VECTORS[0]) -> int:
-    """The longest vector that divides a size.
+    """Return the longest vector length that divides a size.
 
     Example:
         >>> widest_vector(12), widest_vector(9), widest_vector(10), widest_vector(7)

@@ -1,8 +1,8 @@
-"""Memory that remembers who touched it: what two threads may do to one element between two barriers.
+"""Shadow memory for race detection: it records the last accesses of each element.
 
-Two accesses conflict if they are of different threads, one of them writes, and no barrier of their block lies between
-them; threads of different blocks have none. In what order threads happen to run plays no part, so that what a driver
-runs in lockstep is found, too.
+Two accesses conflict if they are of different threads, at least one is a write, and no barrier of their block separates
+them; accesses of different blocks are never separated. The result does not depend on the order in which threads run, so
+that races are found that a driver hides by running threads in lockstep.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-NOBODY, SEVERAL = 0, -1  # others are the number of a thread, from 1: untouched memory of zeros takes no room
+NOBODY, SEVERAL = 0, -1  # others are thread numbers from 1: pages of zeros are not allocated
 
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ThreadAccess:
-    """Elements that threads touch at one op.
+    """The accesses of one operation.
 
     Attributes:
-        elements: Number of each element in its memory.
-        threads: Thread that touches it, counted over all blocks.
+        elements: Linear index of each element in its memory.
+        threads: Accessing thread, numbered over all blocks.
         blocks: Block of the thread.
-        epochs: Barriers that the block has passed.
+        epochs: Number of barriers that the block has passed.
     """
 
     elements: Numbers
@@ -34,12 +34,12 @@ class ThreadAccess:
 
 @dataclass(frozen=True)
 class Race:
-    """Two accesses of which one must have come first, and nothing says which.
+    """Two conflicting accesses that no barrier orders.
 
     Attributes:
-        element: Number of the element.
-        threads: Numbers of two threads; below 0 for one of several that read.
-        writes: Whether both write.
+        element: Linear index of the element.
+        threads: Numbers of the two threads; negative for one of several readers.
+        writes: Whether both accesses are writes.
     """
 
     element: int
@@ -48,7 +48,7 @@ class Race:
 
 
 class Shadow:
-    """Who touched each element of a memory last.
+    """The last writer and reader of each element of a memory.
 
     Args:
         size: Number of elements.
@@ -60,46 +60,46 @@ class Shadow:
 
     @property
     def written(self) -> npt.NDArray[np.bool_]:
-        """Which elements some thread wrote."""
+        """Mask of the elements that were written."""
         wrote: npt.NDArray[np.bool_] = self.writer != NOBODY
         return wrote
 
     def read(self, access: ThreadAccess) -> Race | None:
-        """Note that threads read; gives a race with who wrote, if there is one."""
+        """Record reads; return a race with an earlier write, if there is one."""
         at, threads = access.elements, access.threads + 1
         race = self.conflict(access, self.writer[at], self.write_block[at], self.write_epoch[at], writes=False)
-        before, block = self.reader[at], self.read_block[at]
-        alone = (before == NOBODY) | (before == threads)
-        alone |= (block == access.blocks) & (self.read_epoch[at] != access.epochs)
-        self.reader[at] = np.where(alone, threads, SEVERAL)
-        beside = at[self.reader[at] != np.where(alone, threads, SEVERAL)]
-        self.reader[beside] = SEVERAL
-        one = (before == NOBODY) | (block == access.blocks)
-        self.read_block[at] = np.where(one, access.blocks, SEVERAL)
+        last_reader, block = self.reader[at], self.read_block[at]
+        is_exclusive = (last_reader == NOBODY) | (last_reader == threads)
+        is_exclusive |= (block == access.blocks) & (self.read_epoch[at] != access.epochs)
+        self.reader[at] = np.where(is_exclusive, threads, SEVERAL)
+        clashing = at[self.reader[at] != np.where(is_exclusive, threads, SEVERAL)]
+        self.reader[clashing] = SEVERAL
+        same_block = (last_reader == NOBODY) | (block == access.blocks)
+        self.read_block[at] = np.where(same_block, access.blocks, SEVERAL)
         self.read_block[at[(self.read_block[at] != access.blocks)]] = SEVERAL
         self.read_epoch[at] = access.epochs
         return race
 
     def write(self, access: ThreadAccess) -> Race | None:
-        """Note that threads write; gives a race with who wrote or read, if there is one."""
+        """Record writes; return a race with an earlier access, or between these writes, if there is one."""
         at, threads = access.elements, access.threads + 1
         race = self.conflict(access, self.writer[at], self.write_block[at], self.write_epoch[at], writes=True)
         race = race or self.conflict(access, self.reader[at], self.read_block[at], self.read_epoch[at], writes=False)
         self.writer[at], self.write_block[at], self.write_epoch[at] = threads, access.blocks, access.epochs
-        together = self.writer[at] != threads
-        return race or race_at(access, self.writer[at], together, writes=True)
+        is_overwritten = self.writer[at] != threads
+        return race or race_at(access, self.writer[at], is_overwritten, writes=True)
 
     def conflict(
         self, access: ThreadAccess, threads: Numbers, blocks: Numbers, epochs: Numbers, *, writes: bool
     ) -> Race | None:
-        """A race of accesses with those before, where another thread was there since the last barrier."""
-        other = (threads != NOBODY) & (threads != access.threads + 1)
+        """Return a race with recorded accesses: those of another thread that no barrier separates."""
+        is_other_thread = (threads != NOBODY) & (threads != access.threads + 1)
         unordered = (blocks != access.blocks) | (epochs == access.epochs)
-        return race_at(access, threads, other & unordered, writes=writes)
+        return race_at(access, threads, is_other_thread & unordered, writes=writes)
 
 
 def race_at(access: ThreadAccess, others: Numbers, wrong: npt.NDArray[np.bool_], *, writes: bool) -> Race | None:
-    """The first race among accesses; `None` where none is wrong."""
+    """Return the first race among the accesses marked in `wrong`; `None` if there is none."""
     if not wrong.any():
         return None
     first = int(np.flatnonzero(wrong)[0])

@@ -1,4 +1,4 @@
-"""Stages of a kernel, for `show --target`: the script, the kernel after it, and what becomes of it in either ending."""
+"""Compilation stages of a kernel, for `show --target`: script, kernel, SPIR-V, PTX and machine code."""
 
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -35,11 +35,11 @@ class ShownTask:
 
     Attributes:
         payload: The task as a payload.
-        text: The task as MLIR, its op tagged.
+        text: The task as MLIR, its operation tagged.
         task: The task.
         family: Family that covers it.
-        device: What the kernel is for.
-        script: A script of the user's own, or a folder's; empty for the family's.
+        device: Target device.
+        script: Script of the user or of a folder; empty for the family's.
     """
 
     payload: Payload
@@ -51,14 +51,14 @@ class ShownTask:
 
     @property
     def space(self) -> Space:
-        """What may be chosen."""
+        """Search space of the task."""
         return self.family.space(self.task, self.device)
 
     def config(self, knobs: str | None) -> Config:
-        """The default config with knobs set as ``name=value,...``.
+        """Return the default config with knobs overridden by ``name=value,...``.
 
         Raises:
-            SpaceError: A knob or value is not of the space, or a constraint is broken.
+            SpaceError: A knob or value is not in the space, or a constraint is violated.
         """
         config = dict(self.family.default(self.task, self.device))
         if not knobs:
@@ -70,22 +70,22 @@ class ShownTask:
         return config
 
     def script_of(self, knobs: str | None) -> str:
-        """The transform script of a config, or the one that is given.
+        """Return the transform script of a config, or the given script.
 
         Raises:
-            PayloadError: Both are.
+            PayloadError: Both a script and knobs are given.
         """
         if self.script and knobs:
             raise PayloadError("knobs are of a family's script, a script of its own is shown; leave out --config")
         return self.script or self.family.build(self.task, self.config(knobs), self.device)
 
     def show(self, stage: str, knobs: str | None, worker: Worker) -> str:
-        """A stage.
+        """Return the text of a stage.
 
         Raises:
-            CompileError: The compiler refused the kernel before that stage.
+            CompileError: The compiler rejects the kernel before that stage.
             MachineError: A tool is missing.
-            PayloadError: The device has no such stage, or the worker failed over it.
+            PayloadError: The device has no such stage, or the worker failed.
         """
         if stage == "payload":
             return self.text
@@ -105,26 +105,26 @@ class ShownTask:
         return nvptx.disassemble(result, self.device.chip) if stage == "sass" else result
 
     def describe_space(self) -> str:
-        """The space, as a table and sentences."""
+        """Describe the search space, as a table and sentences."""
         space, default = self.space, self.family.default(self.task, self.device)
         title = f"{self.task.tag} by {self.family.name} for {self.device.name}"
         return "\n".join([*space_table(title, space, default), *sentences_of(space)])
 
 
 def show_stage(source: str, target: str, stage: str, *, task: str | None, config: str | None, script: str) -> str:
-    """A stage of a payload's kernel.
+    """Return the text of a stage of a payload's kernel.
 
     Args:
-        source: A payload's spec, or a folder that `tune --target` wrote.
-        target: Device; empty for the folder's.
+        source: Spec of a payload, or a folder that `tune --target` wrote.
+        target: Name of the device; empty for the folder's.
         stage: One of `STAGES`.
-        task: Tag of the task, where there are several.
+        task: Tag of the task, if there are several.
         config: Knobs as ``name=value,...``.
-        script: A transform script of the user's own; empty for the family's, or the folder's.
+        script: Transform script of the user; empty for the family's or the folder's.
 
     Raises:
         PayloadError: The payload, stage or task is unknown.
-        CompileError: The compiler refused the kernel before that stage.
+        CompileError: The compiler rejects the kernel before that stage.
     """
     if stage not in STAGES:
         hint = did_you_mean(stage, STAGES)
@@ -149,7 +149,7 @@ def show_stage(source: str, target: str, stage: str, *, task: str | None, config
 
 
 def show_difference(source: str, target: str, stage: str, sides: tuple[str, str], task: str | None) -> str:
-    """What differs between two stages, or two configs at a stage, as a unified diff; arguments as of `show_stage`."""
+    """Return a unified diff between two stages, or two configs at a stage; arguments as of `show_stage`."""
     if all(side in STAGES for side in sides):
         texts = [show_stage(source, target, side, task=task, config=None, script="") for side in sides]
     else:
@@ -160,7 +160,7 @@ def show_difference(source: str, target: str, stage: str, sides: tuple[str, str]
 
 
 def list_tasks(units: Units) -> list[str]:
-    """A line a task, and one for each that no kernel is written for."""
+    """Return a line for each task, and one for each that no family covers."""
     lines = []
     for number, unit in enumerate(units.payloads):
         _, task, family = only_task(unit)
@@ -169,14 +169,14 @@ def list_tasks(units: Units) -> list[str]:
 
 
 def chosen_unit(units: Units, tag: str | None) -> int:
-    """Number of the task with a tag; without one, of the only task there is.
+    """Return the index of the task with a tag; without a tag, of the only task.
 
     Raises:
-        PayloadError: There is none, or there are several.
+        PayloadError: There is no such task, or no tag is given for several tasks.
     """
     tags = units.tags if units.several else (only_task(units.payloads[0])[1].tag,)
-    found = [number for number, each in enumerate(tags) if tag in (None, each)]
-    if len(found) != 1:
+    matches = [number for number, each in enumerate(tags) if tag in (None, each)]
+    if len(matches) != 1:
         got = f"got {tag!r}" if tag is not None else "a kernel is of one task"
         raise PayloadError(f"--task must be one of {', '.join(tags)}; {got}")
-    return found[0]
+    return matches[0]

@@ -1,4 +1,4 @@
-"""The ending for Vulkan: the kernel as SPIR-V, checked by spirv-val before a driver sees it."""
+"""The Vulkan backend: lower kernels to SPIR-V and check them by spirv-val."""
 
 import re
 import subprocess
@@ -27,10 +27,10 @@ SECONDS = 60.0
 
 
 def spirv_text(kernel: Kernel) -> str:
-    """A kernel in the spirv dialect.
+    """Lower a kernel to the spirv dialect.
 
     Raises:
-        CompileError: Stage ``lower``: an op has no form in SPIR-V.
+        CompileError: Stage ``lower``: an operation cannot be lowered to SPIR-V.
     """
     with context():
         module = parse(kernel.text, "kernel")
@@ -42,42 +42,42 @@ def spirv_text(kernel: Kernel) -> str:
                 abi = f"#spirv.entry_point_abi<workgroup_size = [{sizes}]>"
                 op.attributes["spirv.entry_point_abi"] = ir.Attribute.parse(abi)
         run_passes(module, TO_SPIRV)
-        (made,) = [op for op in module.body.operations if op.operation.name == "spirv.module"]
-        # The pass that computes what a module needs looks at its ops alone, not at the version's rules of interfaces.
-        return re.sub(r"requires #spirv\.vce<v1\.\d", f"requires #spirv.vce<{VERSION}", str(made), count=1)
+        (spirv_module,) = [op for op in module.body.operations if op.operation.name == "spirv.module"]
+        # spirv-update-vce infers the version from operations only, and ignores that interfaces need a later one.
+        return re.sub(r"requires #spirv\.vce<v1\.\d", f"requires #spirv.vce<{VERSION}", str(spirv_module), count=1)
 
 
 def one_by_one(module: ir.Module) -> None:
-    """Let vectors be loaded and stored by their elements: SPIR-V's logical pointers are cast to nothing."""
+    """Split vector loads and stores into scalar ones, since SPIR-V's logical pointers cannot be cast."""
     for op in every_op(module):
         if op.name == "vector.load":
             with ir.InsertionPoint(op):
-                kind = ir.VectorType(op.results[0].type)
-                parts = [memref.load(op.operands[0], at) for at in elements(list(op.operands)[1:], kind)]
-                op.results[0].replace_all_uses_with(vector.from_elements(kind, parts))
+                vector_type = ir.VectorType(op.results[0].type)
+                loaded = [memref.load(op.operands[0], at) for at in elements(list(op.operands)[1:], vector_type)]
+                op.results[0].replace_all_uses_with(vector.from_elements(vector_type, loaded))
             op.erase()
         elif op.name == "vector.store":
             with ir.InsertionPoint(op):
-                kind = ir.VectorType(op.operands[0].type)
-                for number, at in enumerate(elements(list(op.operands)[2:], kind)):
-                    part = vector.extract(op.operands[0], [], [number])
-                    memref.store(part, op.operands[1], at)
+                vector_type = ir.VectorType(op.operands[0].type)
+                for number, at in enumerate(elements(list(op.operands)[2:], vector_type)):
+                    element = vector.extract(op.operands[0], [], [number])
+                    memref.store(element, op.operands[1], at)
             op.erase()
 
 
 def elements(at: list[ir.Value], kind: ir.VectorType) -> list[list[ir.Value]]:
-    """Indices of each element of a vector that lies along the last dimension."""
+    """Return the memref indices of each element of a vector along the last dimension."""
     index = ir.IndexType.get()
     steps = [arith.constant(index, number) for number in range(kind.shape[0])]
     return [[*at[:-1], arith.addi(at[-1], step)] for step in steps]
 
 
 def serialise(text: str) -> bytes:
-    """A module of the spirv dialect as a file of SPIR-V.
+    """Serialize a module of the spirv dialect to a SPIR-V binary.
 
     Raises:
-        CompileError: Stage ``jit``: it has no binary form.
-        MachineError: There is no mlir-translate.
+        CompileError: Stage ``jit``: serialization fails.
+        MachineError: The tool mlir-translate is not installed.
     """
     tool = find_file("bin", "mlir-translate", package="mlir")
     if tool is None:
@@ -90,14 +90,14 @@ def serialise(text: str) -> bytes:
 
 
 def validate(data: bytes, validator: str) -> None:
-    """Check a file of SPIR-V by the rules of Vulkan.
+    """Validate a SPIR-V binary by the rules of Vulkan.
 
     Args:
-        data: The file.
+        data: SPIR-V binary.
         validator: Path of spirv-val.
 
     Raises:
-        CompileError: Stage ``jit``, with the rule that is broken.
+        CompileError: Stage ``jit``, with the violated rule.
     """
     with tempfile.TemporaryDirectory(prefix="autotune-") as folder:
         path = Path(folder) / "kernel.spv"

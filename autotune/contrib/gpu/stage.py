@@ -1,4 +1,4 @@
-"""What a script makes of a kernel, in the isolated process: a module of its own, which loads no search and no store."""
+"""Compilation of a script to a stage of a kernel, in the isolated process, without importing search and store."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from autotune.contrib.gpu.kernel import KernelSource, make_kernel
 
 @dataclass(frozen=True)
 class StageJob:
-    """What a worker is asked of a script.
+    """Request to a worker to compile a script to a stage.
 
     Attributes:
         source: Task and script.
@@ -20,10 +20,10 @@ class StageJob:
 
 
 def write_stage(job: StageJob) -> str:
-    """A stage of a kernel, in a worker.
+    """Compile a script and return the text of a stage; runs in a worker.
 
     Raises:
-        CompileError: A stage before is refused.
+        CompileError: An earlier stage fails.
     """
     kernel = make_kernel(job.source)
     if job.stage == "scheduled":

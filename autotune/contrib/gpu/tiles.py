@@ -1,10 +1,10 @@
-"""Sizes of tiles that families choose from."""
+"""Candidate tile sizes."""
 
 F32_BYTES = 4
 
 
 def divisors(size: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """Tiles of a size: those wanted that divide it, and the largest divisors that are no larger than any of them.
+    """Return the wanted tile sizes that divide a size; if none or only one does, all divisors up to the largest wanted.
 
     Example:
         >>> divisors(64, (4, 8, 16)), divisors(15, (4, 8, 16)), divisors(127, (4, 8))
@@ -17,5 +17,5 @@ def divisors(size: int, wanted: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def nearest(values: list[int], wanted: int) -> int:
-    """The value nearest to one that is wanted, of two the larger."""
+    """Return the value nearest to the wanted one; of two equally near ones, the larger."""
     return min(values, key=lambda value: (abs(value - wanted), -value))

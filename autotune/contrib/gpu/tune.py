@@ -1,4 +1,4 @@
-"""The search of kernels for a device: every candidate verified, none measured, the model's cycles compared."""
+"""Search of kernels for a device: candidates are verified and compared by estimated cycles; none is measured."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -44,12 +44,12 @@ from autotune.worker.worker import Worker
 
 @dataclass(frozen=True)
 class KernelTrial:
-    """A config, and what became of it.
+    """One trial of a search.
 
     Attributes:
         script: Transform script of the config.
-        record: What is kept of it.
-        examined: All that is known of it; `None` of one that a store had.
+        record: Recorded result.
+        examined: Full evaluation; `None` if the record came from a store.
     """
 
     script: str
@@ -59,13 +59,13 @@ class KernelTrial:
 
 @dataclass(frozen=True)
 class TaskKernel:
-    """The search of a task.
+    """The result of a task's search.
 
     Attributes:
-        facts: What its kernels are of.
-        payload: What was verified.
-        tried: Every candidate, the default first.
-        recorded: Number of those that a store had.
+        facts: Identification of the study.
+        payload: Payload that was verified.
+        tried: All trials, the default config first.
+        recorded: Number of trials whose records came from a store.
     """
 
     facts: SweepFacts
@@ -75,18 +75,18 @@ class TaskKernel:
 
     @property
     def best(self) -> KernelTrial | None:
-        """The right one that the model likes best; `None` where none is right."""
-        right = [each for each in self.tried if each.record.cycles is not None]
-        return min(right, key=lambda each: each.record.cycles or 0.0, default=None)
+        """Correct trial with the fewest estimated cycles; `None` if there is none."""
+        correct = [each for each in self.tried if each.record.cycles is not None]
+        return min(correct, key=lambda each: each.record.cycles or 0.0, default=None)
 
     @property
     def chosen(self) -> Examined | None:
-        """All that is known of the best; `None` where none is right."""
+        """Full evaluation of the best trial; `None` if there is none."""
         return self.best.examined if self.best is not None else None
 
     @property
     def written(self) -> WrittenKernel | None:
-        """The chosen kernel; `None` where none is right."""
+        """Kernel of the best trial; `None` if there is none."""
         chosen = self.chosen
         if chosen is None or chosen.made.kernel is None:
             return None
@@ -94,11 +94,11 @@ class TaskKernel:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Number of candidates by outcome."""
+        """Number of trials by outcome."""
         return dict(Counter(each.record.outcome for each in self.tried))
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object, which says that nothing was measured."""
+        """Return the result as a JSON object, which states that nothing was measured."""
         best, default, chosen = self.best, self.tried[0], self.chosen
         return {
             "task": self.facts.task,
@@ -120,13 +120,13 @@ class TaskKernel:
 
 @dataclass(frozen=True)
 class KernelWorkshop:
-    """What makes kernels, and what judges them.
+    """The tools that compile, verify and record kernels.
 
     Attributes:
-        device: Device that they are for.
-        worker: Makes them.
-        driver: Runs them; `None` where the model alone judges, and nothing is compared.
-        store: Keeps what became of them; `None` for nothing.
+        device: Target device.
+        worker: Worker that compiles kernels.
+        driver: Driver that runs them; `None` to skip verification and use the cost model only.
+        store: Store that records them; `None` to record nothing.
     """
 
     device: Device
@@ -135,7 +135,7 @@ class KernelWorkshop:
     store: Store | None = None
 
     def facts(self, payload: Payload, task: Task, family: GpuFamily) -> SweepFacts:
-        """What kernels of a task are of."""
+        """Return the identification of the study of a task's kernels."""
         return SweepFacts(
             payload.name,
             task.name,
@@ -148,7 +148,7 @@ class KernelWorkshop:
 
 
 def versions_of(device: Device, driver: Lavapipe | None) -> dict[str, str]:
-    """Versions of what makes and judges kernels for a device."""
+    """Return the versions of the cost model, the compiler, the driver and ptxas."""
     ptxas = nvptx.find_ptxas() if device.chip else None
     return {
         "model": VERSION,
@@ -164,10 +164,10 @@ def tune_kernel(
     """Search a kernel for a payload of one task.
 
     Args:
-        payload: What is computed.
-        options: Trials, sampler, seed.
-        workshop: What makes and judges them.
-        listener: Notified of stages.
+        payload: Payload of one task.
+        options: Number of trials, sampler and seed.
+        workshop: Tools that compile, verify and record kernels.
+        listener: Listener that is notified of stages.
 
     Raises:
         PayloadError: No family of kernels covers the payload.
@@ -185,9 +185,9 @@ def tune_kernel(
         listener.stage(f"{examiner.verb} {len(tried) + 1} of {options.trials}")
         script = family.build(task, config, device)
         key = kernel_key(text, script, facts, options.seed)
-        known = sweep.records.get(key) if sweep is not None else None
-        tried.append(KernelTrial(script, known) if known else examiner.trial(script, config, key))
-        if sweep is not None and known is None:
+        record = sweep.records.get(key) if sweep is not None else None
+        tried.append(KernelTrial(script, record) if record else examiner.trial(script, config, key))
+        if sweep is not None and record is None:
             sweep.add(tried[-1].record, space)
         search.tell(config, tried[-1].record.cycles)
     recorded = sum(each.examined is None for each in tried)
@@ -196,11 +196,11 @@ def tune_kernel(
 
 @dataclass
 class Examiner:
-    """Makes and judges candidates of a task.
+    """Evaluates candidates of a task.
 
     Attributes:
-        workshop: What makes and judges them.
-        call: What they compute.
+        workshop: Tools that compile and verify kernels.
+        call: Payload and seed of its inputs.
         text: The task as MLIR.
     """
 
@@ -210,15 +210,15 @@ class Examiner:
 
     @property
     def verb(self) -> str:
-        """What it does, for people."""
+        """Verb for progress messages."""
         return "verifying" if self.workshop.driver is not None else "modelling"
 
     @cached_property
     def drawn(self) -> Drawn | None:
-        """Inputs and what the oracle says; `None` where nothing is compared.
+        """Inputs and expected outputs; `None` if results are not compared.
 
         Raises:
-            PayloadError: The oracle does not answer.
+            PayloadError: The oracle fails.
         """
         if self.workshop.driver is None:
             return None
@@ -229,12 +229,12 @@ class Examiner:
         return drawn
 
     def examine(self, script: str) -> Examined:
-        """Make and judge a script."""
+        """Evaluate a script."""
         job = KernelJob(self.call, KernelSource(self.text, script, self.workshop.device))
         return examine(job, self.drawn, self.workshop.worker, self.workshop.driver)
 
     def trial(self, script: str, config: Config, key: str) -> KernelTrial:
-        """Make and judge a config."""
+        """Evaluate the script of a config and return the trial."""
         examined = self.examine(script)
         modelled, assembled = examined.estimate, examined.assembled
         return KernelTrial(
@@ -255,7 +255,7 @@ class Examiner:
         )
 
     def with_best(self, found: TaskKernel) -> TaskKernel:
-        """A search whose best kernel is here: one that a store had is made and judged once more."""
+        """Return the result of a search with the best trial evaluated: a trial from a store is compiled again."""
         while (best := found.best) is not None and best.examined is None:
             again = self.trial(best.script, best.record.config, best.record.key)
             found = replace(found, tried=tuple(again if each is best else each for each in found.tried))
@@ -264,13 +264,13 @@ class Examiner:
 
 @dataclass(frozen=True)
 class Units:
-    """What a payload has kernels for.
+    """The tasks of a payload that families cover.
 
     Attributes:
-        payloads: Payloads of one task each: the payload itself, or where it has several, each that a family covers.
-        without: Names of tasks and ops that no family covers.
-        tagged: The payload of several tasks, each tagged; `None` of one.
-        tags: Tag of each of `payloads` in it.
+        payloads: Payloads of one task each: the payload itself, or the covered tasks of a payload of several.
+        without: Names of tasks and operations that no family covers.
+        tagged: The payload of several tasks, each tagged; `None` for one task.
+        tags: Tag of each of `payloads` in the tagged payload.
     """
 
     payloads: tuple[Payload, ...]
@@ -285,16 +285,16 @@ class Units:
 
     @property
     def sentence(self) -> str:
-        """Why the whole is not assembled."""
+        """Sentence on why the whole program was not assembled."""
         rest = f"; no kernel is written for {', '.join(self.without)}" if self.without else ", of which one is wrong"
         return f"{len(self.payloads)} tasks were verified alone, the whole was not assembled{rest}"
 
     def assembled(self, tuned: Sequence[TaskKernel], workshop: KernelWorkshop) -> Whole | None:
-        """The whole of its tasks' kernels; `None` where one has none, or nothing is compared.
+        """Assemble the program of all tasks' kernels; `None` if a kernel is missing, or if results are not compared.
 
         Args:
-            tuned: What became of each of `payloads`.
-            workshop: What plans and runs it.
+            tuned: Search result of each of `payloads`.
+            workshop: Tools that plan and run the program.
         """
         written = [each.written for each in tuned]
         if self.without or self.tagged is None or workshop.driver is None:
@@ -311,32 +311,32 @@ class Units:
 
 
 def units_of(payload: Payload, *, verified: bool = True) -> Units:
-    """A payload as payloads of one task.
+    """Split a payload into payloads of one task.
 
     Args:
-        payload: The payload.
-        verified: Whether kernels are compared with the oracle, which not all can be.
+        payload: Payload to split.
+        verified: Whether kernels must be verifiable.
 
     Raises:
-        PayloadError: No family of kernels covers any of them.
+        PayloadError: No family covers any of the tasks.
     """
     check = check_payload if verified else check_types
     parts = partition(payload)
     if len(parts.tasks) + len(parts.uncovered) == 1:
         return Units((payload,))
     covered = [task for task in parts.tasks if covering(task) is not None and passes(check, task.payload)]
-    rest = [task.name for task in parts.tasks if task not in covered]
+    uncovered = [task.name for task in parts.tasks if task not in covered]
     if not covered:
         raise PayloadError(
             f"kernels for --target are written for {', '.join(names())} in {', '.join(TYPES)}; no task of "
             f"{payload.name} is one; leave --target out"
         )
-    without, tags = (*rest, *(each.name for each in parts.uncovered)), tuple(task.tag for task in covered)
+    without, tags = (*uncovered, *(each.name for each in parts.uncovered)), tuple(task.tag for task in covered)
     return Units(tuple(task.payload for task in covered), without, parts.payload, tags)
 
 
 def passes(check: Callable[[Payload], None], payload: Payload) -> bool:
-    """Tell whether a check lets a payload pass."""
+    """Return whether a payload passes a check."""
     try:
         check(payload)
     except PayloadError:
@@ -345,10 +345,10 @@ def passes(check: Callable[[Payload], None], payload: Payload) -> bool:
 
 
 def only_task(payload: Payload) -> tuple[str, Task, GpuFamily]:
-    """The text of a payload with its op tagged, its only task, and the family that covers it.
+    """Return the tagged text of a payload of one task, the task, and the family that covers it.
 
     Raises:
-        PayloadError: There are several tasks, or no family covers the one.
+        PayloadError: There are several tasks, or no family covers the task.
     """
     parts = partition(payload)
     if len(parts.tasks) != 1 or parts.uncovered:

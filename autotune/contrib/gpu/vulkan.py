@@ -1,6 +1,6 @@
-"""lavapipe, Mesa's Vulkan driver that computes on the CPU: where it is, and kernels run on it, a process each.
+"""Run kernels on lavapipe, Mesa's Vulkan driver for the CPU.
 
-A candidate's kernel is run once, in a process that ends with it, behind the walls of `vulkan_process`.
+Each candidate is run once, in its own sandboxed process (`vulkan_process`).
 """
 
 import json
@@ -25,7 +25,7 @@ from autotune.core.payload import Array
 from autotune.core.printable import first_lines
 from autotune.worker.isolation.cause import name_of
 
-FOLDER = "AUTOTUNE_VULKAN"  # of the environment: where packages were unpacked, beside the system's
+FOLDER = "AUTOTUNE_VULKAN"  # environment variable: folder of unpacked packages, searched before the system's
 PACKAGES = "mesa-vulkan-drivers libvulkan1 spirv-tools"
 DRIVER, LOADER, VALIDATOR = "libvulkan_lvp.so", "libvulkan.so.1", "spirv-val"
 LIBRARIES = ("/usr/lib", "/lib", "/usr/lib64", "/usr/local/lib")
@@ -34,7 +34,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Lavapipe:
-    """A driver that was found.
+    """Paths of the installed driver.
 
     Attributes:
         driver: Path of the driver.
@@ -53,10 +53,10 @@ class Lavapipe:
 
 
 def find_lavapipe() -> Lavapipe:
-    """The driver, its loader and the validator.
+    """Find the driver, its loader and the validator.
 
     Raises:
-        MachineError: One is missing, with what installs it.
+        MachineError: One is missing; the message says how to install it.
     """
     missing = missing_parts()
     if missing:
@@ -67,23 +67,23 @@ def find_lavapipe() -> Lavapipe:
 
 
 def missing_parts() -> list[str]:
-    """What a run of a kernel needs and this machine lacks."""
+    """Return the names of required components that are not installed."""
     paths = {DRIVER: library(DRIVER), LOADER: library(LOADER), VALIDATOR: validator()}
     lacks = [name for name, path in paths.items() if path is None]
     return [*lacks, *(["Python's vulkan"] if find_spec("vulkan") is None else [])]
 
 
 def way_out() -> str:
-    """What brings it."""
+    """Return how to install the missing components."""
     return f"apt-get install {PACKAGES}, or unpack them and set {FOLDER} to the folder; {install_command('gpu')}"
 
 
 @cache
 def library(name: str) -> Path | None:
-    """A library of the named folder, or of the system."""
+    """Return the path of a library in the folder of `FOLDER` or the system; `None` if it is not installed."""
     triplet = f"{platform.machine()}-linux-gnu"
-    named = os.environ.get(FOLDER, "")
-    roots = [Path(named) / part.lstrip("/") for part in LIBRARIES] if named else []
+    folder = os.environ.get(FOLDER, "")
+    roots = [Path(folder) / part.lstrip("/") for part in LIBRARIES] if folder else []
     for root in (*roots, *map(Path, LIBRARIES)):
         for path in (root / triplet / name, root / name):
             if path.exists():
@@ -92,20 +92,20 @@ def library(name: str) -> Path | None:
 
 
 def validator() -> str | None:
-    """Path of spirv-val in the named folder, or of the system's."""
-    named = os.environ.get(FOLDER, "")
-    own = Path(named) / "usr" / "bin" / VALIDATOR
-    return str(own) if named and own.exists() else shutil.which(VALIDATOR)
+    """Return the path of spirv-val in the folder of `FOLDER` or the system; `None` if it is not installed."""
+    folder = os.environ.get(FOLDER, "")
+    own = Path(folder) / "usr" / "bin" / VALIDATOR
+    return str(own) if folder and own.exists() else shutil.which(VALIDATOR)
 
 
 @dataclass(frozen=True)
 class VulkanModule:
-    """A kernel that a driver takes.
+    """A kernel as a SPIR-V module.
 
     Attributes:
         name: Entry point.
-        grid: Blocks along x, y and z.
-        data: The kernel as SPIR-V.
+        grid: Blocks of the grid along x, y and z.
+        data: SPIR-V binary.
     """
 
     name: str
@@ -115,12 +115,12 @@ class VulkanModule:
 
 @dataclass(frozen=True)
 class VulkanProgram:
-    """Launches of kernels.
+    """A sequence of kernel launches.
 
     Attributes:
-        modules: The kernels.
-        launches: Number of the module, and of each of its bindings: buffer, first byte and bytes.
-        scratch_bytes: Bytes of one more buffer behind those of arguments.
+        modules: Kernels that are launched.
+        launches: Index of the module, and buffer index, offset and size in bytes of each of its bindings.
+        scratch_bytes: Size of an additional buffer after those of the arguments, in bytes.
     """
 
     modules: tuple[VulkanModule, ...]
@@ -129,16 +129,16 @@ class VulkanProgram:
 
 
 def run_on(driver: Lavapipe, kernel: Kernel, data: bytes, arrays: Sequence[Array]) -> list[Array]:
-    """Run a kernel once; gives its arguments after it.
+    """Run a kernel once and return its arguments after the run.
 
     Args:
-        driver: What runs it.
+        driver: Driver to run it on.
         kernel: Kernel with its name, grid and arguments.
         data: The kernel as SPIR-V.
         arrays: Arrays of its arguments, in its order.
 
     Raises:
-        KernelError: The process that ran it failed, or took too long.
+        KernelError: The process fails or times out.
     """
     bindings = tuple((number, 0, array.nbytes) for number, array in enumerate(arrays))
     module = VulkanModule(kernel.name, kernel.grid, data)
@@ -146,15 +146,15 @@ def run_on(driver: Lavapipe, kernel: Kernel, data: bytes, arrays: Sequence[Array
 
 
 def run_program(driver: Lavapipe, program: VulkanProgram, arrays: Sequence[Array]) -> list[Array]:
-    """Run launches, one after the other; gives the arguments after them.
+    """Run the launches of a program in order, and return the arguments after the run.
 
     Args:
-        driver: What runs them.
-        program: The launches.
-        arrays: Arrays of the first buffers; the scratch buffer begins as no number.
+        driver: Driver to run it on.
+        program: Kernels and launches.
+        arrays: Arrays of the argument buffers; the scratch buffer is initialized to NaN.
 
     Raises:
-        KernelError: The process that ran them failed, or took too long.
+        KernelError: The process fails or times out.
     """
     header = {
         "modules": [(module.name, module.grid, len(module.data)) for module in program.modules],
@@ -177,10 +177,10 @@ def run_program(driver: Lavapipe, program: VulkanProgram, arrays: Sequence[Array
 
 
 def start(driver: Lavapipe, folder: Path, sent: bytes) -> "subprocess.CompletedProcess[bytes]":
-    """Start the process of a kernel, and wait for it.
+    """Run the process of a program and wait for it.
 
     Raises:
-        KernelError: The process takes too long.
+        KernelError: The process times out.
     """
     description = {"file_format_version": "1.0.0", "ICD": {"library_path": driver.driver, "api_version": "1.3.0"}}
     driver_file = folder / "lavapipe.json"
@@ -206,9 +206,9 @@ def start(driver: Lavapipe, folder: Path, sent: bytes) -> "subprocess.CompletedP
 
 
 def cut(data: bytes, arrays: Sequence[Array]) -> list[Array]:
-    """Arrays like others, one after the other in some bytes."""
-    given, at = [], 0
+    """Split consecutive bytes into arrays of the shapes and types of the given ones."""
+    parts, offset = [], 0
     for array in arrays:
-        given.append(np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape))
-        at += array.nbytes
-    return given
+        parts.append(np.frombuffer(data, array.dtype, array.size, offset).reshape(array.shape))
+        offset += array.nbytes
+    return parts

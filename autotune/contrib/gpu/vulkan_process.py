@@ -1,7 +1,7 @@
-"""Kernels on lavapipe: `python -m` this module reads them from stdin, with arguments, and writes those to stdout.
+"""Process that runs kernels on lavapipe: it reads kernels and arguments from stdin, and writes the arguments to stdout.
 
-The walls of the workers go up first, as soon as Python has imported what it needs: the driver is loaded, starts its
-threads, compiles and runs behind them.
+The sandbox of the workers is entered right after the Python imports, before the driver is loaded, starts threads,
+compiles and runs.
 """
 
 import json
@@ -16,14 +16,14 @@ from autotune.worker.isolation.sandbox import raise_walls
 CPU_SECONDS, MEMORY_BYTES = 120, 8 << 30
 WAIT_NANOSECONDS = 55_000_000_000
 API = (1, 2, 0)
-POISON = b"\xff"  # four of them are no number
+POISON = b"\xff"  # four of these bytes are a NaN
 
 
 def main(scratch: str, libraries: Sequence[str]) -> None:
-    """Run what stdin holds.
+    """Run the program that stdin contains.
 
     Args:
-        scratch: A file that may be written.
+        scratch: Path of the file that the sandbox allows to be written.
         libraries: Files and folders that the driver is loaded from.
     """
     import vulkan
@@ -44,10 +44,10 @@ def main(scratch: str, libraries: Sequence[str]) -> None:
 
 
 def read(source: BinaryIO, size: int) -> bytes:
-    """So many bytes.
+    """Read exactly `size` bytes.
 
     Raises:
-        EOFError: There are fewer.
+        EOFError: The stream ends before.
     """
     data = source.read(size)
     if len(data) != size:
@@ -56,10 +56,10 @@ def read(source: BinaryIO, size: int) -> bytes:
 
 
 class VulkanRun:
-    """The first device that the loader gives, with a queue that computes.
+    """The first Vulkan device, with a compute queue.
 
     Args:
-        vulkan: The module.
+        vulkan: Python module of Vulkan's API.
     """
 
     def __init__(self, vulkan: Any) -> None:  # noqa: ANN401 - a module that ships no types
@@ -82,12 +82,12 @@ class VulkanRun:
         launches: Sequence[tuple[int, Sequence[Sequence[int]]]],
         arrays: Sequence[bytes],
     ) -> list[bytes]:
-        """Dispatch launches, each behind the last one; gives the buffers after them.
+        """Dispatch launches in order and return the buffers after them.
 
         Args:
             modules: Entry point, blocks along x, y and z, and SPIR-V of each kernel.
-            launches: Number of a kernel, and buffer, first byte and bytes of each binding of set 0.
-            arrays: What buffers hold before.
+            launches: Index of the kernel, and buffer index, offset and size of each binding of set 0.
+            arrays: Initial contents of the buffers.
         """
         vk = self.vk
         buffers = [self.buffer(data) for data in arrays]
@@ -112,14 +112,14 @@ class VulkanRun:
         return [bytes(mapped[0 : len(data)]) for (_, mapped), data in zip(buffers, arrays, strict=True)]
 
     def wait(self, commands: Any) -> None:  # noqa: ANN401
-        """What follows sees what was written before."""
+        """Record a memory barrier: later dispatches see the writes of earlier ones."""
         vk, stage = self.vk, self.vk.VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
         after = vk.VK_ACCESS_SHADER_READ_BIT | vk.VK_ACCESS_SHADER_WRITE_BIT
         barrier = vk.VkMemoryBarrier(srcAccessMask=vk.VK_ACCESS_SHADER_WRITE_BIT, dstAccessMask=after)
         vk.vkCmdPipelineBarrier(commands, stage, stage, 0, 1, [barrier], 0, None, 0, None)
 
     def buffer(self, data: bytes) -> tuple[Any, Any]:
-        """A storage buffer that holds some bytes; gives it, and its memory as the host sees it."""
+        """Create a storage buffer with the given contents; return it and its mapped memory."""
         vk = self.vk
         wanted = vk.VkBufferCreateInfo(size=len(data), usage=vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT)
         buffer = vk.vkCreateBuffer(self.device, wanted, None)
@@ -139,7 +139,7 @@ class VulkanRun:
         return buffer, mapped
 
     def pipeline(self, spirv: bytes, name: str, count: int) -> tuple[Any, Any, Any]:
-        """A kernel's pipeline, its layout, and that of its bindings."""
+        """Create a compute pipeline; return it, its layout, and the layout of its descriptor set."""
         vk = self.vk
         module = vk.vkCreateShaderModule(
             self.device, vk.VkShaderModuleCreateInfo(codeSize=len(spirv), pCode=spirv), None
@@ -161,7 +161,7 @@ class VulkanRun:
         return pipelines[0], layout, bindings
 
     def describe(self, bindings: Any, parts: Sequence[tuple[Any, int, int]]) -> Any:  # noqa: ANN401
-        """A descriptor set of parts of buffers: of each the buffer, its first byte and its bytes."""
+        """Create a descriptor set for bindings of a buffer, an offset and a size each."""
         vk, kind, count = self.vk, self.vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, len(parts)
         size = vk.VkDescriptorPoolSize(type=kind, descriptorCount=count)
         pool = vk.vkCreateDescriptorPool(self.device, vk.VkDescriptorPoolCreateInfo(maxSets=1, pPoolSizes=[size]), None)

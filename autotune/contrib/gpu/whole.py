@@ -1,4 +1,4 @@
-"""A payload of several tasks, each with its kernel, as one program: planned, run on lavapipe, compared."""
+"""Assembly of the kernels of a payload of several tasks to one program, which is run on lavapipe and verified."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,10 +20,10 @@ from autotune.worker.worker import Worker
 
 @dataclass(frozen=True)
 class WrittenKernel:
-    """A kernel with what it becomes.
+    """A kernel with its binaries.
 
     Attributes:
-        kernel: The kernel.
+        kernel: Device-independent kernel.
         binary: The kernel as SPIR-V.
         ptx: The kernel as PTX, for a chip.
     """
@@ -35,13 +35,13 @@ class WrittenKernel:
 
 @dataclass(frozen=True)
 class MadeHost:
-    """What a worker makes of the whole.
+    """A worker's result for the program.
 
     Attributes:
-        plan: Launches; `None` where an op has no kernel.
-        codes: The plan's kernels that copy, as modules of the spirv dialect.
-        ptx: The same as PTX; empty texts but for a chip.
-        diagnostic: What went wrong.
+        plan: Host program; `None` if planning failed.
+        codes: Copy kernels of the plan, as modules of the spirv dialect.
+        ptx: Copy kernels of the plan as PTX; empty strings unless the target is a chip.
+        diagnostic: Description of the failure; empty if there is none.
     """
 
     plan: HostPlan | None = None
@@ -52,15 +52,15 @@ class MadeHost:
 
 @dataclass(frozen=True)
 class Whole:
-    """A payload assembled of its tasks' kernels, and what became of it.
+    """The verified program of a payload of several tasks.
 
     Attributes:
-        outcome: ``ok`` where it is right.
-        diagnostic: What went wrong.
+        outcome: Outcome of the run; ``ok`` if its results are correct.
+        diagnostic: Description of the failure; empty if there is none.
         max_error: Largest difference to the oracle.
-        oracle: What it was compared with.
-        plan: Launches; `None` where it could not be assembled.
-        kernels: Every kernel that is launched, by name.
+        oracle: Name of the oracle.
+        plan: Host program; `None` if it could not be assembled.
+        kernels: Kernels that are launched, by name.
     """
 
     outcome: Outcome
@@ -71,7 +71,7 @@ class Whole:
     kernels: Mapping[str, WrittenKernel] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """One plain object: what a host must do, and whether that is right."""
+        """Return the host program and its verification as a JSON object."""
         record: dict[str, Any] = {"outcome": self.outcome, "diagnostic": self.diagnostic, "oracle": self.oracle}
         if self.plan is not None:
             record |= {
@@ -85,7 +85,7 @@ class Whole:
 
 
 def make_host(source: HostSource) -> MadeHost:
-    """Plan the launches of a payload, and write the kernels that copy; in a worker."""
+    """Plan the launches of a payload, and compile its copy kernels; runs in a worker."""
     try:
         plan, chip = plan_host(source), source.device.chip
         for copy in plan.copies:
@@ -99,13 +99,13 @@ def make_host(source: HostSource) -> MadeHost:
 
 
 def assemble(source: HostSource, kernels: Mapping[str, WrittenKernel], worker: Worker, driver: Lavapipe) -> Whole:
-    """Assemble a payload, run it on lavapipe and compare.
+    """Assemble a payload, run it on lavapipe and verify the results.
 
     Args:
-        source: The payload and its tasks' kernels.
-        kernels: The same kernels, written, by tag.
-        worker: Plans.
-        driver: Runs.
+        source: Payload and kernels of its tasks.
+        kernels: Kernels with their binaries, by tag.
+        worker: Worker that plans the program.
+        driver: Driver that runs it.
     """
     payload = source.payload
     made = worker.call(make_host, source)
@@ -130,10 +130,10 @@ def assemble(source: HostSource, kernels: Mapping[str, WrittenKernel], worker: W
 
 
 def copies_of(made: MadeHost, driver: Lavapipe) -> dict[str, WrittenKernel]:
-    """The kernels that copy, written and validated.
+    """Serialize and validate the copy kernels.
 
     Raises:
-        CompileError: One is no valid SPIR-V.
+        CompileError: A kernel is no valid SPIR-V.
     """
     written = {}
     for copy, code, ptx in zip(made.plan.copies if made.plan is not None else (), made.codes, made.ptx, strict=True):
@@ -144,7 +144,7 @@ def copies_of(made: MadeHost, driver: Lavapipe) -> dict[str, WrittenKernel]:
 
 
 def program_of(plan: HostPlan, kernels: Mapping[str, WrittenKernel]) -> VulkanProgram:
-    """The launches of a plan, as a driver takes them."""
+    """Convert a host program to the program that the driver runs."""
     names = sorted({launch.kernel for launch in plan.launches})
     modules = tuple(VulkanModule(kernels[n].kernel.name, kernels[n].kernel.grid, kernels[n].binary) for n in names)
     launches = tuple(
