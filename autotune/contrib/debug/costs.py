@@ -1,4 +1,4 @@
-"""Loop nests of a payload with what they touch and do, read off the IR: tensors or buffers, vectors or linalg."""
+"""Static analysis of loop nests: operation counts and memory footprints, on tensors or buffers, vectors or linalg."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ ARITHMETIC = (
 
 @dataclass
 class Totals:
-    """What a block does, once."""
+    """Operation counts of one execution of a block."""
 
     fmas: float = 0.0
     other: float = 0.0
@@ -39,22 +39,22 @@ class Totals:
     stores: float = 0.0
     flops: float = 0.0
     chains: int = 0
-    most: float = 0.0  # multiply-adds of the block that `chains` is of
-    own: float = 0.0  # multiply-adds of this block itself
+    most: float = 0.0  # multiply-adds of the block that `chains` belongs to
+    own: float = 0.0  # multiply-adds directly in this block
     own_chains: int = 0
     regions: list["Access"] = field(default_factory=list)
     loops: list[LoopCost] = field(default_factory=list)
     exact: bool = True
 
     def compute(self, fmas: float, flops: float, chains: int) -> None:
-        """Add multiply-adds of this block; `chains` of them do not wait for another one of it."""
+        """Add multiply-adds of this block, to `chains` independent accumulators."""
         self.fmas, self.flops, self.own = self.fmas + fmas, self.flops + flops, self.own + fmas
         self.own_chains += chains
         if self.own > self.most:
             self.most, self.chains = self.own, self.own_chains
 
     def add(self, other: "Totals", times: int) -> None:
-        """Add what is done so many times."""
+        """Add the counts of a block that is executed `times` times."""
         for name in ("fmas", "other", "loads", "stores", "flops"):
             setattr(self, name, getattr(self, name) + times * getattr(other, name))
         if times * other.most > self.most:
@@ -65,27 +65,27 @@ class Totals:
 
 @dataclass
 class Access:
-    """A part of an array that an op touches: the indices it begins at, where they are no constants, and sizes."""
+    """A region of an array that an operation accesses: non-constant offsets, sizes and strides of each dimension."""
 
     value: ir.Value
-    begins: list[list[ir.Value | int]]  # of each dimension, terms that are added up
+    begins: list[list[ir.Value | int]]  # for each dimension, summands of the offset
     sizes: list[int]
     strides: list[int]
 
 
 def outermost(module: ir.Module, is_large: Callable[[ir.Operation], bool]) -> Iterator[ir.Operation]:
-    """Ops of a module that may be loop nests: loops, and structured ops outside of any.
+    """Yield the outermost loop nests of a module: loops, and structured operations outside of loops.
 
     Args:
-        module: The payload.
-        is_large: Whether a loop holds so much, such as the layers of a model, that what is in it are nests.
+        module: Module of the payload.
+        is_large: Predicate of loops whose bodies are nests of their own, such as a loop over the layers of a model.
     """
     for function in module.body.operations:
         yield from nests_in(function.operation, is_large)
 
 
 def nests_in(around: ir.Operation, is_large: Callable[[ir.Operation], bool]) -> Iterator[ir.Operation]:
-    """Outermost loop nests in the regions of an op."""
+    """Yield the outermost loop nests in the regions of an operation."""
     for block in (block for region in around.regions for block in region.blocks):
         for op in (each.operation for each in block.operations):
             if op.name in LOOPS and is_large(op):
@@ -95,10 +95,10 @@ def nests_in(around: ir.Operation, is_large: Callable[[ir.Operation], bool]) -> 
 
 
 def nest_cost(op: ir.Operation, lanes: int, around: int) -> NestCost | None:
-    """What a loop nest costs; `None` of an op that computes nothing.
+    """Return the cost of a loop nest; `None` for an operation that computes nothing.
 
     Args:
-        op: Outermost op of the nest; locations of ops are their names.
+        op: Outermost operation of the nest; locations are the names of operations.
         lanes: f32 elements of one vector register.
         around: Bytes of all arguments of the payload.
     """
@@ -106,7 +106,7 @@ def nest_cost(op: ir.Operation, lanes: int, around: int) -> NestCost | None:
 
 
 class Reader:
-    """Reads one nest.
+    """Computes the cost of one loop nest.
 
     Args:
         lanes: f32 elements of one vector register.
@@ -115,10 +115,10 @@ class Reader:
 
     def __init__(self, lanes: int, around: int) -> None:
         self._lanes, self._around = lanes, around
-        self._spans: dict[ir.Value, int] = {}  # of the counts of loops that are looked at: largest less smallest value
+        self._spans: dict[ir.Value, int] = {}  # largest minus smallest value of each induction variable
 
     def nest(self, op: ir.Operation) -> NestCost | None:
-        """A nest; `None` of an op that computes nothing."""
+        """Return the cost of a nest; `None` for an operation that computes nothing."""
         if op.name not in LOOPS and not op.name.startswith("linalg."):
             return None
         totals = Totals()
@@ -145,7 +145,7 @@ class Reader:
                     self._visit(each.operation, totals, depth, runs)
 
     def _loop(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:
-        """A loop: its body, as often as it runs; what it touches moves with its count and those of inner loops."""
+        """Add a loop: the counts of its body times its trip count, and its footprint over all iterations."""
         trips, spans, exact = trips_of(op)
         number = len(totals.loops)
         totals.loops.append(LoopCost(name_in(op.location), op.name, depth, trips, runs, 0))
@@ -159,7 +159,7 @@ class Reader:
         totals.loops[number] = LoopCost(name_in(op.location), op.name, depth, trips, runs, touched)
 
     def _structured(self, op: ir.Operation, totals: Totals, depth: int, runs: int) -> None:
-        """A linalg op, as plain loops over elements."""
+        """Add a linalg operation, as scalar loops over its iteration space."""
         arrays = [value for value in op.operands if isinstance(value.type, ir.ShapedType)]
         if not arrays:
             return
@@ -172,7 +172,7 @@ class Reader:
         names = [each.operation.name for each in body_of(op)]
         multiply_adds = min(names.count("arith.mulf"), names.count("arith.addf"))
         others = sum((name.startswith("arith.") and name.endswith("f")) or name.startswith("math.") for name in names)
-        done = Totals(
+        totals_of_op = Totals(
             fmas=trips * multiply_adds,
             other=trips * max(others - 2 * multiply_adds, 0),
             loads=trips * (len(arrays) - (0 if reduces(op, shapes, trips) else 1)),
@@ -182,10 +182,10 @@ class Reader:
             most=trips * multiply_adds,
             regions=accesses,
         )
-        totals.add(done, 1)
+        totals.add(totals_of_op, 1)
 
     def _transfer(self, op: ir.Operation, totals: Totals) -> None:
-        """A load or a store, of a vector or an element."""
+        """Add a load or a store of a vector or an element."""
         writes = op.name in WRITES + SCALAR_WRITES
         array = next((v for v in op.operands if isinstance(v.type, ir.RankedTensorType | ir.MemRefType)), None)
         if array is None:
@@ -196,13 +196,13 @@ class Reader:
         indices = [v for v in op.operands if isinstance(v.type, ir.IndexType)][:rank]
         sizes = sizes_along(op, shape, rank)
         access = Access(array, [[index] for index in indices] or [[] for _ in sizes], sizes, [1] * rank)
-        count = float(prod(sizes[:-1]) * -(-sizes[-1] // self._lanes)) if sizes else 1.0  # rows of an array apart
+        count = float(prod(sizes[:-1]) * -(-sizes[-1] // self._lanes)) if sizes else 1.0  # registers per row
         totals.add(Totals(loads=0 if writes else count, stores=count if writes else 0, regions=[self._root(access)]), 1)
 
     def _compute(self, op: ir.Operation, totals: Totals) -> None:
-        """Arithmetic on vectors, or on elements."""
-        kind = op.results[0].type if len(op.results) else None
-        shape = shape_of(op.results[0]) if kind is not None else []
+        """Add arithmetic on vectors or elements."""
+        result_type = op.results[0].type if len(op.results) else None
+        shape = shape_of(op.results[0]) if result_type is not None else []
         if op.name in SUMS and any(made_by.name == "arith.mulf" for v in op.operands if (made_by := maker(v))):
             return  # counted with the product
         if op.name in ARITHMETIC and not (sums := summed(op)):
@@ -211,19 +211,19 @@ class Reader:
             return
         if op.name in ARITHMETIC:
             fmas, chains = registers(shape, self._lanes), int(registers(shape_of(sums[0].results[0]), self._lanes))
-            own = chains if any(is_carried(v, op) for v in sums[0].operands if maker(v) != op) else 0
-            totals.compute(fmas, 2 * prod(shape), own)
+            own_chains = chains if any(is_carried(v, op) for v in sums[0].operands if maker(v) != op) else 0
+            totals.compute(fmas, 2 * prod(shape), own_chains)
             return
         work = prod(iterations_of_contract(op)) if op.name == "vector.contract" else prod(shape)
         fmas = registers(shape, self._lanes) * work / max(prod(shape), 1)
         chains = int(registers(shape, self._lanes))
-        own = chains if len(op.operands) > 2 and is_carried(op.operands[2], op) else 0
-        totals.compute(fmas, 2 * work, own)
+        own_chains = chains if len(op.operands) > 2 and is_carried(op.operands[2], op) else 0
+        totals.compute(fmas, 2 * work, own_chains)
 
     def _shape(self, value: ir.Value) -> tuple[int, ...]:
-        """Sizes of an array; of a slice of open size, the most it may have."""
-        kind = ir.ShapedType(value.type)
-        shape = [kind.get_dim_size(d) if not kind.is_dynamic_dim(d) else -1 for d in range(kind.rank)]
+        """Return the sizes of an array; for a slice of dynamic size, upper bounds."""
+        array = ir.ShapedType(value.type)
+        shape = [array.get_dim_size(d) if not array.is_dynamic_dim(d) else -1 for d in range(array.rank)]
         made_by = maker(value)
         if -1 in shape and made_by is not None and made_by.name in SLICES:
             whole, most = self._shape(made_by.operands[0]), most_sizes(made_by)
@@ -234,8 +234,8 @@ class Reader:
         return tuple(max(size, 1) for size in shape)
 
     def _bytes(self, accesses: Iterable[Access]) -> int:
-        """Bytes that accesses, each of a whole array, touch while counts of the loops that are looked at run."""
-        found: dict[ir.Value, int] = {}
+        """Return the footprint in bytes of accesses to root arrays, over the ranges of the current loops."""
+        footprints: dict[ir.Value, int] = {}
         for root in accesses:
             shape = self._shape(root.value)
             extents = (
@@ -243,15 +243,15 @@ class Reader:
                 for whole, begin, size, stride in zip(shape, root.begins, root.sizes, root.strides, strict=False)
             )
             touched = prod(extents) * element_bytes(root.value.type)
-            found[root.value] = max(found.get(root.value, 0), touched)
-        return sum(found.values())
+            footprints[root.value] = max(footprints.get(root.value, 0), touched)
+        return sum(footprints.values())
 
     def _moved(self, terms: Sequence[ir.Value | int]) -> int:
-        """How far an index moves."""
+        """Return the range of an offset: largest minus smallest value."""
         return sum(self._span(term) for term in terms if not isinstance(term, int))
 
     def _span(self, value: ir.Value) -> int:
-        """Largest less smallest value of an index while the counts of the loops that are looked at run."""
+        """Return the range of an index over the current loops: largest minus smallest value."""
         if value in self._spans:
             return self._spans[value]
         made_by = maker(value)
@@ -268,17 +268,17 @@ class Reader:
         return sum(spans)
 
     def _root(self, access: Access) -> Access:
-        """The array that an access is of a part of."""
+        """Return the access in terms of the root array that views and slices are taken of."""
         while (above := self._above(access)) is not None:
             access = above
         return access
 
     def _above(self, access: Access) -> Access | None:
-        """The same access of the array around it; `None` where there is none."""
+        """Return the access in terms of the source of a view, slice or loop result; `None` for a root array."""
         made_by = maker(access.value)
         if made_by is None:
-            given = initial_value(access.value)
-            return None if given is None else Access(given, access.begins, access.sizes, access.strides)
+            initial = initial_value(access.value)
+            return None if initial is None else Access(initial, access.begins, access.sizes, access.strides)
         if made_by.name in SLICES:
             return part_of(made_by, access, self._shape(made_by.operands[0]))
         if made_by.name in SAME:
@@ -293,7 +293,7 @@ class Reader:
 
 
 def trips_of(op: ir.Operation) -> tuple[int, list[int], bool]:
-    """Iterations of a loop, how far each of its counts moves, and whether that is known."""
+    """Return the trip count of a loop, the range of each induction variable, and whether both are exact."""
     if op.name == "scf.for":
         first, end, step = list(op.operands)[:3]
         if not (is_constant(first) and is_constant(step) and most_of(end)):
@@ -317,7 +317,7 @@ def trips_of(op: ir.Operation) -> tuple[int, list[int], bool]:
 
 
 def most_of(value: ir.Value) -> int:
-    """The most that an index may be: a constant, or the least of several of which one is; 0 where that is not known."""
+    """Return an upper bound of an index, from a constant or a constant operand of affine.min; 0 if unknown."""
     made_by = maker(value)
     if made_by is not None and made_by.name == "affine.min":
         results = ir.AffineMapAttr(made_by.attributes["map"]).value.results
@@ -326,7 +326,7 @@ def most_of(value: ir.Value) -> int:
 
 
 def most_sizes(cut: ir.Operation) -> list[int]:
-    """The most that each size of a slice may be; 0 where that is not known."""
+    """Return an upper bound of each size of a slice; 0 if unknown."""
     offsets, sizes, _ = static_slice(cut)
     given = [v for v in list(cut.operands)[1:] if isinstance(v.type, ir.IndexType)]
     open_sizes = iter(given[sum(offset < 0 for offset in offsets) :])
@@ -334,7 +334,7 @@ def most_sizes(cut: ir.Operation) -> list[int]:
 
 
 def initial_value(argument: ir.Value) -> ir.Value | None:
-    """What a loop begins with for an argument that it carries; `None` of other arguments."""
+    """Return the initial value of a loop-carried block argument; `None` for other arguments."""
     block = argument.owner
     loop, number = block.owner, ir.BlockArgument(argument).arg_number
     if loop.operation.name not in ("scf.for", "scf.forall"):
@@ -346,22 +346,22 @@ def initial_value(argument: ir.Value) -> ir.Value | None:
 
 
 def part_of(cut: ir.Operation, access: Access, whole: Sequence[int]) -> Access | None:
-    """An access of a slice as one of what it is cut from."""
+    """Convert an access of a slice to one of its source; `None` if the dimensions do not match."""
     offsets, sizes, strides = static_slice(cut)
-    given = iter([v for v in list(cut.operands)[1:] if isinstance(v.type, ir.IndexType)])
-    begins: list[list[ir.Value | int]] = [[next(given)] if offset < 0 else [] for offset in offsets]
-    kept = [d for d, keep in enumerate(kept_dimensions(sizes, cut.results[0].type.shape)) if keep]
-    if len(kept) != len(access.sizes):
+    dynamic_offsets = iter([v for v in list(cut.operands)[1:] if isinstance(v.type, ir.IndexType)])
+    begins: list[list[ir.Value | int]] = [[next(dynamic_offsets)] if offset < 0 else [] for offset in offsets]
+    kept_dims = [d for d, keep in enumerate(kept_dimensions(sizes, cut.results[0].type.shape)) if keep]
+    if len(kept_dims) != len(access.sizes):
         return None
-    extents, steps = [1] * len(sizes), list(strides)
-    for d, begin, size, stride in zip(kept, access.begins, access.sizes, access.strides, strict=True):
+    extents, source_strides = [1] * len(sizes), list(strides)
+    for d, begin, size, stride in zip(kept_dims, access.begins, access.sizes, access.strides, strict=True):
         begins[d] += begin
-        extents[d], steps[d] = min(size, whole[d]), max(stride * max(strides[d], 1), 1)
-    return Access(cut.operands[0], begins, extents, steps)
+        extents[d], source_strides[d] = min(size, whole[d]), max(stride * max(strides[d], 1), 1)
+    return Access(cut.operands[0], begins, extents, source_strides)
 
 
 def span_of(expr: ir.AffineExpr, dims: Sequence[int], symbols: Sequence[int]) -> int:
-    """How far an affine expression moves, its parts taken one by one."""
+    """Return an upper bound of the range of an affine expression, by interval arithmetic."""
     if isinstance(expr, ir.AffineConstantExpr):
         return 0
     if isinstance(expr, ir.AffineDimExpr):
@@ -372,18 +372,18 @@ def span_of(expr: ir.AffineExpr, dims: Sequence[int], symbols: Sequence[int]) ->
     left, right = (span_of(each, dims, symbols) for each in (binary.lhs, binary.rhs))
     factor = abs(binary.rhs.value) if isinstance(binary.rhs, ir.AffineConstantExpr) else 1
     if isinstance(expr, ir.AffineAddExpr):
-        found = left + right
+        span = left + right
     elif isinstance(expr, ir.AffineMulExpr):
-        found = left * factor
+        span = left * factor
     elif isinstance(expr, ir.AffineModExpr):
-        found = min(left, factor - 1)
+        span = min(left, factor - 1)
     else:
-        found = -(-left // max(factor, 1))
-    return found
+        span = -(-left // max(factor, 1))
+    return span
 
 
 def iterations(op: ir.Operation, shapes: Sequence[Sequence[int]]) -> int:
-    """Iterations of a linalg op."""
+    """Return the number of iterations of a linalg operation."""
     sizes: dict[int, int] = {}
     maps = [amap for v, amap in zip(op.operands, indexing_maps(op), strict=False) if isinstance(v.type, ir.ShapedType)]
     for shape, amap in zip(shapes, maps, strict=False):
@@ -394,18 +394,18 @@ def iterations(op: ir.Operation, shapes: Sequence[Sequence[int]]) -> int:
 
 
 def reduces(op: ir.Operation, shapes: Sequence[Sequence[int]], trips: int) -> bool:
-    """Whether a linalg op sums into what it writes."""
+    """Return whether a linalg operation reduces into its output."""
     return op.name not in ("linalg.fill", "linalg.copy") and trips > prod(shapes[-1])
 
 
 def body_of(op: ir.Operation) -> Iterator[ir.OpView]:
-    """Ops that a linalg op does for every iteration."""
+    """Yield the operations of a linalg operation's body."""
     for block in (block for region in op.regions for block in region.blocks):
         yield from block.operations
 
 
 def sizes_along(op: ir.Operation, shape: Sequence[int], rank: int) -> list[int]:
-    """How much of each dimension of an array a transfer of a vector touches."""
+    """Return the extent of a vector transfer along each dimension of the array."""
     sizes = [1] * rank
     if "permutation_map" in op.attributes:
         for size, dim in zip(shape, dimensions(ir.AffineMapAttr(op.attributes["permutation_map"]).value), strict=True):
@@ -417,7 +417,7 @@ def sizes_along(op: ir.Operation, shape: Sequence[int], rank: int) -> list[int]:
 
 
 def iterations_of_contract(op: ir.Operation) -> list[int]:
-    """Sizes of the dimensions of a vector.contract."""
+    """Return the sizes of the iteration space of a vector.contract."""
     sizes: dict[int, int] = {}
     maps = [ir.AffineMapAttr(each).value for each in ir.ArrayAttr(op.attributes["indexing_maps"])]
     for operand, amap in zip(op.operands, maps, strict=True):
@@ -428,18 +428,18 @@ def iterations_of_contract(op: ir.Operation) -> list[int]:
 
 
 def registers(shape: Sequence[int], lanes: int) -> float:
-    """Registers that a vector fills; one of an element."""
+    """Return the number of registers of a vector; one for a scalar."""
     shape = [size for size in shape if size != 1]
     return float(prod(shape[:-1]) * -(-shape[-1] // lanes)) if shape else 1.0
 
 
 def shape_of(value: ir.Value) -> list[int]:
-    """Sizes of a vector; none of an element."""
+    """Return the shape of a vector; empty for a scalar."""
     return list(value.type.shape) if isinstance(value.type, ir.VectorType) else []
 
 
 def is_carried(value: ir.Value, op: ir.Operation) -> bool:
-    """Whether what an op adds to comes from the iteration before: carried, or read where the loop does not move."""
+    """Return whether an accumulator comes from the previous iteration: carried, or loaded at a loop-invariant index."""
     made_by = maker(value)
     if made_by is None:
         return bool(value.owner == op.block)
@@ -450,14 +450,14 @@ def is_carried(value: ir.Value, op: ir.Operation) -> bool:
 
 
 def summed(op: ir.Operation) -> list[ir.Operation]:
-    """The ops that add a product to something."""
+    """Return the additions and reductions that use a product."""
     if op.name != "arith.mulf":
         return []
     return [use.owner.operation for use in op.results[0].uses if use.owner.operation.name in SUMS]
 
 
 def element_bytes(kind: ir.Type) -> int:
-    """Bytes of an element of an array."""
+    """Return the size of an element of an array, in bytes."""
     element = ir.ShapedType(kind).element_type
     if isinstance(element, ir.IndexType):
         return 8

@@ -1,4 +1,4 @@
-"""A payload and a schedule as somebody names them, recorded step by step."""
+"""Entry point of the debugger: resolve a payload and a schedule, and record them step by step."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from autotune.tuning.stages.user_script import open_own, own_of, parts_of
 from autotune.worker.loading.reading import ScriptFile, open_payload
 
 SIZES = re.compile(r"((?:tile_sizes|num_threads|vector_sizes) )\[(\d+(?:, *\d+)*)\]")
-MOST_VALUES = 6  # of a knob that are tried
+MOST_VALUES = 6  # knobs with more values are not varied
 
 
 def debug(
@@ -44,18 +44,18 @@ def debug(
 
     Args:
         payload: A payload, its spec, or the folder of a bundle.
-        schedule: A transform script of the user's own: a file that ends in ``.mlir``, or its text. By default that of
-            the payload's file or bundle, else what families write.
-        task: Tag of the task to look at alone.
+        schedule: Transform script of the user: a file that ends in ``.mlir``, or its text. By default that of the
+            payload's file or bundle, else the families' scripts.
+        task: Tag of the task to record alone.
         knobs: Values of knobs of that task, ``name=value,...``.
-        skip: Numbers of steps to leave out.
-        edits: Texts to replace in the script: line, old and new text.
-        variants: Whether to try as well what single changes do: each step left out, other values of knobs and sizes.
-        lowering: Whether the lowering that all schedules share is part of it.
-        seconds: Time after which steps are no longer single.
+        skip: Numbers of steps to skip.
+        edits: Text replacements in the script: line, old and new text.
+        variants: Whether to record variants with single changes: each step skipped, other values of knobs and sizes.
+        lowering: Whether to include the lowering that all schedules share.
+        seconds: Time after which the rest is recorded by whole calls.
 
     Raises:
-        AutotuneError: Payload, schedule, task or knob is not there; the message says which.
+        AutotuneError: Payload, schedule, task or knob does not exist; the message says which.
     """
     named, candidate = open_source(payload, schedule, task, knobs)
     candidate = edited(candidate, edits)
@@ -67,7 +67,7 @@ def debug(
 def open_source(
     source: Payload | str, schedule: str | Path | None, task: str | None, knobs: str
 ) -> tuple[Payload, Candidate]:
-    """A payload and how it is compiled; arguments and errors as of `debug`."""
+    """Return a payload and the candidate to compile it with; arguments and errors as of `debug`."""
     machine = this_machine()
     folder = Path(source) if isinstance(source, str) else None
     bundle = read_bundle(folder) if folder is not None and holds(folder, MANIFEST_FILE) else None
@@ -87,17 +87,17 @@ def open_source(
 
 
 def script_file(schedule: str | Path) -> ScriptFile:
-    """A script in a file, or as text."""
+    """Return a script from a file or from its text."""
     if isinstance(schedule, Path) or (schedule.endswith(".mlir") and "\n" not in schedule):
         return ScriptFile.read(Path(schedule))
     return ScriptFile("schedule", schedule)
 
 
 def edited(candidate: Candidate, edits: Sequence[tuple[int, str, str]]) -> Candidate:
-    """A candidate with texts of its script replaced.
+    """Return a candidate with text replacements in its script.
 
     Raises:
-        ScheduleError: A text is not in the line that it is said to be in.
+        ScheduleError: The old text does not occur in its line.
     """
     script = candidate.script
     lines = (script.text if isinstance(script, ChosenScript) else script or "").split("\n")
@@ -112,20 +112,20 @@ def edited(candidate: Candidate, edits: Sequence[tuple[int, str, str]]) -> Candi
 def candidates_around(
     source: Payload | str, schedule: str | Path | None, task: str | None, candidate: Candidate
 ) -> tuple[ChangedScript, ...]:
-    """What else may be tried of a script, one change each: tile sizes halved and doubled, other values of knobs."""
+    """Return variants of a script with one change each: tile sizes halved or doubled, other values of knobs."""
     script = candidate.script
     text = script.text if isinstance(script, ChosenScript) else script or ""
-    found = []
+    variants = []
     for line, words in enumerate(text.split("\n"), 1):
         if (sizes := SIZES.search(words)) is not None:
             for new in other_sizes(sizes[2]):
-                try_it = edited(candidate, [(line, sizes[0], f"{sizes[1]}[{new}]")])
-                found.append(ChangedScript(f"line {line}: [{sizes[2]}] becomes [{new}]", try_it))
-    return (*found, *other_knobs(source, schedule, task, candidate))
+                variant = edited(candidate, [(line, sizes[0], f"{sizes[1]}[{new}]")])
+                variants.append(ChangedScript(f"line {line}: [{sizes[2]}] becomes [{new}]", variant))
+    return (*variants, *other_knobs(source, schedule, task, candidate))
 
 
 def other_sizes(sizes: str) -> Iterator[str]:
-    """Tile sizes with one of them halved or doubled."""
+    """Yield lists of tile sizes with one of them halved or doubled."""
     numbers = [int(size) for size in sizes.split(",")]
     for index, number in enumerate(numbers):
         for other in (number // 2, number * 2):
@@ -136,7 +136,7 @@ def other_sizes(sizes: str) -> Iterator[str]:
 def other_knobs(
     source: Payload | str, schedule: str | Path | None, task: str | None, candidate: Candidate
 ) -> Iterator[ChangedScript]:
-    """A script with another value of a knob, for every value of every knob of a task."""
+    """Yield a variant for every other value of every knob of a task."""
     payload = open_payload(source) if isinstance(source, str) and not is_bundle(source) else source
     if isinstance(payload, str):
         return
@@ -149,7 +149,7 @@ def other_knobs(
     for knob in alone.family.space(alone.task, machine).knobs if alone.family is not None else ():
         for value in knob.values if len(knob.values) <= MOST_VALUES else ():
             if alone.config is not None and value != alone.config[knob.name]:
-                with suppress(AutotuneError):  # a constraint
+                with suppress(AutotuneError):  # a violated constraint
                     changed = with_knobs(alone, f"{knob.name}={value}", machine)
-                    other = candidate_of([changed], machine, candidate.text)
-                    yield ChangedScript(f"{knob.name} = {value}", other, knob=knob.name)
+                    variant = candidate_of([changed], machine, candidate.text)
+                    yield ChangedScript(f"{knob.name} = {value}", variant, knob=knob.name)

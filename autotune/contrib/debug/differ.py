@@ -1,4 +1,4 @@
-"""What changed between two texts whose lines are mostly unique: lines that stand once in both are anchors."""
+"""Line diff of two texts with mostly unique lines, as a patience diff: lines unique in both texts are anchors."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -7,16 +7,16 @@ from difflib import SequenceMatcher
 
 from autotune.contrib.debug.recording import Change
 
-FEW = 400  # lines that are compared one by one
+FEW = 400  # larger ranges between anchors are replaced as a whole
 
 
 def changes_between(before: Sequence[str], after: Sequence[str], ops: Sequence[str]) -> tuple[Change, ...]:
-    """What changed from one text to another.
+    """Return the changes from one text to another.
 
     Args:
         before: Lines before.
         after: Lines after.
-        ops: Name of the op that begins at each line of `after`.
+        ops: Name of the operation that begins at each line of `after`.
     """
     return tuple(
         Change(first, end - first, tuple(after[new:new_end]), tuple(ops[new:new_end]))
@@ -25,7 +25,7 @@ def changes_between(before: Sequence[str], after: Sequence[str], ops: Sequence[s
 
 
 def blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Ranges of lines that differ: first and end before, first and end after."""
+    """Yield the ranges of lines that differ: first and end before, first and end after."""
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
         head += 1
@@ -42,29 +42,29 @@ def blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, i
 
 
 def anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Numbers of lines that stand once in both texts, the most that are in the same order."""
+    """Return pairs of line numbers of unique common lines: a longest increasing subsequence, by patience sorting."""
     once = {line for line, count in Counter(old).items() if count == 1}
     once &= {line for line, count in Counter(new).items() if count == 1}
     numbers = {line: number for number, line in enumerate(new) if line in once}
     pairs = [(number, numbers[line]) for number, line in enumerate(old) if line in once]
-    ends: list[int] = []  # of increasing runs, the least end of each length
+    ends: list[int] = []  # smallest last element of an increasing subsequence of each length
     tops: list[int] = []
     links: list[int] = []
     for index, (_, number) in enumerate(pairs):
         length = bisect_left(ends, number)
         links.append(tops[length - 1] if length else -1)
         ends[length : length + 1], tops[length : length + 1] = [number], [index]
-    found, index = [], tops[-1] if tops else -1
+    sequence, index = [], tops[-1] if tops else -1
     while index >= 0:
-        found.append(pairs[index])
+        sequence.append(pairs[index])
         index = links[index]
-    return found[::-1]
+    return sequence[::-1]
 
 
 def between(
     old: Sequence[str], new: Sequence[str], first: int, end: int, first_new: int, end_new: int
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Ranges that differ between two anchors."""
+    """Yield the ranges that differ between two anchors."""
     if end - first > FEW or end_new - first_new > FEW or first == end or first_new == end_new:
         if first < end or first_new < end_new:
             yield first, end, first_new, end_new

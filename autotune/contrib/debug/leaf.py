@@ -1,9 +1,9 @@
-"""Transform ops applied by upstream's interpreter, a few at a time, on handles that are put together again before.
+"""Application of transform operations by MLIR's interpreter, one step at a time, on rebuilt handles.
 
-The interpreter keeps handles no longer than a call. So a sequence is written for each step: it matches the payload ops
-that live handles point at, by their kind and index; applies the ops; and tags what the handles point at then. Tags are
-taken off before anything else sees the payload. Handles that the script does not use any more are not tagged: upstream
-fails where an op is erased whose handle is used later, and does not where it is not.
+The interpreter does not keep handles beyond a call. Each step is therefore a generated sequence: it rebuilds the live
+handles by matching payload operations by name and index, applies the transform operations, and annotates the payload
+operations that the handles then point to. The annotations are removed before anything else sees the payload. Dead
+handles are not annotated: the interpreter fails if an operation is erased whose handle is used later.
 """
 
 import time
@@ -19,26 +19,26 @@ from autotune.contrib.debug.named_ops import TAG, NamedOps
 
 ANY = "!transform.any_op"
 STEP = "__autotune_debug_step"
-NOTHING = "autotune.debug.nothing"  # an attribute that no op has
+NOTHING = "autotune.debug.nothing"  # an attribute that no operation has
 MATCH = "transform.structured.match"
-FEW = 12  # ops that a result may hold in any order, though its operands hold less
-SUPPRESS = 2  # of `failure_propagation_mode`
+FEW = 12  # at least this many payload operations of a result are annotated in order
+SUPPRESS = 2  # value of `failure_propagation_mode`
 OPS, PARAM, VALUE = "ops", "param", "value"
 
 
 @dataclass
 class Held:
-    """What a handle or param of the script holds while it is run.
+    """The contents of a handle or param of the script during its execution.
 
     Attributes:
-        name: Name that the script gives it.
-        kind: `OPS`, `PARAM` or `VALUE`; the last cannot be put together again.
+        name: Name in the script.
+        kind: `OPS`, `PARAM` or `VALUE`; handles of the last kind cannot be rebuilt.
         type: Type of the handle or param.
-        ops: Names of payload ops, in order.
+        ops: Names of the payload operations, in order.
         values: Attributes of a param.
-        invalid: Why it may not be used any more; empty where it may.
-        made: Number of the step that gave it.
-        ended: Number of the step that made it invalid.
+        invalid: Reason for its invalidation; empty if it is valid.
+        made: Number of the step that defined it.
+        ended: Number of the step that invalidated it.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Held:
 
 
 class LeafError(Exception):
-    """The interpreter refused a step; its message is the interpreter's."""
+    """The interpreter failed in a step; the message is its diagnostic."""
 
 
 def kind_of(handle: ir.Type) -> str:
-    """What a transform type stands for."""
+    """Return the kind of a transform type."""
     spelled = str(handle)
     if spelled.startswith(("!transform.any_op", "!transform.op<")):
         return OPS
@@ -67,12 +67,12 @@ class Leaf:
     """One call of the interpreter.
 
     Args:
-        named: The payload.
-        library: The script, whose sequences the ops may refer to; it stays as it is.
-        ops: Ops to apply, of one block, one after the other.
-        held: What their operands hold.
+        named: The payload with the names of its operations.
+        library: The script, whose sequences the operations may refer to; it is not modified.
+        ops: Consecutive operations of one block.
+        held: Contents of their operands.
         live: Handles that are used later, without results of `ops`.
-        results: Results of `ops` that are kept, with what is to be known of them.
+        results: Results of `ops` that are used later, with the contents to update.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Leaf:
         self._tags: dict[str, tuple[Held, int]] = {}
 
     def apply(self) -> float:
-        """Apply the ops, and note in all handles what they hold; gives the seconds that the interpreter took.
+        """Apply the operations, update the contents of all handles, and return the interpreter's time in seconds.
 
         Raises:
-            LeafError: The interpreter refused; names and handles stay as they were.
+            LeafError: The interpreter failed; names and handles are unchanged.
         """
         with ir.Location.unknown():
             sequence, block = self._open()
@@ -121,30 +121,30 @@ class Leaf:
 
     def _write(self, root: ir.Value) -> None:
         used = {value: held for value, held in self._held.items() if held.kind != VALUE}
-        again = {id(held): self._restore(held, root) for held in (*used.values(), *self._live)}
-        mapping = {value: again[id(held)] for value, held in used.items()}
+        rebuilt = {id(held): self._restore(held, root) for held in (*used.values(), *self._live)}
+        mapping = {value: rebuilt[id(held)] for value, held in used.items()}
         for op in self._ops:
             copy = op.clone()
             replace_operands(copy, mapping)
             mapping.update(zip(op.results, copy.results, strict=True))
         for held in self._live:
-            self._tag(again[id(held)], held, len(held.ops))
-        most = self._most()
+            self._tag(rebuilt[id(held)], held, len(held.ops))
+        most_ordered = self._most()
         for value, held in self._results.items():
             if held.kind == PARAM:
                 self._tag_param(mapping[value], held, root)
             elif held.kind == OPS:
-                self._tag(mapping[value], held, most)
+                self._tag(mapping[value], held, most_ordered)
         ir.Operation.create("transform.yield")
 
     def _most(self) -> int:
-        """Ops of a result whose order is looked at; a match alone gives them in the order of the payload."""
+        """Return how many operations of a result are annotated in order; results of a match are in payload order."""
         if self._ops[-1].name == MATCH:
             return 1
         return max(FEW, *(2 * len(held.ops) for held in self._held.values()), 0)
 
     def _restore(self, held: Held, root: ir.Value) -> ir.Value:
-        """A handle or param that holds the same again."""
+        """Rebuild a handle or param from its contents."""
         if held.kind == PARAM:
             return self._constants(held)
         parts = [self._op(name, root) for name in held.ops]
@@ -158,23 +158,23 @@ class Leaf:
         return handle if held.type == handle.type else create("transform.cast", [held.type], [handle])
 
     def _constants(self, held: Held) -> ir.Value:
-        each = [create("transform.param.constant", [held.type], [], {"value": value}) for value in held.values]
-        return each[0] if len(each) == 1 else create("transform.merge_handles", [held.type], each)
+        constants = [create("transform.param.constant", [held.type], [], {"value": value}) for value in held.values]
+        return constants[0] if len(constants) == 1 else create("transform.merge_handles", [held.type], constants)
 
     def _op(self, name: str, root: ir.Value) -> ir.Value:
-        """A handle of one op."""
+        """Return a handle to one payload operation."""
         if name == self._named.root:
             return root
         spot = self._named.spots[name]
         if spot.kind not in self._matched:
             kinds = ir.ArrayAttr.get([ir.StringAttr.get(spot.kind)])
-            found = create("transform.structured.match", [ir.Type.parse(ANY)], [root], {"ops": kinds})
+            matches = create("transform.structured.match", [ir.Type.parse(ANY)], [root], {"ops": kinds})
             count = self._named.counts[spot.kind]
-            self._matched[spot.kind] = split(found, count) if count > 1 else [found]
+            self._matched[spot.kind] = split(matches, count) if count > 1 else [matches]
         return self._matched[spot.kind][spot.index]
 
     def _tag(self, handle: ir.Value, held: Held, most: int) -> None:
-        """Tag the ops of a handle: all of them, and where there may be several, each with its index."""
+        """Annotate the operations of a handle and, if there may be several, each one with its index."""
         number = len(self._tags)
         self._tags[str(number)] = (held, most)
         annotate(handle, f"{TAG}{number}")
@@ -191,7 +191,7 @@ class Leaf:
 
     def _run(self, sequence: ir.Operation) -> float:
         begun = time.perf_counter()
-        with captured():  # what the script itself prints
+        with captured():  # discards the output of the script
             try:
                 interpreter.apply_named_sequence(self._named.module.operation, sequence, self._library.operation)
             except (ValueError, ir.MLIRError) as error:
@@ -215,42 +215,42 @@ def create(
     operands: Sequence[ir.Value],
     attributes: Mapping[str, ir.Attribute] | None = None,
 ) -> ir.Value:
-    """An op with one result that matters, at the insertion point."""
-    made = ir.Operation.create(name, results=results, operands=operands, attributes=dict(attributes or {}))
-    return made.results[0]
+    """Create an operation at the insertion point and return its first result."""
+    operation = ir.Operation.create(name, results=results, operands=operands, attributes=dict(attributes or {}))
+    return operation.results[0]
 
 
 def split(handle: ir.Value, count: int, *, exact: bool = True) -> list[ir.Value]:
-    """Handles of the single ops of a handle; of at most so many, where it need not be exact."""
+    """Split a handle into `count` single ones; if not `exact`, it may have fewer operations."""
     attributes = {} if exact else {"fail_on_payload_too_small": ir.BoolAttr.get(False)}
     if handle.type != ir.Type.parse(ANY):
         handle = create("transform.cast", [ir.Type.parse(ANY)], [handle])
     results = [ir.Type.parse(ANY)] * count
-    made = ir.Operation.create("transform.split_handle", results=results, operands=[handle], attributes=attributes)
-    return list(made.results)
+    operation = ir.Operation.create("transform.split_handle", results=results, operands=[handle], attributes=attributes)
+    return list(operation.results)
 
 
 def suppressing(handle: ir.Value) -> ir.Block:
-    """The block of a sequence on a handle whose silenceable failures are suppressed."""
+    """Create a sequence on a handle that suppresses silenceable failures, and return its block."""
     mode = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), SUPPRESS)
     segments = ir.DenseI32ArrayAttr.get([1, 0])
-    made = ir.Operation.create(
+    sequence = ir.Operation.create(
         "transform.sequence",
         operands=[handle],
         attributes={"failure_propagation_mode": mode, "operandSegmentSizes": segments},
         regions=1,
     )
-    return made.regions[0].blocks.append(handle.type, arg_locs=[ir.Location.unknown()])
+    return sequence.regions[0].blocks.append(handle.type, arg_locs=[ir.Location.unknown()])
 
 
 def annotate(handle: ir.Value, name: str, param: ir.Value | None = None) -> None:
-    """Put an attribute on the ops of a handle."""
+    """Annotate the operations of a handle with an attribute."""
     operands = [handle] if param is None else [handle, param]
     ir.Operation.create("transform.annotate", operands=operands, attributes={"name": ir.StringAttr.get(name)})
 
 
 def replace_operands(op: ir.Operation, mapping: Mapping[ir.Value, ir.Value]) -> None:
-    """Give an op, and those inside it, other operands."""
+    """Replace the operands of an operation and of those nested in it."""
     for index, operand in enumerate(op.operands):
         if operand in mapping:
             op.operands[index] = mapping[operand]
@@ -259,7 +259,7 @@ def replace_operands(op: ir.Operation, mapping: Mapping[ir.Value, ir.Value]) -> 
 
 
 def inside(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The ops of an op's regions."""
+    """Yield the operations directly in the regions of an operation."""
     for region in op.regions:
         for block in region.blocks:
             yield from (each.operation for each in block.operations)

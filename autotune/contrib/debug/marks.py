@@ -1,4 +1,4 @@
-"""What to look at in a step: a match of nothing, no difference, loops over a remainder."""
+"""Findings about a step: empty handles, transforms without effect, remainder tiles."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,26 +17,26 @@ def marks_of(
     results: Mapping[ir.Value, Held],
     used: Mapping[ir.Value, Held],
 ) -> tuple[Mark, ...]:
-    """Marks of a step.
+    """Return the findings about a step.
 
     Args:
-        ops: Transform ops of the step.
-        changes: What they did to the payload.
-        results: What their results hold.
-        used: What their operands held before.
+        ops: Transform operations of the step.
+        changes: Changes of the payload.
+        results: Contents of their results.
+        used: Contents of their operands before the step.
     """
     return (*empty(results), *idle(ops, changes, used), *remainders(ops, changes))
 
 
 def empty(results: Mapping[ir.Value, Held]) -> Iterator[Mark]:
-    """Handles of nothing that the script goes on to use."""
+    """Yield findings about empty handles that the script uses later."""
     for value, held in results.items():
         if held.kind == OPS and not held.ops and (user := next(uses_of(value), None)) is not None:
             yield Mark(EMPTY, f"{held.name} points at no op, and {short(user)} uses it: that does nothing, or fails")
 
 
 def idle(ops: Sequence[ir.Operation], changes: Sequence[Change], used: Mapping[ir.Value, Held]) -> Iterator[Mark]:
-    """A transform that left the payload as it was."""
+    """Yield a finding about a transform that did not change the payload."""
     if changes or all(op.name.startswith(QUERIES) for op in ops):
         return
     handles = [held for held in used.values() if held.kind == OPS]
@@ -48,20 +48,20 @@ def idle(ops: Sequence[ir.Operation], changes: Sequence[Change], used: Mapping[i
 
 
 def remainders(ops: Sequence[ir.Operation], changes: Sequence[Change]) -> Iterator[Mark]:
-    """Tiles of a size that is known at run time only: the tile size does not divide the loop."""
+    """Yield a finding about tiles of dynamic size: the tile size does not divide the trip count."""
     if not any(op.name.startswith(TILES) for op in ops):
         return
     lines = [(line, name) for change in changes for line, name in zip(change.added, change.ops, strict=True)]
-    least = tuple(name for line, name in lines if "affine.min" in line)
-    if least:
-        wanted = "choose a size that divides the loop, or split or peel the remainder off"
+    dynamic_tiles = tuple(name for line, name in lines if "affine.min" in line)
+    if dynamic_tiles:
+        advice = "choose a size that divides the loop, or split or peel the remainder off"
         yield Mark(
             REMAINDER,
-            f"a tile size does not divide its loop: the last tile is smaller (affine.min), its shape is open; {wanted}",
-            least,
+            f"a tile size does not divide its loop: the last tile is smaller (affine.min), its shape is open; {advice}",
+            dynamic_tiles,
         )
 
 
 def short(op: ir.Operation) -> str:
-    """Name of a transform op without its dialect."""
+    """Return the name of a transform operation without the dialect."""
     return str(op.name).removeprefix("transform.")

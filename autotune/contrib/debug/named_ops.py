@@ -1,7 +1,8 @@
-"""Names for payload ops that last from step to step: they are the ops' locations, and so the names of their results.
+"""Stable names of payload operations across steps, stored as their locations and printed as names of their results.
 
-MLIR numbers values anew in every print, so that one new op changes all lines below it. An op that a transform makes has
-the location of the op that it is made from; the first of the same kind keeps the name, the others get new ones.
+MLIR renumbers values in every print, so that one new operation changes all lines below it. An operation that a
+transform creates has the location of its origin: the first one of the same kind keeps the name, the others get new
+ones.
 """
 
 import re
@@ -12,21 +13,21 @@ from mlir import ir
 
 from autotune.core.host.scratch import scratch_file
 
-TAG = "autotune.debug."  # begins the attributes that tell which ops a handle points at
+TAG = "autotune.debug."  # prefix of the annotations for the operations of a handle
 WORD = re.compile(r"\W+")
 LOCATION = re.compile(r' loc\("(\w*)"\)$')
 ARGUMENT = re.compile(r' loc\("\w*"\)(?=[,)])')
-MOST_ELEMENTS = 64  # of a constant that are printed
+MOST_ELEMENTS = 64  # printed elements of a constant
 
 
 @dataclass(frozen=True)
 class Spot:
-    """Where an op of the payload is.
+    """Position of a payload operation.
 
     Attributes:
-        kind: Name of its kind, ``linalg.matmul``.
-        index: Index among the ops of that kind, in post-order.
-        parent: Name of the op around it.
+        kind: Name of the operation, such as ``linalg.matmul``.
+        index: Index among the operations of that kind, in post-order.
+        parent: Name of the parent operation.
     """
 
     kind: str
@@ -36,15 +37,15 @@ class Spot:
 
 @dataclass
 class NamedOps:
-    """Names of all ops of a module.
+    """Names of all operations of a module.
 
     Attributes:
-        module: The module; its locations are the names.
-        spots: Position of each op, by name, in pre-order.
-        counts: Number of ops of each kind.
-        tags: Ops that were tagged when the names were last given: tag -> names, in post-order.
-        values: What the module itself was tagged with, which are values of params.
-        origins: New names of the last time, with the name that each op had before.
+        module: Module whose locations are the names.
+        spots: Position of each operation, by name, in pre-order.
+        counts: Number of operations of each kind.
+        tags: Annotated operations at the last renewal: tag -> names, in post-order.
+        values: Annotations of the module itself, which are values of params.
+        origins: New names at the last renewal, each with the former name of the operation.
     """
 
     module: ir.Module
@@ -61,17 +62,17 @@ class NamedOps:
         self.renew()
 
     def renew(self) -> None:
-        """Name every op after a transform, read the tags, and remove them."""
+        """Name every operation after a transform, then read and remove the annotations."""
         before, self.spots, self.counts, self.tags, self.values, self.origins = self.spots, {}, {}, {}, {}, []
         known, self._arguments = self._arguments, set()
         self._name_all(before, known)
         self._count_all()
 
     def _name_all(self, before: dict[str, Spot], known: set[str]) -> None:
-        """Name every op, and the arguments of its blocks, in pre-order.
+        """Name every operation and block argument, in pre-order.
 
-        By walks and not region by region, since a model's script has hundreds of steps and its payload a thousand ops,
-        most of them without regions.
+        MLIR's walk is faster than visiting regions from Python; models have hundreds of steps and thousands of
+        operations.
         """
 
         def visit(op: ir.Operation) -> ir.WalkResult:
@@ -88,7 +89,7 @@ class NamedOps:
         self.root = next(iter(self.spots))
 
     def _count_all(self) -> None:
-        """Count the ops of each kind, and read their tags, in post-order."""
+        """Count the operations of each kind and read their annotations, in post-order."""
 
         def visit(op: ir.Operation) -> ir.WalkResult:
             name = name_in(op.location)
@@ -103,26 +104,26 @@ class NamedOps:
         self.module.operation.walk(visit, ir.WalkOrder.POST_ORDER)
 
     def _name(self, op: ir.Operation, kind: str, before: dict[str, Spot]) -> str:
-        """The name of an op: the one that it had, or a new one."""
-        was = name_in(op.location)
-        if was in before and was not in self.spots and before[was].kind == kind:
-            return was
+        """Return the name of an operation: its former one, or a new one."""
+        former = name_in(op.location)
+        if former in before and former not in self.spots and before[former].kind == kind:
+            return former
         name = self._fresh(base_of(op))
         op.location = ir.Location.name(name)
         if before:
-            self.origins.append(f"{name} {was if was in before else ''}".rstrip())
+            self.origins.append(f"{name} {former if former in before else ''}".rstrip())
         return name
 
     def _name_argument(self, argument: ir.BlockArgument, kind: str, known: set[str]) -> None:
-        was = name_in(argument.location)
-        if was not in known or was in self._arguments:
+        name = name_in(argument.location)
+        if name not in known or name in self._arguments:
             base = "arg" if kind == "func.func" else "i" if isinstance(argument.type, ir.IndexType) else "in"
-            was = self._fresh(base)
-            argument.set_location(ir.Location.name(was))
-        self._arguments.add(was)
+            name = self._fresh(base)
+            argument.set_location(ir.Location.name(name))
+        self._arguments.add(name)
 
     def _fresh(self, base: str) -> str:
-        """A name that no op has had."""
+        """Return an unused name."""
         number = self._next.get(base, 0)
         self._next[base] = number + 1
         return f"{base}_{number}" if number or base in ("arg", "i", "in") else base
@@ -138,16 +139,16 @@ class NamedOps:
             del attributes[tag]
 
     def around(self, name: str) -> Iterator[str]:
-        """An op and those around it, by name, from the inside."""
+        """Yield the names of an operation and its ancestors, innermost first."""
         while name:
             yield name
             name = self.spots[name].parent if name in self.spots else ""
 
     def text(self) -> tuple[list[str], list[str]]:
-        """Lines of the module, and the name of the op that begins at each; nothing where none does.
+        """Print the module; return its lines, and the name of the operation that begins at each, or an empty string.
 
-        Without aliases of attributes, which are numbered anew in every print. Through a file, which MLIR writes itself:
-        a text it would give to Python word by word.
+        Attribute aliases are disabled, since they are renumbered in every print. MLIR prints to a file, which is faster
+        than a Python stream that it writes to word by word.
         """
         with scratch_file() as path:
             self.module.operation.print(
@@ -162,28 +163,28 @@ class NamedOps:
 
 
 def cut_locations(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Lines without their locations, and the names of ops where they begin."""
-    cut, ops, open_at = list[str](), list[str](), dict[int, int]()
+    """Strip the locations from printed lines; also return the name of the operation that begins at each line."""
+    stripped, ops, open_at = list[str](), list[str](), dict[int, int]()
     for line in lines:
-        found = LOCATION.search(line)
-        plain = line[: found.start()] if found else line
+        match = LOCATION.search(line)
+        plain = line[: match.start()] if match else line
         if plain.lstrip().startswith(("^bb", "func.func", "(%")):  # its arguments have locations
             plain = ARGUMENT.sub("", plain)
         words = plain.lstrip()
-        indent, begins = len(plain) - len(words), len(cut)
+        indent, begins = len(plain) - len(words), len(stripped)
         if words.startswith("}"):
-            begins = open_at.get(indent, begins) if found else begins
+            begins = open_at.get(indent, begins) if match else begins
         elif not words.startswith("^"):
             open_at[indent] = begins if not words.startswith("(") else begins - 1  # an op goes on
-        cut.append(plain)
+        stripped.append(plain)
         ops.append("")
-        if found:
-            ops[begins] = found[1]
-    return cut, ops
+        if match:
+            ops[begins] = match[1]
+    return stripped, ops
 
 
 def name_in(location: ir.Location) -> str:
-    """The name in a location; of several, the first."""
+    """Return the name in a location; the first one of a fused location."""
     if location.is_a_name():
         return str(location.name_str)
     while location.is_a_fused() and len(location.locations):
@@ -194,7 +195,7 @@ def name_in(location: ir.Location) -> str:
 
 
 def base_of(op: ir.Operation) -> str:
-    """What the name of a new op begins with: a whole constant's value, else the kind of the op."""
+    """Return the base name of a new operation: the value of an integer constant, else the operation's mnemonic."""
     if op.name == "arith.constant" and "value" in op.attributes:
         value = op.attributes["value"]
         return f"c{value.value}".replace("-", "m") if isinstance(value, ir.IntegerAttr) else "cst"

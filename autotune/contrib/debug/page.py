@@ -1,4 +1,4 @@
-"""Steps as one page for a browser without a network: every text is data, which its script writes as text."""
+"""Self-contained HTML page of a recording: all texts are embedded as JSON, and inserted as text by the script."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ PARTS = files("autotune.contrib.debug") / "templates"
 
 
 def write_page(recording: DebugRecording, other: DebugRecording | None = None) -> str:
-    """The page of one recording or two; it allows no script and no style but its own, and no network."""
+    """Return the page of one or two recordings; its policy forbids other scripts and styles, and network access."""
     style, script = ((PARTS / name).read_text(encoding="utf-8") for name in ("debug.css", "debug.js"))
     return Template((PARTS / "debug.html").read_text(encoding="utf-8")).substitute(
         style=style,
@@ -30,18 +30,18 @@ def write_page(recording: DebugRecording, other: DebugRecording | None = None) -
 
 
 def digest(text: str) -> str:
-    """Hash of a script or style, as a content security policy names it."""
+    """Return the hash of a script or style for the content security policy."""
     return b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def as_json(data: object) -> str:
-    """Data that may stand in a page: nothing in it ends the element that it is in."""
+    """Serialize data to JSON that can be embedded in an HTML element: markup characters are escaped."""
     text = json.dumps(data, separators=(",", ":"))  # ASCII
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def page_data(recording: DebugRecording) -> dict[str, Any]:
-    """A recording as the page's script reads it."""
+    """Convert a recording to the data of the page's script."""
     return {
         "payload": recording.payload,
         "source": recording.source,
@@ -58,7 +58,7 @@ def page_data(recording: DebugRecording) -> dict[str, Any]:
 
 
 def step_data(step: TransformStep) -> dict[str, Any]:
-    """A step as the page's script reads it."""
+    """Convert a step to the data of the page's script."""
     return {
         "op": step.short,
         "full": step.text,
@@ -74,7 +74,7 @@ def step_data(step: TransformStep) -> dict[str, Any]:
 
 
 def nest_data(nest: NestCost) -> list[object]:
-    """A loop nest as the page's script reads it: op, summary, share of the roof, loops."""
+    """Convert a loop nest to the data of the page's script: name, summary, share of the peak, loops."""
     machine = this_machine()
     loops = [
         [each.op, each.kind, each.depth, each.trips, each.runs, size(each.bytes), cache_of(each.bytes, machine)]
@@ -84,7 +84,7 @@ def nest_data(nest: NestCost) -> list[object]:
 
 
 def variant_data(variant: ScriptVariant) -> dict[str, Any]:
-    """A variant as the page's script reads it."""
+    """Convert a variant to the data of the page's script."""
     steps = [step_data(step) for step in variant.steps]
     return {
         "label": variant.label,
@@ -96,6 +96,6 @@ def variant_data(variant: ScriptVariant) -> dict[str, Any]:
 
 
 def change_data(change: Change) -> list[object]:
-    """A change as the page's script reads it."""
+    """Convert a change to the data of the page's script."""
     ops = " ".join(op or "-" for op in change.ops)
     return [change.first, change.removed, len(change.added), "\n".join(change.added), ops]

@@ -1,4 +1,4 @@
-"""Recording in an isolated process: payload and script are parsed there, and data comes back."""
+"""Recording of a script in an isolated process, where payload and script are parsed."""
 
 import hashlib
 import time
@@ -23,21 +23,21 @@ from autotune.core.printable import first_lines
 from autotune.worker.loading.reading import bare
 from autotune.worker.worker import Worker
 
-SECONDS = 300.0  # for all of it
-VARIANT_SECONDS, MOST_STEPS = 20.0, 120  # for variants, and of a script that variants of are tried
+SECONDS = 300.0  # of the whole recording
+VARIANT_SECONDS, MOST_STEPS = 20.0, 120  # time for all variants; longest script that variants are tried of
 MEMORY_BYTES = 8 << 30
 PREPARED = "panels"  # the last step before the script itself
 
 
 @dataclass(frozen=True)
 class ChangedScript:
-    """A script with one thing changed.
+    """A script with one change.
 
     Attributes:
-        label: What is changed.
-        candidate: How the payload is compiled then.
-        skip: Number of a step that is left out; 0 for none.
-        knob: Name of the knob that has another value; empty where none has.
+        label: Description of the change.
+        candidate: Candidate with the changed script.
+        skip: Number of the skipped step; 0 for none.
+        knob: Name of the changed knob; empty for none.
     """
 
     label: str
@@ -48,14 +48,14 @@ class ChangedScript:
 
 @dataclass(frozen=True)
 class DebugRequest:
-    """What is to be recorded.
+    """A request to record a script.
 
     Attributes:
-        payload: The payload.
-        candidate: How it is compiled.
-        lowering: Whether the lowering that all schedules share is part of it.
-        limits: How much is recorded.
-        changed: Scripts to be tried as well.
+        payload: Payload that the script is applied to.
+        candidate: Candidate with the script.
+        lowering: Whether to include the lowering that all schedules share.
+        limits: Limits of the recording.
+        changed: Changed scripts to record as variants.
     """
 
     payload: Payload
@@ -66,65 +66,65 @@ class DebugRequest:
 
 
 def record(request: DebugRequest) -> DebugRecording:
-    """The steps of a script, from an isolated process.
+    """Record a script in an isolated process.
 
     Raises:
-        ScheduleError: The process did not survive the script.
+        ScheduleError: The process crashed or timed out.
         CompileError: The payload or the script does not parse.
     """
     with Worker(SECONDS, MEMORY_BYTES) as worker:
-        found = worker.call(record_here, replace(request, payload=bare(request.payload)))
-    if isinstance(found, Evaluation):
+        recording = worker.call(record_here, replace(request, payload=bare(request.payload)))
+    if isinstance(recording, Evaluation):
         requirement = "a schedule must be applied to its end to be shown step by step, it is not"
-        raise ScheduleError(f"{requirement} ({found.outcome}: {found.diagnostic}); leave out its last ops")
-    return found
+        raise ScheduleError(f"{requirement} ({recording.outcome}: {recording.diagnostic}); leave out its last ops")
+    return recording
 
 
 def record_here(request: DebugRequest) -> DebugRecording:
-    """The steps of a script, and what becomes of them with single changes. In the isolated process only.
+    """Record a script and its variants with single changes; runs in the isolated process only.
 
     Raises:
-        CompileError: The payload or the script does not parse, or a rewrite before the script refuses it.
+        CompileError: The payload or the script does not parse, or a rewrite before the script fails.
     """
-    found = record_one(request)
-    if not request.changed or len(found.steps) > MOST_STEPS:
-        return found
+    recording = record_one(request)
+    if not request.changed or len(recording.steps) > MOST_STEPS:
+        return recording
     left_out = (
         ChangedScript(f"without step {number}, {step.short}", request.candidate, number)
-        for number, step in enumerate(found.steps, 1)
+        for number, step in enumerate(recording.steps, 1)
         if step.changes
     )
-    begun, variants = time.monotonic(), list[ScriptVariant]()
+    start, variants = time.monotonic(), list[ScriptVariant]()
     for changed in (*left_out, *request.changed):
-        if time.monotonic() - begun > VARIANT_SECONDS:
+        if time.monotonic() - start > VARIANT_SECONDS:
             note = f"other variants than the first {len(variants)} were not tried: the limit of time was reached"
-            found = replace(found, notes=(*found.notes, note))
+            recording = replace(recording, notes=(*recording.notes, note))
             break
-        variants.append(variant_of(request, found, changed))
-    return marked(replace(found, variants=tuple(variants)))
+        variants.append(variant_of(request, recording, changed))
+    return marked(replace(recording, variants=tuple(variants)))
 
 
 def variant_of(request: DebugRequest, found: DebugRecording, changed: ChangedScript) -> ScriptVariant:
-    """What becomes of a recording with one change."""
+    """Record a variant with one change, from the first step that differs."""
     limits = replace(request.limits, skip=(changed.skip,) if changed.skip else ())
     try:
-        other = record_one(replace(request, candidate=changed.candidate, limits=limits))
+        variant = record_one(replace(request, candidate=changed.candidate, limits=limits))
     except (AutotuneError, ValueError) as error:
         return ScriptVariant(changed.label, (), len(found.steps) + 1, first_lines(str(error)), knob=changed.knob)
-    first = first_difference(found, other) or len(found.steps) + 1
-    same = found.result == other.result and not (other.message or found.message)
-    return ScriptVariant(changed.label, other.steps[first - 1 :], first, other.message, same, changed.knob)
+    first = first_difference(found, variant) or len(found.steps) + 1
+    same = found.result == variant.result and not (variant.message or found.message)
+    return ScriptVariant(changed.label, variant.steps[first - 1 :], first, variant.message, same, changed.knob)
 
 
 def marked(found: DebugRecording) -> DebugRecording:
-    """A recording with marks of knobs whose every other value leads to the same payload, in the step that sets each."""
+    """Mark, at the step that sets each, the knobs whose other values all lead to the same payload."""
     steps, marks = list(found.steps), list(found.marks)
     lines = ["", *found.script.splitlines()]
     for knob in dict.fromkeys(each.knob for each in found.variants if each.knob):
-        tried = [each for each in found.variants if each.knob == knob]
-        if not all(each.same for each in tried):
+        variants = [each for each in found.variants if each.knob == knob]
+        if not all(each.same for each in variants):
             continue
-        mark = Mark(KNOB, f"{knob}: the payload is the same in the end with each of {len(tried) + 1} values")
+        mark = Mark(KNOB, f"{knob}: the payload is the same in the end with each of {len(variants) + 1} values")
         setting = [number for number, step in enumerate(steps) if f'<"{knob}">' in lines[step.line]]
         for number in setting:
             steps[number] = replace(steps[number], marks=(*steps[number].marks, mark))
@@ -133,7 +133,7 @@ def marked(found: DebugRecording) -> DebugRecording:
 
 
 def record_one(request: DebugRequest) -> DebugRecording:
-    """The steps of a script; raises as `record_here`."""
+    """Record a script without variants; raises as `record_here`."""
     begun = time.monotonic()
     with context():
         unit = prepared(request)
@@ -173,13 +173,13 @@ def record_one(request: DebugRequest) -> DebugRecording:
 
 
 def canonical(module: ir.Module) -> str:
-    """Hash of a module in canonical form, which loops of one turn and their sizes are not part of; changes it."""
+    """Return a hash of the canonicalized module, in which loops of one iteration are folded; modifies the module."""
     run_passes(module, "builtin.module(canonicalize,cse)")
     return hashlib.sha256(str(module).encode()).hexdigest()
 
 
 def prepared(request: DebugRequest) -> Unit:
-    """Payload and script as they are when the script begins."""
+    """Open payload and script, and apply the rewrites that precede the script."""
     candidate = request.candidate
     script = candidate.script if request.lowering or candidate.script is None else alone(candidate.script)
     unit = Unit.open(request.payload, replace(candidate, script=script))
@@ -191,7 +191,7 @@ def prepared(request: DebugRequest) -> Unit:
 
 
 def disagreements(stepper: Stepper, whole: ir.Module, failure: str) -> list[str]:
-    """Where the last step is not what one run of the whole script gives."""
+    """Return a note if the last step differs from one run of the whole script."""
     failed = any(step.failed for step in stepper.steps)
     if failed != bool(failure):
         return [f"one run of the whole script ends otherwise: {failure or 'it works'}"]

@@ -1,4 +1,4 @@
-"""A recording: the steps of a script on a payload as data, and the payload and handles after any of them."""
+"""Data classes of a recording: the steps of a script, and the payload and handles after each of them."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ FAILED, EMPTY, IDLE, REMAINDER, CONSUMED, KNOB, SKIPPED = (
 
 @dataclass(frozen=True)
 class Change:
-    """Lines of the payload that a step replaced.
+    """A range of payload lines that a step replaced.
 
     Attributes:
-        first: Index of the first line that is replaced, counted before the step.
-        removed: Number of lines that are removed.
+        first: Index of the first replaced line, before the step.
+        removed: Number of removed lines.
         added: Lines that replace them.
-        ops: Name of the op that begins at each added line; empty where none does.
+        ops: Name of the operation that begins at each added line; empty for none.
     """
 
     first: int
@@ -36,9 +36,9 @@ class Handle:
     """A handle or param of the script after a step that changed it.
 
     Attributes:
-        name: Name that the script gives it, ``%loop``.
-        frame: Number of the call of a sequence that it lives in; every call has its own handles.
-        ops: Names of payload ops that it points at, in order; values of a param.
+        name: Name in the script, such as ``%loop``.
+        frame: Number of the sequence call that it belongs to; every call has its own handles.
+        ops: Names of the payload operations that it points to, in order; values of a param.
         state: One of `HOLDS`, `INVALID` and `GONE`.
         is_param: Whether it is a param.
     """
@@ -52,13 +52,13 @@ class Handle:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something to look at in a step.
+    """A finding about a step.
 
     Attributes:
-        kind: One of the words above.
-        sentence: What it is, and where it comes from.
-        ops: Names of the payload ops that it is about.
-        cause: Number of the step that it comes from; 0 where that is the step itself.
+        kind: One of the constants of this module, such as `FAILED`.
+        sentence: Description of the finding and its cause.
+        ops: Names of the affected payload operations.
+        cause: Number of the step that caused it; 0 for the step itself.
     """
 
     kind: str
@@ -69,21 +69,21 @@ class Mark:
 
 @dataclass(frozen=True)
 class TransformStep:
-    """A transform that was applied.
+    """One step of a script.
 
     Attributes:
-        op: Name of the transform op; of several that only work together, the first.
-        text: The transform ops as MLIR prints them.
-        line: Line of the script, from 1; 0 where it is none of the user's.
-        path: Sequences, loops and regions around it, the outermost first: ``@task_0``, ``foreach 2 of 3``.
-        frame: Number of the call of a sequence that it is in.
-        changes: What it did to the payload, in the order of lines.
-        handles: Handles that are not as they were before.
-        marks: What to look at.
-        origins: New ops of the payload with the one that each was made from, ``new old``.
-        seconds: Time that the interpreter took.
-        nests: Loop nests after it that are not as they were before.
-        order: Outermost ops of all loop nests after it; empty where they are as before.
+        op: Name of the transform operation; the first one if several form one step.
+        text: The transform operations as MLIR prints them.
+        line: Line of the script, from 1; 0 if it is not in the user's script.
+        path: Enclosing sequences, loops and regions, outermost first: ``@task_0``, ``foreach 2 of 3``.
+        frame: Number of the enclosing sequence call.
+        changes: Changes of the payload, in the order of lines.
+        handles: Handles that the step changed.
+        marks: Findings about the step.
+        origins: New payload operations, each with the operation that it was created from, ``new old``.
+        seconds: Time of the interpreter.
+        nests: Loop nests that the step changed.
+        order: Outermost operations of all loop nests after the step; empty if unchanged.
     """
 
     op: str
@@ -101,7 +101,7 @@ class TransformStep:
 
     @property
     def short(self) -> str:
-        """Name of its op without the dialect."""
+        """Name of the operation without the dialect."""
         return self.op.removeprefix("transform.")
 
     @property
@@ -112,11 +112,11 @@ class TransformStep:
 
 @dataclass(frozen=True)
 class PayloadText:
-    """The payload at some time.
+    """Text of the payload at one point of the script.
 
     Attributes:
-        lines: Lines of its text.
-        ops: Name of the op that begins at each line; empty where none does.
+        lines: Lines of the text.
+        ops: Name of the operation that begins at each line; empty for none.
     """
 
     lines: tuple[str, ...]
@@ -126,7 +126,7 @@ class PayloadText:
         return "\n".join(self.lines) + "\n"
 
     def after(self, changes: tuple[Change, ...]) -> "PayloadText":
-        """The text after a step."""
+        """Return the text after the changes of a step."""
         lines, ops = list(self.lines), list(self.ops)
         for change in reversed(changes):
             part = slice(change.first, change.first + change.removed)
@@ -136,21 +136,21 @@ class PayloadText:
 
 @dataclass(frozen=True)
 class DebugRecording:
-    """The steps of a script on a payload.
+    """A recording of a script on a payload.
 
     Attributes:
         payload: Name of the payload.
         source: Name of the script.
-        script: Text of the script; `TransformStep.line` counts its lines.
+        script: Text of the script, whose lines `TransformStep.line` refers to.
         before: The payload before the first step.
-        steps: The steps.
-        message: Why the script ended early; empty where it did not.
-        notes: Sentences about all of it: joined steps, a result that is not that of one run of the whole script.
-        marks: What is to be said of the script, not of one step.
-        seconds: Time that recording took.
+        steps: Recorded steps.
+        message: Reason why the script ended early; empty if it did not.
+        notes: Notes on the recording: reached limits, differences to one run of the whole script.
+        marks: Findings about the script as a whole.
+        seconds: Duration of the recording.
         nests: Loop nests before the first step.
-        variants: What becomes of it if something is changed.
-        result: Hash of the payload behind the last step, in canonical form.
+        variants: Variants with single changes.
+        result: Hash of the canonicalized payload after the last step.
     """
 
     payload: str
@@ -167,14 +167,14 @@ class DebugRecording:
     result: str = ""
 
     def _repr_html_(self) -> str:
-        """The page of the recording, as a notebook shows it."""
+        """HTML page of the recording, for notebooks."""
         from autotune.contrib.debug.page import write_page
 
         style = "width: 100%; height: 640px; border: 1px solid"
         return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{escape(write_page(self))}"></iframe>'
 
     def nests_after(self, count: int) -> tuple[NestCost, ...]:
-        """Loop nests after so many steps, in the order of the payload."""
+        """Return the loop nests after `count` steps, in the order of the payload."""
         known, order = {nest.op: nest for nest in self.nests}, tuple(nest.op for nest in self.nests)
         for step in self.steps[:count]:
             known |= {nest.op: nest for nest in step.nests}
@@ -182,7 +182,7 @@ class DebugRecording:
         return tuple(known[op] for op in order)
 
     def payload_after(self, count: int) -> PayloadText:
-        """The payload after so many steps."""
+        """Return the payload after `count` steps."""
         nearest = bisect_right(self._every, count, key=lambda kept: kept[0]) - 1
         number, text = self._every[nearest]
         for step in self.steps[number:count]:
@@ -191,16 +191,16 @@ class DebugRecording:
 
     @cached_property
     def _every(self) -> list[tuple[int, PayloadText]]:
-        """The payload after every so many steps, so that each of them is reached soon."""
-        kept, text = [(0, self.before)], self.before
+        """Snapshots of the payload after every 32nd step, from which the others are derived."""
+        snapshots, text = [(0, self.before)], self.before
         for number, step in enumerate(self.steps, 1):
             text = text.after(step.changes)
             if number % 32 == 0:
-                kept.append((number, text))
-        return kept
+                snapshots.append((number, text))
+        return snapshots
 
     def handles_after(self, count: int) -> tuple[Handle, ...]:
-        """Handles after so many steps, the newest last; those that are out of scope are left out."""
+        """Return the handles in scope after `count` steps, the newest last."""
         known: dict[tuple[int, str], Handle] = {}
         for step in self.steps[:count]:
             for handle in step.handles:
@@ -210,7 +210,7 @@ class DebugRecording:
         return tuple(known.values())
 
     def maker(self, op: str) -> int:
-        """Number of the step that made an op, from 1; 0 for an op of the payload."""
+        """Return the number of the step that created an operation, from 1; 0 for an original one."""
         for number, step in enumerate(self.steps, 1):
             if any(origin.partition(" ")[0] == op for origin in step.origins):
                 return number
@@ -219,15 +219,15 @@ class DebugRecording:
 
 @dataclass(frozen=True)
 class ScriptVariant:
-    """The same script with one thing changed.
+    """The recording of a script with one change.
 
     Attributes:
-        label: What is changed, ``rows = 8`` or ``without step 4``.
-        steps: Steps from the first on that is another one.
+        label: Description of the change, ``rows = 8`` or ``without step 4``.
+        steps: Steps from the first one that differs.
         first: Number of that step.
-        message: Why it ended early; empty where it did not.
-        same: Whether the payload is the same in the end, in canonical form.
-        knob: Name of the knob that has another value; empty where none has.
+        message: Reason why it ended early; empty if it did not.
+        same: Whether the final payload is the same, in canonical form.
+        knob: Name of the changed knob; empty for none.
     """
 
     label: str

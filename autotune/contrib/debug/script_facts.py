@@ -1,4 +1,4 @@
-"""What is known of a script before it runs: names of its handles, which operands ops consume, which are used later."""
+"""Static facts about a script: names of its handles, operands that operations consume, and liveness of handles."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ FREED = re.compile(r"operand #0 may be used after free")
 RESULTS = re.compile(r"((?:%[\w.$-]+(?::\d+)?\s*,\s*)*%[\w.$-]+(?::\d+)?)\s*=\s*$")
 VALUE = re.compile(r"%([\w.$-]+)(?::(\d+))?")
 MATCHERS = ("transform.foreach_match", "transform.collect_matching")
-QUERIES = (  # ops that leave the payload alone; the rest of a name may follow
+QUERIES = (  # name prefixes of operations that do not modify the payload
     *("transform.match.", "transform.param.", "transform.debug.", "transform.get_", "transform.structured.match"),
     *("transform.split_handle", "transform.merge_handles", "transform.num_associations", "transform.cast"),
     *("transform.print", "transform.select", "transform.replicate", "transform.tune.", "transform.verify"),
@@ -25,12 +25,12 @@ QUERIES = (  # ops that leave the payload alone; the rest of a name may follow
 
 @dataclass
 class ScriptFacts:
-    """A script with what is known of it.
+    """A script and static facts about it.
 
     Attributes:
-        module: The script.
+        module: Module of the script.
         lines: Lines of its text, which its locations refer to.
-        consumed: Operands that each op consumes, by index.
+        consumed: Indices of the operands that each operation consumes.
         sequences: Named sequences of the script, by name.
     """
 
@@ -41,22 +41,22 @@ class ScriptFacts:
 
     @classmethod
     def read(cls, module: ir.Module, text: str) -> "ScriptFacts":
-        """What is known of a script."""
+        """Analyze a script."""
         sequences = {str(symbol(op)): op.operation for op in module.body.operations if symbol(op) is not None}
         return cls(module, text.splitlines(), consumed_in(module), sequences)
 
     def names_of(self, op: ir.Operation) -> list[str]:
-        """Names of an op's results as the text has them; of the compiler where the text does not say."""
+        """Return the names of an operation's results in the text, or the compiler's if they are not in the text."""
         line, column = location_of(op)
         before = self.lines[line - 1][: column - 1] if 0 < line <= len(self.lines) else ""
-        found = RESULTS.search(before)
+        match = RESULTS.search(before)
         names: list[str] = []
-        for name, count in VALUE.findall(found[1]) if found else []:
+        for name, count in VALUE.findall(match[1]) if match else []:
             names += [f"%{name}#{index}" for index in range(int(count))] if count else [f"%{name}"]
         return names if len(names) == len(op.results) else [str(result.get_name()) for result in op.results]
 
     def argument_names(self, block: ir.Block, op: ir.Operation) -> list[str]:
-        """Names of a block's arguments as the text has them."""
+        """Return the names of a block's arguments in the text, or the compiler's if they are not in the text."""
         line, column = location_of(op)
         if not 0 < line <= len(self.lines) or not len(block.arguments):
             return [str(argument.get_name()) for argument in block.arguments]
@@ -69,13 +69,17 @@ class ScriptFacts:
 
 
 def location_of(op: ir.Operation) -> tuple[int, int]:
-    """Line and column of an op in the text of the script; zeros where it is of another text."""
-    found = LOCATION.search(str(op.location))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    """Return the line and column of an operation in the script; zeros if it is not in the script."""
+    match = LOCATION.search(str(op.location))
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def consumed_in(module: ir.Module) -> dict[ir.Operation, set[int]]:
-    """Operands that every op of a script consumes: upstream's check of uses says so of probes behind each of them."""
+    """Return the operands that every operation of a script consumes.
+
+    The transform-dialect-check-uses pass reports uses after free. A probe, which uses an operand again, is inserted
+    after each operation; a diagnostic at the probe means that the operation consumes the operand.
+    """
     copy = copy_module(module)
     ops, matchers = every_op(module), matchers_in(module)
     for number, op in enumerate(every_op(copy)):
@@ -97,28 +101,28 @@ def consumed_in(module: ir.Module) -> dict[ir.Operation, set[int]]:
         passes.run(copy.operation)
     finally:
         handler.detach()
-    found: dict[ir.Operation, set[int]] = {}
+    consumed: dict[ir.Operation, set[int]] = {}
     for name in freed:
         if name.startswith(PROBE):
             op_index, _, operand_index = name.removeprefix(PROBE).partition(".")
-            found.setdefault(ops[int(op_index)], set()).add(int(operand_index))
-    return found
+            consumed.setdefault(ops[int(op_index)], set()).add(int(operand_index))
+    return consumed
 
 
 def matchers_in(module: ir.Module) -> set[str]:
-    """Names of sequences that match, in which nothing may be written."""
+    """Return the names of matcher sequences, in which probes are not allowed."""
     return {name for op in every_op(module) if op.name in MATCHERS for name in symbols_in(op)}
 
 
 def sequence_of(op: ir.Operation) -> str:
-    """Name of the sequence that an op is in."""
+    """Return the name of the sequence that contains an operation."""
     while op.parent is not None and op.name != "transform.named_sequence":
         op = op.parent.operation
     return str(symbol(op)) if "sym_name" in op.attributes else ""
 
 
 def probes_fit(op: ir.Operation) -> bool:
-    """Whether something can be written behind an op."""
+    """Return whether a probe can be inserted after an operation."""
     parent = op.parent.name if op.parent is not None else ""
     if parent.startswith("transform.apply_patterns") or parent == "transform.apply_conversion_patterns":
         return False
@@ -126,7 +130,7 @@ def probes_fit(op: ir.Operation) -> bool:
 
 
 def probe(op: ir.Operation, operand: ir.Value, name: str) -> None:
-    """Read an operand of an op behind it."""
+    """Insert a probe after an operation that uses one of its operands."""
     block = op.block
     following = list(block.operations)
     position = next(index for index, each in enumerate(following) if each.operation == op)
@@ -138,29 +142,29 @@ def probe(op: ir.Operation, operand: ir.Value, name: str) -> None:
 
 
 def uses_of(value: ir.Value) -> Iterator[ir.Operation]:
-    """Ops that use a value."""
+    """Yield the users of a value."""
     return (use.owner.operation for use in value.uses)
 
 
 def is_used_behind(value: ir.Value, op: ir.Operation) -> bool:
-    """Whether a value is used behind an op or by one around it, as upstream decides it: in the order of the text."""
+    """Return whether a value is used after an operation or by an ancestor of it, in textual order as in MLIR."""
     return any(is_behind(user, op) for user in uses_of(value))
 
 
 def is_behind(user: ir.Operation, op: ir.Operation) -> bool:
-    """Whether an op comes behind another one in the text, or is around it."""
-    around = {each.block: each for each in holders(op)}
-    if any(user == each for each in list(around.values())[1:]):
+    """Return whether an operation comes after another one in the text, or is an ancestor of it."""
+    ancestor_in = {each.block: each for each in holders(op)}
+    if any(user == each for each in list(ancestor_in.values())[1:]):
         return True
     for each in holders(user):
-        if each.block in around:
-            other = around[each.block]
-            return other != each and bool(other.is_before_in_block(each))
+        if each.block in ancestor_in:
+            ancestor = ancestor_in[each.block]
+            return ancestor != each and bool(ancestor.is_before_in_block(each))
     return False
 
 
 def holders(op: ir.Operation) -> Iterator[ir.Operation]:
-    """An op and those around it, as far as its sequence."""
+    """Yield an operation and its ancestors up to its sequence."""
     at: ir.Operation | None = op
     while at is not None and at.name not in ("transform.named_sequence", "builtin.module"):
         yield at

@@ -1,4 +1,4 @@
-"""Stepping to and fro in a terminal."""
+"""Interactive stepping through a recording in a terminal."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ help             these commands          quit, q           also Ctrl-C"""
 
 @dataclass(frozen=True)
 class Changes:
-    """What is changed in a script before it is applied again.
+    """Changes to a script before it is applied again.
 
     Attributes:
         knobs: Values of knobs, ``name=value,...``.
-        skip: Numbers of steps that are left out.
-        edits: Texts that are replaced: line of the script, old and new text.
+        skip: Numbers of steps to skip.
+        edits: Text replacements: line of the script, old and new text.
     """
 
     knobs: str = ""
@@ -48,15 +48,12 @@ Replay = Callable[[Changes], DebugRecording]
 
 
 class DebugSession:
-    """Commands on a recording.
+    """Interpreter of the commands on a recording.
 
     Args:
-        recording: The steps.
-        replay: Applies the script again with changes; `None` where that is not wanted.
-        changes: What was changed before.
-
-    Attributes:
-        number: Number of the step that is shown.
+        recording: Recorded steps.
+        replay: Function that applies the script with changes; `None` to disable replays.
+        changes: Changes that the recording was made with.
     """
 
     def __init__(self, recording: DebugRecording, replay: Replay | None = None, changes: Changes | None = None) -> None:
@@ -71,7 +68,7 @@ class DebugSession:
         }  # fmt: skip
 
     def answer(self, line: str) -> list[str] | None:
-        """What a command prints; `None` to end. An empty line is ``next``."""
+        """Execute a command and return its output; `None` to quit. An empty line is ``next``."""
         word, _, rest = (line.strip() or "next").partition(" ")
         if word in ("q", "quit", "exit"):
             return None
@@ -108,8 +105,8 @@ class DebugSession:
 
     def _until(self, op: str) -> Iterator[str]:
         steps = self._recording.steps[self.number :]
-        found = next((n for n, step in enumerate(steps, self.number + 1) if step.op.endswith(op)), 0)
-        return self._to(found or find_step(self._recording, op) or self.number)
+        match = next((n for n, step in enumerate(steps, self.number + 1) if step.op.endswith(op)), 0)
+        return self._to(match or find_step(self._recording, op) or self.number)
 
     def _marks(self, _: str) -> Iterator[str]:
         steps = self._recording.steps[self.number :]
@@ -147,16 +144,16 @@ class DebugSession:
         return self._to(self.number)
 
     def _again(self, changes: Changes) -> Iterator[str]:
-        """Apply the script again, and go to the first step that is another one."""
+        """Apply the script again with changes, and go to the first step that differs."""
         if self._replay is None:
             yield "this recording cannot be applied again"
             return
         try:
-            found = self._replay(changes)
+            replayed = self._replay(changes)
         except AutotuneError as error:
             yield from wrapped(str(error), "", "  ")
             return
-        number = first_difference(self._recording, found)
-        self._recording, self._changes = found, changes
+        number = first_difference(self._recording, replayed)
+        self._recording, self._changes = replayed, changes
         yield f"step {number} is the first that differs" if number else "nothing differs: all steps are as before"
         yield from self._to(number or self.number)

@@ -1,8 +1,8 @@
-"""The steps of a script, one after the other: sequences, loops and includes are walked, other ops applied and recorded.
+"""Step-by-step execution of a transform script: control flow is executed here, other operations by the interpreter.
 
-What the interpreter would do with control flow is done here, so that nothing of the payload or of a handle is lost in
-between: `transform.include`, `transform.foreach` and `transform.sequence` are entered; `transform.foreach_match`,
-`transform.alternatives` and all else are one step each.
+The stepper enters `transform.include`, `transform.foreach` and `transform.sequence`, so that the payload and the
+handles are recorded after each nested operation. Other operations, including `transform.foreach_match` and
+`transform.alternatives`, are one step each.
 """
 
 import re
@@ -38,26 +38,26 @@ from autotune.core.printable import first_lines
 
 INCLUDE, FOREACH, SEQUENCE = "transform.include", "transform.foreach", "transform.sequence"
 ENTERED = (INCLUDE, FOREACH, SEQUENCE)
-MOST_LINES = 200  # of a loop nest; what holds more holds several
-SUPPRESS = 2  # of `failures`
+MOST_LINES = 200  # of a loop nest; a larger loop contains several nests
+SUPPRESS = 2  # value of the failure propagation mode
 LOCATED = re.compile(r'loc\("(\w+)"\)')
-PRINTED = re.compile(r'%\w+(?::\d+)? = "transform\.([\w.]+)"\(.* -> (?:\([^)]*\)|\S+)(?= )')  # an op of the script
+PRINTED = re.compile(r'%\w+(?::\d+)? = "transform\.([\w.]+)"\(.* -> (?:\([^)]*\)|\S+)(?= )')  # a script operation
 WHERE = re.compile(r'(?:at )?loc\((?:"[^"]*"(?::\d+:\d+)?|unknown)\):\s*')
 
 
-class Ended(Exception):  # noqa: N818 - not an error of ours: the script ended early
+class Ended(Exception):  # noqa: N818 - no error of this program: the script ended early
     """The script ended early; its step says why."""
 
 
 @dataclass
 class Frame:
-    """A call of a sequence, or of a region.
+    """An execution frame: the call of a named sequence, or the execution of a region.
 
     Attributes:
-        number: Number of the call of a sequence; a region has that of the sequence around it.
-        values: What its handles hold.
-        at: Op that is run.
-        waiting: Handles that a loop is still to be run over.
+        number: Number of the call of a sequence; a region has that of the enclosing sequence.
+        values: Contents of its handles, params and values.
+        at: Operation being executed.
+        waiting: Handles of the iterations of a loop that remain.
     """
 
     number: int
@@ -68,14 +68,14 @@ class Frame:
 
 @dataclass(frozen=True)
 class DebugLimits:
-    """How much is recorded.
+    """Limits of a recording.
 
     Attributes:
-        seconds: Time after which the rest of the script is applied without a look at single steps.
-        characters: Text of changes after which the same happens.
-        skip: Numbers of steps to leave out.
-        lanes: f32 elements of a vector register, which costs are counted in.
-        cost_seconds: Time after which costs are not looked at any more.
+        seconds: Time after which the rest of the script is recorded by whole calls instead of single steps.
+        characters: Total size of the recorded changes after which the same applies.
+        skip: Numbers of steps to skip.
+        lanes: f32 elements of a vector register, the unit of costs.
+        cost_seconds: Time after which costs are not computed any more.
     """
 
     seconds: float = 120.0
@@ -86,20 +86,20 @@ class DebugLimits:
 
 
 class Stepper:
-    """A script applied to a payload step by step, in the current context.
+    """Applies a script to a payload step by step, in the current context.
 
     Args:
-        module: The payload.
-        facts: The script.
-        limits: How much is recorded.
+        module: Module of the payload.
+        facts: The script and facts about it.
+        limits: Limits of the recording.
         around: Bytes of all arguments of the payload.
 
     Attributes:
         steps: Steps so far.
-        named: The payload.
-        thinned: Number of the step from which on steps are whole calls; 0 where all are single.
+        named: The payload with the names of its operations.
+        thinned: Number of the first step that is a whole call; 0 if all are single operations.
         nests: Loop nests before the first step.
-        costless: Number of the step from which on costs are not looked at; 0 where all are.
+        costless: Number of the first step without costs; 0 if all have costs.
     """
 
     def __init__(self, module: ir.Module, facts: ScriptFacts, limits: DebugLimits, around: int) -> None:
@@ -131,7 +131,7 @@ class Stepper:
         self._call(entry, [held])
 
     def _call(self, sequence: ir.Operation, arguments: Sequence[Held]) -> list[Held]:
-        """Run a named sequence; gives what it yields."""
+        """Run a named sequence and return what it yields."""
         self._sequences += 1
         frame = Frame(self._sequences)
         return self._enter(sequence, sequence.regions[0].blocks[0], frame, arguments, f"@{symbol_of(sequence)}")
@@ -139,7 +139,7 @@ class Stepper:
     def _enter(
         self, op: ir.Operation, block: ir.Block, frame: Frame, arguments: Sequence[Held], where: str
     ) -> list[Held]:
-        """Run a block of ops; gives what it yields."""
+        """Run a block in a frame and return what it yields."""
         self._frames.append(frame)
         self._path.append(where)
         for value, name, given in zip(block.arguments, self._facts.argument_names(block, op), arguments, strict=False):
@@ -154,7 +154,7 @@ class Stepper:
             self._frames.pop()
 
     def _run_ops(self, ops: list[ir.Operation]) -> None:
-        """Run ops of a block; those that give values of the payload together with those that use them."""
+        """Run the operations of a block; producers of payload value handles are applied together with their users."""
         frame = self._frames[-1]
         while ops:
             frame.at = ops[0]
@@ -167,14 +167,14 @@ class Stepper:
             ops = ops[count:]
 
     def _is_late(self) -> bool:
-        """Whether the rest is applied without a look at single steps; only calls in the entry itself are then apart."""
+        """Return whether a limit was reached, so that the rest is recorded by whole calls of the entry sequence."""
         late = time.monotonic() > self._deadline or self._characters > self._limits.characters
         if late and not self.thinned:
             self.thinned = len(self.steps) + 1
         return late
 
     def _container(self, op: ir.Operation) -> None:
-        """An op that runs others."""
+        """Execute an operation with a region or a callee."""
         operands = [self._held(value) for value in op.operands]
         self._check(op)
         self._spend(op)
@@ -192,7 +192,7 @@ class Stepper:
             self._frames[-1].values[value] = passed_on(held, name, value.type)
 
     def _caught(self, op: ir.Operation, run: Callable[[], list[Held]]) -> list[Held]:
-        """What a region gives; handles of nothing where it fails and the script says to go on."""
+        """Run a region and return its results; empty handles if it fails and the operation suppresses failures."""
         mode, depth = op.attributes["failure_propagation_mode"], (len(self._frames), len(self._path))
         try:
             return run()
@@ -203,7 +203,7 @@ class Stepper:
             return [Held("", kind_of(value.type), value.type) for value in op.results]
 
     def _foreach(self, op: ir.Operation, operands: Sequence[Held]) -> list[Held]:
-        """A loop over the ops of handles; gives what its turns yield, one after the other."""
+        """Run a loop over the operations of handles, and return the concatenated results of its iterations."""
         counts = [len(held.values if held.kind == PARAM else held.ops) for held in operands]
         if not counts or not min(counts):
             self._note(op, "it runs over nothing", next((held.made for held in operands if held.made), 0))
@@ -212,25 +212,25 @@ class Stepper:
         self._frames[-1].waiting += rest
         count = min(counts, default=0)
         for turn in range(1, count + 1):
-            given = [first_of(held) for held in rest]
+            item_handles = [first_of(held) for held in rest]
             frame = Frame(self._frames[-1].number)
-            given_back = self._enter(op, op.regions[0].blocks[0], frame, given, f"foreach {turn} of {count}")
-            for held, more in zip(results, given_back, strict=False):
-                held.ops += more.ops
-                held.values += more.values
+            given_back = self._enter(op, op.regions[0].blocks[0], frame, item_handles, f"foreach {turn} of {count}")
+            for held, yielded in zip(results, given_back, strict=False):
+                held.ops += yielded.ops
+                held.values += yielded.values
         self._frames[-1].waiting = [held for held in self._frames[-1].waiting if all(held is not each for each in rest)]
         return results
 
     def _note(self, op: ir.Operation, sentence: str, cause: int) -> None:
-        """A step that only says something."""
+        """Add a step that only carries a note."""
         self._add(op, str(op).split("{", maxsplit=1)[0].strip(), (), (Mark(EMPTY, sentence, cause=cause),), 0.0)
 
     def _held(self, value: ir.Value) -> Held:
-        """What a value of the script holds."""
+        """Return the contents of a value of the script."""
         return next(frame.values[value] for frame in reversed(self._frames) if value in frame.values)
 
     def _check(self, op: ir.Operation, ops: Sequence[ir.Operation] = ()) -> None:
-        """End where an op uses a handle that is not valid any more, and none that others of its step give."""
+        """End the script if an operation uses an invalidated handle; results of `ops` are valid."""
         for value in op.operands:
             if not is_made_by(value, ops) and (held := self._held(value)).invalid:
                 message = f"{held.name} may not be used any more: {held.invalid}"
@@ -238,7 +238,7 @@ class Stepper:
                 raise Ended(message)
 
     def _spend(self, op: ir.Operation) -> None:
-        """Make handles invalid: those that an op consumes, and all that point at the same ops or into them."""
+        """Invalidate the handles that an operation consumes, and all that point to the same or nested operations."""
         spent = [self._held(op.operands[index]) for index in sorted(self._facts.consumed.get(op, ()))]
         number, line = len(self.steps) + 1, location_of(op)[0]
         where = f"step {number} ({short(op)}{f', line {line}' if line else ''})"
@@ -255,24 +255,24 @@ class Stepper:
         return any(each in ops for each in self.named.around(op))
 
     def _all_held(self) -> Iterator[Held]:
-        """All handles of the calls that the script is in."""
+        """Yield the handles of all active frames."""
         for frame in self._frames:
             yield from frame.values.values()
             yield from frame.waiting
 
     def _live(self) -> list[Held]:
-        """Handles that may be used again."""
-        found: list[Held] = []
+        """Return the handles that later operations may use."""
+        live: list[Held] = []
         for frame in self._frames:
             at = frame.at
             for value, held in frame.values.items():
                 if held.kind == OPS and not held.invalid and at is not None and is_used_behind(value, at):
-                    found.append(held)
-            found += [held for held in frame.waiting if held.kind == OPS and held.ops]
-        return found
+                    live.append(held)
+            live += [held for held in frame.waiting if held.kind == OPS and held.ops]
+        return live
 
     def _leaf(self, ops: list[ir.Operation]) -> None:
-        """Apply ops as one step."""
+        """Apply operations as one step."""
         number = len(self.steps) + 1
         for op in ops:
             self._check(op, ops)
@@ -296,26 +296,26 @@ class Stepper:
         self._add(ops[0], text, changes, marks, seconds)
 
     def _results(self, ops: Sequence[ir.Operation]) -> dict[ir.Value, Held]:
-        """What results of ops are to hold that can be used behind them."""
-        found = {}
+        """Return empty contents for the results that may be used after the operations."""
+        results = {}
         for op in ops:
             for value, name in zip(op.results, self._facts.names_of(op), strict=True):
                 held = Held(name, kind_of(value.type), value.type, made=len(self.steps) + 1)
                 if op is ops[-1] or held.kind == PARAM or is_used_behind(value, ops[-1]):
-                    found[value] = held
-        return found
+                    results[value] = held
+        return results
 
     def _leave_out(self, ops: Sequence[ir.Operation], results: dict[ir.Value, Held], text: str) -> None:
-        """Skip a step: its first result holds what its first operand held."""
-        given = [self._held(value) for value in ops[0].operands]
-        for held, same in zip(results.values(), given, strict=False):
-            if held.kind == same.kind:
-                held.ops, held.values = list(same.ops), list(same.values)
+        """Skip a step: its results take the contents of the operands at the same positions."""
+        operands = [self._held(value) for value in ops[0].operands]
+        for held, operand in zip(results.values(), operands, strict=False):
+            if held.kind == operand.kind:
+                held.ops, held.values = list(operand.ops), list(operand.values)
         self._frames[-1].values |= results
         self._add(ops[0], text, (), (Mark(SKIPPED, "this step was left out"),), 0.0)
 
     def _fail(self, op: ir.Operation, text: str, diagnostic: str, used: Iterable[Held]) -> None:
-        """End with an error of the interpreter."""
+        """End the script with an error of the interpreter."""
         message, about = read_error(diagnostic, self.named.spots)
         self.named.renew()
         changes = self._look()
@@ -323,14 +323,17 @@ class Stepper:
         raise Ended(message)
 
     def _cause(self, used: Iterable[Held]) -> int:
-        """Number of the step that a failure comes from: a marked one, else the one that made what it works on."""
-        makers = [held.made for held in used if held.made]  # in the order of operands: what is worked on comes first
+        """Return the step that caused a failure: of those that defined operands, preferably one with marks or changes.
+
+        Return 0 if there is none.
+        """
+        makers = [held.made for held in used if held.made]  # in operand order: the target comes first
         marked = [number for number in makers if self.steps[number - 1].marks]
         changed = [number for number in makers if self.steps[number - 1].changes]
         return next(iter(marked + changed + makers), 0)
 
     def _costs(self) -> tuple[NestCost, ...]:
-        """Loop nests as they are now; none where too much time went into looking."""
+        """Return the current loop nests with their costs; none if the time limit was reached."""
         if self._cost_seconds > self._limits.cost_seconds:
             self.costless = self.costless or len(self.steps) + 1
             return ()
@@ -352,7 +355,7 @@ class Stepper:
         return tuple(found)
 
     def _look(self) -> tuple[Change, ...]:
-        """What changed in the payload since the last look."""
+        """Return what changed in the payload since the last call."""
         lines, ops = self.named.text()
         changes = changes_between(self._lines, lines, ops)
         self._lines, self._ops = lines, ops
@@ -386,7 +389,7 @@ class Stepper:
         self.steps.append(step)
 
     def _changed_handles(self) -> tuple[Handle, ...]:
-        """Handles that are not as they were when they were last recorded."""
+        """Return the handles that changed since they were last recorded."""
         now: dict[tuple[int, str], Handle] = {}
         for frame in self._frames:
             for held in frame.values.values():
@@ -394,14 +397,14 @@ class Stepper:
                     ops = tuple(map(str, held.values)) if held.kind == PARAM else tuple(held.ops)
                     state = INVALID if held.invalid else HOLDS
                     now[frame.number, held.name] = Handle(held.name, frame.number, ops, state, held.kind == PARAM)
-        found = [handle for key, handle in now.items() if self._recorded.get(key) != (handle.ops, handle.state)]
-        found += [Handle(name, frame, (), GONE) for frame, name in self._recorded if (frame, name) not in now]
+        changed = [handle for key, handle in now.items() if self._recorded.get(key) != (handle.ops, handle.state)]
+        changed += [Handle(name, frame, (), GONE) for frame, name in self._recorded if (frame, name) not in now]
         self._recorded = {key: (handle.ops, handle.state) for key, handle in now.items()}
-        return tuple(found)
+        return tuple(changed)
 
 
 def nest_text(lines: Sequence[str], first: int) -> str:
-    """Text of an op that begins at a line, with what is in it; its names are unique, so that no other one has it."""
+    """Return the text of the operation that begins at a line; names are unique, so that it identifies the operation."""
     depth = len(lines[first]) - len(lines[first].lstrip())
     end = first + 1
     while end < len(lines) and (lines[end].startswith(" " * (depth + 1)) or lines[end].startswith(" " * depth + "}")):
@@ -410,37 +413,37 @@ def nest_text(lines: Sequence[str], first: int) -> str:
 
 
 def symbol_of(sequence: ir.Operation) -> str:
-    """Name of a sequence."""
+    """Return the symbol name of a sequence."""
     return str(sequence.attributes["sym_name"].value)
 
 
 def passed_on(held: Held, name: str, kind: ir.Type) -> Held:
-    """The same under another name."""
+    """Copy the contents of a handle for a new name and type."""
     return replace(held, name=name, type=kind, ops=list(held.ops), values=list(held.values), invalid="", ended=0)
 
 
 def first_of(held: Held) -> Held:
-    """Take the first op, or value, off a handle."""
+    """Remove the first operation or value from a handle, and return a handle to it."""
     if held.kind == PARAM:
         return Held("", held.kind, held.type, values=[held.values.pop(0)], made=held.made)
     return Held("", held.kind, held.type, [held.ops.pop(0)], made=held.made)
 
 
 def together(ops: Sequence[ir.Operation]) -> int:
-    """Number of ops from the first on that only work together: up to the last use of what cannot be held."""
+    """Return how many leading operations must be one step: up to the last use of handles that cannot be rebuilt."""
     count = 1
     for index, op in enumerate(ops):
         if index >= count:
             return count
         for result in op.results:
             if kind_of(result.type) == VALUE:
-                users = [number for number, other in enumerate(ops) if result in set(operands_of(other))]
+                users = [number for number, user in enumerate(ops) if result in set(operands_of(user))]
                 count = max([count, *(number + 1 for number in users)])
     return count
 
 
 def operands_of(op: ir.Operation) -> list[ir.Value]:
-    """Values that an op uses, itself or in its regions, of those defined outside of it."""
+    """Return the values that an operation or its regions use and that are defined outside."""
     found, own = list(op.operands), set[ir.Value]()
     waiting = [op]
     while waiting:
@@ -455,11 +458,11 @@ def operands_of(op: ir.Operation) -> list[ir.Value]:
 
 
 def is_made_by(value: ir.Value, ops: Sequence[ir.Operation]) -> bool:
-    """Whether a value is a result of one of some ops."""
+    """Return whether a value is a result of one of the operations."""
     return any(value in list(op.results) for op in ops)
 
 
 def read_error(diagnostic: str, spots: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
-    """Diagnostic of the interpreter in a line, and the payload ops that it named."""
+    """Return the interpreter's diagnostic as one line, and the payload operations that it names."""
     about = tuple(dict.fromkeys(name for name in LOCATED.findall(diagnostic) if name in spots))
     return first_lines(PRINTED.sub(r"what \1 gives", WHERE.sub("", without_preamble(diagnostic)))), about

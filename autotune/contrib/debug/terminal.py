@@ -1,4 +1,4 @@
-"""Steps in a terminal of 80 columns."""
+"""Output of steps for a terminal of 80 columns."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ CONTEXT = 2  # lines around a change
 
 
 def overview(recording: DebugRecording, grep: str = "") -> Iterator[str]:
-    """A line a step, then what is to be said of all; with `grep`, only steps with that text."""
+    """Yield one line for each step, then the notes on the recording; with `grep`, only steps with that text."""
     yield cut(f"{recording.payload}: {len(recording.steps)} steps of {recording.source}")
     for number, step in enumerate(recording.steps, 1):
         if not grep or is_about(step, grep):
@@ -26,13 +26,13 @@ def overview(recording: DebugRecording, grep: str = "") -> Iterator[str]:
 
 
 def is_about(step: TransformStep, text: str) -> bool:
-    """Whether a text stands in a step: in its ops, its changes or its marks."""
+    """Return whether a text occurs in the operations, changes or marks of a step."""
     added = (line for change in step.changes for line in change.added)
     return any(text in part for part in (step.text, step.op, *added, *(mark.sentence for mark in step.marks)))
 
 
 def step_line(number: int, step: TransformStep) -> Iterator[str]:
-    """A step in a line, and one for each of its marks."""
+    """Yield a line for a step, and lines for each of its marks."""
     depth = max(len(step.path) - 1, 0)
     added, removed = (sum(counts) for counts in zip((0, 0), *sizes(step), strict=True))
     change = f"+{added} -{removed}" if added or removed else ""
@@ -45,12 +45,12 @@ def step_line(number: int, step: TransformStep) -> Iterator[str]:
 
 
 def sizes(step: TransformStep) -> list[tuple[int, int]]:
-    """Lines added and removed by each change of a step."""
+    """Return the numbers of lines added and removed by each change of a step."""
     return [(len(change.added), change.removed) for change in step.changes]
 
 
 def ending(recording: DebugRecording) -> Iterator[str]:
-    """What is to be said of all steps."""
+    """Yield the marks, notes and error of the whole recording."""
     for mark in recording.marks:
         yield from wrapped(f"{mark.kind}: {mark.sentence}", "! ", "  ")
     for note in recording.notes:
@@ -60,7 +60,7 @@ def ending(recording: DebugRecording) -> Iterator[str]:
 
 
 def details(recording: DebugRecording, number: int, *, diff: bool = False) -> Iterator[str]:
-    """A step: where it is, what it did, what its marks say, which handles changed."""
+    """Yield the details of a step: position, operations, changes, marks and changed handles."""
     step = recording.steps[number - 1]
     yield cut(f"step {number} of {len(recording.steps)}: {step.short}{f', line {step.line}' if step.line else ''}")
     yield cut("in " + " > ".join(step.path))
@@ -76,7 +76,7 @@ def details(recording: DebugRecording, number: int, *, diff: bool = False) -> It
 
 
 def script_lines(recording: DebugRecording, step: TransformStep) -> list[str]:
-    """A step's op as the script has it; as MLIR prints it where it is of another text."""
+    """Return the source lines of a step's operation; as MLIR prints it if it is not in the script."""
     if not step.line:
         return plain(step.text).splitlines()
     lines = plain(recording.script).splitlines()[step.line - 1 :][:3]
@@ -85,7 +85,7 @@ def script_lines(recording: DebugRecording, step: TransformStep) -> list[str]:
 
 
 def changed(recording: DebugRecording, number: int) -> Iterator[str]:
-    """How many ops of each kind a step added and removed."""
+    """Yield how many operations of each kind a step added and removed."""
     step = recording.steps[number - 1]
     if not step.changes:
         yield "the payload is as it was"
@@ -93,14 +93,14 @@ def changed(recording: DebugRecording, number: int) -> Iterator[str]:
     before = recording.payload_after(number - 1)
     old = (before.lines[c.first : c.first + c.removed] for c in step.changes)
     new = (c.added for c in step.changes)
-    counts, were = (Counter(kind for part in parts for kind in kinds(part)) for parts in (new, old))
-    more, less = counts - were, were - counts
+    counts, old_counts = (Counter(kind for part in parts for kind in kinds(part)) for parts in (new, old))
+    more, less = counts - old_counts, old_counts - counts
     texts = [f"{sign}{count} {kind}" for sign, part in (("+", more), ("-", less)) for kind, count in part.most_common()]
     yield from wrapped(", ".join(texts) or "ops are the same, with other operands or attributes", "payload: ", "  ")
 
 
 def kinds(part: tuple[str, ...]) -> Iterator[str]:
-    """Kinds of the ops that begin at lines."""
+    """Yield the names of the operations that begin at lines."""
     for line in part:
         word = line.partition(" = ")[2] if line.lstrip().startswith("%") else line.strip()
         kind = word.split("(")[0].split(" ")[0].strip('"')
@@ -109,7 +109,7 @@ def kinds(part: tuple[str, ...]) -> Iterator[str]:
 
 
 def handle_lines(handles: tuple[Handle, ...]) -> Iterator[str]:
-    """Handles with what they point at; those that may not be used are said to be so."""
+    """Yield the handles with the operations that they point to, or that they are invalidated."""
     shown = [handle for handle in handles if handle.name]
     shown = [handle for handle in shown if handle.state != "out of scope"]
     for handle in shown[:MOST_HANDLES]:
@@ -120,7 +120,7 @@ def handle_lines(handles: tuple[Handle, ...]) -> Iterator[str]:
 
 
 def cost_lines(nests: tuple[NestCost, ...]) -> Iterator[str]:
-    """Loop nests: what each loop touches in a run against the caches, loads and stores, and the share of the roof."""
+    """Yield the costs of loop nests: footprint of each loop and its cache, loads, stores and share of the peak."""
     if not nests:
         yield "no loop nest"
     machine = this_machine()
@@ -137,7 +137,7 @@ def cost_lines(nests: tuple[NestCost, ...]) -> Iterator[str]:
 
 
 def summary(nest: NestCost) -> str:
-    """A nest in a phrase."""
+    """Summarize the cost of a nest in a phrase."""
     machine = this_machine()
     if not nest.flops:
         return f"moves data, bound by {nest.bound(machine)}"
@@ -148,10 +148,10 @@ def summary(nest: NestCost) -> str:
 
 
 def difference(recording: DebugRecording, number: int) -> Iterator[str]:
-    """What a step did to the payload, as a unified diff; lines are whole."""
+    """Yield the changes of a step to the payload as a unified diff; lines are not truncated."""
     before, after = recording.payload_after(number - 1), recording.payload_after(number)
     step = recording.steps[number - 1]
-    if sum(map(sum, sizes(step))) > 2000:  # as it was recorded: comparing again would take long
+    if sum(map(sum, sizes(step))) > 2000:  # the recorded changes, since a new comparison would take long
         for change in step.changes:
             yield f"@@ -{change.first + 1},{change.removed} +{len(change.added)} @@"
             yield from (f"-{plain(line)}" for line in before.lines[change.first : change.first + change.removed])
@@ -162,17 +162,17 @@ def difference(recording: DebugRecording, number: int) -> Iterator[str]:
 
 
 def find_step(recording: DebugRecording, until: str) -> int:
-    """Number of the first step of a transform op, by its name with or without the dialect; 0 where there is none."""
+    """Return the first step of a transform operation, named with or without the dialect; 0 if there is none."""
     names = (until, f"transform.{until}", f"transform.structured.{until}")
     return next((number for number, step in enumerate(recording.steps, 1) if step.op in names), 0)
 
 
 def wrapped(text: str, first: str, more: str) -> Iterator[str]:
-    """A sentence in lines of the terminal's width."""
+    """Wrap a sentence to the terminal's width."""
     yield from wrap(plain(text), WIDTH, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
 
 
 def cut(text: str, width: int = WIDTH) -> str:
-    """A line that fits."""
+    """Truncate a line to a width."""
     text = plain(text).replace("\n", " ").rstrip()
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -100,7 +100,7 @@ def debug(
 
 
 def chosen_step(recording: "DebugRecording", step: int, until: str) -> int:
-    """Number of the step that is asked for; 0 where none is.
+    """Return the number of the requested step; 0 if none is requested.
 
     Raises:
         typer.BadParameter: There is no such step.
@@ -123,10 +123,10 @@ def print_lines(lines: "Iterable[str]") -> None:
 
 
 def read_edit(text: str) -> tuple[int, str, str]:
-    """A text to replace, ``LINE:OLD>NEW``.
+    """Parse a text replacement, ``LINE:OLD>NEW``.
 
     Raises:
-        typer.BadParameter: It is written otherwise.
+        typer.BadParameter: The text has another form.
     """
     line, colon, change = text.partition(":")
     old, arrow, new = (part.strip() for part in change.partition(">"))
@@ -136,7 +136,7 @@ def read_edit(text: str) -> tuple[int, str, str]:
 
 
 def keep_page(path: Path, text: str) -> None:
-    """Write a page.
+    """Write an HTML page.
 
     Raises:
         typer.BadParameter: The file cannot be written.
@@ -150,7 +150,7 @@ def keep_page(path: Path, text: str) -> None:
 
 
 def talk(recording: "DebugRecording", given: "Changes", replay: "Replay") -> None:
-    """Show steps as they are asked for, no more lines at once than the terminal has."""
+    """Run the interactive loop, with output paged to the height of the terminal."""
     from autotune.contrib.debug.session import HELP, DebugSession
     from autotune.contrib.debug.terminal import cut
 

@@ -1,4 +1,4 @@
-"""Two recordings side by side."""
+"""Comparison of two recordings."""
 
 from collections.abc import Iterator
 from itertools import islice, pairwise
@@ -7,13 +7,13 @@ from autotune.contrib.debug.recording import DebugRecording, TransformStep
 from autotune.contrib.debug.terminal import cut, details, difference, wrapped
 from autotune.core.host.machine import this_machine
 
-MOST_LINES = 40  # of the diff of each
+MOST_LINES = 40  # of the diff of each recording
 
 
 def first_difference(one: DebugRecording, other: DebugRecording) -> int:
-    """Number of the first step that is another, or does something else; 0 where there is none.
+    """Return the number of the first step whose operations or changes differ; 0 if there is none.
 
-    Of two payloads, steps are the same that are written alike.
+    For different payloads, only the operations are compared.
     """
     is_one_payload = one.before.lines == other.before.lines
     for number, (step, its) in enumerate(zip(one.steps, other.steps, strict=False), 1):
@@ -24,12 +24,12 @@ def first_difference(one: DebugRecording, other: DebugRecording) -> int:
 
 
 def own_text(step: TransformStep) -> str:
-    """The ops of a step without the names of values, which stand for the same in two scripts."""
+    """Return the text of a step without the names of values, which may differ between equivalent scripts."""
     return " ".join(word for word in step.text.split() if not word.startswith(("%", "(%")))
 
 
 def compare(one: DebugRecording, other: DebugRecording) -> Iterator[str]:
-    """The first step that differs, of both."""
+    """Yield the details of the first step that differs, for both recordings."""
     number = first_difference(one, other)
     if one.before.lines != other.before.lines:
         yield "the payloads differ before the first step"
@@ -50,7 +50,7 @@ def compare(one: DebugRecording, other: DebugRecording) -> Iterator[str]:
 
 
 def faster(one: DebugRecording, other: DebugRecording, first: int) -> Iterator[str]:
-    """Which of two is expected to be faster, and which of its steps from `first` on gains most."""
+    """Yield which recording is estimated to be faster, and which of its steps from `first` gains most."""
     quick, slow = sorted((one, other), key=lambda recording: expected(recording, len(recording.steps)))
     times = [expected(recording, len(recording.steps)) for recording in (quick, slow)]
     if not times[0] or times[0] == times[1]:
@@ -67,5 +67,5 @@ def faster(one: DebugRecording, other: DebugRecording, first: int) -> Iterator[s
 
 
 def expected(recording: DebugRecording, count: int) -> float:
-    """Cycles that all loop nests after so many steps are expected to take."""
+    """Return the estimated cycles of all loop nests after `count` steps."""
     return sum(max(nest.cycles(this_machine()).values()) for nest in recording.nests_after(count))
